@@ -1,0 +1,44 @@
+package alerts
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"time"
+
+	"github.com/google/uuid"
+)
+
+// ID identifies an alert. It is a UUID of version 8 (RFC 9562, section 5.8): 48 bits of
+// milliseconds, 12 bits for the place within the decision, and the rest a hash of the
+// decision. So the same decision has the same id and no other has, and ids of one job
+// sort in the order in which they were said.
+type ID = uuid.UUID
+
+// Decision is what an alert's id is made of.
+type Decision struct {
+	JobID     int64
+	CreatedAt time.Time // the job's; a job id is never reused, and this proves it
+	Check     int       // the number of the check that decided, 0 for an event
+	Status    Status
+	StepIndex int
+	Place     int       // the place among the alerts of this decision, from 0
+	At        time.Time // the slot checked, or when the event was applied
+}
+
+// ID derives the alert's id.
+func (d Decision) ID() ID {
+	var b [40]byte
+	binary.BigEndian.PutUint64(b[0:], uint64(d.JobID))
+	binary.BigEndian.PutUint64(b[8:], uint64(d.CreatedAt.UnixMicro()))
+	binary.BigEndian.PutUint64(b[16:], uint64(d.Check))
+	binary.BigEndian.PutUint64(b[24:], uint64(d.StepIndex))
+	binary.BigEndian.PutUint64(b[32:], uint64(d.Place))
+	sum := sha256.Sum256(append(b[:], d.Status...))
+
+	var id ID
+	ms := uint64(d.At.UnixMilli())
+	binary.BigEndian.PutUint64(id[:8], ms<<16|0x8000|uint64(d.Place)&0x0fff)
+	copy(id[8:], sum[:8])
+	id[8] = id[8]&0x3f | 0x80
+	return id
+}

@@ -1,0 +1,75 @@
+// Package checks holds the question that is asked of a handler at a slot, and its answer.
+package checks
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"deadman/alerts"
+)
+
+// Check is one look at one entity: all that a handler may know. Time is in it; a handler
+// reads no clock.
+type Check struct {
+	JobID       int64
+	Rule        string
+	RuleVersion int
+	Entity      string
+	Key         string
+	Event       json.RawMessage // the trigger's body; nil when there was none
+	State       json.RawMessage // the body with updates merged over it
+	Since       time.Time       // when the wait began
+	Slot        time.Time       // the slot being checked
+	Count       int             // decided checks before this one
+	Step        int             // steps taken before this one
+}
+
+// Answer is all that happens because of a check.
+type Answer struct {
+	Next    time.Time      // when to look again; zero: the job ends
+	Nominal bool           // Next is given by the rule's own steps; the horizon does not bound it
+	Outcome Outcome        // why the job ends, when Next is zero
+	Step    int            // steps taken after this check
+	Alerts  []alerts.Draft // what to say, in this order
+}
+
+// Handler answers checks. An error means that it could not find out: the check is
+// undetermined, never "fine". A handler has to return when ctx is done; one that does not
+// is abandoned and its answer is dropped.
+type Handler interface {
+	Check(ctx context.Context, c Check) (Answer, error)
+}
+
+// Prompt is a Handler that does no I/O and is bounded in itself, as a condition over what
+// the job carries is. It is run in line, without a goroutine and a timer of its own.
+type Prompt interface {
+	Handler
+	// Prompt says nothing; having it is what counts.
+	Prompt()
+}
+
+// HandlerFunc makes a function a Handler.
+type HandlerFunc func(ctx context.Context, c Check) (Answer, error)
+
+// Check calls f.
+func (f HandlerFunc) Check(ctx context.Context, c Check) (Answer, error) { return f(ctx, c) }
+
+// Outcome is why a job ended, as history keeps it. A rule may name others by `as`.
+type Outcome string
+
+// The outcomes.
+const (
+	Resolved       Outcome = "resolved"     // it happened
+	Cleared        Outcome = "cleared"      // the condition no longer holds
+	Exhausted      Outcome = "exhausted"    // the last step was taken, and the hold is over
+	Cancelled      Outcome = "cancelled"    // by hand
+	Restarted      Outcome = "restarted"    // a new trigger began the wait anew
+	Expired        Outcome = "expired"      // found later than the rule cares for
+	RuleDeleted    Outcome = "rule_deleted" // nobody wants to know any more
+	Undetermined   Outcome = "undetermined" // could not find out, and the rule says to end then
+	GuardTimeout   Outcome = "guard_timeout"
+	GuardMaxChecks Outcome = "guard_max_checks"
+	GuardHorizon   Outcome = "guard_horizon"
+	GuardPast      Outcome = "guard_past"
+)

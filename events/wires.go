@@ -1,0 +1,41 @@
+// Package events takes in what happened: it reads streams, asks the rules what an event
+// means, and applies it, exactly once.
+package events
+
+import (
+	"context"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// Streams opens readers on streams. The bus implements it.
+type Streams interface {
+	// Read starts reading a stream's messages on the subjects after seq, in order.
+	Read(ctx context.Context, stream string, after uint64, subjects []string) (Reader, error)
+}
+
+// Reader reads one stream in order. It is used by one goroutine.
+type Reader interface {
+	// Next returns what has arrived, up to limit events, and waits up to wait for the
+	// first. No events and no error: nothing came.
+	Next(ctx context.Context, limit int, wait time.Duration) ([]futurejobs.Event, error)
+	// Drained reports whether the stream holds no message on the subjects after seq at
+	// the time of the call.
+	Drained(ctx context.Context, seq uint64) (bool, error)
+	// Close ends reading.
+	Close()
+}
+
+// Book says what an event means. rules.Book implements it.
+type Book interface {
+	// Match returns what the rules ask for because of e, and the rules that could not
+	// take it in.
+	Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal)
+	// Reads returns the subjects to read, by stream.
+	Reads() map[string][]string
+	// Finest returns the finest grid of the rules that wait for a stream, by stream.
+	Finest() map[string]futurejobs.Grid
+	Revision() int64
+	Refresh(ctx context.Context) error
+}

@@ -1,0 +1,63 @@
+package futurejobs
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ErrMoved means that somebody else advanced the cursor of a stream. Nothing was written.
+var ErrMoved = errors.New("the stream's cursor was moved by another node")
+
+// Cursor is how far a stream was applied.
+type Cursor struct {
+	Stream          string
+	LastSeq         uint64
+	LastAt          time.Time // the stream's time of the last event applied
+	StreamCreatedAt time.Time // tells a recreated stream
+	ReadThrough     time.Time // the database time up to which nothing is pending
+	Created         int64     // jobs that this stream's events created
+}
+
+// DeadLetter is an event that could not be taken in.
+type DeadLetter struct {
+	ID     int64
+	Event  Event
+	Rule   string // empty: no rule's fault
+	Reason string
+	At     time.Time
+}
+
+// Batch is a run of events of one stream, folded into effects.
+type Batch struct {
+	Stream      string // empty: by hand, no cursor moves
+	After       uint64 // where the cursor has to stand
+	Last        uint64 // where it moves to
+	LastAt      time.Time
+	RuleSet     int64 // the revision that was evaluated
+	Effects     []Effect
+	DeadLetters []DeadLetter
+}
+
+// Applied is what a batch came to.
+type Applied struct {
+	Created int
+	Ended   int
+	Kept    int // triggers for keys that were waited for already
+	Alerts  int
+}
+
+// Ledger is where events become jobs. Implementations are safe for concurrent use.
+type Ledger interface {
+	// Cursor returns where a stream stands; ok is false when it was never read.
+	Cursor(ctx context.Context, stream string) (c Cursor, ok bool, err error)
+	// OpenCursor starts reading a stream after seq, unless it has a cursor.
+	OpenCursor(ctx context.Context, c Cursor) error
+	// Apply locks the jobs that the batch names, folds its effects with Fold, and writes
+	// the net effect, the dead letters and the cursor in one transaction. It returns
+	// ErrMoved or ErrRulesChanged, having written nothing.
+	Apply(ctx context.Context, b Batch) (Applied, error)
+	// MarkRead records that nothing of the stream was pending at the instant through.
+	// It returns ErrMoved when the cursor does not stand at seq.
+	MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error
+}

@@ -1,0 +1,56 @@
+package futurejobs
+
+import (
+	"fmt"
+	"time"
+)
+
+// Day is the span that every grid divides.
+const Day = 24 * time.Hour
+
+// Grid is the resolution of a rule's slots: slots lie at its multiples, counted from
+// midnight UTC.
+type Grid time.Duration
+
+// NewGrid returns the grid with a slot every d. It has to be whole seconds that divide a day.
+func NewGrid(d time.Duration) (Grid, error) {
+	switch {
+	case d < time.Second:
+		return 0, fmt.Errorf("slot %s is under 1s; write 1s or more", d)
+	case d%time.Second != 0 || Day%d != 0:
+		return 0, fmt.Errorf("slot %s does not divide a day into whole slots; write one that does, such as %s", d, dividing(d))
+	}
+	return Grid(d), nil
+}
+
+// dividing returns the longest time up to d that divides a day.
+func dividing(d time.Duration) time.Duration {
+	for s := min(d, Day).Truncate(time.Second); s > time.Second; s -= time.Second {
+		if Day%s == 0 {
+			return s
+		}
+	}
+	return time.Second
+}
+
+// Up returns the first slot at or after t. It is the only place that rounds.
+func (g Grid) Up(t time.Time) time.Time {
+	step := time.Duration(g).Microseconds()
+	us := t.UnixMicro()
+	if t.Nanosecond()%1000 != 0 {
+		us++ // an instant just past a slot belongs to the next one
+	}
+	past := us % step
+	if past < 0 {
+		past += step
+	}
+	if past > 0 {
+		us += step - past
+	}
+	return time.UnixMicro(us).UTC()
+}
+
+// After returns the first slot after t.
+func (g Grid) After(t time.Time) time.Time {
+	return g.Up(t.Add(time.Microsecond))
+}

@@ -1,0 +1,109 @@
+// Package futurejobs holds the future job, the grid it is due on, the shards and leases
+// that say who looks, and the sweeper that does.
+package futurejobs
+
+import (
+	"encoding/json"
+	"hash/fnv"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+)
+
+// Ref names a job: there is at most one for a rule and a key.
+type Ref struct {
+	Shard  int16
+	RuleID int32
+	Key    string
+}
+
+// Job is the pending promise to look at one entity for one rule. Instants are UTC, to the
+// microsecond. There is no status: what a job is doing follows from its times.
+type Job struct {
+	Ref
+	ID        int64 // never reused
+	Rev       int32 // grows with every change but an update of State
+	Version   int32 // of the rule that made it
+	CreatedAt time.Time
+	Since     time.Time // when the wait began
+
+	FirstCheckAt time.Time // never changes; a slot
+	NextCheckAt  time.Time // a slot
+	CheckCount   int       // decided checks
+	Undecided    int       // checks in a row that could not find out
+	Step         int       // steps taken
+
+	Event json.RawMessage // the trigger's body; nil when there was none
+	State json.RawMessage // nil while no update came: then it is Event
+
+	Alerts []alerts.ID // what was said about this job, oldest first
+
+	Last Look
+	Cost
+}
+
+// Look is when the last check of a job went through which stage. A check has one of
+// CompletedAt and FailedAt; a zero time means that it did not come to that.
+type Look struct {
+	PickedAt    time.Time
+	StartedAt   time.Time
+	CompletedAt time.Time
+	FailedAt    time.Time // it could not find out
+}
+
+// Duration is how long the handler took.
+func (l Look) Duration() time.Duration {
+	end := l.CompletedAt
+	if end.IsZero() {
+		end = l.FailedAt
+	}
+	if end.IsZero() || l.StartedAt.IsZero() {
+		return 0
+	}
+	return end.Sub(l.StartedAt)
+}
+
+// Cost is what all checks of a job took, decided or not.
+type Cost struct {
+	Checks       int
+	CheckTotal   time.Duration
+	CheckSlowest time.Duration
+}
+
+// add counts one more check.
+func (c Cost) add(d time.Duration) Cost {
+	return Cost{Checks: c.Checks + 1, CheckTotal: c.CheckTotal + d, CheckSlowest: max(c.CheckSlowest, d)}
+}
+
+// Known is the state that a condition sees: the trigger's body with the updates over it.
+func (j Job) Known() json.RawMessage {
+	if j.State != nil {
+		return j.State
+	}
+	return j.Event
+}
+
+// Decision is what was made of one job: it goes on with new times, or it ends for a reason.
+type Decision struct {
+	Job     Job            // as it is to be; Shard, ID and Rev as it was read
+	Outcome checks.Outcome // empty: the job goes on
+	Reason  string         // what a person should know beside the outcome
+	Alerts  []alerts.Alert
+}
+
+// Ends reports whether the job goes to history.
+func (d Decision) Ends() bool { return d.Outcome != "" }
+
+// ShardOf returns the shard, out of n, of an entity's key.
+func ShardOf(entity, key string, n int) int16 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(entity)) // a hash.Hash never returns an error
+	_, _ = h.Write([]byte{0})
+	_, _ = h.Write([]byte(key))
+	x := h.Sum64()
+	x ^= x >> 33 // FNV's low bits are its weak ones
+	x *= 0xff51afd7ed558ccd
+	x ^= x >> 33
+	return int16(x % uint64(n))
+}

@@ -1,0 +1,56 @@
+package futurejobs
+
+import (
+	"errors"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+)
+
+// ErrNotFound means that there is no such job, alert, rule or letter.
+var ErrNotFound = errors.New("not found")
+
+// ErrBadCursor means that a cursor was not made by the list it is given to.
+var ErrBadCursor = errors.New("the cursor is not one of this list; leave it out to begin at the start")
+
+// MaxLimit is the most that one page of a list holds.
+const MaxLimit = 500
+
+// Filter narrows a list. Zero values narrow nothing.
+type Filter struct {
+	Rule      string
+	Entity    string
+	Key       string
+	DueAfter  time.Time // jobs only, inclusive
+	DueBefore time.Time // jobs only, exclusive
+	Cursor    string    // where the last page ended; opaque
+	Limit     int       // 1 to MaxLimit; 0: 50
+}
+
+// Page is a part of a list.
+type Page[T any] struct {
+	Items []T
+	Next  string // empty: that was all
+}
+
+// Listed is a pending job as people see it.
+type Listed struct {
+	Job
+	Rule   string
+	Entity string
+}
+
+// Ended is a job in history.
+type Ended struct {
+	Listed
+	Outcome checks.Outcome
+	Reason  string
+	EndedAt time.Time
+}
+
+// Said is an alert with what became of it.
+type Said struct {
+	alerts.Alert
+	Published bool // it is in the stream
+}

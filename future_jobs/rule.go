@@ -1,0 +1,77 @@
+package futurejobs
+
+import (
+	"context"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/guards"
+)
+
+// Rule is what the engine has to know of one version of a rule.
+type Rule struct {
+	ID      int32
+	Version int32
+	Name    string
+	Entity  string
+	Grid    Grid
+	Limits  guards.Limits
+	Handler checks.Handler
+	Labels  map[string]string
+
+	// Streams are those that can resolve or change a job of this rule. It is judged only
+	// once they are read past its slot.
+	Streams []string
+	// Loudest is the severity of an alert about the look itself, not about the entity.
+	Loudest alerts.Severity
+}
+
+// Book knows the rules. Implementations are safe for concurrent use.
+type Book interface {
+	// Rule returns one version of a rule, also of a rule that was changed since.
+	// A version that cannot be read any more is an error.
+	Rule(ctx context.Context, id, version int32) (*Rule, error)
+	// Revision is the revision of the rule set that answers are given from.
+	Revision() int64
+	// Refresh reads the rules anew if they changed.
+	Refresh(ctx context.Context) error
+}
+
+// Event is one message of a stream, as intake hands it to the rules.
+type Event struct {
+	Stream  string
+	Subject string
+	Seq     uint64
+	At      time.Time // when the stream took it in
+	ID      string    // the producer's id for it, where it gave one
+	Header  map[string][]string
+	Data    []byte
+}
+
+// Effect is what one event asks of one job.
+type Effect struct {
+	Rule *Rule
+	Job  Job // for Start: the job to be; for End: its Ref
+	Kind EffectKind
+
+	Outcome checks.Outcome // for End
+	// Close drafts the alert that closes what was said about the job; nil: it stays unsaid.
+	// For End.
+	Close func(Job) alerts.Draft
+}
+
+// EffectKind is what an event asks for.
+type EffectKind uint8
+
+// The kinds of effects.
+const (
+	Start EffectKind = iota + 1 // a wait begins
+	End                         // it is over
+)
+
+// Refusal is an event that a rule could not take in.
+type Refusal struct {
+	Rule   string // empty: no rule's fault
+	Reason string
+}
