@@ -21,6 +21,7 @@ type Check struct {
 	State       json.RawMessage // the body with updates merged over it
 	Since       time.Time       // when the wait began
 	Slot        time.Time       // the slot being checked
+	At          time.Time       // when it is looked at: at Slot or, where deadman was late, after it
 	Count       int             // decided checks before this one
 	Step        int             // steps taken before this one
 }

@@ -13,6 +13,16 @@ import (
 type Streams interface {
 	// Read starts reading a stream's messages on the subjects after seq, in order.
 	Read(ctx context.Context, stream string, after uint64, subjects []string) (Reader, error)
+	// Info says what the stream is at the moment.
+	Info(ctx context.Context, stream string) (Info, error)
+	// Before returns the sequence before the first message that came in after at.
+	Before(ctx context.Context, stream string, at time.Time) (uint64, error)
+}
+
+// Info is what tells a stream from one that was put in its place.
+type Info struct {
+	CreatedAt time.Time
+	LastSeq   uint64
 }
 
 // Reader reads one stream in order. It is used by one goroutine.

@@ -51,12 +51,18 @@ type Applied struct {
 type Ledger interface {
 	// Cursor returns where a stream stands; ok is false when it was never read.
 	Cursor(ctx context.Context, stream string) (c Cursor, ok bool, err error)
-	// OpenCursor starts reading a stream after seq, unless it has a cursor.
+	// OpenCursor starts reading a stream after c.LastSeq, unless it has a cursor; that one
+	// learns c.StreamCreatedAt if it did not know it.
 	OpenCursor(ctx context.Context, c Cursor) error
 	// Apply locks the jobs that the batch names, folds its effects with Fold, and writes
 	// the net effect, the dead letters and the cursor in one transaction. It returns
 	// ErrMoved or ErrRulesChanged, having written nothing.
 	Apply(ctx context.Context, b Batch) (Applied, error)
+	// ResetCursor puts to in the place of old, which the cursor has to equal in LastSeq and
+	// StreamCreatedAt; otherwise it returns ErrMoved. It sets LastSeq, LastAt and
+	// StreamCreatedAt, and leaves ReadThrough and Created alone. It serves a stream that was
+	// recreated.
+	ResetCursor(ctx context.Context, old, to Cursor) error
 	// MarkRead records that nothing of the stream was pending at the instant through.
 	// It returns ErrMoved when the cursor does not stand at seq.
 	MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error

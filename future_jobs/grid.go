@@ -52,5 +52,9 @@ func (g Grid) Up(t time.Time) time.Time {
 
 // After returns the first slot after t.
 func (g Grid) After(t time.Time) time.Time {
-	return g.Up(t.Add(time.Microsecond))
+	slot := g.Up(t)
+	if !slot.After(t) {
+		slot = slot.Add(time.Duration(g))
+	}
+	return slot
 }

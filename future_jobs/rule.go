@@ -34,6 +34,8 @@ type Book interface {
 	Rule(ctx context.Context, id, version int32) (*Rule, error)
 	// Revision is the revision of the rule set that answers are given from.
 	Revision() int64
+	// NextSlot returns the first slot after t of any rule; the zero time when there is none.
+	NextSlot(t time.Time) time.Time
 	// Refresh reads the rules anew if they changed.
 	Refresh(ctx context.Context) error
 }

@@ -1,7 +1,10 @@
 // Package guards bounds what a handler may ask for. It is pure: no clock, no I/O.
 package guards
 
-import "time"
+import (
+	"fmt"
+	"time"
+)
 
 // Limits bound the handler of one rule. The zero value of a field means that
 // nothing is bounded by it; rules fill in the defaults.
@@ -52,4 +55,20 @@ func (l Limits) Judge(slot, next time.Time, count int) Breach {
 // Spent reports whether that many checks in a row that could not find out are one too many.
 func (l Limits) Spent(attempts int) bool {
 	return attempts >= max(l.Attempts, 1)
+}
+
+// Explain says in a sentence why b ends a job, and what to change.
+func (l Limits) Explain(b Breach, slot, next time.Time) string {
+	switch b {
+	case Past:
+		return fmt.Sprintf("the handler asked to look again at %s, which is not after the slot it looked at (%s)",
+			next.Format(time.RFC3339), slot.Format(time.RFC3339))
+	case Horizon:
+		return fmt.Sprintf("the handler asked to look again in %s; guards.horizon is %s", next.Sub(slot), l.Horizon)
+	case MaxChecks:
+		return fmt.Sprintf("it was looked at %d times, which is what guards.max_checks allows", l.MaxChecks)
+	case Timeout:
+		return fmt.Sprintf("the handler took longer than guards.timeout, %s, %d times in a row", l.Timeout, max(l.Attempts, 1))
+	}
+	return ""
 }

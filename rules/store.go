@@ -2,8 +2,12 @@ package rules
 
 import (
 	"context"
+	"errors"
 	"time"
 )
+
+// ErrEntityChanged means that a version names another entity than the rule's first one did.
+var ErrEntityChanged = errors.New("the entity of a rule never changes; give the rule another name")
 
 // Read is one stream that a rule version listens to.
 type Read struct {

@@ -1,0 +1,57 @@
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+MAKEFLAGS += --no-print-directory
+
+# What may be set: RULES, ARGS (run), RUNS (test/faults), BENCH (bench).
+RULES ?= examples/orders
+ARGS  ?=
+RUNS  ?= 5
+BENCH ?= .
+
+## run: build, and serve with nothing configured: SQLite, NATS, HTTP, and the rules of RULES
+.PHONY: run
+run: build
+	@exec bin/deadman serve --rules $(RULES) $(ARGS)
+
+## build: the static binary bin/deadman
+.PHONY: build
+build:
+	@script/build
+
+## test: everything: vet, format, lint, floors, all tests
+.PHONY: test
+test:
+	@script/test
+
+## test/faults: kill, stop and cut nodes off, RUNS times, and check every promise after each
+.PHONY: test/faults
+test/faults:
+	@script/needs postgres
+	@go test -count=$(RUNS) -timeout 4h -v ./faults
+
+## bench: the benchmarks whose names match BENCH
+.PHONY: bench
+bench:
+	@script/needs postgres
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 1h $$(script/packages 'func Benchmark')
+
+## lint: what golangci-lint and deadcode find
+.PHONY: lint
+lint:
+	@script/lint
+
+## fmt: format the code
+.PHONY: fmt
+fmt:
+	@$$(script/tool gofumpt) -w .
+
+## clean: remove what was built; ./deadman-data stays
+.PHONY: clean
+clean:
+	@rm -rf bin
+
+## help: this list
+.PHONY: help
+help:
+	@sed -n 's/^## \([a-z/]*\): /make \1: /p' Makefile | awk -F': ' '{ printf "  %-16s %s\n", $$1, substr($$0, length($$1) + 3) }'

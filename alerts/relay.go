@@ -1,0 +1,129 @@
+package alerts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// The rhythm of a relay.
+const (
+	relayBatch   = 1000
+	relayPoll    = time.Second
+	relayBackoff = 100 * time.Millisecond // after the first failure; doubled with each
+	relayPatient = 10 * time.Second       // and never more than this
+	relayFinish  = 5 * time.Second        // to mark what is in the stream when stopped
+)
+
+// Relay puts the alerts that were decided into the stream. A row is marked after the stream
+// acknowledged its alert, so a crash between the two repeats the publication, which the
+// stream refuses.
+type Relay struct {
+	outbox    Outbox
+	publisher Publisher
+	shards    func() []int16
+	log       *slog.Logger
+	wake      chan struct{}
+
+	mu     sync.Mutex
+	failed error
+}
+
+// NewRelay returns a relay of the alerts of the shards that are held at the time.
+func NewRelay(o Outbox, p Publisher, shards func() []int16, log *slog.Logger) *Relay {
+	return &Relay{outbox: o, publisher: p, shards: shards, log: log, wake: make(chan struct{}, 1)}
+}
+
+// Wake says that there is something to relay. It is a hint; the relay looks by itself too.
+func (r *Relay) Wake() {
+	select {
+	case r.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Err returns why alerts do not get out at the moment, or nil.
+func (r *Relay) Err() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.failed
+}
+
+// Run relays until ctx ends. What fails is tried again for ever.
+func (r *Relay) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	wake, pause := r.wake, relayBackoff
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		case <-wake:
+		}
+		more, err := r.Step(ctx)
+		r.say(ctx, err)
+		switch {
+		case err != nil:
+			wake = nil // a hint is no reason to hurry a broker that fails
+			timer.Reset(pause)
+			pause = min(2*pause, relayPatient)
+			continue
+		case more:
+			timer.Reset(0)
+		default:
+			timer.Reset(relayPoll)
+		}
+		wake, pause = r.wake, relayBackoff
+	}
+}
+
+// Step relays one batch. more says that there may be another.
+func (r *Relay) Step(ctx context.Context) (more bool, err error) {
+	held := r.shards()
+	if len(held) == 0 {
+		return false, nil
+	}
+	batch, err := r.outbox.Unpublished(ctx, held, relayBatch)
+	if err != nil {
+		return false, fmt.Errorf("read alerts: %w", err)
+	}
+	if len(batch) == 0 {
+		return false, nil
+	}
+	sent, err := r.publisher.Publish(ctx, batch)
+	return len(batch) == relayBatch, errors.Join(err, r.mark(ctx, sent))
+}
+
+// mark finishes what was acknowledged also when the relay is being stopped.
+func (r *Relay) mark(ctx context.Context, sent []Alert) error {
+	if len(sent) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), relayFinish)
+	defer cancel()
+	if err := r.outbox.MarkPublished(ctx, sent); err != nil {
+		return fmt.Errorf("mark alerts as published: %w", err)
+	}
+	return nil
+}
+
+// say logs when relaying begins to fail and when it works again.
+func (r *Relay) say(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	r.mu.Lock()
+	before := r.failed
+	r.failed = err
+	r.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		r.log.Error("alerts wait in the database; publishing is tried again", "err", err)
+	case err == nil && before != nil:
+		r.log.Info("alerts are published again")
+	}
+}

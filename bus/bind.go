@@ -1,0 +1,194 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/rules"
+)
+
+// bindTries bounds how often streams are looked through again because they were changed.
+const bindTries = 3
+
+var _ rules.Binder = (*Bus)(nil)
+
+// Bind implements rules.Binder: one Read for each subject and stream, From being the
+// stream's last sequence at this moment. A subject that no stream takes in is added to
+// DEADMAN_EVENTS.
+func (b *Bus) Bind(ctx context.Context, subjects []string) ([]rules.Read, error) {
+	for _, s := range subjects {
+		if err := checkSubject(s); err != nil {
+			return nil, fmt.Errorf("%w: %w", rules.ErrSubject, err)
+		}
+	}
+	subjects = slices.Compact(slices.Sorted(slices.Values(subjects)))
+	var reads []rules.Read
+	for _, s := range subjects {
+		got, err := b.bind(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		reads = append(reads, got...)
+	}
+	return reads, nil
+}
+
+func (b *Bus) bind(ctx context.Context, subject string) ([]rules.Read, error) {
+	for range bindTries {
+		streams, err := b.streams(ctx)
+		if err != nil {
+			return nil, err
+		}
+		found, err := carriers(subject, streams)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 && !capturable(subject, nil) {
+			return nil, fmt.Errorf("%w: %q begins with a wildcard, and no stream has such events; name the first token", rules.ErrSubject, subject)
+		}
+		if len(found) > 0 && !widens(subject, found) {
+			b.sayUncaptured(subject, found)
+			return readsOf(subject, found), nil
+		}
+		if err := b.capture(ctx, subject); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("bind %s: it was added to %s and is not there; somebody else changes that stream", subject, EventsStream)
+}
+
+// streams lists every stream but those of the broker's own buckets and of alerts.
+func (b *Bus) streams(ctx context.Context) ([]*jetstream.StreamInfo, error) {
+	var all []*jetstream.StreamInfo
+	list := b.js.ListStreams(ctx)
+	for info := range list.Info() {
+		if info.Config.Name != AlertsStream && !strings.HasPrefix(first(info.Config.Subjects), "$") {
+			all = append(all, info)
+		}
+	}
+	if err := list.Err(); err != nil {
+		return nil, fmt.Errorf("list streams: %w", err)
+	}
+	return all, nil
+}
+
+func first(s []string) string {
+	if len(s) == 0 {
+		return ""
+	}
+	return s[0]
+}
+
+// carriers are the streams that a subject is read from.
+//
+//  1. A stream that takes the subject in and keeps what was consumed.
+//  2. In the place of one that does not, the copies that source or mirror it.
+//  3. Where nothing takes it in here: copies of streams that live elsewhere.
+func carriers(subject string, streams []*jetstream.StreamInfo) ([]*jetstream.StreamInfo, error) {
+	var found []*jetstream.StreamInfo
+	direct := false
+	for _, s := range streams {
+		if !meets(subject, s.Config.Subjects) {
+			continue
+		}
+		direct = true
+		if s.Config.Retention == jetstream.LimitsPolicy {
+			found = append(found, s)
+			continue
+		}
+		copies := copiesOf(s.Config.Name, subject, streams)
+		if len(copies) == 0 {
+			return nil, fmt.Errorf("%w: stream %s has %s with %s retention, which deletes what was consumed; add a stream with limits retention that sources %s, or let it republish to another subject and name that",
+				rules.ErrSubject, s.Config.Name, subject, strings.ToLower(s.Config.Retention.String()), s.Config.Name)
+		}
+		found = append(found, copies...)
+	}
+	if !direct {
+		found = foreignCopies(subject, streams)
+	}
+	return distinct(found), nil
+}
+
+// copiesOf are the streams with limits retention that source or mirror a stream.
+func copiesOf(origin, subject string, streams []*jetstream.StreamInfo) []*jetstream.StreamInfo {
+	var found []*jetstream.StreamInfo
+	for _, s := range streams {
+		for _, src := range origins(s) {
+			if s.Config.Retention == jetstream.LimitsPolicy && src.Name == origin && src.External == nil && passes(src, subject) {
+				found = append(found, s)
+			}
+		}
+	}
+	return found
+}
+
+// foreignCopies are the streams with limits retention that filter the subject out of a
+// stream of another account or domain.
+func foreignCopies(subject string, streams []*jetstream.StreamInfo) []*jetstream.StreamInfo {
+	var found []*jetstream.StreamInfo
+	for _, s := range streams {
+		for _, src := range origins(s) {
+			if s.Config.Retention == jetstream.LimitsPolicy && src.External != nil && src.FilterSubject != "" && passes(src, subject) {
+				found = append(found, s)
+			}
+		}
+	}
+	return found
+}
+
+func origins(s *jetstream.StreamInfo) []*jetstream.StreamSource {
+	if s.Config.Mirror != nil {
+		return []*jetstream.StreamSource{s.Config.Mirror}
+	}
+	return s.Config.Sources
+}
+
+// passes reports whether messages on the subject come through under their own subject.
+func passes(src *jetstream.StreamSource, subject string) bool {
+	return len(src.SubjectTransforms) == 0 &&
+		(src.FilterSubject == "" || meets(subject, []string{src.FilterSubject}))
+}
+
+func distinct(streams []*jetstream.StreamInfo) []*jetstream.StreamInfo {
+	slices.SortFunc(streams, func(a, b *jetstream.StreamInfo) int { return strings.Compare(a.Config.Name, b.Config.Name) })
+	return slices.CompactFunc(streams, func(a, b *jetstream.StreamInfo) bool { return a.Config.Name == b.Config.Name })
+}
+
+// widens reports whether DEADMAN_EVENTS alone has a part of the subject and can have all.
+func widens(subject string, found []*jetstream.StreamInfo) bool {
+	return len(found) == 1 && found[0].Config.Name == EventsStream &&
+		!within(subject, found[0].Config.Subjects) && capturable(subject, found[0].Config.Subjects)
+}
+
+// capturable reports whether a stream that has subjects can have this one too. A stream
+// cannot have two subjects that meet, nor one that meets the broker's own.
+func capturable(subject string, have []string) bool {
+	return !strings.HasPrefix(subject, "*") && apart(widest(append(slices.Clone(have), subject)))
+}
+
+func readsOf(subject string, found []*jetstream.StreamInfo) []rules.Read {
+	reads := make([]rules.Read, len(found))
+	for i, s := range found {
+		reads[i] = rules.Read{Subject: subject, Stream: s.Config.Name, From: s.State.LastSeq}
+	}
+	return reads
+}
+
+// sayUncaptured names what a wildcard asks for and no stream takes in.
+func (b *Bus) sayUncaptured(subject string, found []*jetstream.StreamInfo) {
+	var taken []string
+	for _, s := range found {
+		taken = append(taken, s.Config.Subjects...)
+		for _, src := range origins(s) {
+			taken = append(taken, src.FilterSubject)
+		}
+	}
+	taken = slices.DeleteFunc(taken, func(s string) bool { return s == "" })
+	if len(taken) > 0 && !within(subject, taken) {
+		b.log.Warn("streams take in only a part of a subject; the rest is not heard", "subject", subject, "streams_take", taken)
+	}
+}

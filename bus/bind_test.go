@@ -1,0 +1,157 @@
+package bus_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/bus"
+	"deadman/rules"
+)
+
+func bind(t *testing.T, b *bus.Bus, subjects ...string) []rules.Read {
+	t.Helper()
+	reads, err := b.Bind(t.Context(), subjects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return reads
+}
+
+func subjectsOf(t *testing.T, js jetstream.JetStream, stream string) []string {
+	t.Helper()
+	s, err := js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Sorted(slices.Values(s.CachedInfo().Config.Subjects))
+}
+
+func TestBindCapturesWhatNobodyTakesIn(t *testing.T) {
+	s := serve(t, t.TempDir())
+	b := connect(t, s)
+	js := foreign(t, s.ClientURL())
+
+	want := []rules.Read{{Subject: "orders.created", Stream: bus.EventsStream}, {Subject: "orders.shipped", Stream: bus.EventsStream}}
+	if diff := cmp.Diff(want, bind(t, b, "orders.shipped", "orders.created", "orders.created")); diff != "" {
+		t.Error(diff)
+	}
+	if _, _, err := b.PublishEvent(t.Context(), "orders.created", nil, nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	want = []rules.Read{{Subject: "orders.created", Stream: bus.EventsStream, From: 1}}
+	if diff := cmp.Diff(want, bind(t, b, "orders.created")); diff != "" {
+		t.Errorf("what was there at the save is not for the rule: %s", diff)
+	}
+	bind(t, b, "orders.*", "*.shipped") // the second as far as the first: they meet
+	if diff := cmp.Diff([]string{"orders.*"}, subjectsOf(t, js, bus.EventsStream)); diff != "" {
+		t.Errorf("a wildcard takes the place of what it includes: %s", diff)
+	}
+}
+
+func TestBindFindsStreams(t *testing.T) {
+	s := serve(t, t.TempDir())
+	said := &logged{}
+	b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
+	js := foreign(t, s.ClientURL())
+	makeStream(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
+	makeStream(t, js, jetstream.StreamConfig{Name: "BERLIN", Subjects: []string{"devices.berlin.>"}})
+	makeStream(t, js, jetstream.StreamConfig{Name: "PARIS", Subjects: []string{"devices.paris.>"}})
+	makeStream(t, js, jetstream.StreamConfig{Name: "KV_x", Subjects: []string{"$KV.x.>"}})
+
+	for _, c := range []struct {
+		subject string
+		streams []string
+	}{
+		{"orders.created", []string{"ORDERS"}},
+		{"orders.>", []string{"ORDERS"}},
+		{"devices.*.beat", []string{"BERLIN", "PARIS"}},
+		{"devices.*.*.beat", []string{"BERLIN", "PARIS"}},
+		{"*.*.created", []string{"BERLIN", "ORDERS", "PARIS"}},
+		{"devices.rome.beat", []string{bus.EventsStream}},
+	} {
+		var got []string
+		for _, r := range bind(t, b, c.subject) {
+			got = append(got, r.Stream)
+		}
+		if diff := cmp.Diff(c.streams, got); diff != "" {
+			t.Errorf("%s: %s", c.subject, diff)
+		}
+	}
+	if !strings.Contains(said.String(), "devices.*.beat") || strings.Contains(said.String(), "subject=orders.>") {
+		t.Errorf("only what is not heard is to be said: %s", said)
+	}
+}
+
+func TestBindRefuses(t *testing.T) {
+	b := connect(t, serve(t, t.TempDir()))
+	for _, subject := range []string{
+		"", ">", "$JS.API.>", "$KV.x.y", "_INBOX.abc", "deadman.alerts.>", "deadman", "orders..created",
+		".orders", "*.nobody", "orders.", "orders. created", "orders.\x00", strings.Repeat("a", 300),
+	} {
+		if _, err := b.Bind(t.Context(), []string{"fine", subject}); !errors.Is(err, rules.ErrSubject) {
+			t.Errorf("%q: %v", subject, err)
+		}
+	}
+	if _, _, err := b.PublishEvent(t.Context(), "fine", nil, nil, ""); !errors.Is(err, bus.ErrNoStream) {
+		t.Errorf("a refused rule changed something: %v", err)
+	}
+}
+
+func TestBindRefusesRetentionThatDeletes(t *testing.T) {
+	s := serve(t, t.TempDir())
+	b := connect(t, s)
+	js := foreign(t, s.ClientURL())
+	makeStream(t, js, jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"}, Retention: jetstream.WorkQueuePolicy})
+	makeStream(t, js, jetstream.StreamConfig{Name: "FANS", Subjects: []string{"fans.>"}, Retention: jetstream.InterestPolicy})
+
+	for subject, stream := range map[string]string{"work.done": "WORK", "fans.*": "FANS"} {
+		_, err := b.Bind(t.Context(), []string{subject})
+		if !errors.Is(err, rules.ErrSubject) || !strings.Contains(err.Error(), stream) || !strings.Contains(err.Error(), "sources") {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+	makeStream(t, js, jetstream.StreamConfig{Name: "FANS_COPY", Sources: []*jetstream.StreamSource{{Name: "FANS"}}})
+	want := []rules.Read{{Subject: "fans.*", Stream: "FANS_COPY"}}
+	if diff := cmp.Diff(want, bind(t, b, "fans.*")); diff != "" {
+		t.Errorf("the remedy does not help: %s", diff)
+	}
+	// A copy beside a stream that can be read itself would bring every event twice.
+	makeStream(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
+	makeStream(t, js, jetstream.StreamConfig{Name: "ORDERS_COPY", Mirror: &jetstream.StreamSource{Name: "ORDERS"}})
+	want = []rules.Read{{Subject: "orders.created", Stream: "ORDERS"}}
+	if diff := cmp.Diff(want, bind(t, b, "orders.created")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNodesBindAtOnce(t *testing.T) {
+	s := serve(t, t.TempDir())
+	const nodes, each = 4, 8
+	var want []string
+	var all sync.WaitGroup
+	for n := range nodes {
+		b := connect(t, s)
+		for i := range each {
+			want = append(want, fmt.Sprintf("node%d.event%d", n, i))
+		}
+		all.Go(func() {
+			for i := range each {
+				if _, err := b.Bind(t.Context(), []string{fmt.Sprintf("node%d.event%d", n, i)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if diff := cmp.Diff(want, subjectsOf(t, foreign(t, s.ClientURL()), bus.EventsStream)); diff != "" {
+		t.Errorf("a subject was lost: %s", diff)
+	}
+}

@@ -1,0 +1,193 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"deadman/bus"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// logged collects what is said.
+type logged struct {
+	mu   sync.Mutex
+	said strings.Builder
+}
+
+func (l *logged) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.said.Write(p)
+}
+
+func (l *logged) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.said.String()
+}
+
+func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// serve starts an embedded server on a free port.
+func serve(t *testing.T, dir string) *bus.Server {
+	t.Helper()
+	s, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: "127.0.0.1:0", Log: quietly()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// connect connects in the process.
+func connect(t *testing.T, s *bus.Server, change ...func(*bus.Options)) *bus.Bus {
+	t.Helper()
+	o := bus.Options{InProcess: s, Name: t.Name(), Log: quietly()}
+	for _, c := range change {
+		c(&o)
+	}
+	b, err := bus.Connect(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// foreign is JetStream as somebody else uses it.
+func foreign(t *testing.T, url string) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// makeStream makes a stream of somebody else.
+func makeStream(t *testing.T, js jetstream.JetStream, cfg jetstream.StreamConfig) {
+	t.Helper()
+	if _, err := js.CreateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually polls until ok, for at most ten seconds.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for !ok() {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("in ten seconds it did not happen that %s", what)
+		}
+	}
+}
+
+func TestRestartKeepsEvents(t *testing.T) {
+	dir := t.TempDir()
+	s := serve(t, dir)
+	b := connect(t, s)
+	bind(t, b, "orders.created")
+	for i := range 3 {
+		if _, _, err := b.PublishEvent(t.Context(), "orders.created", fmt.Appendf(nil, "%d", i), nil, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Close()
+	s.Close()
+
+	b = connect(t, serve(t, dir))
+	if got := drain(t, b, bus.EventsStream, 0, "orders.created"); len(got) != 3 {
+		t.Errorf("after a restart the stream has %d events, want 3", len(got))
+	}
+}
+
+func TestTakenPort(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	addr := l.Addr().String()
+
+	_, err = bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: addr, Log: quietly()})
+	if !errors.Is(err, bus.ErrListen) || !strings.Contains(err.Error(), addr) {
+		t.Errorf("a taken port that was asked for: %v", err)
+	}
+	said := &logged{}
+	s, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: addr, Move: true, Log: slog.New(slog.NewTextHandler(said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if !s.Moved() || strings.Contains(s.ClientURL(), addr) || !strings.Contains(said.String(), "taken") {
+		t.Errorf("moved %v to %s, saying %q", s.Moved(), s.ClientURL(), said)
+	}
+	connectURL(t, s.ClientURL())
+}
+
+func connectURL(t *testing.T, url string) *bus.Bus {
+	t.Helper()
+	b, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: quietly()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+func TestBadAddress(t *testing.T) {
+	for _, addr := range []string{"", "4222", "localhost:nats", "localhost:70000", "localhost:-1"} {
+		if s, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: addr, Log: quietly()}); !errors.Is(err, bus.ErrListen) {
+			t.Errorf("address %q: %v", addr, err)
+			s.Close()
+		}
+	}
+}
+
+func TestNotThereYet(t *testing.T) {
+	_, err := bus.Connect(t.Context(), bus.Options{URL: "nats://127.0.0.1:1", Log: quietly()})
+	if !errors.Is(err, bus.ErrUnreachable) {
+		t.Errorf("nobody listens: %v", err)
+	}
+}
+
+func TestReconnects(t *testing.T) {
+	dir := t.TempDir()
+	s := serve(t, dir)
+	b := connectURL(t, s.ClientURL())
+	addr := strings.TrimPrefix(s.ClientURL(), "nats://")
+	s.Close()
+	eventually(t, "the loss is noticed", func() bool { return !b.Connected() })
+	if _, _, err := b.PublishEvent(t.Context(), "orders.created", nil, nil, ""); err == nil {
+		t.Error("an event was published without a broker")
+	}
+
+	again, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: addr, Log: quietly()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	eventually(t, "the connection is back", b.Connected)
+	bind(t, b, "orders.created")
+}

@@ -1,0 +1,91 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/nats-io/nuid"
+)
+
+// A change of DEADMAN_EVENTS is a read and a write, and JetStream has no compare-and-set
+// for it: two nodes at once would lose one's subject. A consumer of this name is the lock.
+// Creating it is atomic in a cluster, and the broker takes it away when its owner is gone.
+const (
+	lockName  = "deadman-capture"
+	lockFor   = 10 * time.Second
+	lockRetry = 50 * time.Millisecond
+)
+
+// capture adds a subject to DEADMAN_EVENTS.
+func (b *Bus) capture(ctx context.Context, subject string) error {
+	ctx, cancel := context.WithTimeout(ctx, lockFor)
+	defer cancel()
+	err := b.addSubject(ctx, subject)
+	if err != nil {
+		return fmt.Errorf("capture %s in stream %s: %w", subject, EventsStream, err)
+	}
+	b.log.Info("events are captured", "subject", subject, "stream", EventsStream)
+	return nil
+}
+
+func (b *Bus) addSubject(ctx context.Context, subject string) error {
+	_, err := b.js.Stream(ctx, EventsStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = b.create(ctx, b.opts.eventsConfig([]string{subject}))
+		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was faster
+			return err
+		}
+	}
+	if err != nil && !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) {
+		return err
+	}
+	unlock, err := b.lockEvents(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	stream, err := b.js.Stream(ctx, EventsStream)
+	if err != nil {
+		return err
+	}
+	cfg := stream.CachedInfo().Config
+	if within(subject, cfg.Subjects) {
+		return nil
+	}
+	cfg.Subjects = widest(append(slices.Clone(cfg.Subjects), subject))
+	_, err = b.js.UpdateStream(ctx, cfg)
+	return err
+}
+
+// lockEvents waits until no other node changes DEADMAN_EVENTS.
+func (b *Bus) lockEvents(ctx context.Context) (unlock func(), err error) {
+	cfg := jetstream.ConsumerConfig{
+		Name: lockName, Description: nuid.Next(), // unlike any other's, or creating it twice would be no error
+		AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverNewPolicy,
+		MemoryStorage: true, Replicas: 1, InactiveThreshold: lockFor,
+	}
+	for {
+		_, err := b.js.CreateConsumer(ctx, EventsStream, cfg)
+		if err == nil {
+			return func() { b.unlockEvents(ctx) }, nil
+		}
+		if !errors.Is(err, jetstream.ErrConsumerExists) {
+			return nil, err
+		}
+		select {
+		case <-time.After(lockRetry):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("another node is changing it: %w", ctx.Err())
+		}
+	}
+}
+
+func (b *Bus) unlockEvents(ctx context.Context) {
+	if err := b.js.DeleteConsumer(ctx, EventsStream, lockName); err != nil {
+		b.log.Warn("a lock is left to the broker, which takes it away", "lock", lockName, "for", lockFor, "err", err)
+	}
+}

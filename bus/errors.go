@@ -1,0 +1,49 @@
+package bus
+
+import (
+	"errors"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// What callers can tell apart.
+var (
+	// ErrUnreachable means that the broker is not there, or not ready, yet. Try again.
+	ErrUnreachable = errors.New("NATS is not reachable")
+	// ErrListen means that the embedded server cannot listen where it was told to.
+	ErrListen = errors.New("cannot listen")
+	// ErrSubject means that nothing can be published on a subject.
+	ErrSubject = errors.New("bad subject")
+	// ErrHeader means that an event may not have a header.
+	ErrHeader = errors.New("bad header")
+	// ErrNoStream means that no stream takes in a subject.
+	ErrNoStream = errors.New("no stream takes in the subject")
+	// ErrStreamReplaced means that a stream is no longer the one that was opened.
+	ErrStreamReplaced = errors.New("the stream was deleted and created again")
+	// ErrReaderLost means that a reader has to be opened anew where it stood.
+	ErrReaderLost = errors.New("reading was interrupted")
+)
+
+// The codes of JetStream's API that are told apart and have no name in its client.
+const (
+	codeNoPeers           jetstream.ErrorCode = 10005
+	codeNotAvailable      jetstream.ErrorCode = 10008
+	codeNoMessage         jetstream.ErrorCode = 10037
+	codeStorageExceeded   jetstream.ErrorCode = 10047
+	codeReplicasNotServed jetstream.ErrorCode = 10074
+	codeStoreFailed       jetstream.ErrorCode = 10077
+)
+
+// isCode reports whether err is JetStream's answer with one of the codes.
+func isCode(err error, codes ...jetstream.ErrorCode) bool {
+	var js jetstream.JetStreamError
+	if !errors.As(err, &js) || js.APIError() == nil {
+		return false
+	}
+	for _, c := range codes {
+		if js.APIError().ErrorCode == c {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,189 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/alerts"
+)
+
+var _ alerts.Publisher = (*Bus)(nil)
+
+// AlertType is the CloudEvents type of an alert.
+const AlertType = "dev.deadman.alert.v1"
+
+// defaultSource is what alerts come from when no public URL is set.
+const defaultSource = "deadman"
+
+// Publish implements alerts.Publisher. Alerts go out one behind the other without waiting,
+// and each is refused by the stream for as long as the stream has it: its subject is its
+// own, and nothing may be there yet.
+func (b *Bus) Publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
+	sent := make([]alerts.Alert, 0, len(batch))
+	var failed error
+	for len(batch) > 0 {
+		n := min(len(batch), publishWindow)
+		acked, err := b.publishSome(ctx, batch[:n])
+		sent, batch = append(sent, acked...), batch[n:]
+		if err != nil {
+			failed = err
+			break
+		}
+	}
+	return sent, failed
+}
+
+// publishSome publishes what fits into the window, and waits for every answer.
+func (b *Bus) publishSome(ctx context.Context, batch []alerts.Alert) (sent []alerts.Alert, failed error) {
+	futures := make([]jetstream.PubAckFuture, 0, len(batch))
+	for _, a := range batch {
+		f, err := b.send(a)
+		if err != nil {
+			failed = err
+			break
+		}
+		futures = append(futures, f)
+	}
+	for i, f := range futures {
+		if err := b.acked(ctx, f); err == nil {
+			sent = append(sent, batch[i])
+		} else if failed == nil {
+			failed = err
+		}
+	}
+	return sent, failed
+}
+
+func (b *Bus) send(a alerts.Alert) (jetstream.PubAckFuture, error) {
+	msg, err := b.alertMsg(a)
+	if err != nil {
+		return nil, err
+	}
+	f, err := b.js.PublishMsgAsync(msg, jetstream.WithMsgID(a.ID.String()),
+		jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithExpectStream(AlertsStream),
+		jetstream.WithStallWait(answerTimeout))
+	if err != nil {
+		return nil, fmt.Errorf("publish alert: %w", err)
+	}
+	return f, nil
+}
+
+// acked waits for the stream's answer. An alert that the stream has already is no error.
+func (b *Bus) acked(ctx context.Context, f jetstream.PubAckFuture) error {
+	select {
+	case <-f.Ok():
+		return nil
+	case err := <-f.Err():
+		if isCode(err, jetstream.JSErrCodeStreamWrongLastSequence) {
+			err = b.there(ctx, f.Msg().Subject)
+		}
+		if err != nil {
+			return publishing(err)
+		}
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("publish alert: %w", ctx.Err())
+	}
+}
+
+// there makes sure of an alert that the stream refused as a repeat.
+func (b *Bus) there(ctx context.Context, subject string) error {
+	found, err := b.holds(ctx, AlertsStream, subject, 1)
+	if err == nil && !found {
+		err = errors.New("refused as a repeat of an alert that is not in the stream")
+	}
+	return err
+}
+
+// publishing says what a person can do about alerts that do not get out.
+func publishing(err error) error {
+	switch {
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		return fmt.Errorf("publish alert: %w: stream %s is gone or has no leader; a restart creates it", err, AlertsStream)
+	case isCode(err, codeStoreFailed):
+		return fmt.Errorf("publish alert: stream %s takes nothing in: %w; if it is full, raise its max_bytes: alerts wait in the database meanwhile", AlertsStream, err)
+	}
+	return fmt.Errorf("publish alert: %w", err)
+}
+
+// alertMsg is an alert as a CloudEvent in binary mode.
+func (b *Bus) alertMsg(a alerts.Alert) (*nats.Msg, error) {
+	source := defaultSource
+	if b.opts.PublicURL != "" {
+		source = b.opts.PublicURL
+		a.URL = b.opts.PublicURL + "/alerts/" + a.ID.String()
+	}
+	data, err := json.Marshal(a)
+	if err != nil {
+		return nil, fmt.Errorf("publish alert %s: %w", a.ID, err)
+	}
+	msg := nats.NewMsg(a.Subject())
+	msg.Data = data
+	msg.Header = nats.Header{
+		"ce-specversion": {"1.0"},
+		"ce-id":          {a.ID.String()},
+		"ce-type":        {AlertType},
+		"ce-source":      {source},
+		"ce-subject":     {headerText(a.Rule + "/" + a.Key)},
+		"ce-time":        {a.DecidedAt.UTC().Format(time.RFC3339Nano)},
+		"content-type":   {"application/json"},
+	}
+	return msg, nil
+}
+
+// headerText is text as a CloudEvent in binary mode has it in a header: what is not
+// printable ASCII, and space, quote and percent, are percent-encoded.
+func headerText(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; c > ' ' && c < 0x7f && c != '"' && c != '%' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}
+
+// PublishEvent publishes an event and returns once it is stored, with the stream and the
+// sequence it got. A repeated id within the stream's duplicate window is stored once. It
+// returns ErrSubject for subjects that no event may be on, ErrHeader for headers that it may
+// not have, and ErrNoStream when no stream takes the subject in.
+func (b *Bus) PublishEvent(ctx context.Context, subject string, data []byte, header map[string][]string, id string) (stream string, seq uint64, err error) {
+	if err := checkLiteral(subject); err != nil {
+		return "", 0, err
+	}
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	msg := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
+	for k, v := range header {
+		if brokerHeader(k) {
+			return "", 0, fmt.Errorf("%w: %s belongs to the broker; leave it out", ErrHeader, k)
+		}
+		msg.Header[k] = v
+	}
+	if id != "" {
+		msg.Header.Set(jetstream.MsgIDHeader, id)
+	}
+	ack, err := b.js.PublishMsg(ctx, msg)
+	switch {
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		return "", 0, fmt.Errorf("%w: %s; apply a rule that listens to it, or add it to a stream", ErrNoStream, subject)
+	case err != nil:
+		return "", 0, fmt.Errorf("publish event: %w", err)
+	}
+	return ack.Stream, ack.Sequence, nil
+}
+
+// brokerHeader reports whether a header would tell the broker what to do with the message.
+func brokerHeader(name string) bool {
+	const prefix = "nats-"
+	return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
+}

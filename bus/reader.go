@@ -1,0 +1,227 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/events"
+	futurejobs "deadman/future_jobs"
+)
+
+var errReconnected = errors.New("the connection was made anew")
+
+var (
+	_ events.Streams = (*Bus)(nil)
+	_ events.Reader  = (*reader)(nil)
+)
+
+// What one pull asks for. Its bytes bound what a reader holds in memory; a heartbeat that is
+// missing twice ends the reader.
+const (
+	pullMessages  = 2000
+	pullBytes     = 8 << 20
+	pullExpiry    = 30 * time.Second
+	pullHeartbeat = time.Second
+	idleConsumer  = time.Minute // after which the broker forgets the consumer of a dead node
+)
+
+// reader reads a stream through a consumer of its own, which keeps nothing and acknowledges
+// nothing: where reading stands is in the database. Anything irregular, a gap as much as a
+// reconnect, ends the reader, and a new one goes on from there; so nothing is skipped.
+type reader struct {
+	bus      *Bus
+	stream   string
+	subjects []string // empty: all
+	match    bool     // the broker could not filter; the reader does
+	created  time.Time
+	consumer jetstream.Consumer
+	name     string
+
+	ctx        context.Context // ends with Close
+	cancel     context.CancelFunc
+	batch      jetstream.MessageBatch
+	endPull    context.CancelFunc
+	delivered  uint64 // the consumer's sequence of the last message
+	reconnects uint64
+	clear      uint64 // no message on the subjects up to here that was not there before
+	closed     atomic.Bool
+}
+
+// Read starts reading a stream's messages on the subjects after a sequence. The reader
+// returns ErrReaderLost when reading was interrupted, ErrStreamReplaced when the stream was
+// recreated, and jetstream's own error when it is gone.
+func (b *Bus) Read(ctx context.Context, stream string, after uint64, subjects []string) (events.Reader, error) {
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	r := &reader{bus: b, stream: stream, subjects: widest(subjects), reconnects: b.nc.Stats().Reconnects}
+	info, err := b.Info(ctx, stream)
+	if err != nil {
+		return nil, err
+	}
+	r.created = info.CreatedAt
+	if err := r.open(ctx, after); err != nil {
+		return nil, fmt.Errorf("read stream %s: %w", stream, err)
+	}
+	r.ctx, r.cancel = context.WithCancel(context.Background())
+	return r, nil
+}
+
+func (r *reader) open(ctx context.Context, after uint64) (err error) {
+	cfg := jetstream.ConsumerConfig{
+		Description:   "deadman",
+		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
+		InactiveThreshold: idleConsumer, FilterSubjects: r.subjects,
+	}
+	r.consumer, err = r.bus.js.CreateConsumer(ctx, r.stream, cfg)
+	if isCode(err, jetstream.JSErrCodeOverlappingFilterSubjects) {
+		cfg.FilterSubjects, r.match = nil, true
+		r.consumer, err = r.bus.js.CreateConsumer(ctx, r.stream, cfg)
+	}
+	if err != nil {
+		return err
+	}
+	r.name = r.consumer.CachedInfo().Name
+	return nil
+}
+
+// Next implements events.Reader.
+func (r *reader) Next(ctx context.Context, limit int, wait time.Duration) ([]futurejobs.Event, error) {
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	var got []futurejobs.Event
+	for len(got) < limit {
+		msg, err := r.one(ctx, timer.C, len(got) > 0)
+		if err != nil {
+			return nil, err
+		}
+		if msg == nil {
+			break
+		}
+		e, ok, err := r.event(msg)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			got = append(got, e)
+		}
+	}
+	return got, nil
+}
+
+// one returns the next message, or nil when none came in time. With some in hand already it
+// does not wait.
+func (r *reader) one(ctx context.Context, timeout <-chan time.Time, some bool) (jetstream.Msg, error) {
+	for {
+		if err := r.pull(); err != nil {
+			return nil, err
+		}
+		if some && len(r.batch.Messages()) == 0 {
+			return nil, nil
+		}
+		select {
+		case msg, ok := <-r.batch.Messages():
+			if ok {
+				return msg, nil
+			}
+			if err := r.ended(); err != nil {
+				return nil, err
+			}
+		case <-timeout:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+// pull keeps one request at the broker.
+func (r *reader) pull() error {
+	if r.batch != nil && len(r.batch.Messages()) > 0 {
+		return nil
+	}
+	if r.closed.Load() || r.bus.nc.Stats().Reconnects != r.reconnects {
+		return r.lost(errReconnected)
+	}
+	if r.batch != nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(r.ctx, pullExpiry)
+	batch, err := r.consumer.Fetch(pullMessages, jetstream.FetchContext(ctx),
+		jetstream.FetchMaxBytes(max(pullBytes, int(r.bus.nc.MaxPayload())+pullBytes/8)),
+		jetstream.FetchHeartbeat(pullHeartbeat))
+	if err != nil {
+		cancel()
+		return r.lost(err)
+	}
+	r.batch, r.endPull = batch, cancel
+	return nil
+}
+
+// ended judges why a pull came to its end, and makes way for the next one.
+func (r *reader) ended() error {
+	err := r.batch.Error()
+	r.endPull()
+	r.batch = nil
+	if err == nil || errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrBatchCompleted) || errors.Is(err, context.DeadlineExceeded) {
+		return nil
+	}
+	return r.lost(err)
+}
+
+func (r *reader) lost(why error) error {
+	return fmt.Errorf("%w: stream %s: %w", ErrReaderLost, r.stream, why)
+}
+
+// event makes an event of a message; ok is false for one that nobody asked for.
+func (r *reader) event(msg jetstream.Msg) (e futurejobs.Event, ok bool, err error) {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return e, false, r.lost(err)
+	}
+	if meta.Sequence.Consumer != r.delivered+1 {
+		return e, false, r.lost(fmt.Errorf("delivery %d came after %d", meta.Sequence.Consumer, r.delivered))
+	}
+	r.delivered = meta.Sequence.Consumer
+	if r.match && !within(msg.Subject(), r.subjects) {
+		return e, false, nil
+	}
+	return futurejobs.Event{
+		Stream: r.stream, Subject: msg.Subject(), Seq: meta.Sequence.Stream,
+		At: meta.Timestamp.UTC().Truncate(time.Microsecond),
+		ID: givenID(msg.Headers()), Header: msg.Headers(), Data: msg.Data(),
+	}, true, nil
+}
+
+// givenID is the id that the producer gave an event.
+func givenID(h nats.Header) string {
+	if id := h.Get("ce-id"); id != "" {
+		return id
+	}
+	return h.Get(jetstream.MsgIDHeader)
+}
+
+// Close implements events.Reader.
+func (r *reader) Close() {
+	if r.closed.Swap(true) {
+		return
+	}
+	r.cancel()
+	if r.batch != nil {
+		r.endPull()
+	}
+	if !r.bus.Connected() {
+		return // the broker forgets the consumer by itself
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	if err := r.bus.js.DeleteConsumer(ctx, r.stream, r.name); err != nil {
+		r.bus.log.Debug("a consumer is left to the broker", "stream", r.stream, "err", err)
+	}
+}

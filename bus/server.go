@@ -1,0 +1,132 @@
+package bus
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"syscall"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+)
+
+// bufferedMessages is how many core publishes a stream holds while it writes. The server's
+// own default is passed by a burst of producers that do not wait, and what is over it is
+// lost without a word.
+const bufferedMessages = 500_000
+
+// startTimeout bounds how long an embedded server may take to recover its streams.
+const startTimeout = time.Minute
+
+// ServerOptions say where an embedded server keeps its streams and listens.
+type ServerOptions struct {
+	Dir  string       // streams are stored here
+	Addr string       // host:port; port 0 picks a free one
+	Move bool         // a port that is taken moves to a free one, instead of being an error
+	Log  *slog.Logger // nil: slog.Default()
+}
+
+// Server is a NATS server with JetStream inside this process. Every write is on disk before
+// it is acknowledged.
+type Server struct {
+	nats  *natsserver.Server
+	moved bool
+}
+
+// StartServer returns once the server takes connections.
+func StartServer(o ServerOptions) (*Server, error) {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	host, port, err := listenOn(o.Addr)
+	if err != nil {
+		return nil, err
+	}
+	moved := false
+	if err := free(host, port); errors.Is(err, syscall.EADDRINUSE) && o.Move {
+		o.Log.Warn("the NATS port is taken; taking a free one", "addr", o.Addr)
+		port, moved = natsserver.RANDOM_PORT, true
+	} else if err != nil {
+		return nil, fmt.Errorf("%w: NATS address %s: %w; stop what listens there, or set another address (port 0 picks a free one)", ErrListen, o.Addr, err)
+	}
+	srv, err := start(&natsserver.Options{
+		ServerName: "deadman", Host: host, Port: port, NoSigs: true,
+		JetStream: true, StoreDir: o.Dir, SyncAlways: true,
+		StreamMaxBufferedMsgs: bufferedMessages, DisableJetStreamBanner: true,
+	}, o.Log)
+	if err != nil {
+		return nil, err
+	}
+	return &Server{nats: srv, moved: moved}, nil
+}
+
+func start(opts *natsserver.Options, log *slog.Logger) (*natsserver.Server, error) {
+	srv, err := natsserver.NewServer(opts)
+	if err != nil {
+		return nil, fmt.Errorf("start NATS: %w", err)
+	}
+	bridge := &serverLog{log: log, fatal: make(chan string, 1)}
+	srv.SetLogger(bridge, false, false)
+	ready := make(chan bool, 1)
+	go func() {
+		srv.Start()
+		ready <- srv.ReadyForConnections(startTimeout)
+	}()
+	select {
+	case ok := <-ready:
+		if ok {
+			return srv, nil
+		}
+		err = fmt.Errorf("start NATS: not ready within %s; see its log", startTimeout)
+	case said := <-bridge.fatal:
+		err = fmt.Errorf("start NATS: %s", said)
+	}
+	srv.Shutdown()
+	srv.WaitForShutdown()
+	return nil, err
+}
+
+// listenOn takes an address apart. Port 0 becomes the server's word for a free port.
+func listenOn(addr string) (host string, port int, err error) {
+	host, text, err := net.SplitHostPort(addr)
+	if err == nil {
+		port, err = strconv.Atoi(text)
+	}
+	if err != nil || port < 0 || port > 65535 {
+		return "", 0, fmt.Errorf("%w: NATS address %q is not host:port, such as 127.0.0.1:4222", ErrListen, addr)
+	}
+	if port == 0 {
+		port = natsserver.RANDOM_PORT
+	}
+	return host, port, nil
+}
+
+// free reports, as an error, why nothing can listen on the port.
+func free(host string, port int) error {
+	if port == natsserver.RANDOM_PORT {
+		return nil
+	}
+	l, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return err
+	}
+	return l.Close()
+}
+
+// ClientURL is where clients on this machine reach the server.
+func (s *Server) ClientURL() string { return s.nats.ClientURL() }
+
+// Moved reports whether the port that was asked for was taken.
+func (s *Server) Moved() bool { return s.moved }
+
+// InProcessConn is a connection that does not touch the network. It makes a Server fit for
+// a client in the same process.
+func (s *Server) InProcessConn() (net.Conn, error) { return s.nats.InProcessConn() }
+
+// Close stops the server and returns once everything is on disk.
+func (s *Server) Close() {
+	s.nats.Shutdown()
+	s.nats.WaitForShutdown()
+}

@@ -1,0 +1,86 @@
+package bus
+
+import (
+	"fmt"
+	"strings"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+)
+
+// maxSubject bounds the length of a subject, in bytes.
+const maxSubject = 255
+
+// checkSubject refuses subjects that deadman never listens to or publishes on: everything,
+// the broker's own, replies, and deadman's own.
+func checkSubject(subject string) error {
+	first, _, _ := strings.Cut(subject, ".")
+	switch {
+	case len(subject) > maxSubject:
+		return fmt.Errorf("subject of %d bytes; at most %d", len(subject), maxSubject)
+	case !natsserver.IsValidSubject(subject) || strings.ContainsFunc(subject, unprintable):
+		return fmt.Errorf("%q is not a subject; write tokens with dots between, such as orders.created", subject)
+	case first == ">":
+		return fmt.Errorf("%q takes in everything; name at least the first token, such as orders.>", subject)
+	case strings.HasPrefix(first, "$") || first == "_INBOX":
+		return fmt.Errorf("%q belongs to the broker; choose another first token", subject)
+	case first == "deadman":
+		return fmt.Errorf("%q belongs to deadman; choose another first token", subject)
+	}
+	return nil
+}
+
+func unprintable(r rune) bool { return r <= ' ' || r == 0x7f }
+
+// checkLiteral refuses what nothing can be published on.
+func checkLiteral(subject string) error {
+	err := checkSubject(subject)
+	if err == nil && !natsserver.IsValidLiteralSubject(subject) {
+		err = fmt.Errorf("%q has wildcards; publish on one subject", subject)
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrSubject, err)
+	}
+	return nil
+}
+
+// within reports whether every message on subject is on one of the others too.
+func within(subject string, others []string) bool {
+	for _, o := range others {
+		if natsserver.SubjectMatchesFilter(subject, o) {
+			return true
+		}
+	}
+	return false
+}
+
+// meets reports whether a message may be on subject and on one of the others.
+func meets(subject string, others []string) bool {
+	for _, o := range others {
+		if natsserver.SubjectsCollide(subject, o) {
+			return true
+		}
+	}
+	return false
+}
+
+// widest leaves out the subjects that others of them include.
+func widest(subjects []string) []string {
+	var kept []string
+	for i, s := range subjects {
+		rest := append(kept[:len(kept):len(kept)], subjects[i+1:]...)
+		if !within(s, rest) {
+			kept = append(kept, s)
+		}
+	}
+	return kept
+}
+
+// apart reports whether no message can be on two of the subjects.
+func apart(subjects []string) bool {
+	for i, s := range subjects {
+		if meets(s, subjects[i+1:]) {
+			return false
+		}
+	}
+	return true
+}

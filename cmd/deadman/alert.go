@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"deadman/alerts"
+	"deadman/web"
+)
+
+func (p *program) alertCommand() *cobra.Command {
+	cmd := group("alert", "Look at what was said, and follow it")
+	addURL(cmd.PersistentFlags(), p)
+	cmd.AddCommand(
+		listing[web.Alert]{
+			short: "List alerts, newest first", path: "/alerts", filters: [][2]string{byRule, byEntity, byKey},
+			none:   "nothing was said yet",
+			header: []string{"said", "severity", "rule", "entity", "key", "step", "text"},
+			row: func(p *program, a web.Alert) []cell {
+				said := a.Said()
+				return []cell{
+					say(web.Relative(said.DecidedAt, p.now())), sayIn(newsColour(said), loudness(said)),
+					say(said.Rule), say(said.Entity), say(said.Key), say(said.Step), say(said.Text),
+				}
+			},
+		}.command(p),
+		&cobra.Command{Use: "get ID", Short: "Show one alert", Args: exactly("ID"), RunE: p.getAlert},
+		p.tailCommand(),
+	)
+	return cmd
+}
+
+// loudness is the severity, and what kind of news it is where that is not the usual one.
+func loudness(a alerts.Alert) string {
+	if a.Status == alerts.Firing {
+		return string(a.Severity)
+	}
+	return string(a.Status)
+}
+
+func (p *program) getAlert(cmd *cobra.Command, args []string) error {
+	id, err := uuid.Parse(args[0])
+	if err != nil {
+		return usage("%q is no id of an alert: %v", args[0], err)
+	}
+	c, err := p.client()
+	if err != nil {
+		return err
+	}
+	a, raw, err := get[web.Alert](cmd.Context(), c, "/alerts/"+id.String(), nil)
+	if err != nil {
+		return err
+	}
+	if p.output == asJSON {
+		return writeJSON(p.out, raw)
+	}
+	return p.showAlert(a.Said(), a.Published)
+}
+
+func (p *program) showAlert(a alerts.Alert, published bool) error {
+	s := newSheet(p)
+	s.line("alert", "%s", a.ID)
+	s.painted("says", newsColour(a), a.Text)
+	s.line("severity", "%s, %s", a.Severity, a.Status)
+	s.line("rule", "%s, version %d", a.Rule, a.RuleVersion)
+	s.line(a.Entity, "%s", a.Key)
+	if a.Step != "" {
+		s.line("step", "%s", a.Step)
+	}
+	if len(a.Passed) > 0 {
+		s.line("passed over", "%s", strings.Join(a.Passed, ", "))
+	}
+	s.instant("waits since", a.Since)
+	s.instant("slot", a.Slot)
+	s.instant("decided", a.DecidedAt)
+	s.line("published", "%t", published)
+	for _, id := range a.Closes {
+		s.line("closes", "%s", id)
+	}
+	s.document("event", a.Event)
+	s.document("state", a.State)
+	return s.end()
+}
+
+func (p *program) tailCommand() *cobra.Command {
+	var backlog int
+	cmd := &cobra.Command{
+		Use: "tail", Short: "Show alerts as they come, until Ctrl-C", Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := p.client()
+			if err != nil {
+				return err
+			}
+			for h, err := range c.follow(cmd.Context(), backlog, p.sayCut) {
+				if err != nil {
+					return err
+				}
+				if err := p.showHeard(h); err != nil {
+					return err
+				}
+			}
+			return nil // Ctrl-C is how this ends
+		},
+	}
+	cmd.Flags().IntVar(&backlog, "backlog", 10, "begin with so many that were said before, up to 500")
+	return cmd
+}
+
+func (p *program) sayCut(err error) {
+	fmt.Fprintf(p.err, "%s\ntrying again\n", plainLines(err.Error()))
+}
+
+// showHeard shows an alert on one line: a JSON line, or one for people.
+func (p *program) showHeard(h heard) error {
+	if p.output == asJSON {
+		var b bytes.Buffer
+		if err := json.Compact(&b, h.raw); err != nil {
+			return err
+		}
+		_, err := fmt.Fprintf(p.out, "%s\n", plainJSON(b.Bytes()))
+		return err
+	}
+	_, err := fmt.Fprintln(p.out, p.alertLine(h.Alert))
+	return err
+}
+
+// alertLine is an alert for people: time, severity, rule, entity and key, step, text.
+func (p *program) alertLine(a alerts.Alert) string {
+	parts := []string{
+		p.palette.paint(dim, a.DecidedAt.In(p.zone).Format("15:04:05")),
+		p.palette.paint(newsColour(a), fmt.Sprintf("%-8s", loudness(a))),
+		plain(a.Rule), p.palette.paint(bold, plain(a.Entity+" "+a.Key)),
+	}
+	if a.Step != "" {
+		parts = append(parts, plain(a.Step))
+	}
+	return strings.Join(append(parts, plain(a.Text)), "  ")
+}

@@ -1,0 +1,181 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"deadman"
+	"deadman/web"
+)
+
+const (
+	askTime   = 30 * time.Second // for one answer
+	maxAnswer = 64 << 20         // bytes of it
+	startHint = "is deadman running? start it with: make run; or name it with --url"
+)
+
+// client asks a node over HTTP.
+type client struct {
+	base  string // without a slash at its end
+	from  string // where base was taken from, for people
+	token string
+	http  *http.Client
+}
+
+func addURL(flags *pflag.FlagSet, p *program) {
+	flags.StringVar(&p.url, "url", "", "where the node is (else DEADMAN_URL, else the node of the data folder here)")
+}
+
+// client finds the node to ask: --url, DEADMAN_URL, the node that runs in the data folder,
+// or the default address.
+func (p *program) client() (*client, error) {
+	c := &client{token: p.getenv("DEADMAN_TOKEN"), http: &http.Client{
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}}
+	announced, file, err := p.endpoints()
+	switch {
+	case p.url != "":
+		c.base, c.from = p.url, "--url"
+	case p.getenv("DEADMAN_URL") != "":
+		c.base, c.from = p.getenv("DEADMAN_URL"), "DEADMAN_URL"
+	case err != nil:
+		return nil, err
+	case announced.HTTP != "":
+		c.base, c.from = announced.HTTP, file
+	default:
+		c.base, c.from = "http://"+deadman.DefaultHTTPAddr, "the default"
+	}
+	u, err := url.Parse(c.base)
+	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
+		return nil, usage("%s (%s) is no web address; write it in full, such as http://127.0.0.1:8080", c.base, c.from)
+	}
+	c.base = strings.TrimRight(c.base, "/")
+	return c, nil
+}
+
+// endpoints is what an embedded node wrote into its data folder; zero when it did not.
+func (p *program) endpoints() (at deadman.Endpoints, file string, err error) {
+	dir := p.getenv("DEADMAN_DATA_DIR")
+	if dir == "" {
+		dir = "deadman-data"
+	}
+	file = filepath.Join(dir, "endpoints.json")
+	data, err := readSmall(file, 4<<10)
+	if errors.Is(err, os.ErrNotExist) {
+		return at, file, nil
+	}
+	if err != nil {
+		return at, file, fmt.Errorf("%w (or name the node with --url)", err)
+	}
+	if err := json.Unmarshal(data, &at); err != nil {
+		return at, file, fmt.Errorf("%s: %w (remove it, or name the node with --url)", file, err)
+	}
+	return at, file, nil
+}
+
+// ask sends a request to the API and returns the body of a good answer.
+func (c *client) ask(ctx context.Context, method, path string, query url.Values, body []byte, header http.Header) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(ctx, askTime)
+	defer cancel()
+	answer, err := c.send(ctx, method, path, query, body, header)
+	if err != nil {
+		return nil, err
+	}
+	defer answer.Body.Close() //nolint:errcheck // read to its end or given up
+	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("the answer of %s broke off: %w", c.base, err)
+	case len(data) > maxAnswer:
+		return nil, fmt.Errorf("the answer of %s is over %d MiB; ask for less with --limit", c.base, maxAnswer>>20)
+	}
+	return data, nil
+}
+
+// send returns an answer that is good. The caller closes its body.
+func (c *client) send(ctx context.Context, method, path string, query url.Values, body []byte, header http.Header) (*http.Response, error) {
+	at := c.base + "/api/v1" + path
+	if len(query) > 0 {
+		at += "?" + query.Encode()
+	}
+	request, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	for name, values := range header {
+		request.Header[name] = values
+	}
+	request.Header.Set("User-Agent", "deadman/"+version)
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	answer, err := c.http.Do(request)
+	if err != nil {
+		return nil, c.unreachable(ctx, err)
+	}
+	if answer.StatusCode >= http.StatusMultipleChoices {
+		defer answer.Body.Close() //nolint:errcheck // what matters of it was read
+		return nil, c.refused(answer)
+	}
+	return answer, nil
+}
+
+func (c *client) unreachable(ctx context.Context, err error) error {
+	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return ctx.Err()
+	}
+	var of *url.Error
+	if errors.As(err, &of) {
+		err = of.Err // without the address, which is said here
+	}
+	return fmt.Errorf("cannot reach %s (from %s): %w\n%s", c.base, c.from, err, startHint)
+}
+
+// refused is the error that a bad answer is.
+func (c *client) refused(answer *http.Response) error {
+	data, err := io.ReadAll(io.LimitReader(answer.Body, 64<<10))
+	kind, _, _ := mime.ParseMediaType(answer.Header.Get("Content-Type")) // an unreadable type is another type
+	p := new(web.Problem)
+	if err == nil && kind == "application/problem+json" && json.Unmarshal(data, p) == nil {
+		return refusal{p}
+	}
+	return fmt.Errorf("%s (from %s) answers %s, but not as deadman does; is another program there?", c.base, c.from, answer.Status)
+}
+
+// refusal is a problem that the node answered with.
+type refusal struct{ *web.Problem }
+
+func (r refusal) Error() string {
+	if r.Detail == "" {
+		return r.Title
+	}
+	return r.Title + ": " + r.Detail
+}
+
+// Unwrap gives the problem to errors.As.
+func (r refusal) Unwrap() error { return r.Problem }
+
+// get asks for one thing, and returns it read and raw.
+func get[T any](ctx context.Context, c *client, path string, query url.Values) (v T, raw []byte, err error) {
+	raw, err = c.ask(ctx, http.MethodGet, path, query, nil, nil)
+	if err != nil {
+		return v, nil, err
+	}
+	if err := json.Unmarshal(raw, &v); err != nil {
+		return v, nil, fmt.Errorf("the answer of %s cannot be read: %w; are client and node of the same version?", c.base, err)
+	}
+	return v, raw, nil
+}

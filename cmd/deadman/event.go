@@ -1,0 +1,100 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deadman/web"
+)
+
+func (p *program) eventCommand() *cobra.Command {
+	cmd := group("event", "Tell that something happened")
+	addURL(cmd.PersistentFlags(), p)
+	var id string
+	send := &cobra.Command{
+		Use: "send SUBJECT [DATA|@FILE|-]", Short: "Publish an event, and return when it is durable",
+		Example: `  deadman event send orders.shipped '{"id": "1234"}'
+  deadman event send orders.created @order.json --id order-1234-created`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) < 1 || len(args) > 2 {
+				return usage("%s takes SUBJECT and DATA; it got %d arguments", cmd.CommandPath(), len(args))
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := p.eventData(args[1:])
+			if err != nil {
+				return err
+			}
+			c, err := p.client()
+			if err != nil {
+				return err
+			}
+			taken, err := c.sendEvent(cmd.Context(), args[0], id, data)
+			if err != nil {
+				return err
+			}
+			if p.output == asJSON {
+				return writeValue(p.out, taken)
+			}
+			_, err = fmt.Fprintf(p.out, "taken in: %s is message %d of stream %s\n", plain(args[0]), taken.Seq, plain(taken.Stream))
+			return err
+		},
+	}
+	send.Flags().StringVar(&id, "id", "", "the event's own id; a repeat of it is stored once")
+	cmd.AddCommand(send)
+	return cmd
+}
+
+// eventData is the body: as given, of a file, or of the standard input.
+func (p *program) eventData(args []string) ([]byte, error) {
+	switch {
+	case len(args) == 0 && isTerminal(p.in):
+		return nil, usage("the event's data is missing; give it as JSON, as @FILE, or - for the standard input")
+	case len(args) == 0 || args[0] == "-":
+		data, err := io.ReadAll(io.LimitReader(p.in, web.MaxEventBytes+1))
+		return data, errors.Join(err, tooLarge(data))
+	case strings.HasPrefix(args[0], "@"):
+		data, err := readSmall(args[0][1:], web.MaxEventBytes)
+		if errors.Is(err, os.ErrNotExist) {
+			return nil, usageError{err}
+		}
+		return data, err
+	}
+	return []byte(args[0]), nil
+}
+
+func tooLarge(data []byte) error {
+	if len(data) > web.MaxEventBytes {
+		return fmt.Errorf("the event is over the limit of %d KiB", web.MaxEventBytes>>10)
+	}
+	return nil
+}
+
+func (c *client) sendEvent(ctx context.Context, subject, id string, data []byte) (web.Taken, error) {
+	var taken web.Taken
+	header := http.Header{}
+	if json.Valid(data) {
+		header.Set("Content-Type", "application/json")
+	}
+	if id != "" {
+		header.Set("Idempotency-Key", id)
+	}
+	raw, err := c.ask(ctx, http.MethodPost, "/events/"+url.PathEscape(subject), nil, data, header)
+	if err != nil {
+		return taken, err
+	}
+	if err := json.Unmarshal(raw, &taken); err != nil {
+		return taken, fmt.Errorf("the answer of %s cannot be read: %w", c.base, err)
+	}
+	return taken, nil
+}

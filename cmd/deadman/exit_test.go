@@ -1,0 +1,137 @@
+package main
+
+import (
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const goodRule = `
+name: order-unshipped
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+escalate:
+  - {after: 1h, step: primary, severity: warning}
+`
+
+func write(t *testing.T, dir, name, text string) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestExitCodes(t *testing.T) {
+	dir := t.TempDir()
+	good := write(t, dir, "good/a.yaml", goodRule)
+	write(t, dir, "good/b.yml", strings.Replace(goodRule, "order-unshipped", "other", 1))
+	write(t, dir, "good/.hidden.yaml", "][")
+	write(t, dir, "good/README.md", "][")
+	bad := write(t, dir, "bad.yaml", strings.Replace(goodRule, "entity", "entitty", 1))
+	write(t, dir, "twice/a.yaml", goodRule)
+	write(t, dir, "twice/b.yaml", goodRule)
+	write(t, dir, "none/README.md", "")
+	web := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(web.Close)
+	nobody := "http://" + free(t)
+
+	for _, c := range []struct {
+		name string
+		env  []string
+		args []string
+		code int
+		says []string // on either output
+	}{
+		{"nothing", nil, nil, 0, []string{"Usage:", "serve"}},
+		{"help", nil, []string{"job", "--help"}, 0, []string{"cancel"}},
+		{"version", nil, []string{"version"}, 0, []string{"deadman dev (go"}},
+		{"--version", nil, []string{"--version"}, 0, []string{"deadman dev"}},
+		{"completion", nil, []string{"completion", "bash"}, 0, []string{"complete"}},
+		{"unknown command", nil, []string{"jov"}, 2, []string{"jov", "did you mean deadman job?"}},
+		{"unknown command of a group", nil, []string{"job", "lisst"}, 2, []string{"lisst", "did you mean deadman job list?"}},
+		{"unknown flag", nil, []string{"job", "list", "--colour"}, 2, []string{"--colour"}},
+		{"too few arguments", nil, []string{"job", "get", "rule"}, 2, []string{"RULE KEY"}},
+		{"too many arguments", nil, []string{"version", "now"}, 2, []string{"no arguments"}},
+		{"bad output", nil, []string{"version", "-o", "xml"}, 2, []string{"xml", "neither text nor json"}},
+		{"bad url", nil, []string{"job", "list", "--url", "localhost:8080"}, 2, []string{"localhost:8080", "--url", "in full"}},
+		{"bad id", nil, []string{"alert", "get", "7"}, 2, []string{"id of an alert"}},
+		{"no data", nil, []string{"event", "send"}, 2, []string{"SUBJECT and DATA"}},
+		{"no file of data", nil, []string{"event", "send", "a.b", "@nowhere.json"}, 2, []string{"nowhere.json"}},
+		{"nobody there", nil, []string{"job", "list", "--url", nobody}, 1, []string{nobody, "--url", "make run"}},
+		{"nobody there, by variable", []string{"DEADMAN_URL=" + nobody}, []string{"alert", "tail"}, 1, []string{nobody, "DEADMAN_URL"}},
+		{"another program there", nil, []string{"history", "list", "--url", web.URL}, 1, []string{"404", "another program"}},
+		{"lint", nil, []string{"rule", "lint", filepath.Join(dir, "good")}, 0, []string{"2 rules in 2 files", "nothing is wrong"}},
+		{"lint a file", nil, []string{"rule", "lint", good}, 0, []string{"1 rule in 1 file"}},
+		{"lint finds something", nil, []string{"rule", "lint", bad}, 3, []string{bad + ":3:", "entitty", "1 file"}},
+		{"lint finds a name twice", nil, []string{"rule", "lint", filepath.Join(dir, "twice")}, 3, []string{"order-unshipped", "a.yaml", "b.yaml"}},
+		{"lint of nothing", nil, []string{"rule", "lint", filepath.Join(dir, "none")}, 2, []string{"no rule files"}},
+		{"lint of nowhere", nil, []string{"rule", "lint", filepath.Join(dir, "nowhere")}, 2, []string{"nowhere"}},
+		{"unknown variable", []string{"DEADMAN_LEESE=1s"}, []string{"serve"}, 2, []string{"DEADMAN_LEESE"}},
+		{"unknown variable of config", []string{"DEADMAN_LEESE=1s"}, []string{"config"}, 2, []string{"DEADMAN_LEESE"}},
+		{"bad setting", nil, []string{"serve", "--lease", "long"}, 2, []string{"lease", "--lease"}},
+		{"config", []string{"DEADMAN_DATABASE_URL=postgres://u:secret@h/d"}, []string{"config"}, 0, []string{"postgres://u:xxxxx@h/d", "DEADMAN_DATABASE_URL"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got := runs(t, c.env, c.args...)
+			if got.code != c.code {
+				t.Errorf("exit code %d, want %d", got.code, c.code)
+			}
+			for _, part := range c.says {
+				if !strings.Contains(got.out+got.err, part) {
+					t.Errorf("it does not say %q", part)
+				}
+			}
+			if c.code != 0 && c.code != 3 && got.out != "" {
+				t.Errorf("an error is on the standard output: %s", got.out)
+			}
+			if t.Failed() {
+				t.Logf("out: %s\nerr: %s", got.out, got.err)
+			}
+		})
+	}
+}
+
+// free is an address that nobody listens on.
+func free(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close() //nolint:errcheck // nothing was sent
+	return ln.Addr().String()
+}
+
+// A running embedded node is found by the file that it leaves in its data folder.
+func TestEndpointsFile(t *testing.T) {
+	nobody := "http://" + free(t)
+	dir := t.TempDir()
+	write(t, dir, "endpoints.json", `{"http": "`+nobody+`", "nats": "nats://127.0.0.1:4222"}`)
+	got := runs(t, []string{"DEADMAN_DATA_DIR=" + dir}, "job", "list")
+	if got.code != 1 || !strings.Contains(got.err, nobody) || !strings.Contains(got.err, "endpoints.json") {
+		t.Errorf("%+v", got)
+	}
+	other := "http://" + free(t)
+	if got := runs(t, []string{"DEADMAN_DATA_DIR=" + dir, "DEADMAN_URL=" + other}, "job", "list"); !strings.Contains(got.err, other) {
+		t.Errorf("DEADMAN_URL does not come before the file: %+v", got)
+	}
+	write(t, dir, "endpoints.json", `{`)
+	if got := runs(t, []string{"DEADMAN_DATA_DIR=" + dir}, "job", "list"); got.code != 1 || !strings.Contains(got.err, "endpoints.json") {
+		t.Errorf("a broken file: %+v", got)
+	}
+	c, err := inProcess(nil, nil, "DEADMAN_DATA_DIR="+t.TempDir()).client()
+	if err != nil || c.base != "http://127.0.0.1:8080" || c.from != "the default" {
+		t.Errorf("without a file: %+v, %v", c, err)
+	}
+}

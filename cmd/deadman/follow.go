@@ -1,0 +1,201 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"deadman/alerts"
+	"deadman/web"
+)
+
+const (
+	maxSSELine = 1 << 20 // bytes; an alert carries its event, which has a limit of its own
+	catchUp    = 500     // alerts asked for again after the connection was cut
+	patience   = 10      // tries, one a second, to reach a node again
+
+	silence = 50 * time.Second // a connection that is this silent is dead: nodes say every 15 s that they are there
+)
+
+// heard is an alert, and its JSON as it came.
+type heard struct {
+	alerts.Alert
+	raw []byte
+}
+
+// follow yields the last backlog alerts, then each new one, until ctx is done. When the
+// connection is cut it is made again, and what was missed meanwhile is yielded; trouble is
+// told why. A node that cannot be reached at first, or does not come back, is an error.
+func (c *client) follow(ctx context.Context, backlog int, trouble func(error)) iter.Seq2[heard, error] {
+	return func(yield func(heard, error) bool) {
+		f := &following{client: c, backlog: backlog, trouble: trouble}
+		for ctx.Err() == nil {
+			enough, err := f.listen(ctx, yield)
+			switch {
+			case enough || ctx.Err() != nil:
+				return
+			case f.hopeless(err):
+				yield(heard{}, err)
+				return
+			}
+			select {
+			case <-ctx.Done():
+			case <-time.After(time.Second):
+			}
+		}
+	}
+}
+
+// following is what is known from one connection to the next.
+type following struct {
+	*client
+	backlog  int
+	trouble  func(error)
+	known    map[alerts.ID]bool // what was yielded lately
+	before   map[alerts.ID]bool // and before that
+	reached  bool
+	failures int // since the node was reached
+}
+
+// hopeless counts a connection that ended, and says whether to try again is of no use.
+func (f *following) hopeless(err error) bool {
+	var no refusal
+	if f.failures++; !f.reached || errors.As(err, &no) || f.failures > patience {
+		return true
+	}
+	if f.failures == 1 {
+		f.trouble(err)
+	}
+	return false
+}
+
+// listen yields alerts as they come until the connection ends, which is an error, or yield
+// wants no more.
+func (f *following) listen(ctx context.Context, yield func(heard, error) bool) (enough bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	answer, err := f.send(ctx, http.MethodGet, "/alerts",
+		url.Values{"backlog": {strconv.Itoa(f.backlog)}}, nil, http.Header{"Accept": {"text/event-stream"}})
+	if err != nil {
+		return false, err
+	}
+	defer answer.Body.Close() //nolint:errcheck // given up
+	f.reached, f.failures, f.backlog = true, 0, catchUp
+
+	alarm := time.AfterFunc(silence, func() { cancel(fmt.Errorf("it was silent for %s", silence)) })
+	defer alarm.Stop()
+	for m, err := range messages(&watched{answer.Body, alarm}) {
+		if err != nil {
+			return false, fmt.Errorf("the connection to %s was cut: %w", f.base, cmp.Or(context.Cause(ctx), err))
+		}
+		h, err := f.take(m)
+		if err != nil {
+			return false, err
+		}
+		if h != nil && !yield(*h, nil) {
+			return true, nil
+		}
+	}
+	return false, fmt.Errorf("%s closed the connection", f.base)
+}
+
+// take returns the alert that a message is, unless it is another or was yielded before.
+func (f *following) take(m message) (*heard, error) {
+	switch m.kind {
+	case "alert":
+		h := &heard{raw: m.data}
+		if err := json.Unmarshal(m.data, &h.Alert); err != nil {
+			return nil, fmt.Errorf("an alert from %s cannot be read: %w", f.base, err)
+		}
+		if f.repeats(h.ID) {
+			return nil, nil
+		}
+		return h, nil
+	case "problem":
+		p := new(web.Problem)
+		if err := json.Unmarshal(m.data, p); err != nil {
+			return nil, fmt.Errorf("what %s says cannot be read: %w", f.base, err)
+		}
+		f.trouble(p)
+	}
+	return nil, nil
+}
+
+// repeats reports whether an alert came before. It remembers the last catchUp at least.
+func (f *following) repeats(id alerts.ID) bool {
+	if f.known[id] || f.before[id] {
+		return true
+	}
+	if len(f.known) >= catchUp {
+		f.before, f.known = f.known, nil
+	}
+	if f.known == nil {
+		f.known = make(map[alerts.ID]bool)
+	}
+	f.known[id] = true
+	return false
+}
+
+// watched stops its timer from running out as long as something comes.
+type watched struct {
+	io.Reader
+	alarm *time.Timer
+}
+
+// Read is of io.Reader.
+func (w *watched) Read(b []byte) (int, error) {
+	n, err := w.Reader.Read(b)
+	w.alarm.Reset(silence)
+	return n, err
+}
+
+// message is one server-sent event (the HTML standard, section 9.2).
+type message struct {
+	kind string
+	data []byte
+}
+
+// messages reads server-sent events. What it does not need of them, ids and comments, is
+// passed over.
+func messages(r io.Reader) iter.Seq2[message, error] {
+	return func(yield func(message, error) bool) {
+		lines := bufio.NewScanner(r)
+		lines.Buffer(make([]byte, 0, 64<<10), maxSSELine)
+		var m message
+		for lines.Scan() {
+			name, value, _ := strings.Cut(lines.Text(), ":")
+			value = strings.TrimPrefix(value, " ")
+			switch name {
+			case "event":
+				m.kind = value
+			case "data":
+				if m.data != nil {
+					m.data = append(m.data, '\n')
+				}
+				m.data = append(m.data, value...)
+			case "":
+				if lines.Text() == "" && m.data != nil {
+					if !yield(m, nil) {
+						return
+					}
+				}
+				if lines.Text() == "" {
+					m = message{}
+				}
+			}
+		}
+		if err := lines.Err(); err != nil {
+			yield(message{}, err)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+)
+
+// format is how answers are written.
+type format string
+
+const (
+	asText format = "text"
+	asJSON format = "json"
+)
+
+// Set is of pflag.Value.
+func (f *format) Set(s string) error {
+	switch format(s) {
+	case asText, asJSON:
+		*f = format(s)
+		return nil
+	}
+	return fmt.Errorf("%q is neither text nor json", s)
+}
+
+// String is of pflag.Value.
+func (f *format) String() string { return string(*f) }
+
+// Type is of pflag.Value.
+func (f *format) Type() string { return "format" }
+
+// writeJSON writes JSON from anywhere so that people can read it too.
+func writeJSON(out io.Writer, raw []byte) error {
+	var b bytes.Buffer
+	if err := json.Indent(&b, bytes.TrimSpace(raw), "", "  "); err != nil {
+		return fmt.Errorf("what came is no JSON: %w", err)
+	}
+	b.WriteByte('\n')
+	_, err := out.Write(plainJSON(b.Bytes()))
+	return err
+}
+
+// writeValue writes a value of ours as JSON.
+func writeValue(out io.Writer, v any) error {
+	raw, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return writeJSON(out, raw)
+}

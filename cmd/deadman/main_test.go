@@ -1,0 +1,63 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+// asDeadman makes this test's binary behave as deadman itself.
+const asDeadman = "DEADMAN_TEST_AS_DEADMAN"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(asDeadman) != "" {
+		main()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// ran is what a run of the program came to.
+type ran struct {
+	code     int
+	out, err string
+}
+
+// runs is a run of the program in a process of its own, in a folder of its own.
+func runs(t *testing.T, env []string, args ...string) ran {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	cmd := command(t, ctx, env, args...)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return ran{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
+}
+
+func command(t *testing.T, ctx context.Context, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(ctx, os.Args[0], args...)
+	cmd.Dir = t.TempDir()
+	cmd.Env = append([]string{asDeadman + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir}, env...)
+	return cmd
+}
+
+// inProcess is the program with a fixed time, for what it prints.
+func inProcess(out, errOut *bytes.Buffer, env ...string) *program {
+	p := newProgram(strings.NewReader(""), out, errOut, env)
+	p.zone = time.UTC
+	p.now = func() time.Time { return time.Date(2026, 1, 31, 15, 4, 5, 0, time.UTC) }
+	return p
+}

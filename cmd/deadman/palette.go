@@ -1,0 +1,76 @@
+package main
+
+import (
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/web"
+)
+
+// palette colours text where that is wanted.
+type palette struct{ on bool }
+
+// colour is an SGR parameter of ECMA-48. All have two digits, so that a painted cell of a
+// table is as much longer than what is seen as any other.
+type colour string
+
+const (
+	normal colour = "39"
+	bold   colour = "01"
+	dim    colour = "02"
+	red    colour = "31"
+	green  colour = "32"
+	yellow colour = "33"
+	blue   colour = "34"
+	pink   colour = "35"
+)
+
+func (p palette) paint(c colour, s string) string {
+	if !p.on {
+		return s
+	}
+	return "\x1b[" + string(c) + "m" + s + "\x1b[00m"
+}
+
+func severityColour(s alerts.Severity) colour {
+	switch s {
+	case alerts.Critical:
+		return pink
+	case alerts.Error:
+		return red
+	case alerts.Warning:
+		return yellow
+	}
+	return blue
+}
+
+// newsColour is the colour of an alert.
+func newsColour(a alerts.Alert) colour {
+	if a.Status == alerts.Resolved {
+		return green
+	}
+	return severityColour(a.Severity)
+}
+
+func statusColour(s web.Status) colour {
+	switch s {
+	case web.Due:
+		return yellow
+	case web.Undetermined:
+		return red
+	case web.Open:
+		return pink
+	}
+	return normal
+}
+
+func outcomeColour(o checks.Outcome) colour {
+	switch o {
+	case checks.Resolved, checks.Cleared, checks.Cancelled, checks.Restarted, checks.RuleDeleted:
+		return green
+	case checks.Exhausted, checks.Expired:
+		return yellow
+	case checks.Undetermined, checks.GuardTimeout, checks.GuardMaxChecks, checks.GuardHorizon, checks.GuardPast:
+		return red
+	}
+	return green // a name that a rule gave to having happened
+}

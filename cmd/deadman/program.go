@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mattn/go-isatty"
+	"github.com/spf13/cobra"
+)
+
+// program is one run of the command: what it reads from and writes to.
+type program struct {
+	in       io.Reader
+	out, err io.Writer
+	env      []string // as os.Environ gives it
+	now      func() time.Time
+	zone     *time.Location // that people read times in
+	palette  palette        // of out
+	output   format
+	url      string // --url
+}
+
+func newProgram(in io.Reader, out, err io.Writer, env []string) *program {
+	p := &program{in: in, out: out, err: err, env: env, now: time.Now, zone: time.Local, output: asText}
+	p.palette = palette{on: isTerminal(out) && p.getenv("NO_COLOR") == "" && p.getenv("TERM") != "dumb"}
+	return p
+}
+
+func isTerminal(w any) bool {
+	f, ok := w.(*os.File)
+	return ok && isatty.IsTerminal(f.Fd())
+}
+
+// getenv returns a variable of the program's environment, or "".
+func (p *program) getenv(name string) string {
+	for _, pair := range p.env {
+		if value, ok := strings.CutPrefix(pair, name+"="); ok {
+			return value
+		}
+	}
+	return ""
+}
+
+// run does what the arguments say and returns the exit code.
+func (p *program) run(ctx context.Context, args []string) int {
+	root := p.command()
+	root.SetArgs(args)
+	root.SetIn(p.in)
+	root.SetOut(p.out)
+	root.SetErr(p.err)
+	err := root.ExecuteContext(ctx)
+	var said silentError
+	if err != nil && !errors.As(err, &said) {
+		fmt.Fprintf(p.err, "deadman: %s\n", plainLines(err.Error()))
+	}
+	return exitCode(err)
+}
+
+func (p *program) command() *cobra.Command {
+	root := group("deadman", "Tells people when something has not happened")
+	root.Version = version
+	root.SetVersionTemplate("deadman {{.Version}}\n")
+	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usage("%v; see %s --help", err, cmd.CommandPath())
+	})
+	root.PersistentFlags().VarP(&p.output, "output", "o", "text or json")
+	root.AddCommand(
+		p.serveCommand(), p.configCommand(), p.demoCommand(), p.jobCommand(), p.alertCommand(),
+		p.eventCommand(), p.historyCommand(), p.deadLetterCommand(), p.ruleCommand(), p.versionCommand(),
+	)
+	return root
+}
+
+// group is a command that only has others.
+func group(use, short string) *cobra.Command {
+	return &cobra.Command{
+		Use: use, Short: short, SuggestionsMinimumDistance: 2,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			hint := "see " + cmd.CommandPath() + " --help"
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				hint = "did you mean " + cmd.CommandPath() + " " + near[0] + "?"
+			}
+			return usage("%s has no command %q; %s", cmd.CommandPath(), args[0], hint)
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+}
+
+// exactly takes as many arguments as there are names.
+func exactly(names ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != len(names) {
+			return usage("%s takes %s; it got %d arguments", cmd.CommandPath(), list(names), len(args))
+		}
+		return nil
+	}
+}
+
+func list(names []string) string {
+	if len(names) == 0 {
+		return "no arguments"
+	}
+	return strings.Join(names, " ")
+}

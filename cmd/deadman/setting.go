@@ -1,0 +1,117 @@
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"deadman"
+)
+
+// setting is one thing that can be set. Its name, data_dir, is as in a file; the flag
+// --data-dir and the variable DEADMAN_DATA_DIR follow from it.
+type setting struct {
+	name   string
+	usage  string
+	preset string // the default, as a person writes it
+	take   func(*running, string) error
+}
+
+func (s setting) flag() string     { return strings.ReplaceAll(s.name, "_", "-") }
+func (s setting) variable() string { return envPrefix + strings.ToUpper(s.name) }
+
+// running is what a node runs with, and how it logs.
+type running struct {
+	deadman.Config
+	level  slog.Level
+	format string
+}
+
+// settings are all that there are, in the order in which they are shown.
+var settings = []setting{
+	{"data_dir", "folder of the embedded store and broker", "deadman-data", text(func(r *running) *string { return &r.DataDir })},
+	{"database_url", "Postgres; empty: SQLite in the data folder", "", text(func(r *running) *string { return &r.DatabaseURL })},
+	{"nats_url", "NATS servers with JetStream; empty: one in the process", "", text(func(r *running) *string { return &r.NATSURL })},
+	{"nats_creds", "credentials file for the NATS servers", "", text(func(r *running) *string { return &r.NATSCreds })},
+	{"http_addr", "where HTTP is served; a taken default moves, port 0 picks a free one", deadman.DefaultHTTPAddr, address(func(r *running) *string { return &r.HTTPAddr })},
+	{"nats_addr", "where the embedded NATS server listens", deadman.DefaultNATSAddr, address(func(r *running) *string { return &r.NATSAddr })},
+	{"rules", "folder of rule files, applied at start", "", text(func(r *running) *string { return &r.Rules })},
+	{"public_url", "what links in alerts begin with", "", link(func(r *running) *string { return &r.PublicURL })},
+	{"keep_history", "how long ended jobs are kept", "90d", span(func(r *running) *time.Duration { return &r.KeepHistory })},
+	{"keep_alerts", "how long alerts are kept", "30d", span(func(r *running) *time.Duration { return &r.KeepAlerts })},
+	{"keep_dead_letters", "how long dead letters are kept", "7d", span(func(r *running) *time.Duration { return &r.KeepDeadLetters })},
+	{"lease", "how long a shard is held without renewal", "15s", span(func(r *running) *time.Duration { return &r.Lease })},
+	{"workers", "checks run at once", "64", count(func(r *running) *int { return &r.Workers }, 4096)},
+	{"drain", "how long a stopping node may take", "10s", span(func(r *running) *time.Duration { return &r.Drain })},
+	{"shards", "how many shards; counts when the database is created", "16", count(func(r *running) *int { return &r.Shards }, 1024)},
+	{"log_level", "debug, info, warn or error", "info", func(r *running, v string) error { return r.level.UnmarshalText([]byte(v)) }},
+	{"log_format", "auto, text or json", "auto", oneOf(func(r *running) *string { return &r.format }, logAuto, logText, logJSON)},
+}
+
+func text(of func(*running) *string) func(*running, string) error {
+	return func(r *running, v string) error {
+		*of(r) = v
+		return nil
+	}
+}
+
+func address(of func(*running) *string) func(*running, string) error {
+	return func(r *running, v string) error {
+		if _, _, err := net.SplitHostPort(v); err != nil {
+			return fmt.Errorf("no address; write host:port, such as 127.0.0.1:8080 or :8080")
+		}
+		*of(r) = v
+		return nil
+	}
+}
+
+func link(of func(*running) *string) func(*running, string) error {
+	return func(r *running, v string) error {
+		u, err := url.Parse(v)
+		if v != "" && (err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https")) {
+			return fmt.Errorf("no web address; write it in full, such as https://deadman.example.org")
+		}
+		*of(r) = v
+		return nil
+	}
+}
+
+func span(of func(*running) *time.Duration) func(*running, string) error {
+	return func(r *running, v string) error {
+		d, err := model.ParseDuration(v)
+		if err != nil || d <= 0 {
+			return fmt.Errorf("no time over 0 with a unit; write it as 90d, 1h30m or 15s")
+		}
+		*of(r) = time.Duration(d)
+		return nil
+	}
+}
+
+func count(of func(*running) *int, most int) func(*running, string) error {
+	return func(r *running, v string) error {
+		n, err := strconv.Atoi(v)
+		if err != nil || n < 1 || n > most {
+			return fmt.Errorf("no whole number from 1 to %d", most)
+		}
+		*of(r) = n
+		return nil
+	}
+}
+
+func oneOf(of func(*running) *string, words ...string) func(*running, string) error {
+	return func(r *running, v string) error {
+		for _, w := range words {
+			if v == w {
+				*of(r) = v
+				return nil
+			}
+		}
+		return fmt.Errorf("not one of %s", strings.Join(words, ", "))
+	}
+}

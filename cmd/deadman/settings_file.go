@@ -1,0 +1,113 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// maxSettingsFile bounds a file before it is parsed.
+const maxSettingsFile = 64 << 10
+
+// fileLayer reads a file of settings: YAML, one name and one value a line.
+func fileLayer(path string) (layer, error) {
+	data, err := readSmall(path, maxSettingsFile)
+	if err != nil {
+		return layer{}, usageError{err}
+	}
+	values, err := parseSettings(data)
+	if err != nil {
+		return layer{}, usageError{fmt.Errorf("%s: %w", path, err)}
+	}
+	return layer{values, func(setting) string { return path }}, nil
+}
+
+func readSmall(path string, most int64) (data []byte, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	data, err = io.ReadAll(io.LimitReader(f, most+1))
+	if err == nil && int64(len(data)) > most {
+		err = fmt.Errorf("%s is over the limit of %d KiB", path, most>>10)
+	}
+	return data, err
+}
+
+func parseSettings(data []byte) (map[string]any, error) {
+	file, err := parser.ParseBytes(data, 0)
+	if err != nil {
+		return nil, err
+	}
+	values := make(map[string]any)
+	var wrong []error
+	for _, doc := range file.Docs {
+		pairs, err := pairsOf(doc.Body)
+		if err != nil {
+			return nil, err
+		}
+		for _, pair := range pairs {
+			if err := takePair(values, pair); err != nil {
+				wrong = append(wrong, fmt.Errorf("line %d: %w", pair.Key.GetToken().Position.Line, err))
+			}
+		}
+	}
+	return values, errors.Join(wrong...)
+}
+
+func pairsOf(body ast.Node) ([]*ast.MappingValueNode, error) {
+	switch node := body.(type) {
+	case nil, *ast.NullNode, *ast.CommentGroupNode:
+		return nil, nil
+	case *ast.MappingNode:
+		return node.Values, nil
+	case *ast.MappingValueNode:
+		return []*ast.MappingValueNode{node}, nil
+	}
+	return nil, errors.New("no settings; write lines such as lease: 15s")
+}
+
+func takePair(values map[string]any, pair *ast.MappingValueNode) error {
+	name := pair.Key.GetToken().Value
+	known := make([]string, len(settings))
+	for i, s := range settings {
+		known[i] = s.name
+	}
+	if _, twice := values[name]; twice {
+		return fmt.Errorf("%s is there twice; keep one", name)
+	}
+	found := false
+	for _, k := range known {
+		found = found || k == name
+	}
+	if !found {
+		return fmt.Errorf("there is no setting %s; %s", name, didYouMean(name, known))
+	}
+	value, err := scalar(pair.Value)
+	if err != nil {
+		return fmt.Errorf("%s %w", name, err)
+	}
+	values[name] = value
+	return nil
+}
+
+// scalar is a value as it is written, so that 0123 stays what it looks like.
+func scalar(node ast.Node) (string, error) {
+	switch v := node.(type) {
+	case *ast.StringNode:
+		return v.Value, nil
+	case *ast.LiteralNode:
+		return strings.TrimSpace(v.Value.Value), nil
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode:
+		return node.GetToken().Value, nil
+	case *ast.NullNode:
+		return "", errors.New("has no value; give it one, or leave the line out")
+	}
+	return "", errors.New("takes one value; quote it where YAML reads more into it")
+}

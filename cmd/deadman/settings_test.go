@@ -1,0 +1,221 @@
+package main
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+)
+
+// given is what a node is started with.
+type given struct {
+	file string
+	env  []string
+	args []string
+}
+
+func (g given) flags(t *testing.T) (*pflag.FlagSet, []string) {
+	t.Helper()
+	flags := pflag.NewFlagSet("serve", pflag.ContinueOnError)
+	addSettings(flags)
+	args := g.args
+	if g.file != "" {
+		path := filepath.Join(t.TempDir(), "deadman.yaml")
+		if err := os.WriteFile(path, []byte(g.file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		args = append([]string{"--config", path}, args...)
+	}
+	if err := flags.Parse(args); err != nil {
+		t.Fatal(err)
+	}
+	return flags, g.env
+}
+
+func TestPrecedence(t *testing.T) {
+	const file, env, flag = "file", "DEADMAN_LEASE", "--lease"
+	for _, c := range []struct {
+		name  string
+		given given
+		lease time.Duration
+		from  string
+	}{
+		{"nothing", given{}, 15 * time.Second, "default"},
+		{"file", given{file: "lease: 1m"}, time.Minute, file},
+		{"environment", given{env: []string{"DEADMAN_LEASE=2m"}}, 2 * time.Minute, env},
+		{"flag", given{args: []string{"--lease=3m"}}, 3 * time.Minute, flag},
+		{"environment over file", given{file: "lease: 1m", env: []string{"DEADMAN_LEASE=2m"}}, 2 * time.Minute, env},
+		{"flag over file", given{file: "lease: 1m", args: []string{"--lease=3m"}}, 3 * time.Minute, flag},
+		{"flag over environment", given{env: []string{"DEADMAN_LEASE=2m"}, args: []string{"--lease=3m"}}, 3 * time.Minute, flag},
+		{"flag over all", given{file: "lease: 1m", env: []string{"DEADMAN_LEASE=2m"}, args: []string{"--lease=3m"}}, 3 * time.Minute, flag},
+		{"flag with the default's value", given{file: "lease: 1m", args: []string{"--lease=15s"}}, 15 * time.Second, flag},
+		{"empty variable", given{file: "lease: 1m", env: []string{"DEADMAN_LEASE="}}, time.Minute, file},
+		{"file without it", given{file: "workers: 3"}, 15 * time.Second, "default"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			flags, env := c.given.flags(t)
+			r, err := resolve(flags, env)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.Lease != c.lease {
+				t.Errorf("lease is %s, want %s", r.Lease, c.lease)
+			}
+			all, err := choose(flags, env)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, got := range all {
+				if got.name == "lease" && got.origin != c.from && (c.from != file || !strings.HasSuffix(got.origin, "deadman.yaml")) {
+					t.Errorf("it comes from %q, want %q", got.origin, c.from)
+				}
+			}
+		})
+	}
+}
+
+// Every setting has to be reachable by each of its names, and to land in a field of its own.
+func TestEverySetting(t *testing.T) {
+	other := map[string]string{
+		"data_dir": "/d", "database_url": "postgres://h/d", "nats_url": "nats://h", "nats_creds": "/c",
+		"http_addr": ":1", "nats_addr": ":2", "rules": "/r", "public_url": "https://p.example",
+		"keep_history": "1d", "keep_alerts": "2d", "keep_dead_letters": "3d",
+		"lease": "4s", "workers": "5", "drain": "6s", "shards": "7", "log_level": "debug", "log_format": "json",
+	}
+	flags, _ := given{}.flags(t)
+	preset, err := resolve(flags, nil)
+	if err != nil {
+		t.Fatalf("the defaults do not fit: %v", err)
+	}
+	for _, s := range settings {
+		value, ok := other[s.name]
+		if !ok {
+			t.Fatalf("%s is not tested", s.name)
+		}
+		for _, g := range []given{
+			{file: s.name + ": '" + value + "'"},
+			{env: []string{s.variable() + "=" + value}},
+			{args: []string{"--" + s.flag(), value}},
+		} {
+			flags, env := g.flags(t)
+			r, err := resolve(flags, env)
+			if err != nil {
+				t.Errorf("%+v: %v", g, err)
+				continue
+			}
+			want := preset
+			if err := s.take(&want, value); err != nil {
+				t.Fatal(err)
+			}
+			r.Log, want.Log, r.Ready, want.Ready = nil, nil, nil, nil
+			if !sameRunning(r, want) || sameRunning(r, preset) {
+				t.Errorf("%+v gives %+v", g, r)
+			}
+		}
+	}
+}
+
+func sameRunning(a, b running) bool {
+	return a.DataDir == b.DataDir && a.DatabaseURL == b.DatabaseURL && a.NATSURL == b.NATSURL && a.NATSCreds == b.NATSCreds &&
+		a.HTTPAddr == b.HTTPAddr && a.NATSAddr == b.NATSAddr && a.Rules == b.Rules && a.PublicURL == b.PublicURL &&
+		a.KeepHistory == b.KeepHistory && a.KeepAlerts == b.KeepAlerts && a.KeepDeadLetters == b.KeepDeadLetters &&
+		a.Lease == b.Lease && a.Workers == b.Workers && a.Drain == b.Drain && a.Shards == b.Shards &&
+		a.level == b.level && a.format == b.format
+}
+
+func TestWrongSettings(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		given given
+		want  []string
+	}{
+		{"unknown variable", given{env: []string{"DEADMAN_LEESE=3s"}}, []string{"DEADMAN_LEESE", "did you mean DEADMAN_LEASE?"}},
+		{"unknown variable, nothing near", given{env: []string{"DEADMAN_XYZZY_PLUGH=1"}}, []string{"DEADMAN_XYZZY_PLUGH", "DEADMAN_DATA_DIR"}},
+		{"unknown and empty variable", given{env: []string{"DEADMAN_LEESE="}}, []string{"DEADMAN_LEESE"}},
+		{"two unknown variables", given{env: []string{"DEADMAN_AA=", "DEADMAN_BB="}}, []string{"DEADMAN_AA", "DEADMAN_BB"}},
+		{"unknown key", given{file: "workers: 3\nlaese: 3s\n"}, []string{"deadman.yaml", "line 2", "laese", "did you mean lease?"}},
+		{"flag's name in a file", given{file: "data-dir: x"}, []string{"data-dir", "did you mean data_dir?"}},
+		{"key without a value", given{file: "lease:"}, []string{"line 1", "lease has no value"}},
+		{"key twice", given{file: "lease: 1s\nlease: 2s"}, []string{"deadman.yaml", "lease"}},
+		{"key twice in two documents", given{file: "lease: 1s\n---\nlease: 2s"}, []string{"line 3", "lease is there twice"}},
+		{"list", given{file: "lease: [1s]"}, []string{"lease takes one value"}},
+		{"mapping", given{file: "lease:\n  a: 1s"}, []string{"lease takes one value"}},
+		{"no mapping", given{file: "- lease"}, []string{"no settings"}},
+		{"not YAML", given{file: "lease: [1s"}, []string{"deadman.yaml"}},
+		{"too large", given{file: strings.Repeat("# x\n", 20_000)}, []string{"over the limit of 64 KiB"}},
+		{"no such file", given{args: []string{"--config", "/nowhere/x.yaml"}}, []string{"/nowhere/x.yaml"}},
+		{"no such file by variable", given{env: []string{"DEADMAN_CONFIG=/nowhere/x.yaml"}}, []string{"/nowhere/x.yaml"}},
+		{"time without unit", given{file: "lease: 15"}, []string{`lease is "15"`, "deadman.yaml", "write it as 90d"}},
+		{"no time", given{args: []string{"--keep-history=0"}}, []string{"keep_history", "--keep-history"}},
+		{"negative time", given{args: []string{"--drain=-1s"}}, []string{"drain", "--drain"}},
+		{"no number", given{env: []string{"DEADMAN_WORKERS=many"}}, []string{`workers is "many"`, "DEADMAN_WORKERS", "from 1 to 4096"}},
+		{"number too small", given{args: []string{"--shards=0"}}, []string{"shards", "from 1 to 1024"}},
+		{"number too large", given{args: []string{"--shards=1025"}}, []string{"shards"}},
+		{"no address", given{args: []string{"--http-addr=localhost"}}, []string{"http_addr", "host:port"}},
+		{"no link", given{args: []string{"--public-url=deadman.example.org"}}, []string{"public_url", "https://"}},
+		{"no level", given{args: []string{"--log-level=loud"}}, []string{"log_level"}},
+		{"no format", given{args: []string{"--log-format=xml"}}, []string{"log_format", "auto, text, json"}},
+		{"two wrong", given{args: []string{"--lease=x", "--drain=y"}}, []string{"lease", "drain"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			flags, env := c.given.flags(t)
+			_, err := resolve(flags, env)
+			if err == nil {
+				t.Fatal("it is taken")
+			}
+			for _, part := range c.want {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%q does not say %q", err, part)
+				}
+			}
+			if misuse := (usageError{}); !errors.As(err, &misuse) {
+				t.Errorf("%v is no usage error", err)
+			}
+		})
+	}
+}
+
+func TestVariablesOfOthers(t *testing.T) {
+	flags, _ := given{}.flags(t)
+	env := []string{"DEADMAN_TOKEN=t", "DEADMAN_URL=u", "DEADMAN_TEST_DATABASE_URL=x", "DEADMAN_TEST_ANY=y", "PATH=/bin", "DEADMANX=1"}
+	if _, err := resolve(flags, env); err != nil {
+		t.Error(err)
+	}
+}
+
+// YAML reads 0123 as 83, and yes as true; a setting is what is written.
+func TestValuesAsWritten(t *testing.T) {
+	for written, want := range map[string]string{
+		"data_dir: 0123": "0123", "data_dir: true": "true", "data_dir: 1e3": "1e3", "data_dir: 'a b'": "a b",
+		"data_dir: \"a\\tb\"": "a\tb", "data_dir: /x # the rest": "/x",
+	} {
+		flags, env := given{file: written}.flags(t)
+		r, err := resolve(flags, env)
+		if err != nil || r.DataDir != want {
+			t.Errorf("%s gives %q, %v; want %q", written, r.DataDir, err, want)
+		}
+	}
+}
+
+func TestRedact(t *testing.T) {
+	for from, want := range map[string]string{
+		"":                           "",
+		"postgres://h/d":             "postgres://h/d",
+		"postgres://u:secret@h/d":    "postgres://u:xxxxx@h/d",
+		"postgres://u:sec@ret/x@h/d": "postgres://xxxxx@h/d",
+		"postgres://h/d?user=u&password=secret&x=1": "postgres://h/d?user=u&password=xxxxx&x=1",
+		"host=h password=secret dbname=d":           "host=h password=xxxxx dbname=d",
+		"host=h password = 'sec ret' dbname=d":      "host=h password = xxxxx dbname=d",
+		"nats://token@h:4222":                       "nats://xxxxx@h:4222",
+		"nats://u:a@h1,nats://u:b@h2":               "nats://u:xxxxx@h1,nats://u:xxxxx@h2",
+		"nats://u:sec,ret@h1":                       "nats://u:xxxxx@h1",
+	} {
+		if got := redact(from); got != want {
+			t.Errorf("%q is shown as %q, want %q", from, got, want)
+		}
+	}
+}

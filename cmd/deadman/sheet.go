@@ -1,0 +1,51 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"deadman/web"
+)
+
+// sheet shows one thing, a name and a value a line.
+type sheet struct {
+	p    *program
+	errs []error
+}
+
+func newSheet(p *program) *sheet { return &sheet{p: p} }
+
+func (s *sheet) line(name, format string, args ...any) {
+	s.painted(name, normal, fmt.Sprintf(format, args...))
+}
+
+func (s *sheet) painted(name string, c colour, value string) {
+	_, err := fmt.Fprintf(s.p.out, "%s  %s\n",
+		s.p.palette.paint(dim, fmt.Sprintf("%-13s", plain(name))), s.p.palette.paint(c, plain(value)))
+	s.errs = append(s.errs, err)
+}
+
+// instant shows when something is, unless it never was.
+func (s *sheet) instant(name string, t time.Time) {
+	if !t.IsZero() {
+		s.line(name, "%s (%s)", t.In(s.p.zone).Format("2006-01-02 15:04:05 MST"), web.Relative(t, s.p.now()))
+	}
+}
+
+// document shows JSON, unless there is none.
+func (s *sheet) document(name string, raw json.RawMessage) {
+	if len(raw) == 0 {
+		return
+	}
+	var b bytes.Buffer
+	if err := json.Compact(&b, raw); err != nil {
+		s.errs = append(s.errs, err)
+		return
+	}
+	s.line(name, "%s", plainJSON(b.Bytes()))
+}
+
+func (s *sheet) end() error { return errors.Join(s.errs...) }

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"deadman/alerts"
+	"deadman/web"
+)
+
+func at(seconds int) time.Time {
+	return time.Date(2026, 1, 31, 15, 4, 5+seconds, 0, time.UTC)
+}
+
+func sampleAlert() alerts.Alert {
+	return alerts.Alert{
+		ID: uuid.MustParse("0194bd10-0000-8000-8000-000000000001"), Rule: "order-unshipped", RuleVersion: 3,
+		Entity: "order", Key: "1234", DecidedAt: at(-10),
+		Detail: alerts.Detail{
+			Draft: alerts.Draft{
+				Status: alerts.Firing, Severity: alerts.Critical, Step: "escalated", StepIndex: 1,
+				Passed: []string{"primary"}, Text: "order 1234 waits\x1b[2J",
+			},
+			Since: at(-3600), Slot: at(-11), CheckCount: 1, Event: json.RawMessage(`{"id": "1234"}`),
+		},
+	}
+}
+
+func compare(t *testing.T, got, want string) {
+	t.Helper()
+	want = strings.TrimPrefix(want, "\n")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+func TestShowJob(t *testing.T) {
+	var out bytes.Buffer
+	p := inProcess(&out, nil)
+	err := p.showJob(web.Job{
+		Rule: "order-unshipped", RuleVersion: 3, Entity: "order", Key: "12\n34", Status: web.Open,
+		Since: at(-3600), CreatedAt: at(-3600), FirstCheckAt: at(-5), NextCheckAt: at(7200), CheckCount: 1, Step: 1, Checks: 2,
+		StartedAt: at(-5), CompletedAt: at(-4), CheckSecondsTotal: 0.0153, CheckSecondsMax: 0.01,
+		Alerts: []alerts.ID{sampleAlert().ID}, Event: json.RawMessage(`{"id": "1234", "note": "\u0007 ‮"}`),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compare(t, out.String(), `
+rule           order-unshipped, version 3
+order          12\n34
+status         open
+waits since    2026-01-31 14:04:05 UTC (60 m ago)
+first look     2026-01-31 15:04:00 UTC (5 s ago)
+next look      2026-01-31 17:04:05 UTC (in 2 h)
+steps taken    1
+looks          1 decided, 2 in all
+they took      15.3ms in all, 10ms the slowest
+last began     2026-01-31 15:04:00 UTC (5 s ago)
+last decided   2026-01-31 15:04:01 UTC (4 s ago)
+alert          0194bd10-0000-8000-8000-000000000001
+event          {"id":"1234","note":"\u0007 \u202e"}
+`)
+}
+
+func TestShowAlert(t *testing.T) {
+	var out bytes.Buffer
+	if err := inProcess(&out, nil).showAlert(sampleAlert(), true); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, out.String(), `
+alert          0194bd10-0000-8000-8000-000000000001
+says           order 1234 waits\x1b[2J
+severity       critical, firing
+rule           order-unshipped, version 3
+order          1234
+step           escalated
+passed over    primary
+waits since    2026-01-31 14:04:05 UTC (60 m ago)
+slot           2026-01-31 15:03:54 UTC (11 s ago)
+decided        2026-01-31 15:03:55 UTC (10 s ago)
+published      true
+event          {"id":"1234"}
+`)
+}
+
+func TestAlertLine(t *testing.T) {
+	p := inProcess(nil, nil)
+	a := sampleAlert()
+	compare(t, p.alertLine(a), `15:03:55  critical  order-unshipped  order 1234  escalated  order 1234 waits\x1b[2J`)
+	a.Status, a.Step, a.Text = alerts.Resolved, "", "it shipped"
+	compare(t, p.alertLine(a), `15:03:55  resolved  order-unshipped  order 1234  it shipped`)
+	p.palette.on = true
+	compare(t, p.alertLine(a), "\x1b[02m15:03:55\x1b[00m  \x1b[32mresolved\x1b[00m  order-unshipped  \x1b[01morder 1234\x1b[00m  it shipped")
+}
+
+func TestShowHeardAsJSONLine(t *testing.T) {
+	var out bytes.Buffer
+	p := inProcess(&out, nil)
+	p.output = asJSON
+	if err := p.showHeard(heard{raw: []byte("{\"text\":  \"a\u009bb\"}")}); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, out.String(), `{"text":"a\u009bb"}`+"\n")
+}
+
+// A colour is as wide as any other to the tabwriter, so columns stand where they stand
+// without colours.
+func TestTable(t *testing.T) {
+	rows := [][]cell{
+		{say("1"), sayIn(red, "critical"), say("tab\there")},
+		{say("22222"), sayIn(yellow, "due"), faint("x")},
+	}
+	show := func(on bool) string {
+		var out bytes.Buffer
+		table := newTable(&out, palette{on}, "no", "status", "text")
+		for _, r := range rows {
+			table.row(r...)
+		}
+		if err := table.end(); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	compare(t, show(false), `
+NO     STATUS    TEXT
+1      critical  tab\there
+22222  due       x
+`)
+	bare := show(true)
+	for _, c := range []colour{normal, dim, red, yellow} {
+		bare = strings.ReplaceAll(bare, "\x1b["+string(c)+"m", "")
+	}
+	bare = strings.ReplaceAll(bare, "\x1b[00m", "")
+	compare(t, bare, show(false))
+}
+
+func TestColours(t *testing.T) {
+	for _, env := range [][]string{nil, {"NO_COLOR=1"}, {"TERM=dumb"}} {
+		if inProcess(new(bytes.Buffer), nil, env...).palette.on {
+			t.Errorf("what is no terminal gets colours, with %v", env)
+		}
+	}
+}

@@ -1,0 +1,78 @@
+package deadman
+
+import (
+	"log/slog"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// The addresses that an embedded node listens on unless told otherwise. A default that is
+// taken moves to a free port; an address that somebody set does not.
+const (
+	DefaultHTTPAddr = "127.0.0.1:8080"
+	DefaultNATSAddr = "127.0.0.1:4222"
+)
+
+// Config is what a node runs with. The zero value is a working embedded node.
+type Config struct {
+	DataDir     string // embedded store and broker; empty: "deadman-data"
+	DatabaseURL string // Postgres; empty: SQLite in DataDir
+	NATSURL     string // a NATS cluster; empty: a server in the process
+	NATSCreds   string // a credentials file for NATSURL
+	HTTPAddr    string // empty: DefaultHTTPAddr
+	NATSAddr    string // of the embedded server; empty: DefaultNATSAddr
+	Rules       string // a folder of rule files, applied at start; empty: none
+	PublicURL   string // what links in alerts begin with
+
+	Shards  int           // how many, at creation of the database; 0: 16
+	Lease   time.Duration // how long a shard is held without renewal; 0: 15 s
+	Workers int           // checks run at once; 0: 64
+	Drain   time.Duration // how long a stopping node may take; 0: 10 s
+
+	KeepHistory     time.Duration // 0: 90 days
+	KeepAlerts      time.Duration // 0: 30 days
+	KeepDeadLetters time.Duration // 0: 7 days
+
+	Log     *slog.Logger    // nil: slog.Default()
+	Version string          // of the program, for people; empty: "dev"
+	Ready   func(Endpoints) // called once the node serves; may be nil
+}
+
+// Endpoints is where a node can be reached.
+type Endpoints struct {
+	HTTP string `json:"http"`
+	NATS string `json:"nats"`
+}
+
+func (c Config) withDefaults() Config {
+	fill(&c.DataDir, "deadman-data")
+	fill(&c.HTTPAddr, DefaultHTTPAddr)
+	fill(&c.NATSAddr, DefaultNATSAddr)
+	fill(&c.Shards, 16)
+	fill(&c.Lease, 15*time.Second)
+	fill(&c.Workers, 64)
+	fill(&c.Drain, 10*time.Second)
+	fill(&c.KeepHistory, 90*futurejobs.Day)
+	fill(&c.KeepAlerts, 30*futurejobs.Day)
+	fill(&c.KeepDeadLetters, 7*futurejobs.Day)
+	fill(&c.Version, "dev")
+	if c.Log == nil {
+		c.Log = slog.Default()
+	}
+	if c.Ready == nil {
+		c.Ready = func(Endpoints) {}
+	}
+	return c
+}
+
+// fill sets a setting that was left at its zero value.
+func fill[T comparable](setting *T, value T) {
+	var zero T
+	if *setting == zero {
+		*setting = value
+	}
+}
+
+// embedded reports whether anything of the node lives in its data folder.
+func (c Config) embedded() bool { return c.DatabaseURL == "" || c.NATSURL == "" }

@@ -1,0 +1,151 @@
+// Package deploy_test checks what the project ships for running deadman elsewhere, as far
+// as that can be done without Docker and systemd running.
+package deploy_test
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/goccy/go-yaml"
+	natsserver "github.com/nats-io/nats-server/v2/server"
+)
+
+// composition is what is read of compose.yaml.
+type composition struct {
+	Services map[string]struct {
+		Image       string
+		Build       string
+		Command     []string
+		Environment map[string]string
+		Volumes     []string
+		DependsOn   map[string]any `yaml:"depends_on"`
+	}
+	Volumes map[string]any
+}
+
+func compose(t *testing.T) composition {
+	t.Helper()
+	var c composition
+	if err := yaml.Unmarshal([]byte(read(t, "../compose.yaml")), &c); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+func TestComposeHoldsTogether(t *testing.T) {
+	c := compose(t)
+	nodes := 0
+	for name, s := range c.Services {
+		if s.Image == "" {
+			t.Errorf("%s has no image", name)
+		}
+		if s.Build != "" {
+			nodes++
+		}
+		for other := range s.DependsOn {
+			if _, ok := c.Services[other]; !ok {
+				t.Errorf("%s depends on %s, which is not there", name, other)
+			}
+		}
+		for _, v := range s.Volumes {
+			from, _, _ := strings.Cut(v, ":")
+			if strings.HasPrefix(from, ".") {
+				read(t, filepath.Join("..", from))
+			} else if _, ok := c.Volumes[from]; !ok {
+				t.Errorf("%s uses volume %s, which is not there", name, from)
+			}
+		}
+	}
+	if nodes < 2 {
+		t.Errorf("%d nodes are built, want two", nodes)
+	}
+}
+
+func TestNATSConfigKeepsWhatItAcknowledges(t *testing.T) {
+	o, err := natsserver.ProcessConfigFile("nats.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !o.JetStream || !o.SyncAlways || o.StoreDir != "/data" {
+		t.Errorf("JetStream %v, SyncAlways %v, StoreDir %q; want all three set", o.JetStream, o.SyncAlways, o.StoreDir)
+	}
+}
+
+// A variable that sets nothing stops a node, so a slip here would be found at the start.
+func TestSettingsAreKnown(t *testing.T) {
+	bin := filepath.Join(t.TempDir(), "deadman")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", bin, "../cmd/deadman").CombinedOutput(); err != nil {
+		t.Fatalf("build: %v\n%s", err, out)
+	}
+	for name, env := range environments(t) {
+		t.Run(name, func(t *testing.T) {
+			if len(env) == 0 {
+				t.Fatal("no setting found")
+			}
+			cmd := exec.CommandContext(t.Context(), bin, "config")
+			cmd.Env = env
+			if out, err := cmd.CombinedOutput(); err != nil {
+				t.Errorf("deadman config with %q: %v\n%s", env, err, out)
+			}
+		})
+	}
+}
+
+// environments are the settings that each file gives to a node.
+func environments(t *testing.T) map[string][]string {
+	t.Helper()
+	found := map[string][]string{}
+	for name, s := range compose(t).Services {
+		for _, key := range slices.Sorted(maps.Keys(s.Environment)) {
+			if strings.HasPrefix(key, "DEADMAN_") {
+				found["compose "+name] = append(found["compose "+name], key+"="+s.Environment[key])
+			}
+		}
+	}
+	assignment := regexp.MustCompile(`DEADMAN_[A-Z_]+=\S+`)
+	for _, file := range []string{"../Dockerfile", "deadman.service", "deadman.env"} {
+		text := strings.ReplaceAll(read(t, file), "%S", "/var/lib")
+		found[filepath.Base(file)] = assignment.FindAllString(text, -1)
+	}
+	return found
+}
+
+func TestUnitIsUnderstood(t *testing.T) {
+	verify, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip("systemd-analyze is not here to read the unit")
+	}
+	unit := strings.ReplaceAll(read(t, "deadman.service"), "/usr/local/bin/deadman", "/bin/true")
+	path := filepath.Join(t.TempDir(), "deadman.service")
+	if err := os.WriteFile(path, []byte(unit), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), verify, "verify", "--man=no", path).CombinedOutput()
+	for line := range strings.Lines(string(out)) {
+		if strings.Contains(line, "deadman.service") {
+			t.Error(strings.TrimSpace(line))
+		}
+	}
+	if err != nil && !t.Failed() {
+		t.Logf("systemd-analyze complains about other units of this machine: %v", err)
+	}
+}
+
+// read returns a file's text; of a folder it only makes sure that it is there.
+func read(t *testing.T, path string) string {
+	t.Helper()
+	if info, err := os.Stat(path); err == nil && info.IsDir() {
+		return ""
+	}
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

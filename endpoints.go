@@ -1,0 +1,49 @@
+package deadman
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+)
+
+// endpointsFile, in the data folder, says where the node that runs there can be reached,
+// because a taken default port moves.
+const endpointsFile = "endpoints.json"
+
+func (n *node) natsDir() string { return filepath.Join(n.DataDir, "nats") }
+
+// announce says where the node serves, to the data folder and to Config.Ready.
+func (n *node) announce(addr net.Addr) error {
+	at := Endpoints{HTTP: "http://" + addr.String(), NATS: n.NATSURL}
+	if n.server != nil {
+		at.NATS = n.server.ClientURL()
+	}
+	if n.embedded() {
+		text, err := json.MarshalIndent(at, "", "  ")
+		if err != nil {
+			return fmt.Errorf("endpoints: %w", err)
+		}
+		if err := os.WriteFile(filepath.Join(n.DataDir, endpointsFile), append(text, '\n'), 0o600); err != nil {
+			return fmt.Errorf("endpoints: %w", err)
+		}
+	}
+	n.log.Info("serving", "http", at.HTTP, "nats", at.NATS)
+	n.Ready(at)
+	return nil
+}
+
+// hide takes the announcement back.
+func (n *node) hide() error {
+	if !n.embedded() {
+		return nil
+	}
+	err := os.Remove(filepath.Join(n.DataDir, endpointsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

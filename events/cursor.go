@@ -1,0 +1,96 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// open starts a reader where the database says that the stream stands.
+func (t *tap) open(ctx context.Context) error {
+	// The revision is taken before the subjects, so that they are never older than it says.
+	revision := t.in.Book.Revision()
+	subjects := subjectsOf(t.in.Book, t.stream)
+	if len(subjects) == 0 {
+		return errReopen
+	}
+	cursor, err := t.locate(ctx)
+	if err != nil {
+		return err
+	}
+	reader, err := t.in.Streams.Read(ctx, t.stream, cursor.LastSeq, subjects)
+	if err != nil {
+		return err
+	}
+	t.reader, t.subjects, t.revision = reader, subjects, revision
+	t.cursor, t.marked = cursor, cursor.ReadThrough
+	return t.same(ctx)
+}
+
+// same makes sure that the reader was opened on the stream that the cursor is about.
+func (t *tap) same(ctx context.Context) error {
+	info, err := t.in.Streams.Info(ctx, t.stream)
+	if err == nil && !info.CreatedAt.Equal(t.cursor.StreamCreatedAt) {
+		return errReopen
+	}
+	return err
+}
+
+// locate returns the cursor, and makes it fit the stream that is there now.
+func (t *tap) locate(ctx context.Context) (futurejobs.Cursor, error) {
+	info, err := t.in.Streams.Info(ctx, t.stream)
+	if err != nil {
+		return futurejobs.Cursor{}, err
+	}
+	cursor, err := t.stored(ctx, info)
+	if err == nil && (info.LastSeq < cursor.LastSeq || !info.CreatedAt.Equal(cursor.StreamCreatedAt)) {
+		return t.recreated(ctx, cursor, info)
+	}
+	return cursor, err
+}
+
+// stored returns the cursor. A rule opens it with its save and does not know the stream's
+// creation time; without one the stream is read from its start, and the rules leave out
+// what is not for them.
+func (t *tap) stored(ctx context.Context, info Info) (futurejobs.Cursor, error) {
+	cursor, ok, err := t.in.Ledger.Cursor(ctx, t.stream)
+	if err == nil && (!ok || cursor.StreamCreatedAt.IsZero()) {
+		err = t.in.Ledger.OpenCursor(ctx, futurejobs.Cursor{Stream: t.stream, StreamCreatedAt: info.CreatedAt})
+		if err == nil {
+			cursor, ok, err = t.in.Ledger.Cursor(ctx, t.stream)
+		}
+		if err == nil && !ok {
+			err = errors.New("it was opened and is not there")
+		}
+	}
+	if err != nil {
+		return cursor, fmt.Errorf("cursor: %w", err)
+	}
+	return cursor, nil
+}
+
+// recreated goes on in a stream that is not the one that was read before, or was restored
+// to an earlier state, from the first message after the last one that was applied.
+func (t *tap) recreated(ctx context.Context, cursor futurejobs.Cursor, info Info) (futurejobs.Cursor, error) {
+	to := cursor
+	to.StreamCreatedAt, to.LastSeq = info.CreatedAt, 0
+	if !cursor.LastAt.IsZero() {
+		after, err := t.in.Streams.Before(ctx, t.stream, cursor.LastAt)
+		if err != nil {
+			return cursor, err
+		}
+		to.LastSeq = after
+	}
+	err := t.in.Ledger.ResetCursor(ctx, cursor, to)
+	if errors.Is(err, futurejobs.ErrMoved) {
+		return cursor, errReopen
+	}
+	if err != nil {
+		return cursor, fmt.Errorf("reset cursor: %w", err)
+	}
+	t.in.Log.Warn("a stream was recreated or restored; reading goes on after the last event applied, what was lost with the old stream was never seen",
+		"stream", t.stream, "was_at", cursor.LastSeq, "goes_on_after", to.LastSeq, "last_event_at", cursor.LastAt)
+	return to, nil
+}

@@ -1,0 +1,194 @@
+package events
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// assignEvery is how often it is looked up which streams are this node's to read.
+const assignEvery = time.Second
+
+// Shards says which shards this node holds. It is safe for concurrent use.
+type Shards interface {
+	Holds(shard int16) bool
+	// Count is the number of all shards.
+	Count() int
+}
+
+// The outcomes that an Observer is told of: of events but where it says otherwise.
+const (
+	Created    = "created"     // jobs
+	Ended      = "ended"       // jobs
+	Kept       = "kept"        // triggers for keys that were waited for already
+	Ignored    = "ignored"     // no rule asked for anything
+	DeadLetter = "dead_letter" // refusals
+)
+
+// Observer counts what was taken in. It is called after the commit, by several goroutines.
+type Observer interface {
+	Taken(outcome string, n int)
+}
+
+// Options are the parts of an Intake. All but Observer are needed.
+type Options struct {
+	Streams  Streams
+	Book     Book
+	Ledger   futurejobs.Ledger
+	Shards   Shards
+	Now      func() time.Time // the database's time, or a little before it; zero: not known yet
+	Observer Observer         // may be nil
+	Log      *slog.Logger
+}
+
+// Intake reads the streams that the rules listen to, as far as they are this node's: the
+// holder of a stream's shard reads it. Were two nodes to read one stream for a moment, the
+// cursor lets only one of them apply what it read.
+type Intake struct {
+	Options
+	wake chan struct{}
+
+	mu     sync.Mutex
+	taps   map[string]*tap
+	failed error
+	all    sync.WaitGroup
+}
+
+// NewIntake returns an intake that is not running yet.
+func NewIntake(o Options) *Intake {
+	return &Intake{Options: o, wake: make(chan struct{}, 1), taps: make(map[string]*tap)}
+}
+
+// Wake says that the shards or the rules changed. It is a hint; intake looks by itself too.
+func (in *Intake) Wake() {
+	select {
+	case in.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Run reads until ctx ends, and returns once nothing is being applied any more. What fails
+// is tried again for ever; Status says so.
+func (in *Intake) Run(ctx context.Context) error {
+	ticker := time.NewTicker(assignEvery)
+	defer ticker.Stop()
+	defer in.all.Wait()
+	for {
+		in.look(ctx)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		case <-in.wake:
+		}
+	}
+}
+
+// look refreshes the rules, which another node may have changed, and assigns the streams. It
+// goes on with the rules it has when those cannot be had.
+func (in *Intake) look(ctx context.Context) {
+	err := in.Book.Refresh(ctx)
+	if ctx.Err() != nil {
+		return
+	}
+	in.mu.Lock()
+	before := in.failed
+	in.failed = err
+	in.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		in.Log.Warn("the rules cannot be read anew; trying again", "err", err)
+	case err == nil && before != nil:
+		in.Log.Info("the rules are read again")
+	}
+	in.assign(ctx)
+}
+
+// Err returns why the rules cannot be read at the moment, or nil.
+func (in *Intake) Err() error {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	return in.failed
+}
+
+// assign stops reading what is no longer this node's, and starts what became so. A stream
+// whose reading is about to stop is started again only after it did.
+func (in *Intake) assign(ctx context.Context) {
+	mine := in.mine()
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	for stream, t := range in.taps {
+		if t.over() {
+			delete(in.taps, stream)
+		} else if !mine[stream] {
+			t.stop()
+		}
+	}
+	for stream := range mine {
+		if in.taps[stream] == nil && ctx.Err() == nil {
+			in.taps[stream] = in.open(ctx, stream)
+		}
+	}
+}
+
+// mine are the streams that this node is to read.
+func (in *Intake) mine() map[string]bool {
+	mine := make(map[string]bool)
+	n := in.Shards.Count()
+	if n <= 0 {
+		return mine
+	}
+	for stream := range in.Book.Reads() {
+		if in.Shards.Holds(futurejobs.ShardOf("stream", stream, n)) {
+			mine[stream] = true
+		}
+	}
+	return mine
+}
+
+// open starts reading a stream.
+func (in *Intake) open(ctx context.Context, stream string) *tap {
+	ctx, stop := context.WithCancel(ctx)
+	t := newTap(in, stream)
+	t.stop = stop
+	in.all.Go(func() {
+		defer close(t.done)
+		defer stop()
+		t.run(ctx)
+	})
+	return t
+}
+
+// Status is how one stream is doing that this node reads.
+type Status struct {
+	Stream   string
+	Seq      uint64    // the last sequence applied
+	MarkedAt time.Time // the database time up to which nothing is known to be pending
+	CaughtUp time.Time // the database time at which nothing more had arrived
+	Err      error     // why reading does not get on; nil: it does
+}
+
+// Status returns the streams that this node reads, by name.
+func (in *Intake) Status() []Status {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	all := make([]Status, 0, len(in.taps))
+	for _, t := range in.taps {
+		if !t.over() {
+			all = append(all, t.status())
+		}
+	}
+	slices.SortFunc(all, func(a, b Status) int { return strings.Compare(a.Stream, b.Stream) })
+	return all
+}
+
+func (in *Intake) taken(outcome string, n int) {
+	if in.Observer != nil && n > 0 {
+		in.Observer.Taken(outcome, n)
+	}
+}

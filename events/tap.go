@@ -1,0 +1,217 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// How a stream is read.
+const (
+	takeAtOnce   = 2000                   // events of one transaction
+	quiet        = time.Second            // the longest wait for an event
+	settleIn     = 20 * time.Millisecond  // the wait while a mark is due and events are on their way
+	firstBackoff = 100 * time.Millisecond // after the first failure; doubled with each
+	lastBackoff  = 5 * time.Second
+)
+
+// errReopen means that reading goes on at the cursor with a new reader. It is no failure.
+var errReopen = errors.New("to be read anew")
+
+// tap reads one stream.
+type tap struct {
+	in     *Intake
+	stream string
+	stop   context.CancelFunc
+	done   chan struct{} // closed when run has returned
+
+	reader   Reader // nil: to be opened
+	subjects []string
+	revision int64 // of the rules that the subjects belong to
+	cursor   futurejobs.Cursor
+	marked   time.Time
+
+	mu  sync.Mutex
+	now Status
+}
+
+func newTap(in *Intake, stream string) *tap {
+	return &tap{in: in, stream: stream, done: make(chan struct{}), now: Status{Stream: stream}}
+}
+
+func (t *tap) over() bool {
+	select {
+	case <-t.done:
+		return true
+	default:
+		return false
+	}
+}
+
+func (t *tap) status() Status {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.now
+}
+
+// run steps until ctx ends or no rule listens to the stream any more.
+func (t *tap) run(ctx context.Context) {
+	defer t.close()
+	pause := firstBackoff
+	for ctx.Err() == nil {
+		err := t.step(ctx)
+		switch {
+		case errors.Is(err, errReopen):
+			t.close()
+			if t.in.Book.Reads()[t.stream] == nil {
+				return
+			}
+			wait(ctx, settleIn) // two readers of one stream must not race each other
+		case err == nil:
+			t.say(nil)
+			pause = firstBackoff
+		case ctx.Err() == nil:
+			t.close()
+			t.say(err)
+			wait(ctx, pause)
+			pause = min(2*pause, lastBackoff)
+		}
+	}
+}
+
+func wait(ctx context.Context, d time.Duration) {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// say logs when reading begins to fail and when it works again.
+func (t *tap) say(err error) {
+	t.mu.Lock()
+	before := t.now.Err
+	t.now.Err = err
+	t.now.Seq, t.now.MarkedAt = t.cursor.LastSeq, t.marked
+	t.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		t.in.Log.Warn("a stream cannot be read; trying again", "stream", t.stream, "err", err)
+	case err == nil && before != nil:
+		t.in.Log.Info("a stream is read again", "stream", t.stream)
+	}
+}
+
+func (t *tap) close() {
+	if t.reader != nil {
+		t.reader.Close()
+		t.reader = nil
+	}
+}
+
+// step takes in what has arrived, after waiting for it a while, and marks how far the
+// stream was read when that is due.
+func (t *tap) step(ctx context.Context) error {
+	if t.reader == nil {
+		if err := t.open(ctx); err != nil {
+			return err
+		}
+	}
+	if err := t.follow(); err != nil {
+		return err
+	}
+	got, err := t.reader.Next(ctx, takeAtOnce, t.patience())
+	if err != nil {
+		return fmt.Errorf("read: %w", err)
+	}
+	if err := t.take(ctx, got); err != nil {
+		return err
+	}
+	if len(got) < takeAtOnce {
+		t.caughtUp()
+	}
+	return t.mark(ctx)
+}
+
+func (t *tap) caughtUp() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.now.CaughtUp = t.in.Now()
+}
+
+// follow keeps the subjects those of the rules: with a reader of other subjects, the cursor
+// would pass events that a new rule waits for.
+func (t *tap) follow() error {
+	revision := t.in.Book.Revision()
+	if revision == t.revision {
+		return nil
+	}
+	if !slices.Equal(t.subjects, subjectsOf(t.in.Book, t.stream)) {
+		return errReopen
+	}
+	t.revision = revision
+	return nil
+}
+
+func subjectsOf(b Book, stream string) []string {
+	return slices.Compact(slices.Sorted(slices.Values(b.Reads()[stream])))
+}
+
+// patience is how long to wait for an event: never past the time at which a mark is due.
+func (t *tap) patience() time.Duration {
+	due, ok := t.due()
+	if !ok {
+		return quiet
+	}
+	left := due.Sub(t.in.Now()) + time.Millisecond
+	return max(settleIn, min(left, quiet))
+}
+
+// due is when the stream is to be marked as read: at each slot that a job may wait for.
+// A stream that no job waits for is never marked.
+func (t *tap) due() (at time.Time, ok bool) {
+	grid, ok := t.in.Book.Finest()[t.stream]
+	if !ok || grid <= 0 {
+		return at, false
+	}
+	return grid.After(t.marked), true
+}
+
+// mark records that the stream was read through, if that is due and true.
+//
+//  1. The time is taken first: what came in before it is seen by what follows.
+//  2. The rules are looked at next: a job that waits for a subject which is not being read
+//     can only be due later than that.
+//  3. Then the stream is asked whether it holds anything that was not applied.
+func (t *tap) mark(ctx context.Context) error {
+	through := t.in.Now()
+	due, ok := t.due()
+	if !ok || through.IsZero() || through.Before(due) {
+		return nil
+	}
+	if err := t.in.Book.Refresh(ctx); err != nil {
+		return fmt.Errorf("look at the rules: %w", err)
+	}
+	if err := t.follow(); err != nil {
+		return err
+	}
+	drained, err := t.reader.Drained(ctx, t.cursor.LastSeq)
+	if err != nil || !drained {
+		return err
+	}
+	err = t.in.Ledger.MarkRead(ctx, t.stream, t.cursor.LastSeq, through)
+	if errors.Is(err, futurejobs.ErrMoved) {
+		return errReopen
+	}
+	if err != nil {
+		return fmt.Errorf("mark as read: %w", err)
+	}
+	t.marked = through
+	return nil
+}

@@ -1,0 +1,161 @@
+package faults
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// Checker looks at a database and a broker from outside: its SQL and its reading of the
+// stream share nothing with the code they check.
+type Checker struct {
+	DB   *sql.DB
+	NATS *nats.Conn
+}
+
+// Counts is the state of the tables in one snapshot.
+type Counts struct {
+	Created, Pending, Archived, Pruned int
+	Alerts, Unpublished, DeadLetters   int
+}
+
+// Count reads all counts in one snapshot.
+func (c Checker) Count(ctx context.Context) (n Counts, err error) {
+	err = c.DB.QueryRowContext(ctx, `SELECT
+		(SELECT coalesce(sum(created), 0) FROM event_cursor),
+		(SELECT count(*) FROM future_job),
+		(SELECT count(*) FROM history),
+		(SELECT coalesce(sum(rows), 0) FROM pruned WHERE name = 'history'),
+		(SELECT count(*) FROM alert),
+		(SELECT count(*) FROM alert_outbox),
+		(SELECT count(*) FROM dead_letter)`).Scan(
+		&n.Created, &n.Pending, &n.Archived, &n.Pruned, &n.Alerts, &n.Unpublished, &n.DeadLetters)
+	return n, err
+}
+
+// Said is one alert as a consumer of the stream sees it.
+type Said struct {
+	Seq        uint64
+	ID         string `json:"id"`
+	Rule       string `json:"rule"`
+	Key        string `json:"key"`
+	Status     string `json:"status"`
+	Step       string `json:"step"`
+	StepIndex  int    `json:"step_index"`
+	CheckCount int    `json:"check_count"`
+	Since      string `json:"since"`
+	Slot       time.Time
+	DecidedAt  time.Time `json:"decided_at"`
+	MsgID      string
+}
+
+// Stream reads all alerts of the stream from its beginning.
+func (c Checker) Stream(ctx context.Context) ([]Said, error) {
+	js, err := jetstream.New(c.NATS)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := js.Stream(ctx, "DEADMAN_ALERTS")
+	if err != nil {
+		return nil, err
+	}
+	info, err := stream.Info(ctx)
+	if err != nil || info.State.Msgs == 0 {
+		return nil, err
+	}
+	reader, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		return nil, err
+	}
+	var all []Said
+	for len(all) < int(info.State.Msgs) {
+		msg, err := reader.Next(jetstream.FetchMaxWait(5 * time.Second))
+		if err != nil {
+			return nil, fmt.Errorf("after %d of %d alerts: %w", len(all), info.State.Msgs, err)
+		}
+		meta, err := msg.Metadata()
+		if err != nil {
+			return nil, err
+		}
+		said := Said{Seq: meta.Sequence.Stream, MsgID: msg.Headers().Get("Nats-Msg-Id")}
+		if err := json.Unmarshal(msg.Data(), &said); err != nil {
+			return nil, fmt.Errorf("alert %d: %w", said.Seq, err)
+		}
+		if want := "deadman.alerts." + said.Rule + "."; !strings.HasPrefix(msg.Subject(), want) || !strings.HasSuffix(msg.Subject(), "."+said.ID) {
+			return nil, fmt.Errorf("alert %s came on subject %s", said.ID, msg.Subject())
+		}
+		all = append(all, said)
+	}
+	return all, nil
+}
+
+// Promises checks P2, P5, P7 and P12 on a system at rest, and returns every breach.
+func (c Checker) Promises(ctx context.Context) error {
+	n, err := c.Count(ctx)
+	if err != nil {
+		return err
+	}
+	said, err := c.Stream(ctx)
+	if err != nil {
+		return err
+	}
+	var broken []error
+	breach := func(format string, args ...any) { broken = append(broken, fmt.Errorf(format, args...)) }
+
+	if n.Created != n.Pending+n.Archived+n.Pruned {
+		breach("P2: created %d, but pending %d + archived %d + pruned %d", n.Created, n.Pending, n.Archived, n.Pruned)
+	}
+	if n.Unpublished != 0 {
+		breach("P12: %d alerts are not published", n.Unpublished)
+	}
+	if n.Alerts != len(said) {
+		breach("P7: %d alerts were decided, a consumer sees %d", n.Alerts, len(said))
+	}
+	ids := map[string]bool{}
+	decisions := map[string]Said{}
+	last := map[string]Said{}
+	for _, s := range said {
+		if ids[s.ID] {
+			breach("P7: alert %s is in the stream twice", s.ID)
+		}
+		ids[s.ID] = true
+		if s.MsgID != s.ID {
+			breach("alert %s has Nats-Msg-Id %q", s.ID, s.MsgID)
+		}
+		job := s.Rule + "/" + s.Key + "/" + s.Since
+		decision := fmt.Sprint(job, "/", s.CheckCount, "/", s.Status)
+		if other, twice := decisions[decision]; twice {
+			breach("P5: %s was decided twice: %s and %s", decision, other.ID, s.ID)
+		}
+		decisions[decision] = s
+		if before, any := last[job]; any && s.Status == "firing" && s.StepIndex <= before.StepIndex {
+			breach("%s: step %d was said after step %d", job, s.StepIndex, before.StepIndex)
+		}
+		if s.DecidedAt.Before(s.Slot) {
+			breach("P3: %s was decided at %s, before its slot %s", job, s.DecidedAt, s.Slot)
+		}
+		last[job] = s
+	}
+	rows, err := c.DB.QueryContext(ctx, `SELECT shard, id, count(*) FROM (
+		SELECT shard, id FROM future_job UNION ALL SELECT shard, id FROM history) j
+		GROUP BY shard, id HAVING count(*) > 1`)
+	if err != nil {
+		return err
+	}
+	defer rows.Close() //nolint:errcheck // read to the end below
+	for rows.Next() {
+		var shard, id, times int64
+		if err := rows.Scan(&shard, &id, &times); err != nil {
+			return err
+		}
+		breach("P5: job %d of shard %d is there %d times", id, shard, times)
+	}
+	return errors.Join(append(broken, rows.Err())...)
+}

@@ -1,0 +1,100 @@
+package futurejobs
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/guards"
+)
+
+// decide turns what a handler answered into what becomes of the job. now is the database's
+// time, not before the slot that was checked.
+//
+//  1. No answer is undetermined, whatever the reason.
+//  2. No next time ends the job, for the handler's reason.
+//  3. A next time that a guard forbids ends the job, and that is said.
+//  4. Any other next time is rounded up to a slot after now.
+func (r *Rule) decide(j Job, look Look, answer checks.Answer, failure error, now time.Time) Decision {
+	slot := j.NextCheckAt
+	j.Last = look
+	j.Cost = j.Cost.add(look.Duration())
+	if failure != nil {
+		return r.undetermined(j, failure, slot, now)
+	}
+
+	j.Undecided = 0
+	j.CheckCount++
+	j.Step = answer.Step
+	if answer.Next.IsZero() {
+		outcome := answer.Outcome
+		if outcome == "" {
+			outcome = checks.Cleared
+		}
+		return r.decided(j, outcome, "", slot, now, answer.Alerts)
+	}
+
+	limits := r.Limits
+	if answer.Nominal {
+		limits.Horizon = 0
+	}
+	if breach := limits.Judge(slot, answer.Next, j.CheckCount); breach != guards.None {
+		reason := limits.Explain(breach, slot, answer.Next)
+		return r.decided(j, checks.Outcome(breach), reason, slot, now, append(answer.Alerts, r.gaveUp(j, reason)))
+	}
+	j.NextCheckAt = r.Grid.Up(answer.Next)
+	if !j.NextCheckAt.After(now) {
+		j.NextCheckAt = r.Grid.After(now)
+	}
+	return r.decided(j, "", "", slot, now, answer.Alerts)
+}
+
+// undetermined looks again at the next slot. When the attempts are spent it is said, once
+// until a check decides again, and ends the job if the rule wants that.
+func (r *Rule) undetermined(j Job, failure error, slot, now time.Time) Decision {
+	j.Undecided++
+	j.NextCheckAt = r.Grid.After(now)
+	reason := failure.Error()
+	if !r.Limits.Spent(j.Undecided) {
+		return r.decided(j, "", reason, slot, now, nil)
+	}
+	if r.Limits.End {
+		outcome := checks.Undetermined
+		if errors.Is(failure, context.DeadlineExceeded) {
+			outcome = checks.GuardTimeout
+		}
+		return r.decided(j, outcome, reason, slot, now, []alerts.Draft{r.gaveUp(j, reason)})
+	}
+	if r.Limits.Spent(j.Undecided - 1) {
+		return r.decided(j, "", reason, slot, now, nil)
+	}
+	return r.decided(j, "", reason, slot, now, []alerts.Draft{{
+		Status: alerts.Undetermined, Severity: r.Loudest, StepIndex: j.Step, Labels: r.Labels,
+		Text: r.Entity + " " + j.Key + ": could not find out: " + reason,
+	}})
+}
+
+// gaveUp drafts the alert that nobody is looking any more.
+func (r *Rule) gaveUp(j Job, reason string) alerts.Draft {
+	return alerts.Draft{
+		Status: alerts.GaveUp, Severity: r.Loudest, StepIndex: j.Step, Labels: r.Labels,
+		Text: r.Entity + " " + j.Key + ": gave up looking: " + reason,
+	}
+}
+
+// decided puts a decision together, and its alerts on the job. An alert that resolves
+// names all that was said before it.
+func (r *Rule) decided(j Job, outcome checks.Outcome, reason string, slot, now time.Time, drafts []alerts.Draft) Decision {
+	said := r.say(j, j.Checks, slot, now, drafts)
+	before := j.Alerts
+	j.Alerts = before[:len(before):len(before)]
+	for i := range said {
+		if said[i].Status == alerts.Resolved {
+			said[i].Closes = before
+		}
+		j.Alerts = append(j.Alerts, said[i].ID)
+	}
+	return Decision{Job: j, Outcome: outcome, Reason: reason, Alerts: said}
+}

@@ -1,0 +1,147 @@
+package futurejobs
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/guards"
+)
+
+func TestDecide(t *testing.T) {
+	slot := noon
+	in := func(d time.Duration) checks.Answer { return checks.Answer{Next: slot.Add(d), Step: 1} }
+	failed := errors.New("no route to the warehouse")
+	for _, c := range []struct {
+		name    string
+		limits  guards.Limits
+		job     Job
+		answer  checks.Answer
+		err     error
+		late    time.Duration // how long after the slot it is decided
+		outcome checks.Outcome
+		next    time.Duration // after the slot; for jobs that go on
+		says    []alerts.Status
+	}{
+		{name: "goes on at a slot", answer: in(90 * time.Second), next: 2 * time.Minute},
+		{name: "ends for the handler's reason", answer: checks.Answer{Outcome: checks.Exhausted}, outcome: checks.Exhausted},
+		{name: "ends without a reason", answer: checks.Answer{}, outcome: checks.Cleared},
+		{name: "between slot and now is the next slot", answer: in(time.Minute), late: 5 * time.Minute, next: 6 * time.Minute},
+		{name: "past", answer: in(0), outcome: checks.GuardPast, says: []alerts.Status{alerts.GaveUp}},
+		{
+			name: "horizon", limits: guards.Limits{Horizon: time.Hour}, answer: in(time.Hour + time.Second),
+			outcome: checks.GuardHorizon, says: []alerts.Status{alerts.GaveUp},
+		},
+		{
+			name: "the horizon does not bound the rule's own steps", limits: guards.Limits{Horizon: time.Hour},
+			answer: checks.Answer{Next: slot.Add(2 * time.Hour), Nominal: true}, next: 2 * time.Hour,
+		},
+		{
+			name: "max checks keeps what the handler says", limits: guards.Limits{MaxChecks: 3}, job: Job{CheckCount: 2},
+			answer:  checks.Answer{Next: slot.Add(time.Minute), Alerts: []alerts.Draft{{Status: alerts.Firing}}},
+			outcome: checks.GuardMaxChecks, says: []alerts.Status{alerts.Firing, alerts.GaveUp},
+		},
+		{name: "max checks not reached", limits: guards.Limits{MaxChecks: 3}, job: Job{CheckCount: 1}, answer: in(time.Minute), next: time.Minute},
+		{name: "undetermined is tried again", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 1}, err: failed, next: time.Minute},
+		{
+			name: "undetermined is said when the attempts are spent", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 2},
+			err: failed, next: time.Minute, says: []alerts.Status{alerts.Undetermined},
+		},
+		{name: "undetermined is said once", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3}, err: failed, next: time.Minute},
+		{
+			name: "undetermined ends where the rule says so", limits: guards.Limits{Attempts: 1, End: true},
+			err: failed, outcome: checks.Undetermined, says: []alerts.Status{alerts.GaveUp},
+		},
+		{
+			name: "a timeout ends where the rule says so", limits: guards.Limits{Attempts: 2, End: true}, job: Job{Undecided: 1},
+			err: errAbandoned, outcome: checks.GuardTimeout, says: []alerts.Status{alerts.GaveUp},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rule := orderRule()
+			rule.Limits = c.limits
+			job := c.job
+			job.ID, job.NextCheckAt, job.CreatedAt = 1, slot, noon.Add(-time.Hour)
+			now := slot.Add(c.late)
+
+			d := rule.decide(job, Look{StartedAt: now, CompletedAt: now}, c.answer, c.err, now)
+			if d.Outcome != c.outcome {
+				t.Fatalf("outcome %q, want %q (%s)", d.Outcome, c.outcome, d.Reason)
+			}
+			if !d.Ends() && !d.Job.NextCheckAt.Equal(slot.Add(c.next)) {
+				t.Errorf("next check %s after the slot, want %s", d.Job.NextCheckAt.Sub(slot), c.next)
+			}
+			if d.Ends() && len(c.says) > 0 && d.Reason == "" {
+				t.Error("it ends without a reason that a person could read")
+			}
+			var says []alerts.Status
+			for i, a := range d.Alerts {
+				says = append(says, a.Status)
+				if d.Job.Alerts[i] != a.ID {
+					t.Errorf("alert %d is not on the job", i)
+				}
+			}
+			if len(says) != len(c.says) {
+				t.Fatalf("says %v, want %v", says, c.says)
+			}
+			for i := range says {
+				if says[i] != c.says[i] {
+					t.Errorf("says %v, want %v", says, c.says)
+				}
+			}
+			if counted := d.Job.CheckCount - job.CheckCount; (c.err == nil) != (counted == 1) {
+				t.Errorf("%d decided checks counted, error %v", counted, c.err)
+			}
+		})
+	}
+}
+
+func TestTheSameDecisionHasTheSameID(t *testing.T) {
+	rule := orderRule()
+	job := Job{ID: 9, CreatedAt: noon, NextCheckAt: noon}
+	answer := checks.Answer{Alerts: []alerts.Draft{{Status: alerts.Firing, StepIndex: 1}}}
+	once := rule.decide(job, Look{}, answer, nil, noon).Alerts[0].ID
+	again := rule.decide(job, Look{}, answer, nil, noon.Add(time.Hour)).Alerts[0].ID
+	if once != again {
+		t.Errorf("decided again, the alert is %s and not %s", again, once)
+	}
+	job.Checks++
+	if other := rule.decide(job, Look{}, answer, nil, noon).Alerts[0].ID; other == once {
+		t.Error("another check's alert has the same id")
+	}
+}
+
+func TestAskWithinBoundsTheHandler(t *testing.T) {
+	hang := make(chan struct{})
+	deaf := checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+		<-hang
+		return checks.Answer{}, nil
+	})
+	_, returned, err := askWithin(t.Context(), time.Millisecond, deaf, checks.Check{})
+	if !errors.Is(err, errAbandoned) || !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a deaf handler: %v", err)
+	}
+	select {
+	case <-returned:
+		t.Error("it is said to have returned while it hangs")
+	default:
+	}
+	close(hang)
+	<-returned
+
+	panics := checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { panic("boom") })
+	if _, _, err := askWithin(t.Context(), time.Second, panics, checks.Check{}); err == nil {
+		t.Error("a panic passes for an answer")
+	}
+
+	polite := checks.HandlerFunc(func(ctx context.Context, _ checks.Check) (checks.Answer, error) {
+		<-ctx.Done()
+		return checks.Answer{}, ctx.Err()
+	})
+	if _, _, err := askWithin(t.Context(), time.Millisecond, polite, checks.Check{}); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errAbandoned) {
+		t.Errorf("a polite handler: %v", err)
+	}
+}

@@ -1,0 +1,130 @@
+package futurejobs
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"deadman/alerts"
+	"deadman/checks"
+)
+
+var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func orderRule() *Rule {
+	return &Rule{ID: 1, Version: 1, Name: "order-unshipped", Entity: "order", Grid: Grid(time.Minute), Loudest: alerts.Critical}
+}
+
+func start(rule *Rule, key string, first time.Time) Effect {
+	return Effect{Rule: rule, Kind: Start, Job: Job{
+		Ref: Ref{RuleID: rule.ID, Key: key}, Version: rule.Version, Since: noon, FirstCheckAt: first,
+	}}
+}
+
+func end(rule *Rule, key string) Effect {
+	return Effect{
+		Rule: rule, Kind: End, Job: Job{Ref: Ref{RuleID: rule.ID, Key: key}}, Outcome: checks.Resolved,
+		Close: func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Resolved, Severity: alerts.Critical} },
+	}
+}
+
+func TestFoldNeverWritesBehindTheSweep(t *testing.T) {
+	rule := orderRule()
+	late := noon.Add(-time.Hour)
+	net := Fold([]Effect{start(rule, "1", late)}, nil, noon)
+	job := net.Create[0]
+	if !job.FirstCheckAt.Equal(late) {
+		t.Errorf("first check moved to %s", job.FirstCheckAt)
+	}
+	if want := noon.Add(time.Minute); !job.NextCheckAt.Equal(want) {
+		t.Errorf("next check at %s, want the first slot after now, %s", job.NextCheckAt, want)
+	}
+}
+
+func TestFoldClosesWhatWasSaid(t *testing.T) {
+	rule := orderRule()
+	said := alerts.Decision{JobID: 7, CreatedAt: noon, Check: 1, Status: alerts.Firing, At: noon}.ID()
+	pending := map[Ref]Job{{RuleID: 1, Key: "1"}: {ID: 7, Ref: Ref{RuleID: 1, Key: "1"}, CreatedAt: noon, Alerts: []alerts.ID{said}}}
+
+	net := Fold([]Effect{end(rule, "1")}, pending, noon.Add(time.Hour))
+	if len(net.End) != 1 || len(net.End[0].Alerts) != 1 {
+		t.Fatalf("net effect %+v", net)
+	}
+	closing := net.End[0].Alerts[0]
+	if closing.Status != alerts.Resolved || len(closing.Closes) != 1 || closing.Closes[0] != said {
+		t.Errorf("closing alert %+v does not name %s", closing, said)
+	}
+	if got := net.End[0].Job.Alerts; len(got) != 2 || got[1] != closing.ID {
+		t.Errorf("the job's alerts are %v", got)
+	}
+	if closing.ID.String() <= said.String() {
+		t.Errorf("the closing alert sorts before what it closes")
+	}
+
+	pending[Ref{RuleID: 1, Key: "1"}] = Job{ID: 7, Ref: Ref{RuleID: 1, Key: "1"}}
+	if quiet := Fold([]Effect{end(rule, "1")}, pending, noon); len(quiet.End[0].Alerts) != 0 {
+		t.Errorf("an end of a job about which nothing was said says %+v", quiet.End[0].Alerts)
+	}
+}
+
+// Any run of effects comes to what playing them one at a time comes to.
+func TestFoldIsThePlayOneByOne(t *testing.T) {
+	rule := orderRule()
+	rapid.Check(t, func(t *rapid.T) {
+		pending := map[Ref]Job{}
+		for _, k := range rapid.SliceOfDistinct(rapid.IntRange(0, 3), rapid.ID[int]).Draw(t, "pending") {
+			ref := Ref{RuleID: 1, Key: fmt.Sprint(k)}
+			pending[ref] = Job{Ref: ref, ID: int64(k) + 1}
+		}
+		steps := rapid.SliceOfN(rapid.IntRange(0, 7), 0, 12).Draw(t, "effects")
+
+		waiting := map[string]bool{}
+		for ref := range pending {
+			waiting[ref.Key] = true
+		}
+		var effects []Effect
+		kept, created, ended := 0, 0, 0
+		for _, s := range steps {
+			key := fmt.Sprint(s / 2)
+			switch {
+			case s%2 == 0 && waiting[key]:
+				kept++
+			case s%2 == 0:
+				created++
+				waiting[key] = true
+			case waiting[key]:
+				ended++
+				delete(waiting, key)
+			}
+			if s%2 == 0 {
+				effects = append(effects, start(rule, key, noon.Add(time.Hour)))
+			} else {
+				effects = append(effects, end(rule, key))
+			}
+		}
+
+		net := Fold(effects, pending, noon)
+		if net.Kept != kept || len(net.Create)+len(net.Born) != created || len(net.End)+len(net.Born) != ended {
+			t.Fatalf("net: kept %d, created %d, ended %d; one by one: %d, %d, %d",
+				net.Kept, len(net.Create)+len(net.Born), len(net.End)+len(net.Born), kept, created, ended)
+		}
+		left := map[string]bool{}
+		for ref := range pending {
+			left[ref.Key] = true
+		}
+		for _, d := range net.End {
+			delete(left, d.Job.Key)
+		}
+		for _, j := range net.Create {
+			if left[j.Key] {
+				t.Fatalf("%s would be there twice", j.Key)
+			}
+			left[j.Key] = true
+		}
+		if len(left) != len(waiting) {
+			t.Fatalf("left %v, one by one %v", left, waiting)
+		}
+	})
+}

@@ -1,0 +1,66 @@
+package futurejobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"deadman/checks"
+)
+
+// mercy is how long a handler may take to return after its time is over.
+const mercy = 100 * time.Millisecond
+
+// errAbandoned means that a handler did not return when its time was over.
+var errAbandoned = fmt.Errorf("the handler ignored its timeout and was abandoned: %w", context.DeadlineExceeded)
+
+// question is what the handler is asked about a job at the time now.
+func (r *Rule) question(j Job, now time.Time) checks.Check {
+	return checks.Check{
+		JobID: j.ID, Rule: r.Name, RuleVersion: int(r.Version), Entity: r.Entity, Key: j.Key,
+		Event: j.Event, State: j.Known(), Since: j.Since, Slot: j.NextCheckAt, At: now,
+		Count: j.CheckCount, Step: j.Step,
+	}
+}
+
+// ask asks a handler; a panic is an error of this check and of no other.
+func ask(ctx context.Context, h checks.Handler, c checks.Check) (a checks.Answer, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			a, err = checks.Answer{}, fmt.Errorf("the handler panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return h.Check(ctx, c)
+}
+
+// askWithin asks a handler that may take up to timeout; returned is closed when it has
+// really returned, which may be much later.
+func askWithin(ctx context.Context, timeout time.Duration, h checks.Handler, c checks.Check) (a checks.Answer, returned <-chan struct{}, err error) {
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	done := make(chan struct{})
+	var got checks.Answer
+	var gotErr error
+	go func() {
+		defer close(done)
+		got, gotErr = ask(ctx, h, c)
+	}()
+	select {
+	case <-done:
+		return got, done, gotErr
+	case <-ctx.Done():
+	}
+	grace := time.NewTimer(mercy)
+	defer grace.Stop()
+	select {
+	case <-done:
+		if gotErr == nil {
+			gotErr = errors.New("the answer came after the timeout")
+		}
+		return checks.Answer{}, done, fmt.Errorf("%w: %w", context.DeadlineExceeded, gotErr)
+	case <-grace.C:
+		return checks.Answer{}, done, errAbandoned
+	}
+}

@@ -1,0 +1,292 @@
+package futurejobs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Owner keeps this node's fair share of the shards.
+type Owner struct {
+	leases Leases
+	node   Node
+	lease  time.Duration
+	local  func() time.Time
+	log    *slog.Logger
+
+	// Doing describes what the node is checking at the moment, as JSON. Set before Run.
+	Doing func() string
+	// Changed is called when shards came or went. Set before Run.
+	Changed func()
+
+	beaten time.Time // when the last beat was sent, by the local clock; used by Run alone
+
+	mu     sync.RWMutex
+	shards map[int16]*Shard
+	total  int
+	nodes  []Node
+	err    error // what keeps the node from renewing; nil: nothing
+}
+
+// NewOwner returns the owner of a node that holds each shard for lease at a time. local is
+// a monotonic clock.
+func NewOwner(l Leases, node Node, lease time.Duration, local func() time.Time, log *slog.Logger) *Owner {
+	return &Owner{
+		leases: l, node: node, lease: lease, local: local, log: log,
+		Doing: func() string { return "" }, Changed: func() {}, shards: map[int16]*Shard{},
+	}
+}
+
+// Run keeps the share until ctx ends, then gives everything back. Leases are renewed at a
+// third of their length and looked at every fifteenth.
+func (o *Owner) Run(ctx context.Context) error {
+	tick := time.NewTicker(o.lease / 15)
+	defer tick.Stop()
+	for {
+		if err := o.step(ctx); err != nil && ctx.Err() == nil {
+			o.fail(err)
+		}
+		select {
+		case <-ctx.Done():
+			return o.leave(context.WithoutCancel(ctx))
+		case <-tick.C:
+		}
+	}
+}
+
+// fail keeps the error for Err and says it once.
+func (o *Owner) fail(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err == nil {
+		o.log.Error("leases cannot be kept; checks stop when they run out", "err", err)
+	}
+	o.err = err
+}
+
+// Err is what keeps the node from renewing its leases.
+func (o *Owner) Err() error {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return o.err
+}
+
+// step is one look at the leases:
+//
+//  1. beat and renew, when a third of the lease is over;
+//  2. give back what is more than the share;
+//  3. take what is free or expired, up to the share.
+func (o *Owner) step(ctx context.Context) error {
+	table, err := o.leases.Leases(ctx)
+	if err != nil {
+		return err
+	}
+	now := o.local()
+	if now.Sub(o.beaten) >= o.lease/3 || o.beaten.IsZero() || slices.ContainsFunc(table, free) {
+		if err := o.beat(ctx, now, len(table)); err != nil {
+			return err
+		}
+	}
+	share := o.share(len(table))
+	if err := o.shed(ctx, share); err != nil {
+		return err
+	}
+	if err := o.take(ctx, table, share); err != nil {
+		return err
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.err != nil {
+		o.log.Info("leases are kept again")
+		o.err = nil
+	}
+	return nil
+}
+
+func free(l Lease) bool { return l.Node == "" || l.Expired }
+
+// beat registers the node and renews what it holds. What was lost is forgotten.
+func (o *Owner) beat(ctx context.Context, sent time.Time, total int) error {
+	node := o.node
+	node.Doing = o.Doing()
+	nodes, err := o.leases.Beat(ctx, node, o.lease)
+	if err != nil {
+		return fmt.Errorf("beat: %w", err)
+	}
+	shards := o.all()
+	held := make([]Lease, len(shards))
+	for i, s := range shards {
+		held[i] = s.lease()
+	}
+	kept, err := o.leases.Renew(ctx, node.ID, held, o.lease)
+	if err != nil {
+		return fmt.Errorf("renew: %w", err)
+	}
+	o.beaten = sent
+
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.nodes, o.total = nodes, total
+	for _, s := range shards {
+		if slices.Contains(kept, s.Held) {
+			s.renew(sent.Add(o.lease))
+			continue
+		}
+		delete(o.shards, s.Shard)
+		o.log.Warn("shard lost", "shard", s.Shard, "epoch", s.Epoch)
+		defer o.Changed()
+	}
+	return nil
+}
+
+// share is how many of n shards are this node's: as many as everybody's, and one more for
+// the first ones by id while some are left over.
+func (o *Owner) share(n int) int {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	rank := slices.IndexFunc(o.nodes, func(m Node) bool { return m.ID == o.node.ID })
+	if rank < 0 {
+		return 0
+	}
+	share := n / len(o.nodes)
+	if rank < n%len(o.nodes) {
+		share++
+	}
+	return share
+}
+
+// shed gives shards back, the highest first, until share are left. A shard goes when
+// nothing of it is in flight.
+func (o *Owner) shed(ctx context.Context, share int) error {
+	shards := o.all()
+	for _, s := range shards[:min(share, len(shards))] {
+		s.stay()
+	}
+	if len(shards) <= share {
+		return nil
+	}
+	var gone []Lease
+	for _, s := range shards[share:] {
+		if s.leave() {
+			gone = append(gone, s.lease())
+		}
+	}
+	return o.release(ctx, gone)
+}
+
+func (o *Owner) release(ctx context.Context, gone []Lease) error {
+	if len(gone) == 0 {
+		return nil
+	}
+	if err := o.leases.Release(ctx, o.node.ID, gone); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, l := range gone {
+		delete(o.shards, l.Shard)
+	}
+	o.log.Info("shards given back", "shards", numbers(gone))
+	o.Changed()
+	return nil
+}
+
+// take takes free and expired shards until the node has its share.
+func (o *Owner) take(ctx context.Context, table []Lease, share int) error {
+	var got []Lease
+	for _, l := range table {
+		if len(o.all()) >= share {
+			break
+		}
+		if !free(l) {
+			continue
+		}
+		sent := o.local()
+		lease, ok, err := o.leases.Take(ctx, o.node.ID, l.Held, o.lease)
+		if err != nil {
+			return fmt.Errorf("take shard %d: %w", l.Shard, err)
+		}
+		if !ok {
+			continue
+		}
+		got = append(got, lease)
+		o.mu.Lock()
+		o.shards[l.Shard] = newShard(lease, sent.Add(o.lease))
+		o.mu.Unlock()
+	}
+	if len(got) > 0 {
+		o.log.Info("shards taken", "shards", numbers(got))
+		o.Changed()
+	}
+	return nil
+}
+
+func numbers(leases []Lease) []int16 {
+	n := make([]int16, len(leases))
+	for i, l := range leases {
+		n[i] = l.Shard
+	}
+	return n
+}
+
+// leave gives everything back and takes the node out of the table.
+func (o *Owner) leave(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	shards := o.all()
+	gone := make([]Lease, len(shards))
+	for i, s := range shards {
+		gone[i] = s.lease()
+	}
+	return errors.Join(o.release(ctx, gone), o.leases.Leave(ctx, o.node.ID))
+}
+
+// all returns the shards in order, whether their leases still stand or not.
+func (o *Owner) all() []*Shard {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	shards := make([]*Shard, 0, len(o.shards))
+	for _, s := range o.shards {
+		shards = append(shards, s)
+	}
+	slices.SortFunc(shards, func(a, b *Shard) int { return cmp.Compare(a.Shard, b.Shard) })
+	return shards
+}
+
+// Open returns the shards whose jobs may be looked at.
+func (o *Owner) Open() []*Shard {
+	now := o.local()
+	return slices.DeleteFunc(o.all(), func(s *Shard) bool { return !s.open(now) })
+}
+
+// Holding returns the numbers of the shards that the node holds.
+func (o *Owner) Holding() []int16 {
+	now := o.local()
+	var n []int16
+	for _, s := range o.all() {
+		if s.valid(now) {
+			n = append(n, s.Shard)
+		}
+	}
+	return n
+}
+
+// Holds reports whether the node holds a shard.
+func (o *Owner) Holds(shard int16) bool {
+	o.mu.RLock()
+	s := o.shards[shard]
+	o.mu.RUnlock()
+	return s != nil && s.valid(o.local())
+}
+
+// Count is the number of shards there are; 0 until the first look at the table.
+func (o *Owner) Count() int {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return o.total
+}

@@ -1,0 +1,144 @@
+package futurejobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// A settle batch is what is decided when it is cut: this many, or after this long.
+const (
+	settleMost = 2000
+	settleWait = 50 * time.Millisecond
+)
+
+// verdict is a decided job on its way to the store, with the shard it flew from and the
+// rule set it was decided under.
+type verdict struct {
+	shard   *Shard
+	rule    *Rule
+	ruleSet int64
+	Decision
+}
+
+// settle collects verdicts into batches and writes them until in is closed.
+func (s *Sweeper) settle(ctx context.Context, in <-chan []verdict) {
+	cut := time.NewTimer(settleWait)
+	defer cut.Stop()
+	for first := range in {
+		batch := first
+		cut.Reset(settleWait)
+	collect:
+		for len(batch) < settleMost {
+			select {
+			case more, open := <-in:
+				if !open {
+					break collect
+				}
+				batch = append(batch, more...)
+			case <-cut.C:
+				break collect
+			}
+		}
+		s.write(ctx, batch)
+	}
+}
+
+// write settles one batch. What the store did not take is looked at again by a later
+// sweep; the row stands as it was.
+func (s *Sweeper) write(ctx context.Context, batch []verdict) {
+	alerts := 0
+	for _, part := range byRuleSet(batch) {
+		got, err := s.queue.Settle(ctx, settlement(part))
+		switch {
+		case errors.Is(err, ErrRulesChanged):
+			err = s.book.Refresh(ctx)
+		case err == nil:
+			alerts += got.Alerts
+			s.observe(part, got)
+		}
+		s.fail("settle", err)
+		for _, v := range part {
+			v.shard.land(v.Job.ID)
+		}
+	}
+	if alerts > 0 {
+		s.Settled()
+	}
+}
+
+// byRuleSet splits a batch by the revision it was decided under: in nearly all cases one.
+func byRuleSet(batch []verdict) [][]verdict {
+	same := true
+	for _, v := range batch {
+		same = same && v.ruleSet == batch[0].ruleSet
+	}
+	if same {
+		return [][]verdict{batch}
+	}
+	parts := map[int64][]verdict{}
+	for _, v := range batch {
+		parts[v.ruleSet] = append(parts[v.ruleSet], v)
+	}
+	split := make([][]verdict, 0, len(parts))
+	for _, p := range parts {
+		split = append(split, p)
+	}
+	return split
+}
+
+func settlement(batch []verdict) Settlement {
+	st := Settlement{RuleSet: batch[0].ruleSet, Decisions: make([]Decision, len(batch))}
+	held := map[Held]bool{}
+	for i, v := range batch {
+		st.Decisions[i] = v.Decision
+		if !held[v.shard.Held] {
+			held[v.shard.Held] = true
+			st.Held = append(st.Held, v.shard.Held)
+		}
+	}
+	return st
+}
+
+func (s *Sweeper) observe(batch []verdict, got Settled) {
+	for _, v := range batch {
+		if !got.Jobs[v.Job.ID] {
+			s.Observer.Checked(v.rule.Name, "dropped", v.Job.Last.Duration())
+			continue
+		}
+		outcome := string(v.Outcome)
+		switch {
+		case outcome != "":
+		case v.Job.Undecided > 0:
+			outcome = "undetermined"
+		default:
+			outcome = "waiting"
+		}
+		s.Observer.Checked(v.rule.Name, outcome, v.Job.Last.Duration())
+		for _, a := range v.Alerts {
+			s.Observer.Alerted(a.Rule, string(a.Severity))
+			s.log.Info("alert", "rule", a.Rule, "key", a.Key, "status", a.Status, "severity", a.Severity, "step", a.Step, "text", a.Text)
+		}
+	}
+	for _, shard := range got.Lost {
+		s.log.Warn("outcomes dropped: the shard is held by another node", "shard", shard)
+	}
+}
+
+// fail keeps what stands in the sweep's way, for Err, and says it when it changes.
+func (s *Sweeper) fail(doing string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.errs[doing]
+	switch {
+	case err == nil && was != nil:
+		s.log.Info("goes on", "doing", doing)
+		delete(s.errs, doing)
+	case err != nil:
+		if was == nil || was.Error() != err.Error() {
+			s.log.Error("cannot go on; trying again", "doing", doing, "err", err)
+		}
+		s.errs[doing] = fmt.Errorf("%s: %w", doing, err)
+	}
+}

@@ -1,0 +1,147 @@
+package futurejobs
+
+import (
+	"sync"
+	"time"
+)
+
+// settleIn is how late a transaction may make a due job appear behind the sweep. The low
+// water stays this far behind now.
+const settleIn = 10 * time.Second
+
+// catchUpEvery is how often a shard is swept from its very beginning, for rows that
+// appeared behind the low water in spite of everything.
+const catchUpEvery = 5 * time.Minute
+
+// Shard is a shard that this node holds, with what it is doing there.
+type Shard struct {
+	Held
+
+	mu       sync.Mutex
+	until    time.Time // by the local clock; counted from before the renewal was sent
+	leaving  bool      // to be given back; nothing new is read
+	lowWater time.Time
+	caughtUp time.Time           // when it was last swept from the beginning
+	flights  map[int64]time.Time // slots of the jobs being looked at, by job
+	landed   []int64             // decided since the last read; still in flights
+}
+
+func newShard(l Lease, until time.Time) *Shard {
+	return &Shard{Held: l.Held, until: until, lowWater: l.LowWater, flights: map[int64]time.Time{}}
+}
+
+// walk is where the next sweep begins: at the low water, or from the beginning when that
+// is due again.
+func (s *Shard) walk(now time.Time) Walk {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if now.Sub(s.caughtUp) >= catchUpEvery {
+		s.caughtUp = now
+		return Walk{Shard: s.Shard}
+	}
+	return Walk{Shard: s.Shard, At: s.lowWater}
+}
+
+// flying reports whether a job is being looked at.
+func (s *Shard) flying(id int64) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, flying := s.flights[id]
+	return flying
+}
+
+// takeOff marks a job as being looked at.
+func (s *Shard) takeOff(j Job) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.flights[j.ID] = j.NextCheckAt
+}
+
+// land marks a job as decided. It stays among the flights until the next read begins,
+// because one that is under way may show the job as it was.
+func (s *Shard) land(id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.landed = append(s.landed, id)
+}
+
+// beginRead forgets the jobs that have landed: a read that begins now shows them as they are.
+func (s *Shard) beginRead() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, id := range s.landed {
+		delete(s.flights, id)
+	}
+	s.landed = s.landed[:0]
+}
+
+// oldest is the slot of the oldest job in flight.
+func (s *Shard) oldest() (slot time.Time, any bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.oldestLocked()
+}
+
+func (s *Shard) oldestLocked() (slot time.Time, any bool) {
+	for _, at := range s.flights {
+		if !any || at.Before(slot) {
+			slot, any = at, true
+		}
+	}
+	return slot, any
+}
+
+// raise moves the low water up after a sweep that left nothing behind: to now less what a
+// slow transaction may take, but never past a job in flight, and never down.
+func (s *Shard) raise(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	low := now.Add(-settleIn)
+	if slot, any := s.oldestLocked(); any && slot.Before(low) {
+		low = slot
+	}
+	if low.After(s.lowWater) {
+		s.lowWater = low
+	}
+}
+
+// lease is the shard as the lease table should have it.
+func (s *Shard) lease() Lease {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Lease{Held: s.Held, LowWater: s.lowWater}
+}
+
+func (s *Shard) renew(until time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.until = until
+}
+
+// leave begins to give the shard back and reports whether nothing is in flight any more.
+func (s *Shard) leave() (empty bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaving = true
+	return len(s.flights) == len(s.landed)
+}
+
+func (s *Shard) stay() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.leaving = false
+}
+
+// open reports whether jobs of the shard may be read and decided at the local time now.
+func (s *Shard) open(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.leaving && now.Before(s.until)
+}
+
+// valid reports whether the lease still stands at the local time now.
+func (s *Shard) valid(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return now.Before(s.until)
+}

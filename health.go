@@ -1,0 +1,135 @@
+package deadman
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"deadman/bus"
+	"deadman/rules"
+	"deadman/web"
+)
+
+// How far behind a part may be before the node is not ready.
+const (
+	sweepMayLag  = 10 * time.Second
+	healthWithin = 3 * time.Second
+)
+
+// conditions says what is in order and what is not, for /readyz.
+func (n *node) conditions(ctx context.Context) []web.Condition {
+	ctx, cancel := context.WithTimeout(ctx, healthWithin)
+	defer cancel()
+	_, databaseErr := n.store.Now(ctx)
+	conditions := []web.Condition{
+		condition("database", databaseErr, "answers"),
+		condition("nats", n.natsErr(), "connected"),
+		condition("rules", n.bookErr(), fmt.Sprintf("at revision %d", n.book.Revision())),
+		condition("leases", n.owner.Err(), fmt.Sprintf("%d of %d shards held", len(n.owner.Holding()), n.owner.Count())),
+		condition("intake", n.intakeErr(), "reads every stream that is this node's"),
+		condition("sweep", n.sweepErr(), "nothing behind"),
+		condition("relay", n.relay.Err(), "nothing held up"),
+	}
+	if n.draining.Load() {
+		conditions = append(conditions, web.Condition{Name: "serving", Detail: "the node is stopping"})
+	}
+	return conditions
+}
+
+func condition(name string, err error, fine string) web.Condition {
+	if err != nil {
+		return web.Condition{Name: name, Detail: err.Error()}
+	}
+	return web.Condition{Name: name, OK: true, Detail: fine}
+}
+
+// sweepErr is what stands in the sweep's way, or that it is behind.
+func (n *node) sweepErr() error {
+	if err := n.sweeper.Err(); err != nil {
+		return err
+	}
+	if lag := n.sweeper.Lag(); lag > sweepMayLag {
+		return fmt.Errorf("the oldest due job is %s behind its slot", lag.Round(time.Second))
+	}
+	return nil
+}
+
+func (n *node) natsErr() error {
+	if !n.bus.Connected() {
+		return errors.New("not connected; alerts wait in the database, and events in their streams")
+	}
+	return nil
+}
+
+// intakeErr is why streams are not read, as far as they are this node's.
+func (n *node) intakeErr() error {
+	var errs []error
+	for _, s := range n.intake.Status() {
+		if s.Err != nil {
+			errs = append(errs, fmt.Errorf("stream %s: %w", s.Stream, s.Err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (n *node) bookErr() error {
+	if err := n.rulesErr.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// gauges reads what /metrics shows beside the counters.
+func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
+	rows, err := n.store.Gauges(ctx)
+	if err != nil {
+		return web.Gauges{}, err
+	}
+	cursors, err := n.store.Cursors(ctx)
+	if err != nil {
+		return web.Gauges{}, err
+	}
+	now := n.clock.Now()
+	g := web.Gauges{
+		Pending: rows.Pending, Due: rows.Due, Unpublished: rows.Unpublished,
+		ShardsHeld: len(n.owner.Holding()), SweepLag: n.sweeper.Lag(),
+		IntakeLag: map[string]time.Duration{}, OldestRow: map[string]time.Duration{},
+	}
+	for _, c := range cursors {
+		if c.Stream != "" {
+			g.IntakeLag[c.Stream] = max(now.Sub(c.ReadThrough), 0)
+		}
+	}
+	for table, at := range map[string]time.Time{
+		"history": rows.OldestHistory, "alert": rows.OldestAlert, "dead_letter": rows.OldestDeadLetter,
+	} {
+		g.OldestRow[table] = 0
+		if !at.IsZero() {
+			g.OldestRow[table] = max(now.Sub(at), 0)
+		}
+	}
+	return g, nil
+}
+
+// faults are the errors of the wire and the statuses they come to.
+var faults = []web.Fault{
+	{Is: bus.ErrNoStream, Status: http.StatusConflict},
+	{Is: bus.ErrUnreachable, Status: http.StatusServiceUnavailable, Remedy: "the broker does not answer; try again, and look at /readyz"},
+	{Is: rules.ErrSubject, Status: http.StatusUnprocessableEntity},
+}
+
+// handler is all that the node answers over HTTP.
+func (n *node) handler(addr net.Addr) http.Handler {
+	return web.New(web.Options{
+		Lists: n.store, Desk: n, Wire: n.bus, Health: n.conditions, Metrics: n.metrics,
+		Faults: faults, LoopbackOnly: isLoopback(addr), PublicURL: n.PublicURL, Version: n.Version, Log: n.log, Now: n.clock.Now,
+	})
+}
+
+func isLoopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}

@@ -1,0 +1,183 @@
+package deadman
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+
+	"deadman/alerts"
+	"deadman/bus"
+	"deadman/events"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+	"deadman/store"
+	"deadman/web"
+)
+
+// retryEvery is how often a node that starts asks again for a database or a broker that is
+// not there yet.
+const retryEvery = 2 * time.Second
+
+// node is everything that runs in one process, put together.
+type node struct {
+	Config
+	log     *slog.Logger
+	store   *store.Store
+	server  *bus.Server // nil: the broker is elsewhere
+	bus     *bus.Bus
+	book    *rules.Book
+	clock   *futurejobs.Clock
+	owner   *futurejobs.Owner
+	sweeper *futurejobs.Sweeper
+	intake  *events.Intake
+	relay   *alerts.Relay
+	metrics *web.Metrics
+	upkeep  *upkeep
+
+	draining atomic.Bool
+	rulesErr atomic.Pointer[error] // what keeps the rules from being read anew
+}
+
+// open connects to the database and the broker, waiting for them where they are not there
+// yet, applies the rules, and puts the parts together. Nothing runs yet.
+func open(ctx context.Context, c Config) (n *node, err error) {
+	n = &node{Config: c.withDefaults()}
+	n.log = n.Log
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.close())
+		}
+	}()
+	if n.store, err = n.openStore(ctx); err != nil {
+		return n, err
+	}
+	if err := n.openBus(ctx); err != nil {
+		return n, err
+	}
+	n.book = rules.NewBook(n.store, n.store.Shards())
+	if err := n.applyRules(ctx); err != nil {
+		return n, err
+	}
+	if err := n.book.Refresh(ctx); err != nil {
+		return n, fmt.Errorf("read the rules: %w", err)
+	}
+	n.metrics = web.NewMetrics(n.Version, n.gauges)
+	n.assemble()
+	return n, n.clock.Sync(ctx)
+}
+
+// assemble wires the parts. Calls from one to another are hints that something is there;
+// what is there is in the database.
+func (n *node) assemble() {
+	now := time.Now
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown host"
+	}
+	id := uuid.Must(uuid.NewV7()).String()
+	self := futurejobs.Node{ID: id, Name: fmt.Sprintf("%s/%d", host, os.Getpid()), Version: n.Version, StartedAt: now().UTC()}
+
+	n.clock = futurejobs.NewClock(n.store.Now, now)
+	n.owner = futurejobs.NewOwner(n.store, self, n.Lease, now, n.log)
+	n.sweeper = futurejobs.NewSweeper(n.store, n.book, n.owner, n.clock, n.Workers, n.log)
+	n.intake = events.NewIntake(events.Options{
+		Streams: n.bus, Book: n.book, Ledger: n.store, Shards: n.owner, Now: n.clock.Now, Observer: n.metrics, Log: n.log,
+	})
+	n.relay = alerts.NewRelay(n.store, n.bus, n.owner.Holding, n.log)
+	n.upkeep = &upkeep{store: n.store, owner: n.owner, log: n.log, keep: store.Retention{
+		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters,
+	}}
+
+	n.owner.Doing = n.sweeper.Doing
+	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake() }
+	n.sweeper.Observer = n.metrics
+	n.sweeper.Settled = n.relay.Wake
+}
+
+// openStore opens the database, again and again while it is not there.
+func (n *node) openStore(ctx context.Context) (*store.Store, error) {
+	options := store.Options{DatabaseURL: n.DatabaseURL, DataDir: n.DataDir, Shards: n.Shards, Log: n.log}
+	var s *store.Store
+	err := n.persist(ctx, "the database is not there yet", store.ErrUnavailable, func() (err error) {
+		s, err = store.Open(ctx, options)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if s.Alone() {
+		if err := s.Reclaim(ctx); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}
+
+// openBus starts the broker in the process, or connects to the one that was named.
+func (n *node) openBus(ctx context.Context) (err error) {
+	options := bus.Options{URL: n.NATSURL, Creds: n.NATSCreds, Name: "deadman", PublicURL: n.PublicURL, Log: n.log}
+	if n.NATSURL == "" {
+		n.server, err = bus.StartServer(bus.ServerOptions{
+			Dir: n.natsDir(), Addr: n.NATSAddr, Move: n.NATSAddr == DefaultNATSAddr, Log: n.log,
+		})
+		if err != nil {
+			return err
+		}
+		options.InProcess = n.server
+	}
+	return n.persist(ctx, "the broker is not there yet", bus.ErrUnreachable, func() (err error) {
+		n.bus, err = bus.Connect(ctx, options)
+		return err
+	})
+}
+
+// persist tries until it succeeds, fails for another reason than missing, or ctx ends.
+func (n *node) persist(ctx context.Context, missing string, reason error, try func() error) error {
+	for {
+		err := try()
+		if !errors.Is(err, reason) {
+			return err
+		}
+		n.log.Warn(missing, "again_in", retryEvery, "err", err)
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(retryEvery):
+		}
+	}
+}
+
+// applyRules applies the folder of rules. A rule that is refused is said, and the others
+// are served.
+func (n *node) applyRules(ctx context.Context) error {
+	if n.Rules == "" {
+		return nil
+	}
+	report, err := rules.ApplyDir(ctx, n.Rules, n.bus, n.store, n.log)
+	if err != nil {
+		return fmt.Errorf("apply the rules in %s: %w", n.Rules, err)
+	}
+	n.log.Info("rules applied", "folder", n.Rules, "saved", len(report.Saved), "unchanged", len(report.Unchanged), "refused", len(report.Problems))
+	return nil
+}
+
+// close lets go of what open took.
+func (n *node) close() error {
+	var errs []error
+	if n.bus != nil {
+		n.bus.Close()
+	}
+	if n.server != nil {
+		n.server.Close()
+	}
+	if n.store != nil {
+		errs = append(errs, n.store.Close())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,208 @@
+package rules
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+)
+
+// Binder finds the streams that take in what a rule listens to, and makes one where there is
+// none. The bus implements it.
+type Binder interface {
+	// Bind returns what to read for the subjects. A subject that can't be read from, as of
+	// a work queue, is ErrSubject, with the remedy.
+	Bind(ctx context.Context, subjects []string) ([]Read, error)
+}
+
+// ErrSubject means that events of a subject can't be read, whatever is retried.
+var ErrSubject = errors.New("the subject can't be listened to")
+
+// Report is what applying a folder of rules came to.
+type Report struct {
+	Saved     []string // rules that have a new version
+	Unchanged []string
+	Problems  Problems // of files and rules that were left out
+}
+
+// ApplyDir applies the rule files of a folder and of those in it: *.yaml, *.yml and *.json, in the order
+// of their paths. What is wrong with a file is in the report, and the others are applied all the
+// same. Only what changed is saved. The error is of the store, the binder or the folder;
+// what was saved until then stays.
+func ApplyDir(ctx context.Context, dir string, binder Binder, store Store, log *slog.Logger) (Report, error) {
+	files, err := ruleFiles(dir)
+	if err != nil {
+		return Report{}, wrap("rules folder", err)
+	}
+	_, saved, err := store.Load(ctx)
+	if err != nil {
+		return Report{}, wrap("apply rules", err)
+	}
+	a := applying{
+		binder: binder, store: store, log: log, bundle: bundleOf(dir),
+		newest: newestOf(saved), from: make(map[string]string),
+	}
+	for _, file := range files {
+		if err := a.file(ctx, file); err != nil {
+			return a.report, wrap("apply "+file, err)
+		}
+	}
+	return a.report, nil
+}
+
+// bundleOf names the set of files that a folder is.
+func bundleOf(dir string) string {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	return "file:" + filepath.Base(dir)
+}
+
+// ruleFiles returns the paths of rule files, sorted. What begins with a dot is left out.
+func ruleFiles(dir string) ([]string, error) {
+	var files []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		hidden := path != dir && strings.HasPrefix(d.Name(), ".")
+		switch {
+		case d.IsDir() && hidden:
+			return filepath.SkipDir
+		case d.IsDir() || hidden:
+			return nil
+		}
+		if slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))) {
+			files = append(files, path)
+		}
+		return nil
+	})
+	slices.Sort(files)
+	return files, err
+}
+
+func newestOf(saved []Saved) map[string]Saved {
+	newest := make(map[string]Saved)
+	for _, s := range saved {
+		if s.Version > newest[s.Name].Version {
+			newest[s.Name] = s
+		}
+	}
+	return newest
+}
+
+// applying is one folder being applied.
+type applying struct {
+	binder Binder
+	store  Store
+	log    *slog.Logger
+	bundle string
+	newest map[string]Saved
+	from   map[string]string // the file of each rule so far
+	report Report
+}
+
+func (a *applying) file(ctx context.Context, file string) error {
+	data, err := readFile(file)
+	if err != nil {
+		a.refuse(Problem{File: file, Message: err.Error()})
+		return nil
+	}
+	documents, err := Parse(data, file)
+	var problems Problems
+	if errors.As(err, &problems) {
+		a.refuse(problems...)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, d := range documents {
+		if err := a.document(ctx, file, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readFile reads no more than a text of rules may hold, and one byte to tell.
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, MaxSize+1))
+}
+
+// document saves the rule if it changed.
+func (a *applying) document(ctx context.Context, file string, d Document) error {
+	if other, taken := a.from[d.Name]; taken {
+		a.refuse(Problem{File: file, Pointer: "/name", Rule: d.Name, Message: fmt.Sprintf("the name is taken by the rule in %s; names are unique", other)})
+		return nil
+	}
+	a.from[d.Name] = file
+	canonical, err := d.Canonical()
+	if err != nil {
+		return err
+	}
+	reads, err := a.binder.Bind(ctx, d.subjects())
+	if errors.Is(err, ErrSubject) {
+		a.refuse(Problem{File: file, Pointer: "/trigger", Rule: d.Name, Message: err.Error()})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	s := Saved{Name: d.Name, Entity: d.Entity, Document: canonical, Reads: reads, Bundle: a.bundle}
+	if before, ok := a.newest[d.Name]; ok && before.same(s) {
+		a.report.Unchanged = append(a.report.Unchanged, d.Name)
+		return nil
+	}
+	return a.save(ctx, file, s)
+}
+
+func (a *applying) save(ctx context.Context, file string, s Saved) error {
+	saved, err := a.store.Save(ctx, s)
+	if errors.Is(err, ErrEntityChanged) {
+		a.refuse(Problem{File: file, Pointer: "/entity", Rule: s.Name, Message: err.Error()})
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.newest[s.Name] = saved
+	a.report.Saved = append(a.report.Saved, s.Name)
+	a.log.Info("rule saved", "rule", s.Name, "version", saved.Version, "file", file)
+	return nil
+}
+
+func (a *applying) refuse(problems ...Problem) {
+	a.report.Problems = append(a.report.Problems, problems...)
+	for _, p := range problems {
+		a.log.Error("rule refused", "problem", p.Error())
+	}
+}
+
+// same reports whether saving t after s would change nothing. Where a subject is read from
+// counts, and since when does not.
+func (s Saved) same(t Saved) bool {
+	return s.Bundle == t.Bundle && bytes.Equal(s.Document, t.Document) && slices.Equal(roads(s.Reads), roads(t.Reads))
+}
+
+// roads are the subjects and streams of reads, sorted.
+func roads(reads []Read) []string {
+	all := make([]string, len(reads))
+	for i, r := range reads {
+		all[i] = r.Subject + " " + r.Stream
+	}
+	slices.Sort(all)
+	return all
+}

@@ -1,0 +1,873 @@
+package rules_test
+
+// badDocuments are what people get wrong, with what they are told.
+var badDocuments = []struct {
+	name string
+	text string
+	want []string
+}{
+	{
+		"empty",
+		"",
+		[]string{`1:1 : there is no rule here; one begins with "name:"`},
+	},
+	{
+		"only a comment",
+		`# nothing
+`,
+		[]string{`1:1 : there is no rule here; one begins with "name:"`},
+	},
+	{
+		"only separators",
+		`---
+---
+`,
+		[]string{`1:1 : there is no rule here; one begins with "name:"`},
+	},
+	{
+		"a list of rules",
+		`- name: late
+`,
+		[]string{"1:1 : expected a mapping with the fields name, description, entity, enabled, trigger, resolve, while, escalate, slot, hold, guards, quiet, labels, not a list"},
+	},
+	{
+		"plain text",
+		`order
+`,
+		[]string{"1:1 : expected a mapping with the fields name, description, entity, enabled, trigger, resolve, while, escalate, slot, hold, guards, quiet, labels, not text"},
+	},
+	{
+		"not UTF-8",
+		"name: late\nentity: \xff\n",
+		[]string{"2:9 : byte 0xff is not part of UTF-8 text; save the file as UTF-8"},
+	},
+	{
+		"a NUL",
+		"name: l\x00te\n",
+		[]string{"1:8 : byte 0x00 is not part of UTF-8 text; save the file as UTF-8"},
+	},
+	{
+		"unknown field",
+		edited("nmae: late"),
+		[]string{`7:1 /nmae: unknown field "nmae"; did you mean "name"?`},
+	},
+	{
+		"unknown field far from any",
+		edited("colour: red"),
+		[]string{`7:1 /colour: unknown field "colour"; the fields here are name, description, entity, enabled, trigger, resolve, while, escalate, slot, hold, guards, quiet, labels`},
+	},
+	{
+		"unknown field in trigger",
+		edited("trigger: {evnt: orders.created, key: event.id}"),
+		[]string{
+			"3:1 /trigger/event: the event is missing; name the subject that begins the wait, such as orders.created",
+			`3:11 /trigger/evnt: unknown field "evnt"; did you mean "event"?`,
+		},
+	},
+	{
+		"unknown field in resolve",
+		edited("resolve: [{event: orders.shipped, key: event.id, fi: 'event.a'}]"),
+		[]string{`4:50 /resolve/0/fi: unknown field "fi"; did you mean "if"?`},
+	},
+	{
+		"unknown field in a step",
+		edited("escalate: [{after: 3h, sevrity: error}]"),
+		[]string{`5:24 /escalate/0/sevrity: unknown field "sevrity"; did you mean "severity"?`},
+	},
+	{
+		"unknown guard",
+		edited("guards: {max-checks: 3}"),
+		[]string{`7:10 /guards/max-checks: unknown field "max-checks"; did you mean "max_checks"?`},
+	},
+	{
+		"field without a value",
+		edited("while:"),
+		[]string{"7:1 /while: the field has no value; give it one or leave it out"},
+	},
+	{
+		"field with null",
+		edited("hold: ~"),
+		[]string{"7:1 /hold: the field has no value; give it one or leave it out"},
+	},
+	{
+		"trigger without a value",
+		edited("trigger:"),
+		[]string{"3:1 /trigger: the field has no value; give it one or leave it out"},
+	},
+	{
+		"guard without a value",
+		edited("guards: {timeout: }"),
+		[]string{"7:10 /guards/timeout: the field has no value; give it one or leave it out"},
+	},
+	{
+		"field twice",
+		edited("labels: {a: b, a: c}"),
+		[]string{`7:16 : not YAML: mapping key "a" already defined at [7:10]`},
+	},
+	{
+		"field twice in the document",
+		edited(`entity: order
+entity: parcel`),
+		[]string{`3:1 : not YAML: mapping key "entity" already defined at [2:1]`},
+	},
+	{
+		"trigger as text",
+		edited("trigger: orders.created"),
+		[]string{"3:10 /trigger: expected a mapping with the fields event, key, if, since, not text"},
+	},
+	{
+		"trigger as list",
+		edited("trigger: [{event: orders.created, key: event.id}]"),
+		[]string{"3:1 /trigger: expected a mapping with the fields event, key, if, since, not a list"},
+	},
+	{
+		"resolve as text",
+		edited("resolve: orders.shipped"),
+		[]string{"4:10 /resolve: expected a mapping with the fields event, key, if, as, not text"},
+	},
+	{
+		"resolve empty",
+		edited("resolve: []"),
+		[]string{"4:1 /resolve: an empty list resolves nothing; leave the field out"},
+	},
+	{
+		"escalate as mapping",
+		edited("escalate: {after: 3h}"),
+		[]string{"5:1 /escalate: expected a list of steps, not a mapping; write: escalate: [{after: 3h, step: primary}]"},
+	},
+	{
+		"escalate as text",
+		edited("escalate: 3h"),
+		[]string{"5:11 /escalate: expected a list of steps, not text; write: escalate: [{after: 3h, step: primary}]"},
+	},
+	{
+		"step as text",
+		edited("escalate: [3h]"),
+		[]string{"5:12 /escalate/0: expected a mapping with the fields after, step, severity, text, not text"},
+	},
+	{
+		"labels as list",
+		edited("labels: [a, b]"),
+		[]string{"7:1 /labels: expected a mapping of names to text, not a list; write: labels: {team: fulfilment}"},
+	},
+	{
+		"guards as text",
+		edited("guards: strict"),
+		[]string{"7:9 /guards: expected a mapping with the fields timeout, attempts, max_checks, horizon, end, not text"},
+	},
+	{
+		"name as number",
+		edited("name: 1234"),
+		[]string{`1:7 /name: expected text, not a number; quote it: "1234"`},
+	},
+	{
+		"name as boolean",
+		edited("name: true"),
+		[]string{`1:7 /name: expected text, not a boolean; quote it: "true"`},
+	},
+	{
+		"name as list",
+		edited("name: [late]"),
+		[]string{"1:1 /name: expected text, not a list"},
+	},
+	{
+		"enabled as text",
+		edited("enabled: yes"),
+		[]string{"7:10 /enabled: yes is text in YAML 1.2; write true or false"},
+	},
+	{
+		"enabled as number",
+		edited("enabled: 1"),
+		[]string{"7:10 /enabled: expected true or false, not a number"},
+	},
+	{
+		"label as number",
+		edited("labels: {tier: 1}"),
+		[]string{`7:16 /labels/tier: expected text, not a number; quote it: "1"`},
+	},
+	{
+		"no name",
+		without("name"),
+		[]string{"1:1 /name: the rule has no name; write name: and 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit, such as order-unshipped"},
+	},
+	{
+		"name with capitals",
+		edited("name: Late"),
+		[]string{`1:7 /name: "Late" is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit, such as order-unshipped`},
+	},
+	{
+		"name with a dot",
+		edited("name: late.order"),
+		[]string{`1:7 /name: "late.order" is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit, such as order-unshipped`},
+	},
+	{
+		"name too long",
+		edited("name: aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"),
+		[]string{`1:7 /name: "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit, such as order-unshipped`},
+	},
+	{
+		"no entity",
+		without("entity"),
+		[]string{"1:1 /entity: the rule has no entity; name the kind of thing it watches, such as entity: order"},
+	},
+	{
+		"entity with a space",
+		edited("entity: sales order"),
+		[]string{`2:9 /entity: "sales order" is not an entity; write 1 to 63 letters, digits, dots, _ and -, such as order`},
+	},
+	{
+		"label name",
+		edited(`labels: {"a b": c}`),
+		[]string{`7:17 /labels/a b: "a b" is not a label; write letters, digits, dots, _ and -, beginning with a letter`},
+	},
+	{
+		"label template",
+		edited(`labels: {team: "{{event.team}}"}`),
+		[]string{"7:16 /labels/team: expressions in labels are not supported yet by this version; write plain text"},
+	},
+	{
+		"no trigger",
+		without("trigger"),
+		[]string{"1:1 /trigger: the trigger is missing; write trigger: {event: orders.created, key: event.id}"},
+	},
+	{
+		"no event",
+		edited("trigger: {key: event.id}"),
+		[]string{"3:1 /trigger/event: the event is missing; name the subject that begins the wait, such as orders.created"},
+	},
+	{
+		"no key",
+		edited("trigger: {event: orders.created}"),
+		[]string{"3:1 /trigger/key: the key is missing; say which entity the event is about, such as key: event.id"},
+	},
+	{
+		"subject with an empty token",
+		edited("trigger: {event: orders..created, key: event.id}"),
+		[]string{`3:18 /trigger/event: "orders..created" has an empty token; write tokens with single dots between, such as orders.created`},
+	},
+	{
+		"subject with a space",
+		edited(`trigger: {event: "orders created", key: event.id}`),
+		[]string{`3:18 /trigger/event: "orders created" has a space in it; a subject has none`},
+	},
+	{
+		"subject > not last",
+		edited(`trigger: {event: "orders.>.created", key: event.id}`),
+		[]string{`3:18 /trigger/event: "orders.>.created" has ">" before its end; it stands for all that follows, so it has to be last`},
+	},
+	{
+		"subject wildcard within a token",
+		edited(`trigger: {event: "orders.cre*", key: event.id}`),
+		[]string{`3:18 /trigger/event: "orders.cre*" has a wildcard within a token; "*" and ">" are tokens of their own`},
+	},
+	{
+		"everything",
+		edited(`trigger: {event: ">", key: event.id}`),
+		[]string{`3:18 /trigger/event: ">" is never listened to (">", "$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your events`},
+	},
+	{
+		"system subject",
+		edited(`trigger: {event: "$SYS.x", key: event.id}`),
+		[]string{`3:18 /trigger/event: "$SYS.x" is never listened to (">", "$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your events`},
+	},
+	{
+		"inbox subject",
+		edited(`trigger: {event: "_INBOX.x", key: event.id}`),
+		[]string{`3:18 /trigger/event: "_INBOX.x" is never listened to (">", "$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your events`},
+	},
+	{
+		"own subject",
+		edited(`trigger: {event: "deadman.alerts.>", key: event.id}`),
+		[]string{`3:18 /trigger/event: "deadman.alerts.>" is never listened to (">", "$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your events`},
+	},
+	{
+		"schedule trigger",
+		edited(`trigger: {schedule: "0 0 * * *"}`),
+		[]string{`3:11 /trigger/schedule: "schedule" is not supported yet by this version; leave it out`},
+	},
+	{
+		"heartbeat trigger",
+		edited("trigger: {heartbeat: {event: a, key: event.id}}"),
+		[]string{`3:11 /trigger/heartbeat: "heartbeat" is not supported yet by this version; leave it out`},
+	},
+	{
+		"query trigger",
+		edited("trigger: {query: x}"),
+		[]string{`3:11 /trigger/query: "query" is not supported yet by this version; leave it out`},
+	},
+	{
+		"update",
+		edited("update: {event: orders.changed, key: event.id}"),
+		[]string{`7:1 /update: "update" is not supported yet by this version; leave it out`},
+	},
+	{
+		"pause",
+		edited("pause: {event: orders.changed, key: event.id}"),
+		[]string{`7:1 /pause: "pause" is not supported yet by this version; leave it out`},
+	},
+	{
+		"lookup",
+		edited("lookup: {sql: {source: shop}}"),
+		[]string{`7:1 /lookup: "lookup" is not supported yet by this version; leave it out`},
+	},
+	{
+		"recheck",
+		edited("recheck: date(state.eta)"),
+		[]string{`7:1 /recheck: "recheck" is not supported yet by this version; leave it out`},
+	},
+	{
+		"catch_up",
+		edited("catch_up: {after: 1h}"),
+		[]string{`7:1 /catch_up: "catch_up" is not supported yet by this version; leave it out`},
+	},
+	{
+		"early",
+		edited("early: 1h"),
+		[]string{`7:1 /early: "early" is not supported yet by this version; leave it out`},
+	},
+	{
+		"again",
+		edited("again: restart"),
+		[]string{`7:1 /again: "again" is not supported yet by this version; leave it out`},
+	},
+	{
+		"handler",
+		edited("handler: mine"),
+		[]string{`7:1 /handler: "handler" is not supported yet by this version; leave it out`},
+	},
+	{
+		"step of a calendar",
+		edited("escalate: [{after: 3h, of: office}]"),
+		[]string{`5:24 /escalate/0/of: "of" is not supported yet by this version; leave it out`},
+	},
+	{
+		"step at",
+		edited(`escalate: [{at: "09:00", after: 1h}]`),
+		[]string{`5:13 /escalate/0/at: "at" is not supported yet by this version; leave it out`},
+	},
+	{
+		"step every",
+		edited("escalate: [{after: 1h}, {every: 24h}]"),
+		[]string{
+			"5:25 /escalate/1/after: a step needs a time after which it is taken, such as after: 3h",
+			`5:26 /escalate/1/every: "every" is not supported yet by this version; leave it out`,
+		},
+	},
+	{
+		"resolve need",
+		edited("resolve: {event: a, key: event.id, need: 3}"),
+		[]string{`4:36 /resolve/need: "need" is not supported yet by this version; leave it out`},
+	},
+	{
+		"key is a number",
+		edited("trigger: {event: orders.created, key: 5}"),
+		[]string{`3:39 /trigger/key: 5 is a number here, not an expression; quote the whole expression: "5"`},
+	},
+	{
+		"while is a boolean",
+		edited("while: true"),
+		[]string{`7:8 /while: true is a boolean here, not an expression; quote the whole expression: "true"`},
+	},
+	{
+		"if is a number",
+		edited("trigger: {event: orders.created, key: event.id, if: 1}"),
+		[]string{`3:53 /trigger/if: 1 is a number here, not an expression; quote the whole expression: "1"`},
+	},
+	{
+		"while is a tag",
+		edited("while: !event.paid"),
+		[]string{`7:8 : YAML reads !event.paid as a tag, not as part of a value; quote the whole value: "!event.paid"`},
+	},
+	{
+		"tag before more",
+		edited("while: !!str x"),
+		[]string{`7:8 : YAML reads !!str as a tag, not as part of a value; quote the whole value: "!!str"`},
+	},
+	{
+		"alias",
+		edited("while: *paid"),
+		[]string{`7:8 : YAML reads a leading "*" or "&" as an alias or an anchor, which rules don't have; quote the whole value`},
+	},
+	{
+		"anchor",
+		edited("while: &paid x"),
+		[]string{`7:8 : YAML reads a leading "*" or "&" as an alias or an anchor, which rules don't have; quote the whole value`},
+	},
+	{
+		"merge key",
+		edited("<<: {a: b}"),
+		[]string{`7:1 : YAML merge keys ("<<") are not part of rules; write the fields out`},
+	},
+	{
+		"text made a mapping",
+		edited("escalate: [{after: 3h, text: {{key}} waits}]"),
+		[]string{`5:31 : not YAML: could not find flow map content; a value that begins with "{" has to be quoted: text: "{{key}} waits"`},
+	},
+	{
+		"text begins with braces",
+		edited(`description: x
+while: {{state.x}}`),
+		[]string{`8:9 : not YAML: could not find flow map content; a value that begins with "{" has to be quoted: text: "{{key}} waits"`},
+	},
+	{
+		"ternary",
+		edited(`while: state.a ? "x" : "y"`),
+		[]string{`7:8 : not YAML: mapping value is not allowed in this context; a value with ": " in it has to be quoted; or the indent is wrong`},
+	},
+	{
+		"begins with a quote",
+		edited(`while: "a" == state.b`),
+		[]string{`7:12 : not YAML: value is not allowed in this context. map key-value is pre-defined; a value that begins with a quote has to be quoted as a whole: if: '"a" == event.b'`},
+	},
+	{
+		"cut off by a comment",
+		edited("while: any(state.items, # > 3)"),
+		[]string{`7:8 /while: the expression ends too early; close what is open, and quote the whole if " #" is in it`},
+	},
+	{
+		"flow list",
+		edited("while: [state.a]"),
+		[]string{`7:1 /while: YAML made a list of this; an expression with ": ", " #", or "{" or "[" at its beginning has to be quoted as a whole`},
+	},
+	{
+		"empty expression",
+		edited(`while: ""`),
+		[]string{"7:8 /while: the expression is empty; write one or leave the field out"},
+	},
+	{
+		"unknown name",
+		edited(`while: stat.status == "OPEN"`),
+		[]string{`7:8 /while: unknown name "stat"; did you mean "state"? (at character 1)`},
+	},
+	{
+		"state in if",
+		edited("trigger: {event: orders.created, key: event.id, if: state.a == 1}"),
+		[]string{`3:53 /trigger/if: "state" can't be read here, only event (at character 1)`},
+	},
+	{
+		"step in while",
+		edited(`while: step == "x"`),
+		[]string{`7:8 /while: "step" can't be read here, only event, key, since, state (at character 1)`},
+	},
+	{
+		"clock",
+		edited("while: now() > date(state.eta)"),
+		[]string{"7:8 /while: there is no clock in an expression; use since, or a step's after (at character 1)"},
+	},
+	{
+		"wildcard",
+		edited("trigger: {event: orders.*, key: wildcard(1)}"),
+		[]string{`3:33 /trigger/key: "wildcard" is not supported yet by this version; take the key from the event (at character 1)`},
+	},
+	{
+		"unknown function",
+		edited("while: lenn(state.items) > 1"),
+		[]string{`7:8 /while: unknown name "lenn"; did you mean "len"? (at character 1)`},
+	},
+	{
+		"one equals sign",
+		edited(`while: state.status = "OPEN"`),
+		[]string{`7:8 /while: unexpected token Operator("=") (at character 14); to compare, write "=="`},
+	},
+	{
+		"not a condition",
+		edited("while: since + hours(1)"),
+		[]string{"7:8 /while: a condition has to be true or false, not a time"},
+	},
+	{
+		"text is no condition",
+		edited("while: string(state.a)"),
+		[]string{"7:8 /while: a condition has to be true or false, not text"},
+	},
+	{
+		"always true",
+		edited("while: 1 < 2"),
+		[]string{"7:8 /while: the condition reads nothing, so it is always the same; compare a field, such as event.total > 0"},
+	},
+	{
+		"text with number",
+		edited("while: key == 5"),
+		[]string{"7:8 /while: invalid operation: == (mismatched types string and int) (at character 5)"},
+	},
+	{
+		"text with number nested",
+		edited(`while: state.a == ("x" == 1)`),
+		[]string{"7:8 /while: invalid operation: == (mismatched types string and int) (at character 17)"},
+	},
+	{
+		"bad constant date",
+		edited(`while: date("soon") > since`),
+		[]string{`7:8 /while: "soon" is not an instant; write it like "2026-11-20T15:04:05Z"`},
+	},
+	{
+		"bad constant duration",
+		edited(`while: since + duration("3 days") > date(state.eta)`),
+		[]string{`7:8 /while: "3 days" is not a duration; write a number with a unit, such as "90s", "15m", "1h30m" or "7d"`},
+	},
+	{
+		"bad pattern",
+		edited("while: state.a matches '('"),
+		[]string{"7:8 /while: error parsing regexp: missing closing ): `(` (at character 9)"},
+	},
+	{
+		"pattern from the event",
+		edited("while: state.a matches state.b"),
+		[]string{`7:8 /while: the pattern of "matches" has to be written out, not taken from an event`},
+	},
+	{
+		"method",
+		edited("while: since.Unix() > 5"),
+		[]string{"7:8 /while: a time has no fields; compare it with another one"},
+	},
+	{
+		"variable",
+		edited("while: 'let a = state.a; a == 1'"),
+		[]string{"7:8 /while: variables and sequences are not part of the language; write one expression"},
+	},
+	{
+		"range",
+		edited("while: state.a in 1..5"),
+		[]string{`7:8 /while: ranges ("..") are not part of the language; compare with <= and >=`},
+	},
+	{
+		"environment",
+		edited("while: '$env.key == key'"),
+		[]string{`7:8 /while: "$env" is not part of the language; name what you read, such as event.total`},
+	},
+	{
+		"sort",
+		edited("while: sort(state.a)[0] == 1"),
+		[]string{`7:8 /while: unknown name "sort"; an expression reads event, key, since, state, as in event.sort (at character 1)`},
+	},
+	{
+		"reduce",
+		edited("while: 'reduce(state.a, #acc + #) > 1'"),
+		[]string{`7:8 /while: "reduce" is not part of the language; use one of its functions, such as any, all, count or sum`},
+	},
+	{
+		"key counts",
+		edited("trigger: {event: orders.created, key: event.id % 10}"),
+		[]string{"3:39 /trigger/key: in a key the numbers of an event are text, so that no digit is lost; write int(…) around the one you count with"},
+	},
+	{
+		"key is a condition",
+		edited("trigger: {event: orders.created, key: event.id == event.b}"),
+		[]string{"3:39 /trigger/key: a key has to be text or a whole number, not true or false"},
+	},
+	{
+		"key is a time",
+		edited("trigger: {event: orders.created, key: date(event.id)}"),
+		[]string{"3:39 /trigger/key: a key has to be text or a whole number, not a time"},
+	},
+	{
+		"open bracket",
+		edited("while: len(state.items > 1"),
+		[]string{`7:8 /while: the expression ends too early; close what is open, and quote the whole if " #" is in it`},
+	},
+	{
+		"too deep",
+		edited("while: (((((((((((((((((((((((((((((((((state.a)))))))))))))))))))))))))))))))))"),
+		[]string{"7:8 /while: the expression is nested deeper than 32 brackets; make it simpler"},
+	},
+	{
+		"too long",
+		edited(`while: state.a == "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"`),
+		[]string{"7:8 /while: the expression has 4109 bytes, the most is 4096"},
+	},
+	{
+		"too many parts",
+		edited("while: state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a or state.a"),
+		[]string{"7:8 /while: the expression has more than 256 parts; make it simpler"},
+	},
+	{
+		"since is a duration",
+		edited("trigger: {event: orders.created, key: event.id, since: hours(3)}"),
+		[]string{"3:56 /trigger/since: since has to be an instant, not a duration; write event.placed_at or date(…)"},
+	},
+	{
+		"no steps",
+		without("escalate"),
+		[]string{"1:1 /escalate: there are no steps, so nothing is ever said; write escalate: [{after: 3h, step: primary}]"},
+	},
+	{
+		"no steps in the list",
+		edited("escalate: []"),
+		[]string{"5:1 /escalate: there are no steps, so nothing is ever said; write escalate: [{after: 3h, step: primary}]"},
+	},
+	{
+		"step without after",
+		edited("escalate: [{step: primary}]"),
+		[]string{"5:12 /escalate/0/after: a step needs a time after which it is taken, such as after: 3h"},
+	},
+	{
+		"after zero",
+		edited("escalate: [{after: 0s}]"),
+		[]string{"5:20 /escalate/0/after: a step needs a time after which it is taken, such as after: 3h"},
+	},
+	{
+		"after without a unit",
+		edited("escalate: [{after: 30}]"),
+		[]string{`5:20 /escalate/0/after: 30 has no unit; write "30s", "30m" or "30h"`},
+	},
+	{
+		"after is no duration",
+		edited("escalate: [{after: soon}]"),
+		[]string{`5:20 /escalate/0/after: "soon" is not a duration; write a number with a unit, such as "90s", "15m", "1h30m" or "7d"`},
+	},
+	{
+		"after negative",
+		edited("escalate: [{after: -3h}]"),
+		[]string{`5:20 /escalate/0/after: "-3h" is not a duration; write a number with a unit, such as "90s", "15m", "1h30m" or "7d"`},
+	},
+	{
+		"after with a fraction",
+		edited("escalate: [{after: 1.5h}]"),
+		[]string{`5:20 /escalate/0/after: "1.5h" is not a duration; write a number with a unit, such as "90s", "15m", "1h30m" or "7d"`},
+	},
+	{
+		"steps fall",
+		edited("escalate: [{after: 3h}, {after: 2h}]"),
+		[]string{"5:33 /escalate/1/after: 2h is not after the step before, 3h; steps have to rise"},
+	},
+	{
+		"steps equal",
+		edited("escalate: [{after: 3h}, {after: 180m}]"),
+		[]string{"5:33 /escalate/1/after: 3h is not after the step before, 3h; steps have to rise"},
+	},
+	{
+		"step beyond the horizon",
+		edited("escalate: [{after: 31d}]"),
+		[]string{"5:20 /escalate/0/after: 31d is beyond the horizon, 30d; raise guards.horizon or shorten it"},
+	},
+	{
+		"severity",
+		edited("escalate: [{after: 3h, severity: critcal}]"),
+		[]string{`5:34 /escalate/0/severity: "critcal" is not a severity; did you mean "critical"?`},
+	},
+	{
+		"step name",
+		edited("escalate: [{after: 3h, step: First Call}]"),
+		[]string{`5:30 /escalate/0/step: "First Call" is not a name; write 1 to 63 of a-z, 0-9, _ and -, such as primary`},
+	},
+	{
+		"step name twice",
+		edited("escalate: [{after: 3h, step: a}, {after: 4h, step: a}]"),
+		[]string{`5:52 /escalate/1/step: step 1 is named "a" too; names of steps are unique`},
+	},
+	{
+		"too many steps",
+		edited("escalate: [{after: 1h}, {after: 2h}, {after: 3h}, {after: 4h}, {after: 5h}, {after: 6h}, {after: 7h}, {after: 8h}, {after: 9h}, {after: 10h}, {after: 11h}, {after: 12h}, {after: 13h}, {after: 14h}, {after: 15h}, {after: 16h}, {after: 17h}, {after: 18h}, {after: 19h}, {after: 20h}, {after: 21h}, {after: 22h}, {after: 23h}, {after: 24h}, {after: 25h}, {after: 26h}, {after: 27h}, {after: 28h}, {after: 29h}, {after: 30h}, {after: 31h}, {after: 32h}, {after: 33h}]"),
+		[]string{"5:1 /escalate: 33 steps, the most is 32"},
+	},
+	{
+		"text open",
+		edited(`escalate: [{after: 3h, text: "order {{key"}]`),
+		[]string{`5:30 /escalate/0/text: "{{" is never closed; write "}}" behind the expression`},
+	},
+	{
+		"text empty expression",
+		edited(`escalate: [{after: 3h, text: "order {{}}"}]`),
+		[]string{`5:30 /escalate/0/text: "{{}}" is empty; write an expression in it, such as {{key}}`},
+	},
+	{
+		"text unknown name",
+		edited(`escalate: [{after: 3h, text: "order {{id}}"}]`),
+		[]string{`5:30 /escalate/0/text: {{id}}: unknown name "id"; an expression reads event, key, since, state, step, as in event.id (at character 1)`},
+	},
+	{
+		"as reserved",
+		edited("resolve: {event: a, key: event.id, as: exhausted}"),
+		[]string{`4:40 /resolve/as: "exhausted" is reserved for what happens without an event; write another word, such as done`},
+	},
+	{
+		"as guard",
+		edited("resolve: {event: a, key: event.id, as: guard_past}"),
+		[]string{`4:40 /resolve/as: "guard_past" is reserved for what happens without an event; write another word, such as done`},
+	},
+	{
+		"as pattern",
+		edited("resolve: {event: a, key: event.id, as: Well Done}"),
+		[]string{`4:40 /resolve/as: "Well Done" is not an outcome; write a word such as cancelled`},
+	},
+	{
+		"resolve without key",
+		edited("resolve: [{event: a}]"),
+		[]string{"4:11 /resolve/0/key: the key is missing; say which entity the event is about, such as key: event.id"},
+	},
+	{
+		"ends what it begins",
+		edited("resolve: {event: orders.*, key: event.id}"),
+		[]string{"4:18 /resolve/event: every event that begins the wait also ends it, so nothing is ever said; give the trigger or the resolve an if"},
+	},
+	{
+		"slot does not divide",
+		edited("slot: 7m"),
+		[]string{"6:7 /slot: slot 7m0s does not divide a day into whole slots; write one that does, such as 6m40s"},
+	},
+	{
+		"slot below a second",
+		edited("slot: 500ms"),
+		[]string{"6:7 /slot: slot 500ms is under 1s; write 1s or more"},
+	},
+	{
+		"slot zero",
+		edited("slot: 0"),
+		[]string{"6:7 /slot: slot 0s is under 1s; write 1s or more"},
+	},
+	{
+		"slot above a day",
+		edited("slot: 2d"),
+		[]string{"6:7 /slot: slot 48h0m0s does not divide a day into whole slots; write one that does, such as 24h0m0s"},
+	},
+	{
+		"slot is a list",
+		edited("slot: [15m]"),
+		[]string{`6:1 /slot: expected a duration such as "15m", not a list`},
+	},
+	{
+		"hold too long",
+		edited("hold: 20y"),
+		[]string{"7:7 /hold: 7300d is not between 0 and 3650d"},
+	},
+	{
+		"timeout zero",
+		edited("guards: {timeout: 0s}"),
+		[]string{"7:19 /guards/timeout: 0s is not between 1ms and 10m"},
+	},
+	{
+		"timeout too long",
+		edited("guards: {timeout: 1h}"),
+		[]string{"7:19 /guards/timeout: 1h is not between 1ms and 10m"},
+	},
+	{
+		"attempts zero",
+		edited("guards: {attempts: 0}"),
+		[]string{`7:20 /guards/attempts: expected a whole number from 1, such as 3, not "0"`},
+	},
+	{
+		"attempts text",
+		edited("guards: {attempts: many}"),
+		[]string{`7:20 /guards/attempts: expected a whole number from 1, such as 3, not "many"`},
+	},
+	{
+		"attempts fraction",
+		edited("guards: {attempts: 1.5}"),
+		[]string{`7:20 /guards/attempts: expected a whole number from 1, such as 3, not "1.5"`},
+	},
+	{
+		"attempts octal",
+		edited("guards: {attempts: 010}"),
+		[]string{`7:20 /guards/attempts: expected a whole number from 1, such as 3, not "010"`},
+	},
+	{
+		"attempts too many",
+		edited("guards: {attempts: 1000}"),
+		[]string{"7:20 /guards/attempts: 1000 is not between 1 and 100"},
+	},
+	{
+		"max_checks too few",
+		edited("guards: {max_checks: 1}"),
+		[]string{"7:22 /guards/max_checks: 1 checks are fewer than the 2 that the steps and the one that ends the hold take; write 2 or more"},
+	},
+	{
+		"max_checks too many",
+		edited("guards: {max_checks: 20000}"),
+		[]string{"7:22 /guards/max_checks: 20000 is more than 10000"},
+	},
+	{
+		"horizon zero",
+		edited("guards: {horizon: 0}"),
+		[]string{"7:19 /guards/horizon: 0s is not between 1s and 3650d"},
+	},
+	{
+		"horizon too far",
+		edited("guards: {horizon: 20y}"),
+		[]string{"7:19 /guards/horizon: 7300d is not between 1s and 3650d"},
+	},
+	{
+		"tab",
+		"name: late\n\tentity: order\n",
+		[]string{"2:1 : not YAML: found character '\t' that cannot start any token"},
+	},
+	{
+		"unclosed list",
+		`name: [late
+`,
+		[]string{"1:7 : not YAML: sequence end token ']' not found"},
+	},
+	{
+		"unclosed quote",
+		`name: "late
+`,
+		[]string{"1:7 : not YAML: could not find end character of double-quoted text"},
+	},
+	{
+		"indent",
+		`name: late
+ entity: order
+`,
+		[]string{`1:7 : not YAML: mapping value is not allowed in this context; a value with ": " in it has to be quoted; or the indent is wrong`},
+	},
+	{
+		"complex key",
+		`? name
+: late
+`,
+		[]string{`1:1 : a rule has no use for a "?" key; write "name: value"`},
+	},
+	{
+		"deep list",
+		`- - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - a
+`,
+		[]string{"1:65 : nested deeper than 32 levels; a rule needs no such depth"},
+	},
+	{
+		"deep brackets",
+		`a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]
+`,
+		[]string{"1:36 : nested deeper than 32 levels; a rule needs no such depth"},
+	},
+	{
+		"deep indent",
+		`a:
+                                                                                                                                            b: c
+`,
+		[]string{"2:141 : this line is indented by more than 128 columns; a rule needs no such depth"},
+	},
+	{
+		"two with one name",
+		`name: late
+entity: order
+trigger: {event: a, key: event.id}
+escalate: [{after: 3h}]
+---
+name: late
+entity: order
+trigger: {event: a, key: event.id}
+escalate: [{after: 3h}]
+`,
+		[]string{"6:1 /name: the name is taken by the rule on line 1; names are unique"},
+	},
+	{
+		"JSON",
+		`{"name": "late", "entity": "order",
+ "trigger": {"event": "a", "key": "event.id"},
+ "escalate": [{"after": "3h", "sverity": "error"}], "slot": 900}
+`,
+		[]string{
+			`3:31 /escalate/0/sverity: unknown field "sverity"; did you mean "severity"?`,
+			`3:61 /slot: 900 has no unit; write "900s", "900m" or "900h"`,
+		},
+	},
+	{
+		"JSON twice",
+		`{"name": "late", "name": "b", "entity": "order",
+ "trigger": {"event": "a", "key": "event.id"}, "escalate": [{"after": "3h"}]}`,
+		[]string{"1:18 /name: the field is here twice; keep one"},
+	},
+	{
+		"JSON deep",
+		`{"a": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}`,
+		[]string{"1:39 : not JSON: nested deeper than 32 levels; a rule needs no such depth"},
+	},
+}

@@ -1,0 +1,118 @@
+package rules_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/rules"
+)
+
+// base is a document without a mistake; the table below puts one line of it wrong, or adds
+// one behind it.
+const base = `name: late
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+escalate: [{after: 3h}]
+slot: 15m
+`
+
+// edited puts the lines of edit in the place of the base's line of that field, or at the end.
+func edited(edit string) string {
+	field, _, _ := strings.Cut(edit, ":")
+	lines := strings.SplitAfter(base, "\n")
+	for i, line := range lines {
+		if strings.HasPrefix(line, field+":") {
+			lines[i] = edit + "\n"
+			return strings.Join(lines, "")
+		}
+	}
+	return base + edit + "\n"
+}
+
+// without leaves a field of the base out.
+func without(field string) string {
+	var kept []string
+	for _, line := range strings.SplitAfter(base, "\n") {
+		if !strings.HasPrefix(line, field+":") {
+			kept = append(kept, line)
+		}
+	}
+	return strings.Join(kept, "")
+}
+
+// found is what Parse says, a problem a line: place, pointer, message.
+func found(t *testing.T, text string) []string {
+	t.Helper()
+	_, err := rules.Parse([]byte(text), "bad.yaml")
+	var problems rules.Problems
+	if err != nil && !errors.As(err, &problems) {
+		t.Fatalf("Parse returned %T, not Problems: %v", err, err)
+	}
+	var lines []string
+	for _, p := range problems {
+		if p.File != "bad.yaml" {
+			t.Errorf("%v does not name the file", p)
+		}
+		lines = append(lines, fmt.Sprintf("%d:%d %s: %s", p.Line, p.Column, p.Pointer, p.Message))
+	}
+	return lines
+}
+
+func TestBase(t *testing.T) {
+	if problems := found(t, base); problems != nil {
+		t.Fatal(problems)
+	}
+}
+
+func TestBadDocuments(t *testing.T) {
+	for _, c := range badDocuments {
+		t.Run(c.name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, found(t, c.text)); diff != "" {
+				t.Errorf("%s\nproblems (-want +got):\n%s", c.text, diff)
+			}
+		})
+	}
+}
+
+// TestAllProblemsAtOnce: a document with many mistakes names each, in the order of the text.
+func TestAllProblemsAtOnce(t *testing.T) {
+	got := found(t, `name: Late
+entity: order
+trigger: {event: orders..created, key: evnt.id, fi: "true"}
+escalate:
+  - {after: 3h, severity: fatal}
+  - {after: 2h}
+slot: 7m
+update: {event: x}
+---
+name: other
+entity: order
+trigger: {event: a, key: event.id}
+escalate: []
+`)
+	var places []string
+	for _, line := range got {
+		place, _, _ := strings.Cut(line, ": ")
+		places = append(places, place)
+	}
+	want := []string{
+		"1:7 /name", "3:18 /trigger/event", "3:40 /trigger/key", "3:49 /trigger/fi",
+		"5:27 /escalate/0/severity", "6:12 /escalate/1/after", "7:7 /slot", "8:1 /update", "13:1 /escalate",
+	}
+	if diff := cmp.Diff(want, places); diff != "" {
+		t.Errorf("places (-want +got):\n%s\n%s", diff, strings.Join(got, "\n"))
+	}
+}
+
+func TestProblemNamesEverything(t *testing.T) {
+	_, err := rules.Parse([]byte(edited("escalate: [{after: 3h, severity: loud}]")), "shop.yaml")
+	want := `shop.yaml:5:34: late: escalate[0].severity: "loud" is not a severity; write one of info, warning, error, critical`
+	if err == nil || err.Error() != want {
+		t.Errorf("got  %v\nwant %s", err, want)
+	}
+}

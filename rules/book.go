@@ -1,0 +1,205 @@
+package rules
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+// Book knows the rules as they were when it was last refreshed. It is safe for concurrent
+// use.
+type Book struct {
+	store   Store
+	shards  int
+	current atomic.Pointer[edition]
+
+	refreshing sync.Mutex
+	mu         sync.Mutex
+	old        map[id]*version // versions of deleted rules that jobs still ask for
+}
+
+var _ futurejobs.Book = (*Book)(nil)
+
+// id names a version.
+type id struct{ rule, version int32 }
+
+// maxOld bounds how many versions of deleted rules are kept at hand.
+const maxOld = 1024
+
+// NewBook returns an empty book; Refresh fills it. shards is how many shards jobs are
+// hashed into.
+func NewBook(store Store, shards int) *Book {
+	b := &Book{store: store, shards: shards, old: make(map[id]*version)}
+	b.current.Store(newEdition(-1, nil, nil))
+	return b
+}
+
+// Revision is the revision of the rule set that answers are given from; -1 before the first
+// refresh.
+func (b *Book) Revision() int64 { return b.current.Load().revision }
+
+// Refresh reads the rules anew if they changed.
+func (b *Book) Refresh(ctx context.Context) error {
+	b.refreshing.Lock()
+	defer b.refreshing.Unlock()
+	revision, err := b.store.Revision(ctx)
+	if err != nil {
+		return wrap("refresh rules", err)
+	}
+	before := b.current.Load()
+	if revision == before.revision {
+		return nil
+	}
+	revision, saved, err := b.store.Load(ctx)
+	if err != nil {
+		return wrap("refresh rules", err)
+	}
+	b.current.Store(newEdition(revision, saved, before))
+	return nil
+}
+
+// Rule returns one version of a rule, also of one that was changed or deleted since.
+func (b *Book) Rule(ctx context.Context, ruleID, number int32) (*futurejobs.Rule, error) {
+	v, err := b.version(ctx, id{ruleID, number})
+	if err != nil {
+		return nil, err
+	}
+	r, err := v.compiled()
+	if err != nil {
+		return nil, err
+	}
+	return &r.engine, nil
+}
+
+func (b *Book) version(ctx context.Context, which id) (*version, error) {
+	if v := b.current.Load().versions[which]; v != nil {
+		return v, nil
+	}
+	b.mu.Lock()
+	v := b.old[which]
+	b.mu.Unlock()
+	if v != nil {
+		return v, nil
+	}
+	saved, err := b.store.Version(ctx, which.rule, which.version)
+	if err != nil {
+		return nil, wrap(fmt.Sprintf("rule %d version %d", which.rule, which.version), err)
+	}
+	v = newVersion(saved)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.old) >= maxOld {
+		clear(b.old)
+	}
+	b.old[which] = v
+	return v, nil
+}
+
+// Match returns what the rules ask for because of e, and the rules that could not take it
+// in.
+//
+//  1. Of each rule that listens to the subject, the version saved last before the event
+//     decides. It also ends waits that older versions began.
+//  2. Its trigger comes before its resolve: an event that does both leaves nothing pending,
+//     as a trigger does that is not newer than what resolved it.
+func (b *Book) Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
+	m := matching{event: e, body: newBody(e.Data), shards: b.shards}
+	for _, r := range b.current.Load().listening(e.Subject) {
+		if v := r.inCharge(e); v != nil {
+			m.ask(r, v)
+		}
+	}
+	return m.effects, m.refusals
+}
+
+// Reads returns the subjects to read, by stream. Those of older versions are among them,
+// since events may be waiting that came before the newest.
+func (b *Book) Reads() map[string][]string { return clone(b.current.Load().reads) }
+
+// Finest returns the finest grid of the rules that wait for a stream, by stream. A rule
+// waits for the streams that can end its jobs.
+func (b *Book) Finest() map[string]futurejobs.Grid {
+	finest := make(map[string]futurejobs.Grid)
+	for stream, grid := range b.current.Load().finest {
+		finest[stream] = grid
+	}
+	return finest
+}
+
+// NextSlot returns the first slot after t of any rule; the zero time when there is none.
+func (b *Book) NextSlot(t time.Time) time.Time {
+	var next time.Time
+	for _, grid := range b.current.Load().grids {
+		if slot := grid.After(t); next.IsZero() || slot.Before(next) {
+			next = slot
+		}
+	}
+	return next
+}
+
+func clone(reads map[string][]string) map[string][]string {
+	c := make(map[string][]string, len(reads))
+	for stream, subjects := range reads {
+		c[stream] = slices.Clone(subjects)
+	}
+	return c
+}
+
+// matching is one event going through the rules.
+type matching struct {
+	event    futurejobs.Event
+	body     *body
+	shards   int
+	effects  []futurejobs.Effect
+	refusals []futurejobs.Refusal
+}
+
+func (m *matching) ask(all *rule, v *version) {
+	r, err := v.compiled()
+	if err != nil {
+		m.refuse(v.saved.Name, err)
+		return
+	}
+	begin, err := r.begins(m.event, m.body, m.shards)
+	if err != nil {
+		m.refuse(v.saved.Name, err)
+	}
+	if begin != nil {
+		m.effects = append(m.effects, *begin)
+	}
+	end, failed := r.ends(m.event, m.body, m.shards)
+	for _, err := range failed {
+		m.refuse(v.saved.Name, err)
+	}
+	if end != nil {
+		if !r.document.Quiet {
+			end.Close = closingOf(all, r, *end, m.event.At)
+		}
+		m.effects = append(m.effects, *end)
+	}
+}
+
+func (m *matching) refuse(rule string, err error) {
+	m.refusals = append(m.refusals, futurejobs.Refusal{Rule: rule, Reason: err.Error()})
+}
+
+// closingOf drafts what closes a job. The steps are those of the version that made it.
+func closingOf(all *rule, newest *Rule, end futurejobs.Effect, at time.Time) func(futurejobs.Job) alerts.Draft {
+	return func(j futurejobs.Job) alerts.Draft {
+		r := newest
+		if made, err := all.of(j.Version).compiled(); err == nil {
+			r = made
+		}
+		text := fmt.Sprintf("%s %s: %s", r.engine.Entity, j.Key, end.Outcome)
+		if took := at.Sub(j.Since).Truncate(time.Second); took > 0 {
+			text += " after " + Duration(took).String()
+		}
+		return r.closes(j.Step, text)
+	}
+}

@@ -1,0 +1,60 @@
+package rules
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+)
+
+// Duration is a span as people write it: "90s", "1h30m", "7d".
+type Duration time.Duration
+
+var errDuration = errors.New(`write a number with a unit, such as "90s", "15m", "1h30m" or "7d"`)
+
+// ParseDuration reads a span of years (y), weeks (w), days (d), h, m, s and ms, in this order.
+func ParseDuration(s string) (Duration, error) {
+	d, err := model.ParseDuration(s)
+	if err != nil {
+		return 0, fmt.Errorf("%q is not a duration; %w", clip(s, 40), errDuration)
+	}
+	return Duration(d), nil
+}
+
+var units = []struct {
+	name string
+	size time.Duration
+}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}}
+
+// String is the shortest way to write d in days and smaller units.
+func (d Duration) String() string {
+	rest := time.Duration(d)
+	var b strings.Builder
+	for _, u := range units {
+		if n := rest / u.size; n > 0 {
+			fmt.Fprintf(&b, "%d%s", n, u.name)
+			rest -= n * u.size
+		}
+	}
+	if b.Len() == 0 {
+		return "0s"
+	}
+	return b.String()
+}
+
+// MarshalJSON writes d as ParseDuration reads it.
+func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (d *Duration) UnmarshalJSON(b []byte) error {
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return errDuration
+	}
+	parsed, err := ParseDuration(s)
+	*d = parsed
+	return err
+}

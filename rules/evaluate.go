@@ -1,0 +1,186 @@
+package rules
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/vm"
+)
+
+// scope is what an expression sees.
+type scope struct {
+	event *body
+	state *body
+	key   string
+	since time.Time
+	step  string
+}
+
+// machine runs programs, one at a time. Machines are used again, since a new one for each
+// look would be most of what a look costs.
+type machine struct {
+	vm    vm.VM
+	env   map[string]any
+	meter meter
+}
+
+var machines = sync.Pool{New: func() any {
+	m := &machine{env: make(map[string]any, 6)}
+	m.vm.MemoryBudget = maxMemory
+	m.env[nameMeter] = &m.meter
+	return m
+}}
+
+// run evaluates x. An error means that nobody knows.
+func (x *expression) run(s scope) (any, error) {
+	m := machines.Get().(*machine)
+	defer m.done()
+	if err := m.load(x, s); err != nil {
+		return nil, err
+	}
+	v, err := m.vm.Run(x.program, m.env)
+	if err != nil {
+		return nil, x.failed(err)
+	}
+	return v, nil
+}
+
+// load puts what x reads where the machine finds it.
+func (m *machine) load(x *expression, s scope) (err error) {
+	m.meter = meter{left: maxRounds}
+	m.env[nameKey], m.env[nameSince], m.env[nameStep] = s.key, s.since, s.step
+	if x.event {
+		m.meter.size += s.event.size()
+		if m.env[nameEvent], err = s.event.value(x.dialect.literal); err != nil {
+			return err
+		}
+	}
+	if x.state {
+		m.meter.size += s.state.size()
+		if m.env[nameState], err = s.state.value(x.dialect.literal); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// done lets go of what was read.
+func (m *machine) done() {
+	delete(m.env, nameEvent)
+	delete(m.env, nameState)
+	delete(m.env, nameKey)
+	clear(m.vm.Stack[:cap(m.vm.Stack)])
+	clear(m.vm.Variables)
+	machines.Put(m)
+}
+
+// failed makes an error of the machine one that people can read in a dead letter.
+func (x *expression) failed(err error) error {
+	message := err.Error()
+	var at *file.Error
+	if errors.As(err, &at) {
+		message = at.Message
+	}
+	switch {
+	case strings.Contains(message, "is nil, not") || strings.Contains(message, "from <nil>"):
+		message = "a value is missing or null where one is needed"
+	case strings.HasPrefix(message, "interface conversion"):
+		message = "a value is not of the kind that is needed"
+	}
+	return fmt.Errorf("%s: %s", clip(x.source, 120), clip(plain.Replace(message), 200))
+}
+
+// plain puts words of the rule language in the place of Go's.
+var plain = strings.NewReplacer(
+	"map[string]interface {}", "an object", "[]interface {}", "a list", "interface {}", "a value",
+	"json.Number", "a long number", "float64", "a number", "time.Duration", "a duration", "time.Time", "a time",
+	"string", "text", "<nil>", "a missing value", "> int", "> a number", "< int", "< a number", "= int", "= a number",
+)
+
+// holds evaluates a condition.
+func (x *expression) holds(s scope) (bool, error) {
+	v, err := x.run(s)
+	if err != nil {
+		return false, err
+	}
+	is, ok := v.(bool)
+	if !ok {
+		return false, fmt.Errorf("%s: has to be true or false, and is %s", clip(x.source, 120), naming(v))
+	}
+	return is, nil
+}
+
+// MaxKey is the most that a key may hold, in bytes.
+const MaxKey = 512
+
+// keyOf evaluates a key.
+func (x *expression) keyOf(s scope) (string, error) {
+	v, err := x.run(s)
+	if err != nil {
+		return "", err
+	}
+	var key string
+	switch v := v.(type) {
+	case string:
+		key = v
+	case int:
+		key = strconv.Itoa(v)
+	default:
+		return "", fmt.Errorf("key %s: has to be text or a number, and is %s", clip(x.source, 120), naming(v))
+	}
+	return key, checkKey(key)
+}
+
+func checkKey(key string) error {
+	switch {
+	case key == "":
+		return errors.New("the key is empty")
+	case len(key) > MaxKey:
+		return fmt.Errorf("the key has %d bytes, the most is %d", len(key), MaxKey)
+	case strings.ContainsRune(key, 0):
+		return errors.New(`the key holds a NUL character ("\u0000")`)
+	case strings.ContainsRune(key, utf8.RuneError):
+		return errors.New("the key holds a character that can't be read (U+FFFD)")
+	}
+	return nil
+}
+
+// instant evaluates when a wait began.
+func (x *expression) instant(s scope) (time.Time, error) {
+	v, err := x.run(s)
+	if err != nil {
+		return time.Time{}, err
+	}
+	switch v := v.(type) {
+	case time.Time:
+		return bounded(v)
+	case string:
+		return parseDate(v)
+	}
+	return time.Time{}, fmt.Errorf("since %s: has to be an instant as text, and is %s; for seconds since 1970 write date(…)", clip(x.source, 120), naming(v))
+}
+
+// show is a value as a text says it.
+func show(v any) (string, error) {
+	switch v := v.(type) {
+	case nil:
+		return "", errors.New("missing")
+	case string:
+		return v, nil
+	case time.Time:
+		return v.UTC().Format(time.RFC3339), nil
+	case time.Duration:
+		return Duration(v).String(), nil
+	case float64:
+		return strconv.FormatFloat(v, 'f', -1, 64), nil
+	}
+	text, err := json.Marshal(v)
+	return string(text), err
+}

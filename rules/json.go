@@ -1,0 +1,123 @@
+package rules
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+	"unicode/utf8"
+)
+
+// readJSON returns the documents of a JSON text: one, or several one after the other.
+func readJSON(text []byte) ([]node, Problems) {
+	r := jsonReader{Decoder: json.NewDecoder(bytes.NewReader(text)), text: text}
+	r.UseNumber()
+	for i, c := range text {
+		if c == '\n' {
+			r.breaks = append(r.breaks, i)
+		}
+	}
+	var docs []node
+	for {
+		n, err := r.node(0)
+		if errors.Is(err, io.EOF) {
+			return docs, nil
+		}
+		if err != nil {
+			return nil, Problems{r.problem(err)}
+		}
+		docs = append(docs, n)
+	}
+}
+
+// looksLikeJSON reports whether a text that begins so is read as JSON. Flow YAML also begins
+// with a brace, so it has to be JSON in fact.
+func looksLikeJSON(text []byte) bool {
+	text = bytes.TrimSpace(text)
+	return len(text) > 0 && text[0] == '{' && json.Valid(text)
+}
+
+type jsonReader struct {
+	*json.Decoder
+	text   []byte
+	breaks []int
+}
+
+// next returns a token and where it begins.
+func (r *jsonReader) next() (json.Token, place, error) {
+	from := int(r.InputOffset())
+	from += len(r.text[from:]) - len(bytes.TrimLeft(r.text[from:], " \t\r\n,:"))
+	tk, err := r.Token()
+	return tk, r.place(from), err
+}
+
+func (r *jsonReader) place(offset int) place {
+	line := sort.SearchInts(r.breaks, offset)
+	start := 0
+	if line > 0 {
+		start = r.breaks[line-1] + 1
+	}
+	return place{line + 1, utf8.RuneCount(r.text[start:offset]) + 1}
+}
+
+func (r *jsonReader) node(depth int) (node, error) {
+	tk, at, err := r.next()
+	if err != nil {
+		return node{}, err
+	}
+	n := node{place: at}
+	switch v := tk.(type) {
+	case string:
+		n.kind, n.text = aText, v
+	case json.Number:
+		n.kind, n.text = aNumber, v.String()
+	case bool:
+		n.kind, n.text = aBoolean, fmt.Sprint(v)
+	case nil:
+		n.kind = aNull
+	case json.Delim:
+		if depth == maxNesting {
+			return n, fmt.Errorf("nested deeper than %d levels; a rule needs no such depth", maxNesting)
+		}
+		return r.inside(n, v, depth+1)
+	}
+	return n, nil
+}
+
+// inside reads what stands between the brackets that n begins with.
+func (r *jsonReader) inside(n node, open json.Delim, depth int) (node, error) {
+	n.kind = aSequence
+	if open == '{' {
+		n.kind = aMapping
+	}
+	for r.More() {
+		var f field
+		if n.kind == aMapping {
+			name, at, err := r.next()
+			if err != nil {
+				return n, err
+			}
+			f.name, f.place = name.(string), at
+		}
+		value, err := r.node(depth)
+		if err != nil {
+			return n, err
+		}
+		if n.kind == aMapping {
+			f.value = value
+			n.fields = append(n.fields, f)
+		} else {
+			n.items = append(n.items, value)
+		}
+	}
+	_, err := r.Token()
+	return n, err
+}
+
+func (r *jsonReader) problem(err error) Problem {
+	at := r.place(min(int(r.InputOffset()), len(r.text)))
+	return Problem{Line: at.line, Column: at.column, Message: "not JSON: " + strings.TrimPrefix(err.Error(), "json: ")}
+}

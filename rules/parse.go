@@ -1,0 +1,122 @@
+package rules
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+	"unicode/utf8"
+)
+
+// MaxSize is the most that a text of rules may hold, in bytes.
+const MaxSize = 256 << 10
+
+// Parse reads the rules of a text, YAML or JSON, several documents in one if need be. file
+// is the name that problems carry. What it returns is complete: defaults are filled in, and
+// Compile accepts it. The error is Problems and holds all of them, in the order of the text,
+// unless the text is not YAML at all: then the first place where it is not.
+func Parse(data []byte, file string) ([]Document, error) {
+	nodes, ps := readText(data)
+	var docs []Document
+	seen := make(map[string]int)
+	for _, n := range nodes {
+		d, problems := readDocument(n)
+		if line, twice := seen[d.Name]; twice && d.Name != "" {
+			problems = append(problems, Problem{
+				Line: n.line, Column: n.column, Pointer: "/name", Rule: d.Name,
+				Message: fmt.Sprintf("the name is taken by the rule on line %d; names are unique", line),
+			})
+		}
+		seen[d.Name] = n.line
+		ps = append(ps, problems...)
+		docs = append(docs, d)
+	}
+	for i := range ps {
+		ps[i].File = file
+	}
+	if err := ps.orNil(); err != nil {
+		return nil, err
+	}
+	return docs, nil
+}
+
+// readText takes a text apart, having looked at its size first.
+func readText(data []byte) ([]node, Problems) {
+	begin := Problem{Line: 1, Column: 1}
+	if len(data) > MaxSize {
+		begin.Message = fmt.Sprintf("%d bytes are more than a file of rules may hold, %d; split it", len(data), MaxSize)
+		return nil, Problems{begin}
+	}
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	if p, ok := badCharacter(data); ok {
+		return nil, Problems{p}
+	}
+	var nodes []node
+	var ps Problems
+	if looksLikeJSON(data) {
+		nodes, ps = readJSON(data)
+	} else {
+		nodes, ps = readYAML(string(data))
+	}
+	if len(nodes) == 0 && len(ps) == 0 {
+		begin.Message = `there is no rule here; one begins with "name:"`
+		ps = Problems{begin}
+	}
+	return nodes, ps
+}
+
+// badCharacter finds the first byte that is not UTF-8 text.
+func badCharacter(data []byte) (Problem, bool) {
+	for i := 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		if r == utf8.RuneError && size == 1 || r == 0 {
+			start := bytes.LastIndexByte(data[:i], '\n') + 1
+			return Problem{
+				Line: bytes.Count(data[:i], []byte("\n")) + 1, Column: utf8.RuneCount(data[start:i]) + 1,
+				Message: fmt.Sprintf("byte %#02x is not part of UTF-8 text; save the file as UTF-8", data[i]),
+			}, true
+		}
+		i += size
+	}
+	return Problem{}, false
+}
+
+// readDocument makes a document of a node: first its shape, then what it means.
+func readDocument(n node) (Document, Problems) {
+	r := reader{places: map[string]place{"": n.place}}
+	d := r.document(n)
+	var meant Problems // what is wrong with the meaning, where the shape is right
+	if _, problems := compile(d, Saved{}); len(problems) > 0 {
+		for _, p := range problems {
+			if rest, ok := strings.CutPrefix(p.Pointer, "/resolve/0"); ok && r.single {
+				p.Pointer = "/resolve" + rest
+			}
+			if !r.problems.near(p.Pointer) {
+				meant = append(meant, p)
+			}
+		}
+		for _, p := range meant {
+			r.problem(p.Pointer, "%s", p.Message)
+		}
+	}
+	slices.SortStableFunc(r.problems, func(a, b Problem) int {
+		if a.Line != b.Line {
+			return a.Line - b.Line
+		}
+		return a.Column - b.Column
+	})
+	for i := range r.problems {
+		r.problems[i].Rule = d.Name
+	}
+	return d, r.problems
+}
+
+// nearestPlace is where the pointer stands, or what is around it.
+func (r *reader) nearestPlace(pointer string) place {
+	for {
+		if at, ok := r.places[pointer]; ok {
+			return at
+		}
+		pointer = pointer[:max(strings.LastIndexByte(pointer, '/'), 0)]
+	}
+}

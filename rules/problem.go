@@ -1,0 +1,103 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Problem is one thing that is wrong with a document.
+type Problem struct {
+	File    string `json:"file,omitempty"`
+	Line    int    `json:"line,omitempty"`   // from 1; 0: not from a text
+	Column  int    `json:"column,omitempty"` // from 1, in characters
+	Pointer string `json:"pointer"`          // a JSON pointer (RFC 6901) into the document
+	Rule    string `json:"rule,omitempty"`
+	Message string `json:"message"` // what is wrong, and what to write instead
+}
+
+// Error is the problem on one line: place, rule, field, message.
+func (p Problem) Error() string {
+	var b strings.Builder
+	if p.File != "" {
+		b.WriteString(p.File + ":")
+	}
+	if p.Line > 0 {
+		fmt.Fprintf(&b, "%d:%d:", p.Line, p.Column)
+	}
+	if b.Len() > 0 {
+		b.WriteString(" ")
+	}
+	if p.Rule != "" {
+		b.WriteString(p.Rule + ": ")
+	}
+	if field := p.Field(); field != "" {
+		b.WriteString(field + ": ")
+	}
+	return b.String() + p.Message
+}
+
+// Field is where the problem is as people say it: "escalate[1].after".
+func (p Problem) Field() string {
+	var b strings.Builder
+	for _, token := range strings.Split(p.Pointer, "/")[min(1, len(p.Pointer)):] {
+		token = unescape.Replace(token)
+		switch {
+		case token != "" && strings.Trim(token, "0123456789") == "":
+			b.WriteString("[" + token + "]")
+		case b.Len() > 0:
+			b.WriteString("." + token)
+		default:
+			b.WriteString(token)
+		}
+	}
+	return b.String()
+}
+
+// Problems is all that is wrong, in the order of the text. It is an error.
+type Problems []Problem
+
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.Error()
+	}
+	return strings.Join(lines, "\n")
+}
+
+// orNil is ps as an error, nil when nothing is wrong.
+func (ps Problems) orNil() error {
+	if len(ps) == 0 {
+		return nil
+	}
+	return ps
+}
+
+// near reports whether a problem is known already at the pointer, above or below it.
+func (ps Problems) near(pointer string) bool {
+	for _, p := range ps {
+		if p.Pointer == pointer || strings.HasPrefix(pointer, p.Pointer+"/") || strings.HasPrefix(p.Pointer, pointer+"/") {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	escape   = strings.NewReplacer("~", "~0", "/", "~1")
+	unescape = strings.NewReplacer("~1", "/", "~0", "~")
+)
+
+// under is the pointer of a field below another.
+func under(pointer, field string) string { return pointer + "/" + escape.Replace(field) }
+
+// item is the pointer of a list's item.
+func item(pointer string, i int) string { return fmt.Sprintf("%s/%d", pointer, i) }
+
+// clip keeps a message readable whatever it quotes.
+func clip(s string, most int) string {
+	runes := []rune(s)
+	if len(runes) <= most {
+		return s
+	}
+	return string(runes[:most-1]) + "…"
+}

@@ -1,0 +1,105 @@
+// Package deadman puts a node together: the whole way from an event to an alert in one
+// process. Programs that embed it call Serve.
+package deadman
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"deadman/web"
+)
+
+// Serve runs a node until ctx ends; then the node stops taking work, settles what is in
+// hand, gives its shards back and leaves, within Config.Drain. An error of a part ends
+// the node in the same way and is returned.
+func Serve(ctx context.Context, c Config) error {
+	n, err := open(ctx, c)
+	if err != nil {
+		return err
+	}
+	return errors.Join(n.run(ctx), n.close())
+}
+
+// run runs the parts. They stop in two steps, so that leases are held while what is in
+// hand is settled; were they stopped in any other way, no promise would be broken.
+func (n *node) run(ctx context.Context) error {
+	listener, err := n.listen()
+	if err != nil {
+		return err
+	}
+	drain, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+
+	group, working := errgroup.WithContext(ctx)
+	context.AfterFunc(working, func() {
+		n.draining.Store(true)
+		time.AfterFunc(n.Drain, cut)
+	})
+	group.Go(func() error { return n.sweeper.Run(working, drain) })
+	group.Go(func() error { return n.intake.Run(working) })
+	group.Go(func() error { return n.relay.Run(working) })
+	group.Go(func() error { return n.upkeep.Run(working) })
+	group.Go(func() error { return n.keepBook(working) })
+	group.Go(func() error { return web.Serve(working, listener, n.handler(listener.Addr()), n.Drain) })
+
+	holding, letGo := context.WithCancel(context.WithoutCancel(ctx))
+	held := make(chan error, 1)
+	go func() { held <- n.owner.Run(holding) }()
+
+	group.Go(func() error { return n.announce(listener.Addr()) })
+	err = group.Wait()
+	letGo()
+	err = errors.Join(err, <-held, n.hide())
+	n.log.Info("stopped")
+	return err
+}
+
+// listen opens the HTTP address. A default that is taken moves to a free port.
+func (n *node) listen() (net.Listener, error) {
+	listener, err := net.Listen("tcp", n.HTTPAddr)
+	if err == nil {
+		return listener, nil
+	}
+	if n.HTTPAddr != DefaultHTTPAddr {
+		return nil, fmt.Errorf("listen for HTTP: %w (choose another address with --http-addr; port 0 picks a free one)", err)
+	}
+	moved, movedErr := net.Listen("tcp", "127.0.0.1:0")
+	if movedErr != nil {
+		return nil, fmt.Errorf("listen for HTTP: %w", errors.Join(err, movedErr))
+	}
+	n.log.Warn("the default HTTP address is taken; serving on another", "taken", n.HTTPAddr, "serving", moved.Addr().String())
+	return moved, nil
+}
+
+// keepBook reads the rules anew when another node changed them.
+func (n *node) keepBook(ctx context.Context) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	var was error
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		revision := n.book.Revision()
+		err := n.book.Refresh(ctx)
+		if n.book.Revision() != revision {
+			n.sweeper.Wake() // a new rule may have a slot before the one it waits for
+		}
+		if err != nil && was == nil && ctx.Err() == nil {
+			n.log.Error("rules cannot be read; going on with those known", "err", err)
+		}
+		was = err
+		if err == nil {
+			n.rulesErr.Store(nil)
+		} else {
+			n.rulesErr.Store(&err)
+		}
+	}
+}

@@ -1,0 +1,153 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+const fromAlert = ` FROM alert a JOIN rule r ON r.id = a.rule_id`
+
+func readAlert(row scanner, a *alerts.Alert) error {
+	var detail string
+	if err := row.Scan(alertFields(a, &detail)...); err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(detail), &a.Detail)
+}
+
+// unpublished is whether an alert is still in the outbox.
+const unpublished = `EXISTS (SELECT 1 FROM alert_outbox o WHERE o.shard = a.shard AND o.id = a.id)`
+
+func readSaid(row scanner, s *futurejobs.Said) error {
+	var detail string
+	var waits bool
+	if err := row.Scan(append(alertFields(&s.Alert, &detail), &waits)...); err != nil {
+		return err
+	}
+	s.Published = !waits
+	return json.Unmarshal([]byte(detail), &s.Detail)
+}
+
+// lastAlert is past every alert's id.
+var lastAlert = alerts.ID(bytes.Repeat([]byte{0xff}, len(alerts.ID{})))
+
+// Alerts lists what was said, newest first.
+func (s *Store) Alerts(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Said], error) {
+	page, err := s.alerts(ctx, f)
+	if err != nil {
+		return page, fmt.Errorf("alerts: %w", err)
+	}
+	return page, nil
+}
+
+func (s *Store) alerts(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.Said], err error) {
+	before := position{Alert: lastAlert}
+	if err := before.read("alert", f.Cursor); err != nil {
+		return page, err
+	}
+	scopes, err := s.scopes(ctx, f)
+	if err != nil {
+		return page, err
+	}
+	look := s.alertsOfShard
+	if f.Key != "" {
+		look = s.alertsOfKey
+	}
+	var said []futurejobs.Said
+	for _, c := range scopes {
+		found, err := look(ctx, c, f, before.Alert)
+		if err != nil {
+			return page, err
+		}
+		said = append(said, found...)
+	}
+	slices.SortFunc(said, func(a, b futurejobs.Said) int { return bytes.Compare(b.ID[:], a.ID[:]) })
+	return paged("alert", said, f, func(a futurejobs.Said) position { return position{Alert: a.ID} }), nil
+}
+
+func (s *Store) alertsOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID) ([]futurejobs.Said, error) {
+	return query(ctx, s.read, readSaid, `SELECT `+alertColumns+`, `+unpublished+fromAlert+`
+WHERE a.shard = $1 AND a.id < $2`+c.and("a")+` ORDER BY a.id DESC LIMIT $3`, c.shard, before[:], limit(f)+1)
+}
+
+// alertsOfKey finds the alerts of a key by what its jobs, pending and ended, remember.
+func (s *Store) alertsOfKey(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID) ([]futurejobs.Said, error) {
+	lists, err := query(ctx, s.read, func(row scanner, l *idList) error { return row.Scan(l) }, `
+SELECT f.alert_ids FROM future_job f WHERE f.shard = $1 AND f.key = $2 AND f.alert_ids IS NOT NULL`+c.and("f")+`
+UNION ALL
+SELECT f.alert_ids FROM history f WHERE f.shard = $1 AND f.key = $2 AND f.alert_ids IS NOT NULL`+c.and("f"),
+		c.shard, verbatim(f.Key))
+	if err != nil {
+		return nil, err
+	}
+	ids := slices.DeleteFunc(slices.Concat(lists...), func(id alerts.ID) bool { return bytes.Compare(id[:], before[:]) >= 0 })
+	slices.SortFunc(ids, func(a, b alerts.ID) int { return bytes.Compare(b[:], a[:]) })
+	var said []futurejobs.Said
+	for _, id := range ids {
+		if len(said) > limit(f) {
+			break
+		}
+		found, err := s.said(ctx, id, []int16{c.shard})
+		if errors.Is(err, futurejobs.ErrNotFound) {
+			continue // its retention is over
+		}
+		if err != nil {
+			return nil, err
+		}
+		said = append(said, found)
+	}
+	return said, nil
+}
+
+// Alert returns one alert, or futurejobs.ErrNotFound.
+func (s *Store) Alert(ctx context.Context, id alerts.ID) (futurejobs.Said, error) {
+	shards := make([]int16, s.shards)
+	for i := range shards {
+		shards[i] = int16(i)
+	}
+	said, err := s.said(ctx, id, shards)
+	if err != nil {
+		return said, fmt.Errorf("alert %s: %w", id, err)
+	}
+	return said, nil
+}
+
+func (s *Store) said(ctx context.Context, id alerts.ID, shards []int16) (said futurejobs.Said, err error) {
+	err = readSaid(s.read.QueryRowContext(ctx, `SELECT `+alertColumns+`, `+unpublished+fromAlert+`
+WHERE a.id = $1 AND a.shard IN `+these(shards), id[:]), &said)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = futurejobs.ErrNotFound
+	}
+	return said, err
+}
+
+// Unpublished implements alerts.Outbox. Shards take turns, so that a long queue of one does
+// not hold up the others.
+func (s *Store) Unpublished(ctx context.Context, shards []int16, limit int) ([]alerts.Alert, error) {
+	if len(shards) == 0 {
+		return nil, nil
+	}
+	turns := make([]string, len(shards))
+	for i, shard := range shards {
+		turns[i] = `SELECT * FROM (SELECT shard, id, row_number() OVER (ORDER BY id) AS turn
+	FROM alert_outbox WHERE shard = ` + itoa(shard) + ` ORDER BY id LIMIT $1) AS s` + itoa(shard)
+	}
+	found, err := query(ctx, s.read, readAlert, `SELECT `+alertColumns+`
+FROM (SELECT shard, id FROM (`+strings.Join(turns, "\nUNION ALL ")+`) AS q ORDER BY turn, shard LIMIT $1) AS o
+JOIN alert a ON a.shard = o.shard AND a.id = o.id
+JOIN rule r ON r.id = a.rule_id
+ORDER BY a.shard, a.id`, limit)
+	if err != nil {
+		return nil, fmt.Errorf("unpublished: %w", err)
+	}
+	return found, nil
+}

@@ -1,0 +1,59 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+const insertLetter = `
+INSERT INTO dead_letter (stream, subject, seq, event_at, event_id, header, body, rule, reason, at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
+
+// letter are the parameters of insertLetter. Nothing of the event is lost, whatever its
+// bytes.
+func letter(l futurejobs.DeadLetter, now time.Time) ([]any, error) {
+	head, err := header(l.Event.Header)
+	if err != nil {
+		return nil, fmt.Errorf("dead letter: %w", err)
+	}
+	data := l.Event.Data
+	if data == nil {
+		data = []byte{}
+	}
+	return []any{
+		l.Event.Stream, escape(l.Event.Subject), int64(l.Event.Seq), when(l.Event.At), escape(l.Event.ID),
+		head, data, l.Rule, escape(l.Reason), now,
+	}, nil
+}
+
+func readLetter(row scanner, l *futurejobs.DeadLetter) error {
+	var head string
+	e := &l.Event
+	if err := row.Scan(&l.ID, &e.Stream, (*verbatim)(&e.Subject), &e.Seq, at(&e.At), (*verbatim)(&e.ID),
+		&head, &e.Data, &l.Rule, (*verbatim)(&l.Reason), at(&l.At)); err != nil {
+		return err
+	}
+	var err error
+	e.Header, err = readHeader(head)
+	return err
+}
+
+// DeadLetters lists what could not be taken in, newest first. A filter's Rule narrows it;
+// what else a filter says does not apply.
+func (s *Store) DeadLetters(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.DeadLetter], error) {
+	var page futurejobs.Page[futurejobs.DeadLetter]
+	before := position{ID: maxID}
+	if err := before.read("dead_letter", f.Cursor); err != nil {
+		return page, err
+	}
+	text := `SELECT id, stream, subject, seq, event_at, event_id, header, body, rule, reason, at FROM dead_letter
+WHERE id < $1 AND ($2 = '' OR rule = $2) ORDER BY id DESC LIMIT $3`
+	letters, err := query(ctx, s.read, readLetter, text, before.ID, f.Rule, limit(f)+1)
+	if err != nil {
+		return page, fmt.Errorf("dead letters: %w", err)
+	}
+	return paged("dead_letter", letters, f, func(l futurejobs.DeadLetter) position { return position{ID: l.ID} }), nil
+}

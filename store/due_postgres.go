@@ -1,0 +1,53 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// dueText reads all walks in one round trip: for each a range of future_job_due, in its
+// order.
+const dueText = `
+SELECT ` + jobColumns + `
+FROM unnest($1::smallint[], $2::timestamptz[], $3::bigint[]) AS walk (shard, next_check_at, id)
+CROSS JOIN LATERAL (
+	SELECT * FROM future_job j
+	WHERE j.shard = walk.shard AND (j.next_check_at, j.id) > (walk.next_check_at, walk.id)
+	  AND j.next_check_at <= $4 AND j.rule_id <> ALL ($5::int[])
+	ORDER BY j.shard, j.next_check_at, j.id
+	LIMIT $6
+) AS f`
+
+// Due implements futurejobs.Queue.
+func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
+	n := len(q.Walks)
+	shards, instants, ids := make([]int16, n), make([]time.Time, n), make([]int64, n)
+	for i, w := range q.Walks {
+		shards[i], instants[i], ids[i] = w.Shard, w.At, w.ID
+	}
+	not := q.Not
+	if not == nil {
+		not = []int32{}
+	}
+	rows, err := p.pool.Query(ctx, dueText, shards, instants, ids, q.Until, not, q.Limit)
+	if err != nil {
+		return nil, fmt.Errorf("due: %w", err)
+	}
+	defer rows.Close()
+	jobs, err := all(rows, readJob)
+	if err != nil {
+		return nil, fmt.Errorf("due: %w", err)
+	}
+	slices.SortFunc(jobs, inDueOrder) // a join promises no order
+	return jobs, nil
+}
+
+// inDueOrder compares jobs by (shard, next_check_at, id).
+func inDueOrder(a, b futurejobs.Job) int {
+	return cmp.Or(cmp.Compare(a.Shard, b.Shard), a.NextCheckAt.Compare(b.NextCheckAt), cmp.Compare(a.ID, b.ID))
+}

@@ -1,0 +1,35 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	futurejobs "deadman/future_jobs"
+)
+
+const dueRange = `
+SELECT ` + jobColumns + ` FROM future_job f
+WHERE f.shard = $1 AND (f.next_check_at, f.id) > ($2, $3) AND f.next_check_at <= $4`
+
+// Due implements futurejobs.Queue.
+func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
+	text := dueRange
+	if len(q.Not) > 0 {
+		text += ` AND f.rule_id NOT IN ` + these(q.Not)
+	}
+	text += ` ORDER BY f.next_check_at, f.id LIMIT $5`
+	walks := slices.SortedFunc(slices.Values(q.Walks), func(a, b futurejobs.Walk) int {
+		return cmp.Compare(a.Shard, b.Shard)
+	})
+	var jobs []futurejobs.Job
+	for _, w := range walks {
+		due, err := query(ctx, e.read, readJob, text, w.Shard, w.At, w.ID, q.Until, q.Limit)
+		if err != nil {
+			return nil, fmt.Errorf("due: %w", err)
+		}
+		jobs = append(jobs, due...)
+	}
+	return jobs, nil
+}

@@ -1,0 +1,64 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	futurejobs "deadman/future_jobs"
+)
+
+const historyOfKey = `
+SELECT ` + endedColumns + ` FROM history f JOIN rule r ON r.id = f.rule_id
+WHERE f.shard = $1 AND f.key = $2 AND (f.ended_at, f.id) < ($3, $4)`
+
+// History lists jobs that ended, newest first.
+func (s *Store) History(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Ended], error) {
+	if f.Key != "" {
+		page, err := s.historyOf(ctx, f)
+		if err != nil {
+			return page, fmt.Errorf("history: %w", err)
+		}
+		return page, nil
+	}
+	rows, err := s.rulesOf(ctx, f)
+	if err != nil {
+		return futurejobs.Page[futurejobs.Ended]{}, fmt.Errorf("history: %w", err)
+	}
+	if rows != nil && len(rows) == 0 {
+		return futurejobs.Page[futurejobs.Ended]{}, nil
+	}
+	page, err := s.latest(ctx, idsOf(rows), f)
+	if err != nil {
+		return page, fmt.Errorf("history: %w", err)
+	}
+	return page, nil
+}
+
+// historyOf lists what became of one key.
+func (s *Store) historyOf(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.Ended], err error) {
+	before := position{At: forever, ID: maxID}
+	if err := before.read("key_history", f.Cursor); err != nil {
+		return page, err
+	}
+	scopes, err := s.scopes(ctx, f)
+	if err != nil {
+		return page, err
+	}
+	var ended []futurejobs.Ended
+	for _, c := range scopes {
+		found, err := query(ctx, s.read, readEnded, historyOfKey+c.and("f")+` ORDER BY f.ended_at DESC, f.id DESC LIMIT $5`,
+			c.shard, verbatim(f.Key), before.At, before.ID, limit(f)+1)
+		if err != nil {
+			return page, err
+		}
+		ended = append(ended, found...)
+	}
+	slices.SortFunc(ended, func(a, b futurejobs.Ended) int {
+		return cmp.Or(b.EndedAt.Compare(a.EndedAt), cmp.Compare(b.ID, a.ID))
+	})
+	return paged("key_history", ended, f, func(e futurejobs.Ended) position {
+		return position{At: e.EndedAt, ID: e.ID}
+	}), nil
+}

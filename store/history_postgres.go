@@ -1,0 +1,197 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// latest looks back in windows that double, so that a page reads few of the days: history
+// has no index in the order of time, only its partitions are.
+func (p *postgres) latest(ctx context.Context, rules []int32, f futurejobs.Filter) (page futurejobs.Page[futurejobs.Ended], err error) {
+	before := position{At: forever, Shard: math.MaxInt16, ID: maxID}
+	if err := before.read("history", f.Cursor); err != nil {
+		return page, err
+	}
+	newest, oldest, err := p.span(ctx)
+	if err != nil {
+		return page, err
+	}
+	text := `SELECT ` + endedColumns + ` FROM history f JOIN rule r ON r.id = f.rule_id
+WHERE f.ended_at >= $1 AND f.ended_at < $2 AND (f.ended_at, f.shard, f.id) < ($3, $4, $5)` + ofRules("f", rules) + `
+ORDER BY f.ended_at DESC, f.shard DESC, f.id DESC LIMIT $6`
+	var ended []futurejobs.Ended
+	to := newest
+	if before.At.Before(to) {
+		to = before.At.Add(time.Microsecond)
+	}
+	for window := futurejobs.Day; len(ended) <= limit(f) && to.After(oldest); window *= 2 {
+		from := to.Truncate(futurejobs.Day).Add(futurejobs.Day - window)
+		rows, err := p.pool.Query(ctx, text, from, to, before.At, before.Shard, before.ID, limit(f)+1-len(ended))
+		if err != nil {
+			return page, err
+		}
+		found, err := all(rows, readEnded)
+		rows.Close()
+		if err != nil {
+			return page, err
+		}
+		ended = append(ended, found...)
+		to = from
+	}
+	return paged("history", ended, f, func(e futurejobs.Ended) position {
+		return position{At: e.EndedAt, Shard: e.Shard, ID: e.ID}
+	}), nil
+}
+
+// span returns the instants between which there is history, to the day.
+func (p *postgres) span(ctx context.Context) (newest, oldest time.Time, err error) {
+	days, err := p.days(ctx)
+	if err != nil {
+		return newest, oldest, err
+	}
+	var now, stray time.Time // stray: what no day took
+	if err := p.pool.QueryRow(ctx, `SELECT now(), (SELECT min(ended_at) FROM history_default)`).Scan(at(&now), at(&stray)); err != nil {
+		return newest, oldest, err
+	}
+	newest, oldest = now.Add(futurejobs.Day), now
+	if !stray.IsZero() {
+		days = append(days, stray.Truncate(futurejobs.Day))
+	}
+	for _, d := range days {
+		if d.Before(oldest) {
+			oldest = d
+		}
+	}
+	return newest, oldest, nil
+}
+
+// dayTable is how the table of a day's history is called.
+const dayTable = "history_20060102"
+
+// days returns the days that have a table of their own, in order.
+func (p *postgres) days(ctx context.Context) ([]time.Time, error) {
+	rows, err := p.pool.Query(ctx, `SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid
+WHERE i.inhparent = 'history'::regclass AND c.relname <> 'history_default'`)
+	if err != nil {
+		return nil, err
+	}
+	names, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, err
+	}
+	days := make([]time.Time, len(names))
+	for i, name := range names {
+		if days[i], err = time.Parse(dayTable, name); err != nil {
+			return nil, fmt.Errorf("the table %s of history is none of ours: %w", name, err)
+		}
+	}
+	slices.SortFunc(days, time.Time.Compare)
+	return days, nil
+}
+
+// daysAhead is how many days after today have their table ready.
+const daysAhead = 3
+
+func (p *postgres) ahead(ctx context.Context, now time.Time) error {
+	have, err := p.days(ctx)
+	if err != nil {
+		return fmt.Errorf("history ahead: %w", err)
+	}
+	today := now.Truncate(futurejobs.Day)
+	for i := range daysAhead + 1 {
+		day := today.AddDate(0, 0, i)
+		if slices.ContainsFunc(have, day.Equal) {
+			continue
+		}
+		if err := p.makeDay(ctx, day); err != nil {
+			return fmt.Errorf("history ahead: %w", err)
+		}
+	}
+	return nil
+}
+
+// makeDay makes the table of a day. A day whose first rows went to the default stays there.
+func (p *postgres) makeDay(ctx context.Context, day time.Time) error {
+	const bound = "2006-01-02 00:00:00+00"
+	_, err := p.pool.Exec(ctx, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s PARTITION OF history FOR VALUES FROM ('%s') TO ('%s')`,
+		day.Format(dayTable), day.Format(bound), day.AddDate(0, 0, 1).Format(bound)))
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		switch pg.Code {
+		case "23514": // the default holds rows of that day
+			return nil
+		case "42P07", "23505", "42P17": // another node was faster: exists, in the catalog, overlaps
+			return nil
+		}
+	}
+	return err
+}
+
+func (p *postgres) forget(ctx context.Context, before time.Time) (total int64, err error) {
+	days, err := p.days(ctx)
+	if err != nil {
+		return 0, err
+	}
+	last := before.Truncate(futurejobs.Day)
+	for _, day := range days {
+		if !day.Before(last) {
+			break
+		}
+		n, err := p.dropDay(ctx, day)
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	for {
+		n, err := p.forgetStray(ctx, last)
+		total += n
+		if err != nil || n == 0 {
+			return total, err
+		}
+	}
+}
+
+// dropDay drops a day and counts its rows, in one transaction.
+func (p *postgres) dropDay(ctx context.Context, day time.Time) (n int64, err error) {
+	table := day.Format(dayTable)
+	err = pgx.BeginTxFunc(ctx, p.pool, begin, func(tx pgx.Tx) error {
+		if err := tx.QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&n); err != nil {
+			return err
+		}
+		if _, err := tx.Exec(ctx, countPruned, n, "history"); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, `DROP TABLE `+table)
+		return err
+	})
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == "42P01" { // another node was faster
+		return 0, nil
+	}
+	return n, err
+}
+
+// forgetStray deletes rows that no day took.
+func (p *postgres) forgetStray(ctx context.Context, before time.Time) (n int64, err error) {
+	err = pgx.BeginTxFunc(ctx, p.pool, begin, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, `DELETE FROM history WHERE (shard, key, rule_id, id, ended_at) IN
+	(SELECT shard, key, rule_id, id, ended_at FROM history WHERE ended_at < $1 LIMIT $2)`, before, pruneBatch)
+		if err != nil {
+			return err
+		}
+		n = tag.RowsAffected()
+		_, err = tx.Exec(ctx, countPruned, n, "history")
+		return err
+	})
+	return n, err
+}

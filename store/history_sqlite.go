@@ -1,0 +1,71 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// numberedEnd is an ended job with its place in the order of time.
+type numberedEnd struct {
+	futurejobs.Ended
+	seq int64
+}
+
+func readNumbered(row scanner, e *numberedEnd) error {
+	var reason *string
+	if err := row.Scan(append(endedFields(&e.Ended, &reason), &e.seq)...); err != nil {
+		return err
+	}
+	if reason != nil {
+		e.Reason = *reason
+	}
+	return nil
+}
+
+func (e *sqlite) latest(ctx context.Context, rules []int32, f futurejobs.Filter) (page futurejobs.Page[futurejobs.Ended], err error) {
+	before := position{ID: maxID}
+	if err := before.read("history", f.Cursor); err != nil {
+		return page, err
+	}
+	found, err := query(ctx, e.read, readNumbered, `
+SELECT `+endedColumns+`, f.seq FROM history f JOIN rule r ON r.id = f.rule_id
+WHERE f.seq < $1`+ofRules("f", rules)+` ORDER BY f.seq DESC LIMIT $2`, before.ID, limit(f)+1)
+	if err != nil {
+		return page, err
+	}
+	numbered := paged("history", found, f, func(e numberedEnd) position { return position{ID: e.seq} })
+	page.Next = numbered.Next
+	for _, e := range numbered.Items {
+		page.Items = append(page.Items, e.Ended)
+	}
+	return page, nil
+}
+
+// ahead has nothing to do: there is one table.
+func (e *sqlite) ahead(context.Context, time.Time) error { return nil }
+
+// forget looks at the oldest rows only: seq is the order of time.
+func (e *sqlite) forget(ctx context.Context, before time.Time) (total int64, err error) {
+	for {
+		n, err := e.forgetSome(ctx, before)
+		total += n
+		if err != nil || n == 0 {
+			return total, err
+		}
+	}
+}
+
+func (e *sqlite) forgetSome(ctx context.Context, before time.Time) (n int64, err error) {
+	err = e.write(ctx, func(w *writer, _ time.Time) error {
+		n, err = w.exec(`DELETE FROM history WHERE seq IN
+	(SELECT seq FROM (SELECT seq, ended_at FROM history ORDER BY seq LIMIT $1) WHERE ended_at < $2)`, pruneBatch, before)
+		if err != nil {
+			return err
+		}
+		_, err = w.exec(countPruned, n, "history")
+		return err
+	})
+	return n, err
+}

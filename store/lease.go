@@ -1,0 +1,144 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// Beat implements futurejobs.Leases.
+func (s *Store) Beat(ctx context.Context, n futurejobs.Node, d time.Duration) (live []futurejobs.Node, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		if _, err := tx.ExecContext(ctx, `
+INSERT INTO node (id, name, version, started_at, seen_at, expires_at, doing) VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, expires_at = excluded.expires_at, doing = excluded.doing`,
+			n.ID, n.Name, n.Version, n.StartedAt, now, now.Add(d), document([]byte(n.Doing))); err != nil {
+			return err
+		}
+		live, err = query(ctx, tx, readNode, `SELECT `+nodeColumns+` FROM node WHERE expires_at > $1 ORDER BY id`, now)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("beat: %w", err)
+	}
+	return live, nil
+}
+
+const nodeColumns = `id, name, version, started_at, seen_at, expires_at, doing`
+
+func readNode(row scanner, n *futurejobs.Node) error {
+	return row.Scan(&n.ID, &n.Name, &n.Version, at(&n.StartedAt), at(&n.SeenAt), at(&n.ExpiresAt), &n.Doing)
+}
+
+// Nodes returns all nodes that did not leave, by id, dead ones included until they are
+// pruned.
+func (s *Store) Nodes(ctx context.Context) ([]futurejobs.Node, error) {
+	nodes, err := query(ctx, s.read, readNode, `SELECT `+nodeColumns+` FROM node ORDER BY id`)
+	if err != nil {
+		return nil, fmt.Errorf("nodes: %w", err)
+	}
+	return nodes, nil
+}
+
+// Leave implements futurejobs.Leases.
+func (s *Store) Leave(ctx context.Context, node string) error {
+	if _, err := s.db.ExecContext(ctx, `DELETE FROM node WHERE id = $1`, node); err != nil {
+		return fmt.Errorf("leave: %w", err)
+	}
+	return nil
+}
+
+// Leases implements futurejobs.Leases.
+func (s *Store) Leases(ctx context.Context) ([]futurejobs.Lease, error) {
+	leases, err := query(ctx, s.read, readLease,
+		`SELECT shard, epoch, coalesce(node, ''), expires_at, low_water_at, expires_at <= now() FROM shard_lease ORDER BY shard`)
+	if err != nil {
+		return nil, fmt.Errorf("leases: %w", err)
+	}
+	return leases, nil
+}
+
+func readLease(row scanner, l *futurejobs.Lease) error {
+	return row.Scan(&l.Shard, &l.Epoch, &l.Node, at(&l.ExpiresAt), at(&l.LowWater), &l.Expired)
+}
+
+// Renew implements futurejobs.Leases. A lease that has expired is over, taken or not.
+func (s *Store) Renew(ctx context.Context, node string, held []futurejobs.Lease, d time.Duration) (still []futurejobs.Held, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		still = nil
+		for _, l := range held {
+			n, err := exec(ctx, tx, `
+UPDATE shard_lease SET expires_at = $1, low_water_at = $2
+WHERE shard = $3 AND epoch = $4 AND node = $5 AND expires_at > $6`,
+				now.Add(d), when(l.LowWater), l.Shard, l.Epoch, node, now)
+			if err != nil {
+				return err
+			}
+			if n == 1 {
+				still = append(still, l.Held)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("renew: %w", err)
+	}
+	return still, nil
+}
+
+// Take implements futurejobs.Leases. It waits for a settle that holds the shard, so the
+// lease is counted from the time before.
+func (s *Store) Take(ctx context.Context, node string, seen futurejobs.Held, d time.Duration) (got futurejobs.Lease, ok bool, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		err := readLease(tx.QueryRowContext(ctx, `
+UPDATE shard_lease SET epoch = epoch + 1, node = $1, expires_at = $2
+WHERE shard = $3 AND epoch = $4 AND (node IS NULL OR expires_at <= $5)
+RETURNING shard, epoch, node, expires_at, low_water_at, expires_at <= $5`,
+			node, now.Add(d), seen.Shard, seen.Epoch, now), &got)
+		ok = err == nil
+		return unless(errors.Is(err, sql.ErrNoRows), err)
+	})
+	if err != nil {
+		return futurejobs.Lease{}, false, fmt.Errorf("take: %w", err)
+	}
+	return got, ok, nil
+}
+
+// Release implements futurejobs.Leases.
+func (s *Store) Release(ctx context.Context, node string, held []futurejobs.Lease) error {
+	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		for _, l := range held {
+			if _, err := exec(ctx, tx, `
+UPDATE shard_lease SET node = NULL, expires_at = $1, low_water_at = $2
+WHERE shard = $3 AND epoch = $4 AND node = $5`,
+				now, when(l.LowWater), l.Shard, l.Epoch, node); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	return nil
+}
+
+// Reclaim frees all leases and forgets all nodes. It is for a store that is Alone: what
+// holds them is a process that is gone.
+func (s *Store) Reclaim(ctx context.Context) error {
+	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		if _, err := exec(ctx, tx, `UPDATE shard_lease SET node = NULL, expires_at = $1 WHERE node IS NOT NULL`, now); err != nil {
+			return err
+		}
+		_, err := exec(ctx, tx, `DELETE FROM node`)
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("reclaim: %w", err)
+	}
+	return nil
+}

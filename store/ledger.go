@@ -1,0 +1,103 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// advance moves a stream's cursor, and counts the jobs that its events created. No row:
+// somebody else moved it.
+const advance = `
+UPDATE event_cursor SET last_seq = $1, last_at = coalesce($2, last_at), created = created + $3
+WHERE stream = $4 AND last_seq = $5`
+
+const cursorColumns = `stream, last_seq, last_at, stream_created_at, read_through_at, created`
+
+func readCursor(row scanner, c *futurejobs.Cursor) error {
+	return row.Scan(&c.Stream, &c.LastSeq, at(&c.LastAt), at(&c.StreamCreatedAt), at(&c.ReadThrough), &c.Created)
+}
+
+// Cursor implements futurejobs.Ledger.
+func (s *Store) Cursor(ctx context.Context, stream string) (c futurejobs.Cursor, ok bool, err error) {
+	err = readCursor(s.read.QueryRowContext(ctx, `SELECT `+cursorColumns+` FROM event_cursor WHERE stream = $1`, stream), &c)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return c, false, nil
+	case err != nil:
+		return c, false, fmt.Errorf("cursor: %w", err)
+	}
+	return c, true, nil
+}
+
+// Cursors returns all cursors by stream, first the one of jobs made by hand, which has no
+// stream.
+func (s *Store) Cursors(ctx context.Context) ([]futurejobs.Cursor, error) {
+	cursors, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor ORDER BY stream`)
+	if err != nil {
+		return nil, fmt.Errorf("cursors: %w", err)
+	}
+	return cursors, nil
+}
+
+// OpenCursor implements futurejobs.Ledger. A cursor that a rule's save opened learns when
+// its stream was created.
+func (s *Store) OpenCursor(ctx context.Context, c futurejobs.Cursor) error {
+	if _, err := s.db.ExecContext(ctx, `
+INSERT INTO event_cursor (stream, last_seq, last_at, stream_created_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (stream) DO UPDATE SET stream_created_at = excluded.stream_created_at
+WHERE event_cursor.stream_created_at IS NULL`,
+		c.Stream, int64(c.LastSeq), when(c.LastAt), when(c.StreamCreatedAt)); err != nil {
+		return fmt.Errorf("open cursor: %w", err)
+	}
+	return nil
+}
+
+// ResetCursor implements futurejobs.Ledger.
+func (s *Store) ResetCursor(ctx context.Context, old, to futurejobs.Cursor) error {
+	n, err := exec(ctx, s.db, `
+UPDATE event_cursor SET last_seq = $1, last_at = $2, stream_created_at = $3
+WHERE stream = $4 AND last_seq = $5 AND stream_created_at IS NOT DISTINCT FROM $6`,
+		int64(to.LastSeq), when(to.LastAt), when(to.StreamCreatedAt), old.Stream, int64(old.LastSeq), when(old.StreamCreatedAt))
+	if err == nil && n == 0 {
+		err = futurejobs.ErrMoved
+	}
+	if err != nil {
+		return fmt.Errorf("reset cursor: %w", err)
+	}
+	return nil
+}
+
+// MarkRead implements futurejobs.Ledger. It never goes back.
+func (s *Store) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
+	n, err := exec(ctx, s.db, `
+UPDATE event_cursor SET read_through_at = CASE WHEN read_through_at > $1 THEN read_through_at ELSE $1 END
+WHERE stream = $2 AND last_seq = $3`, through, stream, int64(seq))
+	if err == nil && n == 0 {
+		err = futurejobs.ErrMoved
+	}
+	if err != nil {
+		return fmt.Errorf("mark read: %w", err)
+	}
+	return nil
+}
+
+// ReadThrough implements futurejobs.Queue. A stream that was never read to its end has the
+// zero time.
+func (s *Store) ReadThrough(ctx context.Context) (map[string]time.Time, error) {
+	cursors, err := s.Cursors(ctx)
+	if err != nil {
+		return nil, err
+	}
+	through := make(map[string]time.Time, len(cursors))
+	for _, c := range cursors {
+		if c.Stream != "" {
+			through[c.Stream] = c.ReadThrough
+		}
+	}
+	return through, nil
+}

@@ -1,0 +1,24 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"deadman/alerts"
+)
+
+// MarkPublished implements alerts.Outbox.
+func (e *sqlite) MarkPublished(ctx context.Context, sent []alerts.Alert) error {
+	if err := e.write(ctx, func(w *writer, _ time.Time) error {
+		for _, a := range sent {
+			if _, err := w.exec(`DELETE FROM alert_outbox WHERE shard = $1 AND id = $2`, a.Shard, a.ID[:]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}); err != nil {
+		return fmt.Errorf("mark published: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,112 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
+)
+
+// postgres is the engine on a pool of connections.
+type postgres struct {
+	pool *pgxpool.Pool
+	db   *sql.DB // the same pool
+}
+
+// leastConns is the size of the pool where the database URL does not say pool_max_conns.
+const leastConns = 10
+
+func openPostgres(ctx context.Context, o Options) (*Store, error) {
+	cfg, err := pgxpool.ParseConfig(o.DatabaseURL)
+	if err != nil {
+		return nil, fmt.Errorf("database URL: %w", err)
+	}
+	if !strings.Contains(o.DatabaseURL, "pool_max_conns") {
+		cfg.MaxConns = max(cfg.MaxConns, leastConns)
+	}
+	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
+		cfg.ConnConfig.RuntimeParams["application_name"] = "deadman"
+	}
+	cfg.AfterConnect = speakUTC
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("database: %w", err)
+	}
+	e := &postgres{pool: pool, db: stdlib.OpenDBFromPool(pool)}
+	if err := pool.Ping(ctx); err != nil {
+		return nil, errors.Join(reachable(err), e.close())
+	}
+	return &Store{engine: e, db: e.db, read: e.db, log: o.Log}, nil
+}
+
+// speakUTC makes a connection read times in UTC, whatever the process's zone is.
+func speakUTC(_ context.Context, c *pgx.Conn) error {
+	c.TypeMap().RegisterType(&pgtype.Type{
+		Name: "timestamptz", OID: pgtype.TimestamptzOID,
+		Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
+	})
+	return nil
+}
+
+// reachable says what to do about a database that cannot be connected to.
+func reachable(err error) error {
+	var pg *pgconn.PgError
+	var network net.Error
+	switch {
+	case errors.As(err, &pg):
+		return refused(pg, err)
+	case errors.As(err, &network), errors.As(err, new(*pgconn.ConnectError)):
+		return fmt.Errorf("%w: %w; is it running, and is DEADMAN_DATABASE_URL right?", ErrUnavailable, err)
+	}
+	return fmt.Errorf("database: %w", err)
+}
+
+func refused(pg *pgconn.PgError, err error) error {
+	switch pg.Code {
+	case "28P01", "28000": // invalid password, invalid authorization
+		return fmt.Errorf("%w: %w; check the user and password in DEADMAN_DATABASE_URL", ErrDenied, err)
+	case "3D000": // invalid catalog name
+		return fmt.Errorf("%w: %w; create the database, then start again", ErrDenied, err)
+	case "57P03", "53300": // cannot connect now, too many connections
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	}
+	return fmt.Errorf("database: %w", err)
+}
+
+func (p *postgres) tables() string {
+	return `SELECT tablename FROM pg_tables WHERE schemaname = current_schema()`
+}
+
+// opening bounds the transaction and answers with its time.
+func (p *postgres) opening() string {
+	return `SELECT now(), ` + bounded
+}
+
+// bounded makes a transaction end by itself when its node stops in the middle of it. It is
+// local to the transaction, so it works behind a pooler.
+var bounded = fmt.Sprintf(`set_config('statement_timeout', '%[1]d', true),
+	set_config('idle_in_transaction_session_timeout', '%[1]d', true)`, patience.Milliseconds())
+
+// passing reports whether err is a serialization failure, a deadlock, or of our own making.
+func (p *postgres) passing(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code == "40001" || pg.Code == "40P01"
+	}
+	return errors.Is(err, errGate) || errors.Is(err, errOvertaken)
+}
+
+func (p *postgres) close() error {
+	err := p.db.Close()
+	p.pool.Close()
+	return err
+}

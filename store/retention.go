@@ -1,0 +1,107 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+// pruneBatch is the most rows that one transaction of retention deletes.
+const pruneBatch = 2000
+
+// countPruned keeps the sums right.
+const countPruned = `UPDATE pruned SET rows = rows + $1 WHERE name = $2`
+
+// Retention is how long is kept what nobody waits for any more. Zero keeps it for ever.
+type Retention struct {
+	History     time.Duration
+	Alerts      time.Duration
+	DeadLetters time.Duration
+}
+
+// Pruned is how many rows retention took away.
+type Pruned struct {
+	History     int64
+	Alerts      int64
+	DeadLetters int64
+}
+
+// Prune takes away what is older than its retention, in bounded transactions, and makes
+// room for the history of the days to come. On Postgres history goes by whole days, so it
+// stays up to a day longer. An alert that is not published stays. It may run on several
+// nodes at a time.
+func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
+	var p Pruned
+	now, err := s.Now(ctx)
+	if err != nil {
+		return p, fmt.Errorf("prune: %w", err)
+	}
+	errs := []error{s.ahead(ctx, now), s.forgetNodes(ctx, now)}
+	if r.History > 0 {
+		p.History, err = s.forget(ctx, now.Add(-r.History))
+		errs = append(errs, err)
+	}
+	if r.Alerts > 0 {
+		p.Alerts, err = s.pruneAlerts(ctx, now.Add(-r.Alerts))
+		errs = append(errs, err)
+	}
+	if r.DeadLetters > 0 {
+		p.DeadLetters, err = s.pruneAll(ctx, "dead_letter", `DELETE FROM dead_letter WHERE id IN
+	(SELECT id FROM (SELECT id, at FROM dead_letter ORDER BY id LIMIT $1) AS oldest WHERE at < $2)`, pruneBatch, now.Add(-r.DeadLetters))
+		errs = append(errs, err)
+	}
+	if err := errors.Join(errs...); err != nil {
+		return p, fmt.Errorf("prune: %w", err)
+	}
+	return p, nil
+}
+
+// forgetNodes forgets nodes that died a day ago.
+func (s *Store) forgetNodes(ctx context.Context, now time.Time) error {
+	_, err := exec(ctx, s.db, `DELETE FROM node WHERE expires_at < $1`, now.Add(-futurejobs.Day))
+	return err
+}
+
+func (s *Store) pruneAlerts(ctx context.Context, before time.Time) (total int64, err error) {
+	bound := firstAlert(before)
+	for shard := range s.shards {
+		n, err := s.pruneAll(ctx, "alert", `DELETE FROM alert WHERE shard = $1 AND id IN
+	(SELECT a.id FROM alert a WHERE a.shard = $1 AND a.id < $2 AND NOT `+unpublished+` ORDER BY a.id LIMIT $3)`,
+			shard, bound[:], pruneBatch)
+		total += n
+		if err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// firstAlert is before the id of every alert that was said at t or later.
+func firstAlert(t time.Time) (id alerts.ID) {
+	binary.BigEndian.PutUint64(id[:], uint64(t.UnixMilli())<<16)
+	return id
+}
+
+// pruneAll deletes until nothing is left to delete.
+func (s *Store) pruneAll(ctx context.Context, name, text string, args ...any) (total int64, err error) {
+	for {
+		var n int64
+		err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) (err error) {
+			if n, err = exec(ctx, tx, text, args...); err != nil || n == 0 {
+				return err
+			}
+			_, err = exec(ctx, tx, countPruned, n, name)
+			return err
+		})
+		total += n
+		if err != nil || n == 0 {
+			return total, err
+		}
+	}
+}

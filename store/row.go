@@ -1,0 +1,86 @@
+package store
+
+import (
+	"strings"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+// jobColumns are the columns that readJob reads, of the table or alias f.
+const jobColumns = `f.shard, f.id, f.rev, f.rule_id, f.version, f.key,
+	f.created_at, f.since_at, f.first_check_at, f.next_check_at,
+	f.check_count, f.undecided, f.step, f.event, f.state, f.alert_ids,
+	f.picked_at, f.started_at, f.completed_at, f.failed_at, f.checks, f.check_total, f.check_slowest`
+
+func jobFields(j *futurejobs.Job) []any {
+	return []any{
+		&j.Shard, &j.ID, &j.Rev, &j.RuleID, &j.Version, (*verbatim)(&j.Key),
+		at(&j.CreatedAt), at(&j.Since), at(&j.FirstCheckAt), at(&j.NextCheckAt),
+		&j.CheckCount, &j.Undecided, &j.Step, (*[]byte)(&j.Event), (*[]byte)(&j.State), (*idList)(&j.Alerts),
+		at(&j.Last.PickedAt), at(&j.Last.StartedAt), at(&j.Last.CompletedAt), at(&j.Last.FailedAt),
+		&j.Checks, (*micros)(&j.CheckTotal), (*micros)(&j.CheckSlowest),
+	}
+}
+
+func readJob(row scanner, j *futurejobs.Job) error { return row.Scan(jobFields(j)...) }
+
+// listedColumns are the columns that readListed reads, of f and its rule r.
+const listedColumns = jobColumns + `, r.name, r.entity`
+
+func readListed(row scanner, l *futurejobs.Listed) error {
+	return row.Scan(append(jobFields(&l.Job), &l.Rule, &l.Entity)...)
+}
+
+// endedColumns are the columns that readEnded reads, of the history f and its rule r.
+const endedColumns = `f.shard, f.id, f.rule_id, f.version, f.key,
+	f.created_at, f.since_at, f.first_check_at, f.next_check_at, f.check_count, f.step, f.alert_ids,
+	f.picked_at, f.started_at, f.completed_at, f.failed_at, f.checks, f.check_total, f.check_slowest,
+	r.name, r.entity, f.outcome, f.reason, f.ended_at`
+
+func endedFields(e *futurejobs.Ended, reason **string) []any {
+	j := &e.Job
+	return []any{
+		&j.Shard, &j.ID, &j.RuleID, &j.Version, (*verbatim)(&j.Key),
+		at(&j.CreatedAt), at(&j.Since), at(&j.FirstCheckAt), at(&j.NextCheckAt),
+		&j.CheckCount, &j.Step, (*idList)(&j.Alerts),
+		at(&j.Last.PickedAt), at(&j.Last.StartedAt), at(&j.Last.CompletedAt), at(&j.Last.FailedAt),
+		&j.Checks, (*micros)(&j.CheckTotal), (*micros)(&j.CheckSlowest),
+		&e.Rule, &e.Entity, (*string)(&e.Outcome), reason, at(&e.EndedAt),
+	}
+}
+
+func readEnded(row scanner, e *futurejobs.Ended) error {
+	var reason *string
+	if err := row.Scan(endedFields(e, &reason)...); err != nil {
+		return err
+	}
+	if reason != nil {
+		e.Reason = *reason
+	}
+	return nil
+}
+
+// alertColumns are the columns that readAlert reads, of the alert a and its rule r.
+const alertColumns = `a.shard, a.id, a.rule_id, a.version, a.key, a.decided_at, a.detail, r.name, r.entity`
+
+func alertFields(a *alerts.Alert, detail *string) []any {
+	return []any{
+		&a.Shard, &a.ID, &a.RuleID, &a.RuleVersion, (*verbatim)(&a.Key), at(&a.DecidedAt),
+		detail, &a.Rule, &a.Entity,
+	}
+}
+
+// these is a list of numbers for IN. It is never empty.
+func these[T ~int16 | ~int32](numbers []T) string {
+	var b strings.Builder
+	b.WriteByte('(')
+	for i, n := range numbers {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.WriteString(itoa(n))
+	}
+	b.WriteByte(')')
+	return b.String()
+}

@@ -1,0 +1,91 @@
+package store
+
+import (
+	"context"
+	"slices"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// scope is a shard to look into, and the rules whose rows there are wanted.
+type scope struct {
+	shard int16
+	rules []int32 // nil: all
+}
+
+// and narrows a statement on the alias to the scope's rules.
+func (c scope) and(alias string) string { return ofRules(alias, c.rules) }
+
+func ofRules(alias string, rules []int32) string {
+	if rules == nil {
+		return ""
+	}
+	return ` AND ` + alias + `.rule_id IN ` + these(rules)
+}
+
+// ruleRow is what a filter has to know of a rule.
+type ruleRow struct {
+	id     int32
+	entity string
+}
+
+// scopes are the shards and rules that a filter asks for; none when no rule fits. A key
+// lies in one shard for each entity.
+func (s *Store) scopes(ctx context.Context, f futurejobs.Filter) ([]scope, error) {
+	rows, err := s.rulesOf(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	if f.Key == "" {
+		return s.everywhere(rows), nil
+	}
+	byShard := make(map[int16][]int32)
+	for _, r := range rows {
+		shard := futurejobs.ShardOf(r.entity, f.Key, s.shards)
+		byShard[shard] = append(byShard[shard], r.id)
+	}
+	var scopes []scope
+	for shard, rules := range byShard {
+		scopes = append(scopes, scope{shard, rules})
+	}
+	return scopes, nil
+}
+
+// everywhere is the rules in all shards; nil rows are all rules.
+func (s *Store) everywhere(rows []ruleRow) []scope {
+	ids := idsOf(rows)
+	if ids != nil && len(ids) == 0 {
+		return nil
+	}
+	scopes := make([]scope, s.shards)
+	for i := range scopes {
+		scopes[i] = scope{int16(i), ids}
+	}
+	return scopes
+}
+
+// idsOf are the ids of rows; nil for nil.
+func idsOf(rows []ruleRow) []int32 {
+	if rows == nil {
+		return nil
+	}
+	ids := make([]int32, len(rows))
+	for i, r := range rows {
+		ids[i] = r.id
+	}
+	return ids
+}
+
+// rulesOf returns the rules that fit a filter, deleted ones too, or nil when the filter
+// does not narrow them down.
+func (s *Store) rulesOf(ctx context.Context, f futurejobs.Filter) ([]ruleRow, error) {
+	if f.Rule == "" && f.Entity == "" && f.Key == "" {
+		return nil, nil
+	}
+	rows, err := query(ctx, s.read, func(row scanner, r *ruleRow) error { return row.Scan(&r.id, &r.entity) },
+		`SELECT id, entity FROM rule WHERE ($1 = '' OR name = $1) AND ($2 = '' OR entity = $2) ORDER BY id`, f.Rule, f.Entity)
+	if err != nil {
+		return nil, err
+	}
+	return slices.Grow(rows, 1), nil // never nil: nothing fits is not everything fits
+}

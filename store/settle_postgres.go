@@ -1,0 +1,195 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// A settle is one statement, put together from these parts. Each reads the one before it,
+// so what the fence does not let through is written nowhere.
+//
+//	rule_now      the rule set, if it stands
+//	stand         the shards that are held
+//	ask           what is asked for, of those shards
+//	ended, moved  the jobs that were as they were read, and are now changed
+//	done          both
+//
+// The rows that stand are locked FOR KEY SHARE until the commit: a takeover and a change
+// of the rules wait for it, a renewal does not. A lease that has expired and a gate that is
+// closed let nobody in, or settles that overlap could keep those waiting for ever.
+//
+// Parameters stand in the order of the parts; numbered gives them their numbers.
+const (
+	ruleFence = `SELECT revision FROM rule_set
+	WHERE id = 1 AND revision = ? AND (gate_until IS NULL OR gate_until <= now())
+	FOR KEY SHARE`
+	fence = `
+WITH rule_now AS MATERIALIZED (
+	` + ruleFence + `
+), stand AS MATERIALIZED (
+	SELECT l.shard FROM unnest(?::smallint[], ?::bigint[]) AS held (shard, epoch)
+	JOIN shard_lease l ON l.shard = held.shard AND l.epoch = held.epoch
+	CROSS JOIN rule_now
+	WHERE l.expires_at > now()
+	FOR KEY SHARE OF l
+), ask AS (
+	SELECT ask.* FROM ` + asked + ` JOIN stand ON stand.shard = ask.shard
+)`
+	asked = `unnest(?::smallint[], ?::bigint[], ?::int[], ?::text[], ?::text[], ?::timestamptz[], ?::int[],
+		?::int[], ?::int[], ?::timestamptz[], ?::timestamptz[], ?::timestamptz[], ?::timestamptz[],
+		?::int[], ?::bigint[], ?::bigint[], ?::bytea[]) AS ask
+		(shard, id, rev, outcome, reason, next_check_at, undecided,
+		check_count, step, picked_at, started_at, completed_at, failed_at,
+		checks, check_total, check_slowest, alert_ids)`
+
+	end = `, ended AS (
+	DELETE FROM future_job f USING ask
+	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ask.rev AND ask.outcome <> ''
+	RETURNING f.shard, f.id, f.rule_id, f.version, f.key, f.created_at, f.since_at, f.first_check_at, f.next_check_at,
+		ask.outcome, ask.reason, ask.check_count, ask.step, ask.picked_at, ask.started_at, ask.completed_at, ask.failed_at,
+		ask.checks, ask.check_total, ask.check_slowest, ask.alert_ids
+), archived AS (
+	INSERT INTO history (shard, id, rule_id, version, key, created_at, since_at, first_check_at, next_check_at,
+		outcome, reason, check_count, step, picked_at, started_at, completed_at, failed_at,
+		checks, check_total, check_slowest, alert_ids, ended_at)
+	SELECT ended.*, now() FROM ended
+)`
+	move = `, moved AS (
+	UPDATE future_job f SET rev = f.rev + 1, next_check_at = ask.next_check_at, undecided = ask.undecided,
+		check_count = ask.check_count, step = ask.step, picked_at = ask.picked_at, started_at = ask.started_at,
+		completed_at = ask.completed_at, failed_at = ask.failed_at, checks = ask.checks,
+		check_total = ask.check_total, check_slowest = ask.check_slowest, alert_ids = ask.alert_ids
+	FROM ask
+	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ask.rev AND ask.outcome = ''
+	RETURNING f.shard, f.id, f.rule_id, f.version, f.key
+)`
+	doneEnded = `, done AS (SELECT shard, id, rule_id, version, key FROM ended)`
+	doneMoved = `, done AS (SELECT shard, id, rule_id, version, key FROM moved)`
+	doneBoth  = `, done AS (
+	SELECT shard, id, rule_id, version, key FROM ended UNION ALL SELECT shard, id, rule_id, version, key FROM moved
+)`
+	speak = `, said AS (
+	INSERT INTO alert (shard, id, rule_id, version, key, decided_at, detail)
+	SELECT done.shard, said.id, done.rule_id, done.version, done.key, said.decided_at, said.detail
+	FROM unnest(?::bigint[], ?::uuid[], ?::timestamptz[], ?::text[]) AS said (job_id, id, decided_at, detail)
+	JOIN done ON done.id = said.job_id
+	RETURNING shard, id
+), posted AS (
+	INSERT INTO alert_outbox (shard, id) SELECT shard, id FROM said
+)`
+	verdict = `
+SELECT (SELECT count(*) FROM rule_now),
+	(SELECT array_agg(shard) FROM stand),
+	(SELECT array_agg(id) FROM done)`
+)
+
+// settleText leaves out the parts that have nothing to do.
+func settleText(c *columns) string {
+	text := fence
+	switch {
+	case c.moves == 0:
+		text += end + doneEnded
+	case c.ends == 0:
+		text += move + doneMoved
+	default:
+		text += end + move + doneBoth
+	}
+	if len(c.alertID) > 0 {
+		text += speak
+	}
+	return numbered(text + verdict)
+}
+
+// numbered turns each ? into the next $n.
+func numbered(text string) string {
+	var b strings.Builder
+	for n := 1; ; n++ {
+		before, after, more := strings.Cut(text, "?")
+		b.WriteString(before)
+		if !more {
+			return b.String()
+		}
+		b.WriteByte('$')
+		b.WriteString(strconv.Itoa(n))
+		text = after
+	}
+}
+
+// Settle implements futurejobs.Queue, in one round trip.
+func (p *postgres) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
+	settled := futurejobs.Settled{Jobs: make(map[int64]bool, len(s.Decisions))}
+	if len(s.Decisions) == 0 {
+		return settled, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	c, err := columnsOf(s.Decisions)
+	if err != nil {
+		return settled, fmt.Errorf("settle: %w", err)
+	}
+	var stand []int16
+	var done []int64
+	if err := again(ctx, p.passing, func() error {
+		stand, done, err = p.settleOnce(ctx, s, c)
+		return err
+	}); err != nil {
+		return futurejobs.Settled{}, fmt.Errorf("settle: %w", err)
+	}
+	settled.Lost = lost(s.Held, stand)
+	for _, id := range done {
+		settled.Jobs[id] = true
+	}
+	for _, d := range s.Decisions {
+		if settled.Jobs[d.Job.ID] {
+			settled.Alerts += len(d.Alerts)
+		}
+	}
+	return settled, nil
+}
+
+// settleOnce returns the shards that stand and the jobs that were settled. What is sent at
+// once is one transaction.
+func (p *postgres) settleOnce(ctx context.Context, s futurejobs.Settlement, c *columns) (stand []int16, done []int64, err error) {
+	shards, epochs := make([]int16, len(s.Held)), make([]int64, len(s.Held))
+	for i, h := range s.Held {
+		shards[i], epochs[i] = h.Shard, h.Epoch
+	}
+	rules := 0
+	batch := &pgx.Batch{}
+	batch.Queue(`SELECT ` + bounded)
+	batch.Queue(settleText(c), append([]any{s.RuleSet, shards, epochs}, c.args()...)...).
+		QueryRow(func(row pgx.Row) error { return row.Scan(&rules, &stand, &done) })
+	if err := p.pool.SendBatch(ctx, batch).Close(); err != nil {
+		return nil, nil, err
+	}
+	if rules == 0 {
+		return nil, nil, ruleSetMoved(ctx, p.pool, s.RuleSet)
+	}
+	return stand, done, nil
+}
+
+// errGate means that the rule set is as it was, but about to change. It passes.
+var errGate = fmt.Errorf("gate: %w", futurejobs.ErrRulesChanged)
+
+// ruleSetMoved says why the rule set did not stand at revision.
+func ruleSetMoved(ctx context.Context, q rowQuerier, revision int64) error {
+	var now int64
+	if err := q.QueryRow(ctx, `SELECT revision FROM rule_set WHERE id = 1`).Scan(&now); err != nil {
+		return err
+	}
+	if now != revision {
+		return futurejobs.ErrRulesChanged
+	}
+	return errGate
+}
+
+// rowQuerier is a pool or a transaction on it.
+type rowQuerier interface {
+	QueryRow(ctx context.Context, text string, args ...any) pgx.Row
+}

@@ -1,0 +1,151 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// Settle implements futurejobs.Queue.
+func (e *sqlite) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
+	settled := futurejobs.Settled{Jobs: make(map[int64]bool, len(s.Decisions))}
+	if len(s.Decisions) == 0 {
+		return settled, nil
+	}
+	if err := e.write(ctx, func(w *writer, now time.Time) error {
+		return w.settle(s, now, &settled)
+	}); err != nil {
+		return futurejobs.Settled{}, fmt.Errorf("settle: %w", err)
+	}
+	return settled, nil
+}
+
+func (w *writer) settle(s futurejobs.Settlement, now time.Time, settled *futurejobs.Settled) error {
+	if err := w.ruleSetAt(s.RuleSet); err != nil {
+		return err
+	}
+	stand, err := w.stand(s.Held, now)
+	if err != nil {
+		return err
+	}
+	settled.Lost = lost(s.Held, stand)
+	held := make(map[int16]bool, len(stand))
+	for _, shard := range stand {
+		held[shard] = true
+	}
+	for _, d := range inOrder(s.Decisions) {
+		if !held[d.Job.Shard] {
+			continue
+		}
+		ok, err := w.decide(d, now)
+		if err != nil {
+			return err
+		}
+		if ok {
+			settled.Jobs[d.Job.ID] = true
+			settled.Alerts += len(d.Alerts)
+		}
+	}
+	return nil
+}
+
+// ruleSetAt returns ErrRulesChanged unless the rule set is at revision.
+func (w *writer) ruleSetAt(revision int64) error {
+	var one int
+	ok, err := w.row([]any{&one}, `SELECT 1 FROM rule_set WHERE id = 1 AND revision = $1`, revision)
+	if err == nil && !ok {
+		return futurejobs.ErrRulesChanged
+	}
+	return err
+}
+
+// stand returns the shards that are still held.
+func (w *writer) stand(held []futurejobs.Held, now time.Time) ([]int16, error) {
+	var shards []int16
+	for _, h := range held {
+		var one int
+		ok, err := w.row([]any{&one},
+			`SELECT 1 FROM shard_lease WHERE shard = $1 AND epoch = $2 AND expires_at > $3`, h.Shard, h.Epoch, now)
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			shards = append(shards, h.Shard)
+		}
+	}
+	return shards, nil
+}
+
+// decide writes one decision with its alerts; ok is false when the job was changed.
+func (w *writer) decide(d futurejobs.Decision, now time.Time) (ok bool, err error) {
+	write := w.move
+	if d.Ends() {
+		write = w.end
+	}
+	if ok, err = write(d, now); !ok || err != nil {
+		return false, err
+	}
+	return true, w.say(d)
+}
+
+const (
+	archiveOne = `
+INSERT INTO history (shard, key, rule_id, id, version, outcome, reason, ended_at, created_at, since_at,
+	first_check_at, next_check_at, check_count, step, picked_at, started_at, completed_at, failed_at,
+	checks, check_total, check_slowest, alert_ids)
+SELECT shard, key, rule_id, id, version, $1, $2, $3, created_at, since_at,
+	first_check_at, next_check_at, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13
+FROM future_job WHERE id = $14 AND shard = $15 AND rev = $16`
+
+	moveOne = `
+UPDATE future_job SET rev = rev + 1, next_check_at = $1, undecided = $2, check_count = $3, step = $4,
+	picked_at = $5, started_at = $6, completed_at = $7, failed_at = $8,
+	checks = $9, check_total = $10, check_slowest = $11, alert_ids = $12
+WHERE id = $13 AND shard = $14 AND rev = $15`
+)
+
+func (w *writer) end(d futurejobs.Decision, now time.Time) (bool, error) {
+	args := append([]any{string(d.Outcome), optional(d.Reason), now}, progress(d.Job)...)
+	n, err := w.exec(archiveOne, append(args, d.Job.ID, d.Job.Shard, d.Job.Rev)...)
+	if n == 0 || err != nil {
+		return false, err
+	}
+	_, err = w.exec(`DELETE FROM future_job WHERE id = $1`, d.Job.ID)
+	return true, err
+}
+
+func (w *writer) move(d futurejobs.Decision, _ time.Time) (bool, error) {
+	args := append([]any{d.Job.NextCheckAt, d.Job.Undecided}, progress(d.Job)...)
+	n, err := w.exec(moveOne, append(args, d.Job.ID, d.Job.Shard, d.Job.Rev)...)
+	return n == 1, err
+}
+
+// progress is what a look changes in a job.
+func progress(j futurejobs.Job) []any {
+	return []any{
+		j.CheckCount, j.Step,
+		when(j.Last.PickedAt), when(j.Last.StartedAt), when(j.Last.CompletedAt), when(j.Last.FailedAt),
+		j.Checks, j.CheckTotal.Microseconds(), j.CheckSlowest.Microseconds(), blob(packed(j.Alerts)),
+	}
+}
+
+// say writes the alerts of a decision that was taken.
+func (w *writer) say(d futurejobs.Decision) error {
+	for _, a := range d.Alerts {
+		text, err := detail(a)
+		if err != nil {
+			return err
+		}
+		if _, err := w.exec(`INSERT INTO alert (shard, id, rule_id, version, key, decided_at, detail)
+			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+			d.Job.Shard, a.ID[:], d.Job.RuleID, d.Job.Version, verbatim(d.Job.Key), a.DecidedAt, text); err != nil {
+			return err
+		}
+		if _, err := w.exec(`INSERT INTO alert_outbox (shard, id) VALUES ($1, $2)`, d.Job.Shard, a.ID[:]); err != nil {
+			return err
+		}
+	}
+	return nil
+}

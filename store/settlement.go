@@ -1,0 +1,116 @@
+package store
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+func itoa[T ~int16 | ~int32](n T) string { return strconv.FormatInt(int64(n), 10) }
+
+// inOrder returns decisions in the order of (shard, id), in which rows are locked.
+func inOrder(decisions []futurejobs.Decision) []futurejobs.Decision {
+	sorted := slices.Clone(decisions)
+	slices.SortFunc(sorted, func(a, b futurejobs.Decision) int {
+		return cmp.Or(cmp.Compare(a.Job.Shard, b.Job.Shard), cmp.Compare(a.Job.ID, b.Job.ID))
+	})
+	return sorted
+}
+
+// lost are the shards of held that are not among those that stand.
+func lost(held []futurejobs.Held, stand []int16) []int16 {
+	var gone []int16
+	for _, h := range held {
+		if !slices.Contains(stand, h.Shard) {
+			gone = append(gone, h.Shard)
+		}
+	}
+	return gone
+}
+
+// detail is an alert's document.
+func detail(a alerts.Alert) (string, error) {
+	b, err := json.Marshal(a.Detail)
+	if err != nil {
+		return "", fmt.Errorf("alert %s: %w", a.ID, err)
+	}
+	return document(b), nil
+}
+
+// saidBy counts the alerts of decisions.
+func saidBy(decisions []futurejobs.Decision) int {
+	n := 0
+	for _, d := range decisions {
+		n += len(d.Alerts)
+	}
+	return n
+}
+
+// applied is what a net effect came to.
+func applied(net futurejobs.Net) futurejobs.Applied {
+	return futurejobs.Applied{
+		Created: len(net.Create) + len(net.Born),
+		Ended:   len(net.End) + len(net.Born),
+		Kept:    net.Kept,
+		Alerts:  saidBy(net.End),
+	}
+}
+
+// refs are the jobs that effects name, each once, in the order in which they are locked.
+func refs(effects []futurejobs.Effect) []futurejobs.Ref {
+	all := make([]futurejobs.Ref, len(effects))
+	for i, e := range effects {
+		all[i] = e.Job.Ref
+	}
+	slices.SortFunc(all, compareRefs)
+	return slices.Compact(all)
+}
+
+func compareRefs(a, b futurejobs.Ref) int {
+	return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.RuleID, b.RuleID), cmp.Compare(a.Key, b.Key))
+}
+
+// byRef finds jobs by their names.
+func byRef(jobs []futurejobs.Job) map[futurejobs.Ref]futurejobs.Job {
+	m := make(map[futurejobs.Ref]futurejobs.Job, len(jobs))
+	for _, j := range jobs {
+		m[j.Ref] = j
+	}
+	return m
+}
+
+// header is an event's header as it is kept.
+func header(h map[string][]string) (string, error) {
+	kept := make(map[verbatim][]verbatim, len(h))
+	for k, values := range h {
+		texts := make([]verbatim, len(values))
+		for i, v := range values {
+			texts[i] = verbatim(v)
+		}
+		kept[verbatim(k)] = texts
+	}
+	b, err := json.Marshal(kept)
+	return string(b), err
+}
+
+// readHeader is the event's header again; nil when it had none.
+func readHeader(text string) (map[string][]string, error) {
+	var kept map[verbatim][]verbatim
+	if err := json.Unmarshal([]byte(text), &kept); err != nil || len(kept) == 0 {
+		return nil, err
+	}
+	h := make(map[string][]string, len(kept))
+	for k, texts := range kept {
+		values := make([]string, len(texts))
+		for i, t := range texts {
+			values[i] = string(t)
+		}
+		h[string(k)] = values
+	}
+	return h, nil
+}

@@ -1,0 +1,174 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"time"
+
+	sqlitedriver "modernc.org/sqlite"
+)
+
+// DatabaseFile is the name of the SQLite file in the data folder.
+const DatabaseFile = "deadman.db"
+
+// sqlite is the engine on one file. There is one writer: a transaction sees nobody else's
+// changes come in between.
+type sqlite struct {
+	db   *sql.DB
+	read *sql.DB
+	lock *os.File
+}
+
+// registerNow gives SQLite the now() that Postgres has: the time in microseconds.
+var registerNow = sync.OnceValue(func() error {
+	return sqlitedriver.RegisterScalarFunction("now", 0,
+		func(*sqlitedriver.FunctionContext, []driver.Value) (driver.Value, error) {
+			return time.Now().UnixMicro(), nil
+		})
+})
+
+func openSQLite(ctx context.Context, o Options) (*Store, error) {
+	if err := registerNow(); err != nil {
+		return nil, fmt.Errorf("sqlite: %w", err)
+	}
+	dir, err := filepath.Abs(o.DataDir)
+	if err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("data folder: %w", err)
+	}
+	lock, err := lockDir(dir)
+	if err != nil {
+		return nil, err
+	}
+	e := &sqlite{lock: lock}
+	if err := e.connect(ctx, filepath.Join(dir, DatabaseFile)); err != nil {
+		return nil, errors.Join(err, e.close())
+	}
+	return &Store{engine: e, db: e.db, read: e.read, log: o.Log, alone: true}, nil
+}
+
+// connect opens the one writing connection and the reading ones.
+func (e *sqlite) connect(ctx context.Context, file string) error {
+	var err error
+	if e.db, err = sql.Open("sqlite", dataSource(file, "immediate", "cache_size(-32768)")); err != nil {
+		return fmt.Errorf("sqlite: %w", err)
+	}
+	e.db.SetMaxOpenConns(1)
+	e.db.SetConnMaxLifetime(0)
+	if e.read, err = sql.Open("sqlite", dataSource(file, "deferred", "cache_size(-4096)", "query_only(1)")); err != nil {
+		return fmt.Errorf("sqlite: %w", err)
+	}
+	readers := max(2, runtime.GOMAXPROCS(0))
+	e.read.SetMaxOpenConns(readers)
+	e.read.SetMaxIdleConns(readers)
+	if err := e.db.PingContext(ctx); err != nil {
+		return fmt.Errorf("open %s: %w", file, err)
+	}
+	return nil
+}
+
+// dataSource names a file and how its connections behave. A commit is on disk when it
+// returns: synchronous(FULL) with a write-ahead log.
+func dataSource(file, txlock string, pragmas ...string) string {
+	q := url.Values{
+		"_txlock":              {txlock},
+		"_time_integer_format": {"unix_micro"},
+		"_pragma": append([]string{
+			"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "temp_store(memory)",
+		}, pragmas...),
+	}
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(file), RawQuery: q.Encode()}
+	return u.String()
+}
+
+// write runs f in a transaction of the one writer.
+func (e *sqlite) write(ctx context.Context, f func(w *writer, now time.Time) error) error {
+	tx, err := e.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	var now time.Time
+	if err := tx.QueryRowContext(ctx, e.opening()).Scan(at(&now)); err != nil {
+		return err
+	}
+	if err := f(&writer{tx: tx, stmts: make(map[string]*sql.Stmt)}, now); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// writer is a transaction that runs few statements many times. What it began it ends: it
+// takes no context, so that no statement pays for watching one.
+type writer struct {
+	tx    *sql.Tx
+	stmts map[string]*sql.Stmt // closed with the transaction
+}
+
+func (w *writer) stmt(text string) (*sql.Stmt, error) {
+	s, ok := w.stmts[text]
+	if !ok {
+		var err error
+		if s, err = w.tx.Prepare(text); err != nil {
+			return nil, err
+		}
+		w.stmts[text] = s
+	}
+	return s, nil
+}
+
+// exec returns how many rows were written.
+func (w *writer) exec(text string, args ...any) (int64, error) {
+	s, err := w.stmt(text)
+	if err != nil {
+		return 0, err
+	}
+	r, err := s.Exec(args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// row reads one row into dest; ok is false when there is none.
+func (w *writer) row(dest []any, text string, args ...any) (ok bool, err error) {
+	s, err := w.stmt(text)
+	if err != nil {
+		return false, err
+	}
+	switch err := s.QueryRow(args...).Scan(dest...); {
+	case errors.Is(err, sql.ErrNoRows):
+		return false, nil
+	default:
+		return err == nil, err
+	}
+}
+
+func (e *sqlite) tables() string {
+	return `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'`
+}
+
+func (e *sqlite) opening() string { return `SELECT now()` }
+
+// passing is never so: the writer has the file to itself.
+func (e *sqlite) passing(error) bool { return false }
+
+func (e *sqlite) close() error {
+	var errs []error
+	for _, db := range []*sql.DB{e.read, e.db} {
+		if db != nil {
+			errs = append(errs, db.Close())
+		}
+	}
+	return errors.Join(append(errs, e.lock.Close())...)
+}

@@ -1,0 +1,154 @@
+// Package store keeps everything that outlives a process, in SQLite or in Postgres.
+//
+// A statement that is not hot has one text for both databases. The hot ones, and what the
+// databases cannot have in common, are behind engine, in files named after their database.
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+)
+
+// MaxShards is the most shards that a database is created with.
+const MaxShards = 1024
+
+// DefaultShards is how many shards a database has unless its creator wished otherwise.
+const DefaultShards = 16
+
+// patience bounds what one transaction may take: a node that stops in the middle of one
+// holds nobody up for longer.
+const patience = 8 * time.Second
+
+var (
+	// ErrUnavailable means that the database cannot be reached at the moment; try again.
+	ErrUnavailable = errors.New("the database cannot be reached")
+	// ErrDenied means that the database refuses this user or does not exist.
+	ErrDenied = errors.New("the database refuses the connection")
+	// ErrLocked means that another process works on the data folder.
+	ErrLocked = errors.New("the data folder is in use")
+	// ErrSchemaTooNew means that a later version of deadman migrated the database.
+	ErrSchemaTooNew = errors.New("the database's schema is too new")
+	// ErrForeignSchema means that the database holds tables that are not deadman's.
+	ErrForeignSchema = errors.New("the database is not deadman's")
+)
+
+// Options say which database to open.
+type Options struct {
+	DatabaseURL string       // Postgres; empty: SQLite
+	DataDir     string       // the folder of the SQLite file; made when it is not there
+	Shards      int          // wished for at creation, 1 to MaxShards; 0: DefaultShards
+	Log         *slog.Logger // nil: slog.Default()
+}
+
+// Store is one database. It is safe for concurrent use.
+type Store struct {
+	engine
+	db     *sql.DB // one writer on SQLite, the pool on Postgres
+	read   *sql.DB // the same database, for what only reads
+	log    *slog.Logger
+	shards int
+	alone  bool
+}
+
+var (
+	_ futurejobs.Queue  = (*Store)(nil)
+	_ futurejobs.Leases = (*Store)(nil)
+	_ futurejobs.Ledger = (*Store)(nil)
+	_ alerts.Outbox     = (*Store)(nil)
+	_ rules.Store       = (*Store)(nil)
+)
+
+// engine is what has a text of its own for each database.
+type engine interface {
+	// Due is futurejobs.Queue's.
+	Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error)
+	// Settle is futurejobs.Queue's.
+	Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error)
+	// Apply is futurejobs.Ledger's.
+	Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error)
+	// MarkPublished is alerts.Outbox's.
+	MarkPublished(ctx context.Context, sent []alerts.Alert) error
+
+	// tables is the statement that lists the names of all tables.
+	tables() string
+	// opening is the first statement of a transaction; it answers with the time.
+	opening() string
+	// passing reports whether a transaction that failed with err is worth another try.
+	passing(err error) bool
+	// latest returns a page of history of the rules (all, when nil), newest first.
+	latest(ctx context.Context, rules []int32, f futurejobs.Filter) (futurejobs.Page[futurejobs.Ended], error)
+	// ahead makes room for the history of the days after now.
+	ahead(ctx context.Context, now time.Time) error
+	// forget takes away history that ended before, and returns how many rows.
+	forget(ctx context.Context, before time.Time) (int64, error)
+	close() error
+}
+
+// Open opens the database, brings its schema up to date, and makes sure of its shards.
+//
+// It returns ErrUnavailable, ErrDenied, ErrLocked, ErrSchemaTooNew or ErrForeignSchema,
+// wrapped with what to do about it.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	if o.Shards == 0 {
+		o.Shards = DefaultShards
+	}
+	if o.Shards < 1 || o.Shards > MaxShards {
+		return nil, fmt.Errorf("shards: %d is not within 1 and %d", o.Shards, MaxShards)
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	open := openSQLite
+	if o.DatabaseURL != "" {
+		open = openPostgres
+	}
+	s, err := open(ctx, o)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.prepare(ctx, o.Shards); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// prepare makes the database ready for use.
+func (s *Store) prepare(ctx context.Context, shards int) error {
+	if err := s.migrate(ctx); err != nil {
+		return err
+	}
+	if err := s.seed(ctx, shards); err != nil {
+		return fmt.Errorf("shards: %w", err)
+	}
+	now, err := s.Now(ctx)
+	if err != nil {
+		return err
+	}
+	return s.ahead(ctx, now)
+}
+
+// Shards is how many shards the database was created with.
+func (s *Store) Shards() int { return s.shards }
+
+// Alone reports whether no other process can use the database: true for SQLite.
+func (s *Store) Alone() bool { return s.alone }
+
+// Close releases the database. What is in hand has to be finished before.
+func (s *Store) Close() error { return s.close() }
+
+// Now returns the database's time.
+func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	var now time.Time
+	if err := s.read.QueryRowContext(ctx, `SELECT now()`).Scan(at(&now)); err != nil {
+		return now, fmt.Errorf("now: %w", err)
+	}
+	return now, nil
+}

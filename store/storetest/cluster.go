@@ -1,0 +1,230 @@
+// Package storetest tests stores: it starts a private Postgres from the machine's own
+// programs, and holds the suite that every store has to pass.
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// ErrNoPostgres means that the machine has no Postgres to start.
+var ErrNoPostgres = errors.New(
+	"no Postgres programs found; install them (Debian, Ubuntu: apt-get install postgresql) or set DEADMAN_TEST_DATABASE_URL")
+
+// Settings say how a cluster runs.
+type Settings struct {
+	// Durable clusters write to disk as in production; the others are quick.
+	Durable bool
+	// Options are further settings of the server, as name=value.
+	Options []string
+}
+
+// Cluster is a running private Postgres. It ends with the process that started it.
+type Cluster struct {
+	Dir  string // its files, sockets and log
+	Port int
+	DSN  string // of its superuser, in the database postgres
+
+	cmd   *exec.Cmd
+	ended chan error
+	stop  func() error
+}
+
+// StartCluster starts a private Postgres on a free port of the loopback address, with
+// sockets in its folder. Stop it when it is no longer needed.
+func StartCluster(s Settings) (*Cluster, error) {
+	bin, err := programs()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := os.MkdirTemp("", "deadman-postgres-")
+	if err != nil {
+		return nil, fmt.Errorf("start postgres: %w", err)
+	}
+	c := &Cluster{Dir: dir, ended: make(chan error, 1)}
+	c.stop = sync.OnceValue(c.end)
+	if err := c.start(bin, s); err != nil {
+		return nil, errors.Join(fmt.Errorf("start postgres: %w", err), c.Stop())
+	}
+	return c, nil
+}
+
+// programs is the folder of initdb and postgres.
+func programs() (string, error) {
+	folders, err := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if err != nil {
+		return "", err
+	}
+	slices.SortFunc(folders, func(a, b string) int { return major(b) - major(a) })
+	if path, err := exec.LookPath("initdb"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			folders = append([]string{filepath.Dir(path)}, folders...)
+		}
+	}
+	for _, folder := range folders {
+		if runs(folder, "initdb") && runs(folder, "postgres") {
+			return folder, nil
+		}
+	}
+	return "", ErrNoPostgres
+}
+
+// major is the version in /usr/lib/postgresql/15/bin.
+func major(folder string) int {
+	n, err := strconv.Atoi(filepath.Base(filepath.Dir(folder)))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func runs(folder, name string) bool {
+	_, err := exec.LookPath(filepath.Join(folder, name))
+	return err == nil
+}
+
+func (c *Cluster) start(bin string, s Settings) error {
+	as, err := account()
+	if err != nil {
+		return err
+	}
+	if as != nil {
+		if err := os.Chown(c.Dir, int(as.Uid), int(as.Gid)); err != nil {
+			return err
+		}
+	}
+	data := filepath.Join(c.Dir, "data")
+	initdb := exec.Command(filepath.Join(bin, "initdb"),
+		"-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+	initdb.Dir, initdb.SysProcAttr = c.Dir, &syscall.SysProcAttr{Credential: as}
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	if c.Port, err = freePort(); err != nil {
+		return err
+	}
+	c.DSN = c.Database("postgres")
+	c.run(exec.Command(filepath.Join(bin, "postgres"), c.arguments(data, s)...), as)
+	return c.wait()
+}
+
+func (c *Cluster) arguments(data string, s Settings) []string {
+	options := []string{
+		"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(c.Port), "unix_socket_directories=" + c.Dir,
+		"max_connections=200", "max_wal_size=2GB", "timezone=UTC",
+	}
+	if !s.Durable {
+		options = append(options, "fsync=off", "full_page_writes=off", "synchronous_commit=off")
+	}
+	args := []string{"-D", data}
+	for _, o := range append(options, s.Options...) {
+		args = append(args, "-c", o)
+	}
+	return args
+}
+
+// run starts the server from a thread that lives as long as the server: the system ends it
+// with the thread that started it, and so with the process.
+func (c *Cluster) run(cmd *exec.Cmd, as *syscall.Credential) {
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		log, err := os.Create(filepath.Join(c.Dir, "log"))
+		if err == nil {
+			defer log.Close()
+			cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, c.Dir
+			cmd.SysProcAttr = endWithUs(as)
+			err = cmd.Start()
+		}
+		if err != nil {
+			close(started)
+			c.ended <- err
+			return
+		}
+		c.cmd = cmd
+		close(started)
+		c.ended <- cmd.Wait()
+	}()
+	<-started
+}
+
+// wait returns when the server takes connections.
+func (c *Cluster) wait() error {
+	deadline := time.After(30 * time.Second)
+	for {
+		if ready(c.DSN) {
+			return nil
+		}
+		select {
+		case err := <-c.ended:
+			c.ended <- err
+			return fmt.Errorf("it ended at once: %w\n%s", err, c.log())
+		case <-deadline:
+			return fmt.Errorf("it does not answer\n%s", c.log())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (c *Cluster) log() []byte {
+	b, err := os.ReadFile(filepath.Join(c.Dir, "log"))
+	if err != nil {
+		return nil
+	}
+	return bytes.TrimSpace(b)
+}
+
+// Database is the DSN of one of the cluster's databases.
+func (c *Cluster) Database(name string) string {
+	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", c.Port, name)
+}
+
+// Process is the server's main process, for tests that hurt it.
+func (c *Cluster) Process() *os.Process { return c.cmd.Process }
+
+// Stop ends the server and removes its files. It may be called again.
+func (c *Cluster) Stop() error { return c.stop() }
+
+func (c *Cluster) end() error {
+	var errs []error
+	if c.cmd != nil {
+		errs = append(errs, c.interrupt())
+	}
+	return errors.Join(append(errs, os.RemoveAll(c.Dir))...)
+}
+
+// interrupt is Postgres' fast shutdown, and after some seconds less than that.
+func (c *Cluster) interrupt() error {
+	if err := c.cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	select {
+	case <-c.ended:
+		return nil
+	case <-time.After(10 * time.Second):
+	}
+	err := c.cmd.Process.Signal(syscall.SIGQUIT)
+	<-c.ended
+	return err
+}
+
+func freePort() (int, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port, nil
+}

@@ -1,0 +1,118 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"math/rand/v2"
+	"time"
+)
+
+// tries is how often a transaction is begun that loses against another one.
+const tries = 10
+
+// tx runs f in one transaction, and again when it lost against another one. now is the
+// database's time at the transaction's start.
+func (s *Store) tx(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
+	return again(ctx, s.passing, func() error { return s.once(ctx, f) })
+}
+
+func (s *Store) once(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	var now time.Time
+	if err := tx.QueryRowContext(ctx, s.opening()).Scan(at(&now)); err != nil {
+		return err
+	}
+	if err := f(tx, now); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// again runs f until it fails with an error that does not pass, or tries are spent.
+func again(ctx context.Context, passing func(error) bool, f func() error) error {
+	for try := 1; ; try++ {
+		err := f()
+		if err == nil || try == tries || !passing(err) {
+			return err
+		}
+		if err := pause(ctx, try); err != nil {
+			return err
+		}
+	}
+}
+
+// pause waits for a moment that grows with each try, and is never the same twice.
+func pause(ctx context.Context, try int) error {
+	span := time.Millisecond << min(try, 6)
+	t := time.NewTimer(span/2 + rand.N(span))
+	defer t.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-t.C:
+		return nil
+	}
+}
+
+// scanner is a row, of either kind of driver.
+type scanner interface{ Scan(dest ...any) error }
+
+// cursor is a result, of either kind of driver.
+type cursor interface {
+	scanner
+	Next() bool
+	Err() error
+}
+
+// all reads a result to its end.
+func all[T any](rows cursor, scan func(scanner, *T) error) ([]T, error) {
+	var out []T
+	for rows.Next() {
+		out = append(out, *new(T))
+		if err := scan(rows, &out[len(out)-1]); err != nil {
+			return nil, err
+		}
+	}
+	return out, rows.Err()
+}
+
+// query runs a statement and reads its result to the end.
+func query[T any](ctx context.Context, q querier, scan func(scanner, *T) error, text string, args ...any) ([]T, error) {
+	rows, err := q.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }() // Err has told already
+	return all(rows, scan)
+}
+
+// querier is a database or a transaction on it.
+type querier interface {
+	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
+}
+
+// execer is a database or a transaction on it.
+type execer interface {
+	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)
+}
+
+// exec returns how many rows were written.
+func exec(ctx context.Context, e execer, text string, args ...any) (int64, error) {
+	r, err := e.ExecContext(ctx, text, args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// unless returns err unless it was expected.
+func unless(expected bool, err error) error {
+	if expected {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,196 @@
+package store
+
+import (
+	"bytes"
+	"database/sql/driver"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"deadman/alerts"
+)
+
+// instant reads a time from either database: UTC, zero for NULL.
+type instant time.Time
+
+// at reads into t.
+func at(t *time.Time) *instant { return (*instant)(t) }
+
+// Scan implements sql.Scanner.
+func (i *instant) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*i = instant{}
+	case int64:
+		*i = instant(time.UnixMicro(v).UTC())
+	case time.Time:
+		*i = instant(v.UTC())
+	default:
+		return fmt.Errorf("%T is not a time", src)
+	}
+	return nil
+}
+
+// ScanTimestamptz implements pgtype.TimestamptzScanner.
+func (i *instant) ScanTimestamptz(v pgtype.Timestamptz) error {
+	*i = instant{}
+	if v.Valid {
+		*i = instant(v.Time.UTC())
+	}
+	return nil
+}
+
+// when writes a time: NULL for zero.
+func when(t time.Time) any {
+	if t.IsZero() {
+		return nil
+	}
+	return t
+}
+
+// stamp writes a time into an array: NULL for zero.
+func stamp(t time.Time) pgtype.Timestamptz {
+	return pgtype.Timestamptz{Time: t, Valid: !t.IsZero()}
+}
+
+// micros reads a duration that is kept in microseconds.
+type micros time.Duration
+
+// Scan implements sql.Scanner.
+func (m *micros) Scan(src any) error {
+	v, ok := src.(int64)
+	if !ok {
+		return fmt.Errorf("%T is not a number of microseconds", src)
+	}
+	*m = micros(time.Duration(v) * time.Microsecond)
+	return nil
+}
+
+// ScanInt64 implements pgtype.Int64Scanner.
+func (m *micros) ScanInt64(v pgtype.Int8) error { return m.Scan(v.Int64) }
+
+// idList reads and writes the ids of a job's alerts.
+type idList []alerts.ID
+
+// Scan implements sql.Scanner.
+func (l *idList) Scan(src any) error {
+	b, ok := src.([]byte)
+	if src != nil && !ok {
+		return fmt.Errorf("%T is not a list of ids", src)
+	}
+	return l.ScanBytes(b)
+}
+
+// ScanBytes implements pgtype.BytesScanner.
+func (l *idList) ScanBytes(b []byte) error {
+	const size = len(alerts.ID{})
+	if len(b)%size != 0 {
+		return fmt.Errorf("%d bytes are not a list of ids", len(b))
+	}
+	*l = nil
+	for ; len(b) > 0; b = b[size:] {
+		*l = append(*l, alerts.ID(b[:size]))
+	}
+	return nil
+}
+
+// packed is the list as it is kept; nil when there is none.
+func packed(ids []alerts.ID) []byte {
+	if len(ids) == 0 {
+		return nil
+	}
+	b := make([]byte, 0, len(ids)*len(alerts.ID{}))
+	for _, id := range ids {
+		b = append(b, id[:]...)
+	}
+	return b
+}
+
+// blob is bytes that may be absent.
+func blob(b []byte) any {
+	if b == nil {
+		return nil
+	}
+	return b
+}
+
+// verbatim is a string that may hold any bytes. Postgres keeps neither NUL nor what is not
+// UTF-8, so these are kept as Go's escapes, and with them the backslash.
+type verbatim string
+
+// Value implements driver.Valuer.
+func (v verbatim) Value() (driver.Value, error) { return escape(string(v)), nil }
+
+// Scan implements sql.Scanner.
+func (v *verbatim) Scan(src any) error {
+	switch s := src.(type) {
+	case string:
+		return v.read(s)
+	case []byte:
+		return v.read(string(s))
+	}
+	return fmt.Errorf("%T is not a string", src)
+}
+
+// ScanText implements pgtype.TextScanner.
+func (v *verbatim) ScanText(t pgtype.Text) error { return v.read(t.String) }
+
+// MarshalText implements encoding.TextMarshaler.
+func (v verbatim) MarshalText() ([]byte, error) { return []byte(escape(string(v))), nil }
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (v *verbatim) UnmarshalText(b []byte) error { return v.read(string(b)) }
+
+func (v *verbatim) read(s string) error {
+	if strings.IndexByte(s, '\\') >= 0 {
+		var err error
+		if s, err = strconv.Unquote(`"` + s + `"`); err != nil {
+			return fmt.Errorf("escaped string: %w", err)
+		}
+	}
+	*v = verbatim(s)
+	return nil
+}
+
+// escape is how verbatim keeps s.
+func escape(s string) string {
+	if strings.IndexByte(s, '\\') < 0 && strings.IndexByte(s, 0) < 0 && utf8.ValidString(s) {
+		return s
+	}
+	q := strconv.Quote(s)
+	return q[1 : len(q)-1]
+}
+
+// body is JSON as it is kept: nil for none.
+func body(b []byte) *string {
+	if b == nil {
+		return nil
+	}
+	s := document(b)
+	return &s
+}
+
+// document is JSON as it is kept. JSON is UTF-8; what is not is replaced, as every decoder
+// would.
+func document(b []byte) string {
+	if bytes.IndexByte(b, 0) >= 0 {
+		b = bytes.ReplaceAll(b, []byte{0}, []byte("\uFFFD"))
+	}
+	if !utf8.Valid(b) {
+		b = bytes.ToValidUTF8(b, []byte("\uFFFD"))
+	}
+	return string(b)
+}
+
+// optional is text that may be absent: nil when empty.
+func optional(s string) *string {
+	if s == "" {
+		return nil
+	}
+	s = document([]byte(s))
+	return &s
+}

@@ -1,0 +1,136 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"net/http"
+	"strings"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+// keepAlive is how long a stream of alerts stays silent; proxies cut longer silences.
+const keepAlive = 15 * time.Second
+
+// alertsOrStream answers with a list, or with a stream for who accepts one.
+func (a *api) alertsOrStream(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Vary", "Accept")
+	if !acceptsStream(r) {
+		op(a, http.StatusOK, readFilter, a.alerts)(w, r)
+		return
+	}
+	from := newReading(w, r)
+	backlog := from.number("backlog", 0, futurejobs.MaxLimit, 0)
+	if err := from.done(); err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	s := &alertStream{w: w, flow: http.NewResponseController(w)}
+	if err := s.run(r, a, backlog); err != nil && r.Context().Err() == nil {
+		a.Log.DebugContext(r.Context(), "a stream of alerts ended", "err", err)
+	}
+}
+
+func acceptsStream(r *http.Request) bool {
+	for part := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
+		if kind, _, err := mime.ParseMediaType(part); err == nil && kind == "text/event-stream" {
+			return true
+		}
+	}
+	return false
+}
+
+// alertStream is one client that follows the alerts by server-sent events.
+type alertStream struct {
+	w    http.ResponseWriter
+	flow *http.ResponseController
+}
+
+// news is what Follow yields.
+type news struct {
+	alert alerts.Alert
+	err   error
+}
+
+// run sends alerts until the client leaves, the node drains or there is nothing to follow
+// any more.
+func (s *alertStream) run(r *http.Request, a *api, backlog int) error {
+	ctx, stop := context.WithCancel(r.Context())
+	defer stop()
+	h := s.w.Header()
+	h.Set("Content-Type", "text/event-stream")
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Accel-Buffering", "no") // or nginx holds events back
+	if err := s.send("retry: 2000\n\n"); err != nil {
+		return err
+	}
+
+	follow := make(chan news)
+	go func() {
+		defer close(follow)
+		for alert, err := range a.Wire.Follow(ctx, backlog) {
+			select {
+			case follow <- news{alert, err}:
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	err := s.pump(ctx, a, follow)
+	stop()
+	for range follow { //nolint:revive // waits for the goroutine to end
+	}
+	return err
+}
+
+func (s *alertStream) pump(ctx context.Context, a *api, follow <-chan news) error {
+	idle := time.NewTicker(keepAlive)
+	defer idle.Stop()
+	for {
+		text := ": still here\n\n"
+		select {
+		case <-leaving(ctx):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-idle.C:
+		case n, more := <-follow:
+			if !more {
+				return nil
+			}
+			var err error
+			if text, err = n.event(a); err != nil {
+				return err
+			}
+			idle.Reset(keepAlive)
+		}
+		if err := s.send(text); err != nil {
+			return err
+		}
+	}
+}
+
+// event is news as a server-sent event. What is wrong is news too; there may be more.
+func (n news) event(a *api) (string, error) {
+	if n.err != nil {
+		data, err := json.Marshal(a.problemOf(n.err))
+		return fmt.Sprintf("event: problem\ndata: %s\n\n", data), err
+	}
+	data, err := json.Marshal(n.alert)
+	return fmt.Sprintf("id: %s\nevent: alert\ndata: %s\n\n", n.alert.ID, data), err
+}
+
+// send writes and flushes, for a client that reads within writeTime.
+func (s *alertStream) send(text string) error {
+	if err := s.flow.SetWriteDeadline(time.Now().Add(writeTime)); err != nil {
+		return err
+	}
+	if _, err := s.w.Write([]byte(text)); err != nil {
+		return err
+	}
+	return s.flow.Flush()
+}

@@ -1,0 +1,114 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"runtime/debug"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5/middleware"
+)
+
+// How long a request may take to be read, to be answered, and to be written. A stream of
+// alerts is bounded a write at a time.
+const (
+	readTime   = 30 * time.Second
+	answerTime = 30 * time.Second
+	writeTime  = 45 * time.Second
+)
+
+// access logs each request at debug.
+func (a *api) access(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		defer func() {
+			a.Log.DebugContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path,
+				"status", seen.Status(), "bytes", seen.BytesWritten(), "took", time.Since(began), "from", r.RemoteAddr)
+		}()
+		next.ServeHTTP(seen, r)
+	})
+}
+
+// rescue turns a panic into a problem, once, in the log and in the answer.
+func (a *api) rescue(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		defer func() {
+			switch p := recover(); p {
+			case nil:
+			case http.ErrAbortHandler:
+				panic(p)
+			default:
+				a.fail(w, r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+			}
+		}()
+		next.ServeHTTP(w, r)
+	})
+}
+
+// bounded keeps slow clients and slow answers from piling up.
+func bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		flow, now := http.NewResponseController(w), time.Now()
+		if r.Body != http.NoBody {
+			_ = flow.SetReadDeadline(now.Add(readTime)) // a writer without deadlines is no server's
+		}
+		_ = flow.SetWriteDeadline(now.Add(writeTime))
+		if !acceptsStream(r) {
+			ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+			defer cancel()
+			r = r.WithContext(ctx)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// sameSite refuses what a browser sends on behalf of another site, unless it only reads.
+func (a *api) sameSite() func(http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.fail(w, r, problem(http.StatusForbidden, "a page of another site sent this; only this node's own pages and programs may"))
+	}))
+	return protection.Handler
+}
+
+// loopback refuses requests for hosts that are not this machine.
+func (a *api) loopback() func(http.Handler) http.Handler {
+	public := ""
+	if u, err := url.Parse(a.PublicURL); err == nil {
+		public = u.Hostname()
+	}
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			host := hostname(r.Host)
+			if isLoopback(host) || (public != "" && strings.EqualFold(host, public)) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			a.fail(w, r, problem(http.StatusForbidden,
+				"this node answers on loopback only, and %q is another host; use http://localhost, or name the host with --public-url", host))
+		})
+	}
+}
+
+// hostname is the Host header without port and brackets.
+func hostname(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+}
+
+func isLoopback(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}

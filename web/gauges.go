@@ -1,0 +1,103 @@
+package web
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// How long gauges that were read are served, and how long they may take to be read.
+const (
+	gaugesFor  = 10 * time.Second
+	gaugesTime = 5 * time.Second
+)
+
+// Gauges is what a node measures at one time.
+type Gauges struct {
+	Pending     int64 // jobs
+	Due         int64 // jobs whose slot has come
+	Unpublished int64 // alerts decided and not in the stream yet
+	ShardsHeld  int
+	SweepLag    time.Duration            // of the job that is overdue for longest; 0: none is
+	IntakeLag   map[string]time.Duration // by stream: since it was last read to its end
+	OldestRow   map[string]time.Duration // by table: the age of its oldest row
+}
+
+var (
+	pendingDesc     = desc("deadman_jobs_pending", "Jobs that are waited for.")
+	dueDesc         = desc("deadman_jobs_due", "Jobs whose slot has come.")
+	unpublishedDesc = desc("deadman_alerts_unpublished", "Alerts decided and not in the stream yet.")
+	heldDesc        = desc("deadman_shards_held", "Shards that this node holds.")
+	sweepLagDesc    = desc("deadman_sweep_lag_seconds", "How long the longest overdue job is overdue.")
+	intakeLagDesc   = desc("deadman_intake_lag_seconds", "Since when a stream was not read to its end.", "stream")
+	oldestDesc      = desc("deadman_oldest_row_seconds", "The age of a table's oldest row.", "table")
+	failedDesc      = desc("deadman_gauges_failed", "1 when the gauges could not be read; they are absent then.")
+)
+
+func desc(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(name, help, labels, nil)
+}
+
+// gauges is the collector of Gauges.
+type gauges struct {
+	read func(context.Context) (Gauges, error)
+
+	mu     sync.Mutex // held while reading: one scrape asks, the others wait for its answer
+	last   Gauges
+	failed bool
+	readAt time.Time
+}
+
+// Describe is of prometheus.Collector.
+func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{
+		pendingDesc, dueDesc, unpublishedDesc, heldDesc, sweepLagDesc, intakeLagDesc, oldestDesc, failedDesc,
+	} {
+		ch <- d
+	}
+}
+
+// Collect is of prometheus.Collector. Gauges that could not be read are absent, and said
+// to be: an old number would pass for a fresh one.
+func (g *gauges) Collect(ch chan<- prometheus.Metric) {
+	now, failed := g.fresh()
+	put := func(d *prometheus.Desc, v float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	if failed {
+		put(failedDesc, 1)
+		return
+	}
+	put(failedDesc, 0)
+	put(pendingDesc, float64(now.Pending))
+	put(dueDesc, float64(now.Due))
+	put(unpublishedDesc, float64(now.Unpublished))
+	put(heldDesc, float64(now.ShardsHeld))
+	put(sweepLagDesc, now.SweepLag.Seconds())
+	for stream, lag := range now.IntakeLag {
+		put(intakeLagDesc, lag.Seconds(), stream)
+	}
+	for table, age := range now.OldestRow {
+		put(oldestDesc, age.Seconds(), table)
+	}
+}
+
+// fresh returns gauges no older than gaugesFor.
+func (g *gauges) fresh() (Gauges, bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if time.Since(g.readAt) < gaugesFor {
+		return g.last, g.failed
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), gaugesTime)
+	defer cancel()
+	now, err := g.read(ctx)
+	if err != nil {
+		slog.WarnContext(ctx, "metrics are served without gauges", "err", err)
+	}
+	g.last, g.failed, g.readAt = now, err != nil, time.Now()
+	return g.last, g.failed
+}

@@ -1,0 +1,45 @@
+package web
+
+import (
+	"context"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+// Lists is what there is to read. The store implements it. What is not there is
+// futurejobs.ErrNotFound, and a cursor of another list futurejobs.ErrBadCursor.
+// Implementations are safe for concurrent use.
+type Lists interface {
+	// Jobs returns pending jobs, next due first.
+	Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Listed], error)
+	// Job returns the pending job of a rule and a key.
+	Job(ctx context.Context, rule, key string) (futurejobs.Listed, error)
+	// History returns ended jobs, newest first.
+	History(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Ended], error)
+	// Alerts returns what was said, newest first.
+	Alerts(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Said], error)
+	// Alert returns one alert.
+	Alert(ctx context.Context, id alerts.ID) (futurejobs.Said, error)
+	// DeadLetters returns events that could not be taken in, newest first.
+	DeadLetters(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.DeadLetter], error)
+	// Nodes returns the live nodes.
+	Nodes(ctx context.Context) ([]futurejobs.Node, error)
+	// Leases returns all shards, in order.
+	Leases(ctx context.Context) ([]futurejobs.Lease, error)
+}
+
+// Page is one page of a list as it goes out.
+type Page[T any] struct {
+	Items []T    `json:"items"`          // never null
+	Next  string `json:"next,omitempty"` // the cursor of the next page; absent: that was all
+}
+
+// pageOf turns a page of what is stored into one of what is shown.
+func pageOf[S, T any](p futurejobs.Page[S], show func(S) T) Page[T] {
+	out := Page[T]{Items: make([]T, len(p.Items)), Next: p.Next}
+	for i, item := range p.Items {
+		out.Items[i] = show(item)
+	}
+	return out
+}

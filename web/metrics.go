@@ -1,0 +1,74 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"runtime"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Metrics counts what a node does and serves it for Prometheus to scrape. It has a registry
+// of its own. Its methods are safe for concurrent use.
+type Metrics struct {
+	checks      *prometheus.CounterVec
+	took        prometheus.Histogram
+	alerts      *prometheus.CounterVec
+	events      *prometheus.CounterVec
+	deadLetters prometheus.Counter
+	handler     http.Handler
+}
+
+// NewMetrics returns metrics of a node of that version. read is asked at a scrape, at most
+// once in gaugesFor, for what is measured and not counted.
+func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) *Metrics {
+	m := &Metrics{
+		checks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "deadman_checks_total", Help: "Checks by rule and what came of them.",
+		}, []string{"rule", "outcome"}),
+		took: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "deadman_check_duration_seconds", Help: "How long handlers took.",
+			Buckets: prometheus.ExponentialBuckets(10e-6, 4, 12), // 10 µs to 42 s
+		}),
+		alerts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "deadman_alerts_total", Help: "Alerts decided.",
+		}, []string{"rule", "severity"}),
+		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "deadman_events_total", Help: "Events read, by what was made of them.",
+		}, []string{"outcome"}),
+		deadLetters: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "deadman_dead_letters_total", Help: "Events that could not be taken in.",
+		}),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "deadman_build_info", Help: "Always 1; the labels say what runs.",
+		ConstLabels: prometheus.Labels{"version": version, "go_version": runtime.Version()},
+	})
+	build.Set(1)
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, build, &gauges{read: read},
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
+	return m
+}
+
+// ServeHTTP answers a scrape.
+func (m *Metrics) ServeHTTP(w http.ResponseWriter, r *http.Request) { m.handler.ServeHTTP(w, r) }
+
+// Checked counts a check and how long its handler took.
+func (m *Metrics) Checked(rule, outcome string, took time.Duration) {
+	m.checks.WithLabelValues(rule, outcome).Inc()
+	m.took.Observe(took.Seconds())
+}
+
+// Alerted counts an alert that was decided.
+func (m *Metrics) Alerted(rule, severity string) { m.alerts.WithLabelValues(rule, severity).Inc() }
+
+// Taken counts n events of which the same was made.
+func (m *Metrics) Taken(outcome string, n int) { m.events.WithLabelValues(outcome).Add(float64(n)) }
+
+// DeadLettered counts n events that could not be taken in.
+func (m *Metrics) DeadLettered(n int) { m.deadLetters.Add(float64(n)) }

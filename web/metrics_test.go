@@ -1,0 +1,87 @@
+package web_test
+
+import (
+	"context"
+	"errors"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deadman/web"
+)
+
+func scrape(t *testing.T, m *web.Metrics) string {
+	t.Helper()
+	w := httptest.NewRecorder()
+	m.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/metrics", nil))
+	if w.Code != 200 {
+		t.Fatalf("a scrape comes to %d: %s", w.Code, w.Body)
+	}
+	return w.Body.String()
+}
+
+func has(t *testing.T, text string, lines ...string) {
+	t.Helper()
+	for _, line := range lines {
+		if !strings.Contains(text, "\n"+line+"\n") {
+			t.Errorf("there is no line %s", line)
+		}
+	}
+}
+
+func TestMetrics(t *testing.T) {
+	m := web.NewMetrics("v1.2.3", func(context.Context) (web.Gauges, error) {
+		return web.Gauges{
+			Pending: 5, Due: 4, Unpublished: 3, ShardsHeld: 16, SweepLag: 1500 * time.Millisecond,
+			IntakeLag: map[string]time.Duration{"ORDERS": 2 * time.Second},
+			OldestRow: map[string]time.Duration{"history": time.Hour},
+		}, nil
+	})
+	m.Checked("r", "exhausted", 3*time.Millisecond)
+	m.Checked("r", "waiting", 5*time.Millisecond)
+	m.Alerted("r", "critical")
+	m.Taken("started", 7)
+	m.DeadLettered(2)
+	text := scrape(t, m)
+	has(t, text,
+		`deadman_checks_total{outcome="exhausted",rule="r"} 1`, `deadman_checks_total{outcome="waiting",rule="r"} 1`,
+		`deadman_check_duration_seconds_count 2`, `deadman_check_duration_seconds_sum 0.008`,
+		`deadman_alerts_total{rule="r",severity="critical"} 1`, `deadman_events_total{outcome="started"} 7`,
+		`deadman_dead_letters_total 2`, `deadman_jobs_pending 5`, `deadman_jobs_due 4`, `deadman_alerts_unpublished 3`,
+		`deadman_shards_held 16`, `deadman_sweep_lag_seconds 1.5`, `deadman_intake_lag_seconds{stream="ORDERS"} 2`,
+		`deadman_oldest_row_seconds{table="history"} 3600`, `deadman_gauges_failed 0`)
+	for _, part := range []string{`deadman_build_info{go_version="go`, `version="v1.2.3"} 1`, "\ngo_goroutines ", "\nprocess_cpu_seconds_total "} {
+		if !strings.Contains(text, part) {
+			t.Errorf("there is no %s", part)
+		}
+	}
+}
+
+// What cannot be read is absent and said to be; a number of before would pass for one of now.
+func TestGaugesThatFail(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, broken := 0, false
+		m := web.NewMetrics("v", func(context.Context) (web.Gauges, error) {
+			asked++
+			if broken {
+				return web.Gauges{}, errors.New("the database is away")
+			}
+			return web.Gauges{Pending: int64(asked)}, nil
+		})
+		has(t, scrape(t, m), "deadman_jobs_pending 1", "deadman_gauges_failed 0")
+		time.Sleep(9 * time.Second)
+		has(t, scrape(t, m), "deadman_jobs_pending 1")
+		broken = true
+		time.Sleep(2 * time.Second)
+		text := scrape(t, m)
+		has(t, text, "deadman_gauges_failed 1")
+		if strings.Contains(text, "deadman_jobs_pending") {
+			t.Error("an old number is shown")
+		}
+		broken = false
+		time.Sleep(11 * time.Second)
+		has(t, scrape(t, m), "deadman_jobs_pending 3", "deadman_gauges_failed 0")
+	})
+}

@@ -1,0 +1,116 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	_ "embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"strings"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// pageRows is how much of each list the page shows.
+const pageRows = 12
+
+//go:embed page.html
+var pageHTML string
+
+//go:embed page.css
+var pageCSS string
+
+var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
+
+// pagePolicy lets the page's own style in, and nothing else.
+var pagePolicy = fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+	base64.StdEncoding.EncodeToString(sum(pageCSS)))
+
+func sum(s string) []byte {
+	h := sha256.Sum256([]byte(s))
+	return h[:]
+}
+
+// overview is what the page shows.
+type overview struct {
+	CSS      template.CSS
+	Version  string
+	Fine     bool
+	Sentence string
+	Broken   []Condition
+	Blind    bool // the lists could not be read
+	Jobs     []pageJob
+	Alerts   []pageAlert
+	Now      time.Time
+}
+
+type pageJob struct {
+	Job
+	In string
+}
+
+type pageAlert struct {
+	Alert
+	Ago string
+}
+
+func (a *api) page(w http.ResponseWriter, r *http.Request) {
+	view := a.overview(r.Context())
+	var out bytes.Buffer
+	if err := pageTemplate.Execute(&out, view); err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Security-Policy", pagePolicy)
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	a.send(w, r, "text/html; charset=utf-8", http.StatusOK, out.Bytes())
+}
+
+// overview reads what the page shows. Lists that cannot be read are part of the news: this
+// is the page that people look at when something is wrong.
+func (a *api) overview(ctx context.Context) overview {
+	view := overview{CSS: template.CSS(pageCSS), Version: a.Version, Now: a.Now().UTC()} //nolint:gosec // our own file
+	state := a.readiness(ctx)
+	first := futurejobs.Filter{Limit: pageRows}
+	jobs, jobsErr := a.jobs(ctx, first)
+	said, saidErr := a.alerts(ctx, first)
+	if err := errors.Join(jobsErr, saidErr); err != nil {
+		a.Log.ErrorContext(ctx, "the page is shown without its lists", "err", err)
+		state.Ready = false
+		state.Conditions = append(state.Conditions, Condition{Name: "lists", Detail: "jobs and alerts cannot be read; the log says why"})
+		view.Blind = true
+	}
+	for _, j := range jobs.Items {
+		view.Jobs = append(view.Jobs, pageJob{j, Relative(j.NextCheckAt, view.Now)})
+	}
+	for _, s := range said.Items {
+		view.Alerts = append(view.Alerts, pageAlert{s, Relative(s.DecidedAt, view.Now)})
+	}
+	view.judge(state)
+	return view
+}
+
+// judge finds the sentence that says whether deadman is fine.
+func (o *overview) judge(state Readiness) {
+	var names []string
+	for _, c := range state.Conditions {
+		if !c.OK {
+			o.Broken = append(o.Broken, c)
+			names = append(names, c.Name)
+		}
+	}
+	o.Fine = state.Ready
+	switch {
+	case !o.Fine:
+		o.Sentence = "deadman is not fine: " + strings.Join(names, ", ") + "."
+	case len(o.Jobs) == 0:
+		o.Sentence = "deadman is fine, and waits for nothing at the moment."
+	default:
+		o.Sentence = "deadman is fine. The next look is " + o.Jobs[0].In + "."
+	}
+}

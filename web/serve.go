@@ -1,0 +1,52 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Serve answers on ln until ctx is done; then it takes no new requests, ends the streams
+// of alerts, and gives what is in hand the time drain. It closes ln. The error is nil after
+// a clean stop.
+func Serve(ctx context.Context, ln net.Listener, h http.Handler, drain time.Duration) error {
+	left := make(chan struct{})
+	base := context.WithValue(context.WithoutCancel(ctx), leavingKey{}, (<-chan struct{})(left))
+	s := &http.Server{
+		Handler:           h,
+		BaseContext:       func(net.Listener) context.Context { return base },
+		ReadHeaderTimeout: 5 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		MaxHeaderBytes:    64 << 10,
+		// No ReadTimeout and WriteTimeout, which would cut streams: see bounded.
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(ln) }()
+
+	select {
+	case err := <-ended:
+		return fmt.Errorf("serve HTTP: %w", err)
+	case <-ctx.Done():
+	}
+	close(left)
+	hurry, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
+	defer cancel()
+	err := s.Shutdown(hurry)
+	<-ended
+	if err != nil {
+		return fmt.Errorf("drain HTTP: %w", errors.Join(err, s.Close()))
+	}
+	return nil
+}
+
+// leavingKey is the context's key for the channel that leaving returns.
+type leavingKey struct{}
+
+// leaving is closed when the node begins to stop; nil, and so never, outside of Serve.
+func leaving(ctx context.Context) <-chan struct{} {
+	left, _ := ctx.Value(leavingKey{}).(<-chan struct{})
+	return left
+}
