@@ -3,7 +3,6 @@ package bus
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
@@ -70,38 +69,37 @@ func (b *Bus) Before(ctx context.Context, stream string, at time.Time) (uint64, 
 	return c.CachedInfo().Delivered.Stream, nil
 }
 
-// Drained implements events.Reader. It asks the stream's leader, which alone has everything
-// that was acknowledged; the consumer may live beside a copy that is behind.
-//
-//  1. A stream that was recreated is not the one that is read.
-//  2. Whoever may not be the leader any more cannot say.
-//  3. A stream that ends at seq holds nothing after it.
-//  4. Otherwise each subject is asked for its next message.
-func (r *reader) Drained(ctx context.Context, seq uint64) (bool, error) {
+// End implements events.Reader. It asks the stream's leader, which alone has everything that
+// was acknowledged; the consumer may live beside a copy that is behind.
+func (r *reader) End(ctx context.Context) (end uint64, ok bool, err error) {
 	ctx, cancel := r.bus.within(ctx)
 	defer cancel()
 	info, err := r.bus.ask(ctx, r.stream)
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
-	last := info.State.LastSeq
-	if !createdAt(info).Equal(r.created) || last < seq {
-		return false, fmt.Errorf("%w: stream %s", ErrStreamReplaced, r.stream)
+	if !createdAt(info).Equal(r.created) {
+		return 0, false, fmt.Errorf("%w: stream %s", ErrStreamReplaced, r.stream)
 	}
-	if !leads(info.Cluster) {
-		return false, nil
-	}
+	return info.State.LastSeq, leads(info.Cluster), nil
+}
+
+// Drained implements events.Reader. Most often the end is where the reader stands, and there
+// is nothing to ask.
+func (r *reader) Drained(ctx context.Context, seq, end uint64) (bool, error) {
+	ctx, cancel := r.bus.within(ctx)
+	defer cancel()
 	from := max(seq, r.clear)
-	if last <= from {
+	if end <= from {
 		return true, nil
 	}
 	for _, subject := range r.asked() {
-		some, err := r.bus.holds(ctx, r.stream, subject, from+1)
-		if some || err != nil {
+		next, err := r.bus.next(ctx, r.stream, subject, from+1)
+		if err != nil || next > 0 && next <= end {
 			return false, err
 		}
 	}
-	r.clear = last
+	r.clear = end
 	return true, nil
 }
 
@@ -113,34 +111,36 @@ func (r *reader) asked() []string {
 	return r.subjects
 }
 
-// holds reports whether the stream's leader has a message on the subject at or after seq.
-// JetStream's client would ask any copy of the stream.
-func (b *Bus) holds(ctx context.Context, stream, subject string, seq uint64) (bool, error) {
+// next returns the sequence of the first message on the subject at or after seq, as the
+// stream's leader has it; 0: there is none. JetStream's client would ask any copy.
+func (b *Bus) next(ctx context.Context, stream, subject string, seq uint64) (uint64, error) {
 	body, err := json.Marshal(struct {
 		Seq  uint64 `json:"seq"`
 		Next string `json:"next_by_subj"`
 	}{seq, subject})
 	if err != nil {
-		return false, fmt.Errorf("ask stream %s: %w", stream, err)
+		return 0, fmt.Errorf("ask stream %s: %w", stream, err)
 	}
 	answer, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, body)
 	if err != nil {
-		return false, fmt.Errorf("ask stream %s for its next message: %w", stream, err)
+		return 0, fmt.Errorf("ask stream %s for its next message: %w", stream, err)
 	}
 	var got struct {
 		Error   *jetstream.APIError `json:"error"`
-		Message json.RawMessage     `json:"message"`
+		Message struct {
+			Seq uint64 `json:"seq"`
+		} `json:"message"`
 	}
 	if err := json.Unmarshal(answer.Data, &got); err != nil {
-		return false, fmt.Errorf("ask stream %s for its next message: %w", stream, err)
+		return 0, fmt.Errorf("ask stream %s for its next message: %w", stream, err)
 	}
 	switch {
-	case got.Error == nil && got.Message != nil:
-		return true, nil
 	case got.Error != nil && got.Error.ErrorCode == codeNoMessage:
-		return false, nil
+		return 0, nil
 	case got.Error != nil:
-		return false, fmt.Errorf("ask stream %s for its next message: %w", stream, got.Error)
+		return 0, fmt.Errorf("ask stream %s for its next message: %w", stream, got.Error)
+	case got.Message.Seq < seq:
+		return 0, fmt.Errorf("ask stream %s for its next message after %d: the answer has sequence %d", stream, seq, got.Message.Seq)
 	}
-	return false, errors.New("ask stream " + stream + " for its next message: an answer without one")
+	return got.Message.Seq, nil
 }

@@ -95,8 +95,8 @@ func (b *Bus) acked(ctx context.Context, f jetstream.PubAckFuture) error {
 
 // there makes sure of an alert that the stream refused as a repeat.
 func (b *Bus) there(ctx context.Context, subject string) error {
-	found, err := b.holds(ctx, AlertsStream, subject, 1)
-	if err == nil && !found {
+	seq, err := b.next(ctx, AlertsStream, subject, 1)
+	if err == nil && seq == 0 {
 		err = errors.New("refused as a repeat of an alert that is not in the stream")
 	}
 	return err

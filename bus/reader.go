@@ -49,7 +49,7 @@ type reader struct {
 	endPull    context.CancelFunc
 	delivered  uint64 // the consumer's sequence of the last message
 	reconnects uint64
-	clear      uint64 // no message on the subjects up to here that was not there before
+	clear      uint64 // from a message that was asked about up to here, none is on the subjects
 	closed     atomic.Bool
 }
 

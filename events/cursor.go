@@ -25,7 +25,7 @@ func (t *tap) open(ctx context.Context) error {
 		return err
 	}
 	t.reader, t.subjects, t.revision = reader, subjects, revision
-	t.cursor, t.marked = cursor, cursor.ReadThrough
+	t.cursor, t.marked, t.goal = cursor, cursor.ReadThrough, goal{}
 	return t.same(ctx)
 }
 

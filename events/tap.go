@@ -35,9 +35,17 @@ type tap struct {
 	revision int64 // of the rules that the subjects belong to
 	cursor   futurejobs.Cursor
 	marked   time.Time
+	goal     goal
 
 	mu  sync.Mutex
 	now Status
+}
+
+// goal is what has to be applied for the stream to be read through an instant. A stream that
+// events come from all the time has no moment at which it is empty; but it passes its end.
+type goal struct {
+	through time.Time // zero: there is no goal
+	end     uint64
 }
 
 func newTap(in *Intake, stream string) *tap {
@@ -183,16 +191,36 @@ func (t *tap) due() (at time.Time, ok bool) {
 	return grid.After(t.marked), true
 }
 
-// mark records that the stream was read through, if that is due and true.
+// mark records that the stream was read through an instant, if that is due and true.
+func (t *tap) mark(ctx context.Context) error {
+	if err := t.aim(ctx); err != nil || t.goal.through.IsZero() {
+		return err
+	}
+	drained, err := t.reader.Drained(ctx, t.cursor.LastSeq, t.goal.end)
+	if err != nil || !drained {
+		return err
+	}
+	err = t.in.Ledger.MarkRead(ctx, t.stream, t.cursor.LastSeq, t.goal.through)
+	if errors.Is(err, futurejobs.ErrMoved) {
+		return errReopen
+	}
+	if err != nil {
+		return fmt.Errorf("mark as read: %w", err)
+	}
+	t.marked, t.goal = t.goal.through, goal{}
+	return nil
+}
+
+// aim sets the next goal once it is due.
 //
 //  1. The time is taken first: what came in before it is seen by what follows.
 //  2. The rules are looked at next: a job that waits for a subject which is not being read
 //     can only be due later than that.
-//  3. Then the stream is asked whether it holds anything that was not applied.
-func (t *tap) mark(ctx context.Context) error {
+//  3. Then the stream is asked for its end.
+func (t *tap) aim(ctx context.Context) error {
 	through := t.in.Now()
 	due, ok := t.due()
-	if !ok || through.IsZero() || through.Before(due) {
+	if !t.goal.through.IsZero() || !ok || through.IsZero() || through.Before(due) {
 		return nil
 	}
 	if err := t.in.Book.Refresh(ctx); err != nil {
@@ -201,17 +229,12 @@ func (t *tap) mark(ctx context.Context) error {
 	if err := t.follow(); err != nil {
 		return err
 	}
-	drained, err := t.reader.Drained(ctx, t.cursor.LastSeq)
-	if err != nil || !drained {
-		return err
-	}
-	err = t.in.Ledger.MarkRead(ctx, t.stream, t.cursor.LastSeq, through)
-	if errors.Is(err, futurejobs.ErrMoved) {
-		return errReopen
-	}
+	end, ok, err := t.reader.End(ctx)
 	if err != nil {
-		return fmt.Errorf("mark as read: %w", err)
+		return fmt.Errorf("find the end: %w", err)
 	}
-	t.marked = through
+	if ok {
+		t.goal = goal{through: through, end: end}
+	}
 	return nil
 }

@@ -30,9 +30,12 @@ type Reader interface {
 	// Next returns what has arrived, up to limit events, and waits up to wait for the
 	// first. No events and no error: nothing came.
 	Next(ctx context.Context, limit int, wait time.Duration) ([]futurejobs.Event, error)
-	// Drained reports whether the stream holds no message on the subjects after seq at
-	// the time of the call.
-	Drained(ctx context.Context, seq uint64) (bool, error)
+	// End returns the stream's last sequence at the time of the call. ok is false when that
+	// is not certain, as when the stream may have another leader by now.
+	End(ctx context.Context) (end uint64, ok bool, err error)
+	// Drained reports whether the stream holds no message on the subjects after seq and up
+	// to end. It is asked with what End returned.
+	Drained(ctx context.Context, seq, end uint64) (bool, error)
 	// Close ends reading.
 	Close()
 }

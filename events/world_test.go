@@ -90,11 +90,17 @@ slot: 1s
 
 func (w *world) publish(subject, body string) uint64 {
 	w.t.Helper()
-	_, seq, err := w.bus.PublishEvent(w.t.Context(), subject, []byte(body), nil, "")
+	seq, err := w.send(subject, body)
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	return seq
+}
+
+// send publishes from any goroutine.
+func (w *world) send(subject, body string) (uint64, error) {
+	_, seq, err := w.bus.PublishEvent(w.t.Context(), subject, []byte(body), nil, "")
+	return seq, err
 }
 
 func (w *world) publishIDs(subject string, from, to int) {

@@ -224,6 +224,12 @@ func (c *cluster) spread(nodes ...*process) bool {
 	return sum == 16 && most-least <= 1
 }
 
+// escalated counts the orders whose last step was said.
+func (c *cluster) escalated() int {
+	c.Helper()
+	return escalated(c.T, c.Checker)
+}
+
 // publish publishes an order's event and returns once the stream has it.
 func (c *cluster) publish(subject, id string) error {
 	ctx, cancel := context.WithTimeout(c.Context(), 10*time.Second)

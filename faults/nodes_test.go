@@ -39,12 +39,12 @@ func (c *cluster) orders(n int, pace time.Duration) <-chan map[string]bool {
 func (c *cluster) settled(unshipped map[string]bool) {
 	c.Helper()
 	ctx := c.Context()
-	c.eventually(60*time.Second, "two alerts for each unshipped order, all of them published", func() bool {
+	c.eventually(60*time.Second, "every unshipped order is escalated, and every alert published", func() bool {
 		n, err := c.Count(ctx)
 		if err != nil {
 			c.Fatal(err)
 		}
-		return n.Alerts >= 2*len(unshipped) && n.Unpublished == 0
+		return c.escalated() == len(unshipped) && n.Unpublished == 0
 	})
 	if err := c.Promises(ctx); err != nil {
 		c.Error(err)

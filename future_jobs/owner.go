@@ -132,13 +132,17 @@ func (o *Owner) beat(ctx context.Context, sent time.Time, total int) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.nodes, o.total = nodes, total
+	var lost []int16
 	for _, s := range shards {
 		if slices.Contains(kept, s.Held) {
 			s.renew(sent.Add(o.lease))
 			continue
 		}
 		delete(o.shards, s.Shard)
-		o.log.Warn("shard lost", "shard", s.Shard, "epoch", s.Epoch)
+		lost = append(lost, s.Shard)
+	}
+	if len(lost) > 0 {
+		o.log.Warn("shards lost: this node did not renew in time", "shards", lost)
 		defer o.Changed()
 	}
 	return nil

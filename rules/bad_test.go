@@ -102,7 +102,7 @@ escalate: []
 	}
 	want := []string{
 		"1:7 /name", "3:18 /trigger/event", "3:40 /trigger/key", "3:49 /trigger/fi",
-		"5:27 /escalate/0/severity", "6:12 /escalate/1/after", "7:7 /slot", "8:1 /update", "13:1 /escalate",
+		"5:27 /escalate/0/severity", "6:13 /escalate/1/after", "7:7 /slot", "8:1 /update", "13:1 /escalate",
 	}
 	if diff := cmp.Diff(want, places); diff != "" {
 		t.Errorf("places (-want +got):\n%s\n%s", diff, strings.Join(got, "\n"))

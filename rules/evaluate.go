@@ -87,14 +87,17 @@ func (x *expression) failed(err error) error {
 	var at *file.Error
 	if errors.As(err, &at) {
 		message = at.Message
+		if at.Prev == nil { // the machine's own words
+			message = plain.Replace(message)
+		}
 	}
 	switch {
-	case strings.Contains(message, "is nil, not") || strings.Contains(message, "from <nil>"):
+	case strings.Contains(message, "is nil, not") || strings.Contains(message, "from a missing value"):
 		message = "a value is missing or null where one is needed"
 	case strings.HasPrefix(message, "interface conversion"):
 		message = "a value is not of the kind that is needed"
 	}
-	return fmt.Errorf("%s: %s", clip(x.source, 120), clip(plain.Replace(message), 200))
+	return fmt.Errorf("%s: %s", clip(x.source, 120), clip(message, 200))
 }
 
 // plain puts words of the rule language in the place of Go's.
@@ -102,6 +105,7 @@ var plain = strings.NewReplacer(
 	"map[string]interface {}", "an object", "[]interface {}", "a list", "interface {}", "a value",
 	"json.Number", "a long number", "float64", "a number", "time.Duration", "a duration", "time.Time", "a time",
 	"string", "text", "<nil>", "a missing value", "> int", "> a number", "< int", "< a number", "= int", "= a number",
+	": int ", ": a number ",
 )
 
 // holds evaluates a condition.

@@ -307,31 +307,48 @@ func invoke(name string, args ...ast.Node) *ast.CallNode {
 	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: name}, Arguments: args}
 }
 
-// metered makes the body of a predicate count its rounds.
+// metered makes the body of a predicate count its rounds, and what it reads in each.
 func metered(body ast.Node) ast.Node {
-	w := &weight{}
-	ast.Walk(&body, w)
-	call := invoke(funcTick, &ast.IdentifierNode{Value: nameMeter}, &ast.IntegerNode{Value: w.sum}, body)
+	ast.Walk(&body, measuring{})
+	call := invoke(funcTick, &ast.IdentifierNode{Value: nameMeter}, body)
 	call.SetLocation(body.Location())
 	return call
 }
 
-// weight counts what in a predicate's body takes longer the longer its text is.
-type weight struct{ sum int }
+// measuring puts a measure before what takes longer the longer its first argument is.
+type measuring struct{}
 
 // Visit is called for each node of the body.
-func (w *weight) Visit(n *ast.Node) {
+func (measuring) Visit(n *ast.Node) {
 	switch v := (*n).(type) {
 	case *ast.BuiltinNode:
-		w.sum++
+		switch v.Name {
+		case "split":
+			measured(&v.Arguments[0], costly)
+		default:
+			measured(&v.Arguments[0], cheap)
+		}
 	case *ast.BinaryNode:
 		switch v.Operator {
 		case "contains", "startsWith", "endsWith":
-			w.sum++
+			measured(&v.Left, cheap)
 		case "matches":
-			w.sum += 16
+			measured(&v.Left, costly)
 		}
-	case *ast.CallNode:
-		w.sum++
 	}
+}
+
+// How many bytes make a round.
+const (
+	cheap  = 64
+	costly = 8
+)
+
+func measured(n *ast.Node, bytes int) {
+	if call, ok := (*n).(*ast.CallNode); ok {
+		if name, ok := call.Callee.(*ast.IdentifierNode); ok && name.Value == funcMeasure {
+			return
+		}
+	}
+	ast.Patch(n, invoke(funcMeasure, &ast.IdentifierNode{Value: nameMeter}, &ast.IntegerNode{Value: bytes}, *n))
 }

@@ -44,7 +44,7 @@ func Parse(data []byte, file string) ([]Document, error) {
 func readText(data []byte) ([]node, Problems) {
 	begin := Problem{Line: 1, Column: 1}
 	if len(data) > MaxSize {
-		begin.Message = fmt.Sprintf("%d bytes are more than a file of rules may hold, %d; split it", len(data), MaxSize)
+		begin.Message = fmt.Sprintf("a file of rules may hold %d bytes, and this one holds more; split it", MaxSize)
 		return nil, Problems{begin}
 	}
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))

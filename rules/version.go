@@ -58,12 +58,15 @@ type rule struct{ versions []*version }
 
 // inCharge is the version that decides about an event: the newest that was saved before it.
 // Where a version does not read the event's stream, its time has to tell. It is nil for an
-// event that came before the rule.
+// event that came before the rule, or that the rule no longer reads.
 func (r *rule) inCharge(e futurejobs.Event) *version {
 	for _, v := range r.versions {
 		from, reads := v.starts[e.Stream]
-		if reads && from < e.Seq || !reads && e.At.After(v.saved.SavedAt) {
+		switch {
+		case reads && from < e.Seq:
 			return v
+		case !reads && e.At.After(v.saved.SavedAt):
+			return nil
 		}
 	}
 	return nil

@@ -88,7 +88,7 @@ func (p *postgres) tables() string {
 
 // opening bounds the transaction and answers with its time.
 func (p *postgres) opening() string {
-	return `SELECT now(), ` + bounded
+	return `WITH bounds AS MATERIALIZED (SELECT ` + bounded + `) SELECT now() FROM bounds`
 }
 
 // bounded makes a transaction end by itself when its node stops in the middle of it. It is

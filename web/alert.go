@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/google/uuid"
 
@@ -32,7 +31,7 @@ func (a Alert) Said() alerts.Alert { return alerts.Alert(a.alert) }
 func (a *api) alerts(ctx context.Context, f futurejobs.Filter) (Page[Alert], error) {
 	p, err := a.Lists.Alerts(ctx, f)
 	if err != nil {
-		return Page[Alert]{}, fmt.Errorf("list alerts: %w", err)
+		return Page[Alert]{}, err
 	}
 	return pageOf(p, newAlert), nil
 }
@@ -48,7 +47,7 @@ func readAlertID(from *reading) alerts.ID {
 func (a *api) alert(ctx context.Context, id alerts.ID) (Alert, error) {
 	s, err := a.Lists.Alert(ctx, id)
 	if err != nil {
-		return Alert{}, fmt.Errorf("alert %s: %w", id, err)
+		return Alert{}, err
 	}
 	return newAlert(s), nil
 }

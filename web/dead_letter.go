@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"fmt"
 	"time"
 	"unicode/utf8"
 
@@ -46,7 +45,7 @@ func readDeadLetters(from *reading) futurejobs.Filter {
 func (a *api) deadLetters(ctx context.Context, f futurejobs.Filter) (Page[DeadLetter], error) {
 	p, err := a.Lists.DeadLetters(ctx, f)
 	if err != nil {
-		return Page[DeadLetter]{}, fmt.Errorf("list dead letters: %w", err)
+		return Page[DeadLetter]{}, err
 	}
 	return pageOf(p, newDeadLetter), nil
 }

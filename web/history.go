@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"deadman/checks"
@@ -24,7 +23,7 @@ func newEnded(e futurejobs.Ended) Ended {
 func (a *api) history(ctx context.Context, f futurejobs.Filter) (Page[Ended], error) {
 	p, err := a.Lists.History(ctx, f)
 	if err != nil {
-		return Page[Ended]{}, fmt.Errorf("list history: %w", err)
+		return Page[Ended]{}, err
 	}
 	return pageOf(p, newEnded), nil
 }

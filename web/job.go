@@ -102,7 +102,7 @@ func readJobs(from *reading) futurejobs.Filter {
 func (a *api) jobs(ctx context.Context, f futurejobs.Filter) (Page[Job], error) {
 	p, err := a.Lists.Jobs(ctx, f)
 	if err != nil {
-		return Page[Job]{}, fmt.Errorf("list jobs: %w", err)
+		return Page[Job]{}, err
 	}
 	return pageOf(p, a.pending), nil
 }
@@ -125,7 +125,7 @@ func readRef(from *reading) ref {
 func (a *api) job(ctx context.Context, of ref) (Job, error) {
 	l, err := a.Lists.Job(ctx, of.rule, of.key)
 	if err != nil {
-		return Job{}, of.fault(err)
+		return Job{}, notPending(err)
 	}
 	j := a.pending(l)
 	j.Event, j.State = l.Event, l.State
@@ -134,11 +134,11 @@ func (a *api) job(ctx context.Context, of ref) (Job, error) {
 
 func (a *api) cancel(ctx context.Context, of ref) (struct{}, error) {
 	if err := a.Desk.Cancel(ctx, of.rule, of.key); err != nil {
-		return struct{}{}, of.fault(err)
+		return struct{}{}, notPending(err)
 	}
 	return struct{}{}, nil
 }
 
-func (of ref) fault(err error) error {
-	return fmt.Errorf("pending job of rule %q and key %q (one that ended is in the history): %w", of.rule, of.key, err)
+func notPending(err error) error {
+	return fmt.Errorf("%w (a job that ended is in the history)", err)
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"deadman/events"
 )
 
 // Metrics counts what a node does and serves it for Prometheus to scrape. It has a registry
@@ -67,8 +69,11 @@ func (m *Metrics) Checked(rule, outcome string, took time.Duration) {
 // Alerted counts an alert that was decided.
 func (m *Metrics) Alerted(rule, severity string) { m.alerts.WithLabelValues(rule, severity).Inc() }
 
-// Taken counts n events of which the same was made.
-func (m *Metrics) Taken(outcome string, n int) { m.events.WithLabelValues(outcome).Add(float64(n)) }
-
-// DeadLettered counts n events that could not be taken in.
-func (m *Metrics) DeadLettered(n int) { m.deadLetters.Add(float64(n)) }
+// Taken counts n events of which the same was made; those of events.DeadLetter are dead
+// letters too.
+func (m *Metrics) Taken(outcome string, n int) {
+	m.events.WithLabelValues(outcome).Add(float64(n))
+	if outcome == events.DeadLetter {
+		m.deadLetters.Add(float64(n))
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deadman/events"
 	"deadman/web"
 )
 
@@ -43,7 +44,7 @@ func TestMetrics(t *testing.T) {
 	m.Checked("r", "waiting", 5*time.Millisecond)
 	m.Alerted("r", "critical")
 	m.Taken("started", 7)
-	m.DeadLettered(2)
+	m.Taken(events.DeadLetter, 2)
 	text := scrape(t, m)
 	has(t, text,
 		`deadman_checks_total{outcome="exhausted",rule="r"} 1`, `deadman_checks_total{outcome="waiting",rule="r"} 1`,

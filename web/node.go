@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"time"
 )
 
@@ -28,11 +27,11 @@ type Nodes struct {
 func (a *api) nodes(ctx context.Context, _ struct{}) (Nodes, error) {
 	live, err := a.Lists.Nodes(ctx)
 	if err != nil {
-		return Nodes{}, fmt.Errorf("list nodes: %w", err)
+		return Nodes{}, err
 	}
 	leases, err := a.Lists.Leases(ctx)
 	if err != nil {
-		return Nodes{}, fmt.Errorf("list leases: %w", err)
+		return Nodes{}, err
 	}
 	out := Nodes{Items: make([]Node, len(live)), FreeShards: []int16{}}
 	place := make(map[string]int, len(live))

@@ -19,6 +19,7 @@ func bare(t *testing.T, o web.Options) *httptest.Server {
 	if o.Health == nil {
 		o.Health = func(context.Context) []web.Condition { return nil }
 	}
+	o.Log = quiet
 	s := httptest.NewServer(web.New(o))
 	t.Cleanup(s.Close)
 	return s

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"time"
@@ -14,10 +15,12 @@ import (
 )
 
 const (
-	jobComes  = 10 * time.Second // for the first order's job to be there
-	demoTime  = 45 * time.Second // for all of it; the steps come 10 and 20 s after an order
-	nearLook  = 30 * time.Second // a first look later than this is of another rule
-	askJobFor = 200 * time.Millisecond
+	jobComes = 10 * time.Second // for the first order's job to be there
+	demoTime = 45 * time.Second // for all of it; the steps come 10 and 20 s after an order
+	nearLook = 30 * time.Second // a first look later than this is of another rule
+	askAgain = 200 * time.Millisecond
+
+	rulesHint = "start the node with the sample rules: deadman serve --rules examples/orders, which is what make run does"
 )
 
 func (p *program) demoCommand() *cobra.Command {
@@ -69,7 +72,10 @@ func (d *demo) run(ctx context.Context) error {
 	heard, failed := d.listen(ctx)
 
 	d.tell(bold, "placing %d orders; a rule waits for each to be shipped", len(d.orders))
-	if err := d.place(ctx, d.orders[0]); err != nil {
+	var no refusal
+	if err := d.place(ctx, d.orders[0]); errors.As(err, &no) {
+		return fmt.Errorf("%w\n%s", err, rulesHint)
+	} else if err != nil {
 		return err
 	}
 	if err := d.findRule(ctx, d.orders[0]); err != nil {
@@ -127,13 +133,13 @@ func (d *demo) listen(ctx context.Context) (<-chan heard, <-chan error) {
 func (d *demo) findRule(ctx context.Context, o *order) error {
 	ctx, cancel := context.WithTimeout(ctx, jobComes)
 	defer cancel()
-	again := time.NewTicker(askJobFor)
+	again := time.NewTicker(askAgain)
 	defer again.Stop()
 	for {
 		page, _, err := get[web.Page[web.Job]](ctx, d.c, "/jobs", url.Values{"key": {o.id}})
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("no rule waits for orders: the event was taken in, and no job came of it\nstart the node with the sample rules: deadman serve --rules examples/orders (which is what make run does)")
+			return fmt.Errorf("no rule waits for orders: the event was taken in, and no job came of it\n%s", rulesHint)
 		case err != nil:
 			return err
 		case len(page.Items) > 0:

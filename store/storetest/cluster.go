@@ -10,9 +10,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -36,7 +36,7 @@ type Cluster struct {
 	Port int
 	DSN  string // of its superuser, in the database postgres
 
-	cmd   *exec.Cmd
+	hold  *os.File // while it is open, the server runs
 	ended chan error
 	stop  func() error
 }
@@ -115,7 +115,9 @@ func (c *Cluster) start(bin string, s Settings) error {
 		return err
 	}
 	c.DSN = c.Database("postgres")
-	c.run(exec.Command(filepath.Join(bin, "postgres"), c.arguments(data, s)...), as)
+	if err := c.run(as, append([]string{filepath.Join(bin, "postgres")}, c.arguments(data, s)...)...); err != nil {
+		return err
+	}
 	return c.wait()
 }
 
@@ -134,30 +136,40 @@ func (c *Cluster) arguments(data string, s Settings) []string {
 	return args
 }
 
-// run starts the server from a thread that lives as long as the server: the system ends it
-// with the thread that started it, and so with the process.
-func (c *Cluster) run(cmd *exec.Cmd, as *syscall.Credential) {
-	started := make(chan error)
-	go func() {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		log, err := os.Create(filepath.Join(c.Dir, "log"))
-		if err == nil {
-			defer log.Close()
-			cmd.Stdout, cmd.Stderr, cmd.Dir = log, log, c.Dir
-			cmd.SysProcAttr = endWithUs(as)
-			err = cmd.Start()
-		}
-		if err != nil {
-			close(started)
-			c.ended <- err
-			return
-		}
-		c.cmd = cmd
-		close(started)
-		c.ended <- cmd.Wait()
-	}()
-	<-started
+// keeper runs the server for as long as somebody holds the other end of its descriptor 3,
+// however that ends, and then removes the folder.
+const keeper = `
+dir=$1; shift
+"$@" </dev/null & server=$!
+(
+	cat <&3 >/dev/null
+	kill -QUIT $server
+	while kill -0 $server; do sleep 0.05; done
+	rm -rf "$dir"
+) </dev/null >/dev/null 2>&1 &
+wait $server`
+
+// run starts the server in the care of a keeper.
+func (c *Cluster) run(as *syscall.Credential, server ...string) error {
+	log, err := os.Create(filepath.Join(c.Dir, "log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	held, hold, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	cmd := exec.Command("sh", append([]string{"-c", keeper, "keeper", c.Dir}, server...)...)
+	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.ExtraFiles = log, log, c.Dir, []*os.File{held}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true} // an interrupt at the terminal is for us
+	if err := cmd.Start(); err != nil {
+		return errors.Join(err, hold.Close())
+	}
+	c.hold = hold
+	go func() { c.ended <- cmd.Wait() }()
+	return nil
 }
 
 // wait returns when the server takes connections.
@@ -192,32 +204,29 @@ func (c *Cluster) Database(name string) string {
 }
 
 // Process is the server's main process, for tests that hurt it.
-func (c *Cluster) Process() *os.Process { return c.cmd.Process }
+func (c *Cluster) Process() (*os.Process, error) {
+	b, err := os.ReadFile(filepath.Join(c.Dir, "data", "postmaster.pid"))
+	if err != nil {
+		return nil, err
+	}
+	first, _, _ := strings.Cut(string(b), "\n")
+	pid, err := strconv.Atoi(first)
+	if err != nil {
+		return nil, fmt.Errorf("postmaster.pid: %w", err)
+	}
+	return os.FindProcess(pid)
+}
 
 // Stop ends the server and removes its files. It may be called again.
 func (c *Cluster) Stop() error { return c.stop() }
 
 func (c *Cluster) end() error {
-	var errs []error
-	if c.cmd != nil {
-		errs = append(errs, c.interrupt())
+	var err error
+	if c.hold != nil {
+		err = c.hold.Close()
+		<-c.ended
 	}
-	return errors.Join(append(errs, os.RemoveAll(c.Dir))...)
-}
-
-// interrupt is Postgres' fast shutdown, and after some seconds less than that.
-func (c *Cluster) interrupt() error {
-	if err := c.cmd.Process.Signal(syscall.SIGINT); err != nil && !errors.Is(err, os.ErrProcessDone) {
-		return err
-	}
-	select {
-	case <-c.ended:
-		return nil
-	case <-time.After(10 * time.Second):
-	}
-	err := c.cmd.Process.Signal(syscall.SIGQUIT)
-	<-c.ended
-	return err
+	return errors.Join(err, os.RemoveAll(c.Dir))
 }
 
 func freePort() (int, error) {

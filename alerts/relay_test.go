@@ -1,0 +1,330 @@
+package alerts_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	"deadman/alerts"
+	"deadman/bus"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+	"deadman/store"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const node = "a node"
+
+// world is a database with decided alerts, and a broker.
+type world struct {
+	t      *testing.T
+	dir    string
+	server *bus.Server
+	bus    *bus.Bus
+	store  *store.Store
+	rule   *futurejobs.Rule
+	held   []futurejobs.Held
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, dir: t.TempDir()}
+	w.serve("127.0.0.1:0")
+	var err error
+	if w.bus, err = bus.Connect(t.Context(), bus.Options{URL: w.server.ClientURL(), Log: quietly()}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.bus.Close)
+	if w.store, err = store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Log: quietly()}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	saved, err := w.store.Save(t.Context(), rules.Saved{Name: "late", Entity: "order", Document: []byte(`{}`)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.rule = &futurejobs.Rule{ID: saved.RuleID, Version: saved.Version, Name: saved.Name, Entity: saved.Entity, Grid: futurejobs.Grid(time.Second)}
+	w.takeShards()
+	return w
+}
+
+func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func (w *world) serve(addr string) {
+	w.t.Helper()
+	var err error
+	if w.server, err = bus.StartServer(bus.ServerOptions{Dir: w.dir, Addr: addr, Log: quietly()}); err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(w.server.Close)
+}
+
+func (w *world) takeShards() {
+	w.t.Helper()
+	if _, err := w.store.Beat(w.t.Context(), futurejobs.Node{ID: node, Name: node}, time.Hour); err != nil {
+		w.t.Fatal(err)
+	}
+	leases, err := w.store.Leases(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	for _, l := range leases {
+		got, ok, err := w.store.Take(w.t.Context(), node, l.Held, time.Hour)
+		if err != nil || !ok {
+			w.t.Fatal(ok, err)
+		}
+		w.held = append(w.held, got.Held)
+	}
+}
+
+// decide makes n jobs, and decides one alert about each.
+func (w *world) decide(n int) {
+	w.t.Helper()
+	ctx := w.t.Context()
+	revision, err := w.store.Revision(ctx)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	now, err := w.store.Now(ctx)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	batch := futurejobs.Batch{RuleSet: revision}
+	for i := range n {
+		key := fmt.Sprint(now.UnixMicro(), "-", i)
+		batch.Effects = append(batch.Effects, futurejobs.Effect{Rule: w.rule, Kind: futurejobs.Start, Job: futurejobs.Job{
+			Ref:     futurejobs.Ref{Shard: futurejobs.ShardOf("order", key, w.store.Shards()), RuleID: w.rule.ID, Key: key},
+			Version: w.rule.Version, Since: now, FirstCheckAt: w.rule.Grid.Up(now),
+		}})
+	}
+	if _, err := w.store.Apply(ctx, batch); err != nil {
+		w.t.Fatal(err)
+	}
+	settlement := futurejobs.Settlement{Held: w.held, RuleSet: revision}
+	for _, j := range w.jobs() {
+		if len(j.Alerts) == 0 {
+			settlement.Decisions = append(settlement.Decisions, w.decision(j.Job, now))
+		}
+	}
+	settled, err := w.store.Settle(ctx, settlement)
+	if err != nil || settled.Alerts != n {
+		w.t.Fatalf("%d alerts decided, want %d: %v", settled.Alerts, n, err)
+	}
+}
+
+func (w *world) jobs() []futurejobs.Listed {
+	w.t.Helper()
+	var all []futurejobs.Listed
+	f := futurejobs.Filter{Limit: futurejobs.MaxLimit}
+	for {
+		page, err := w.store.Jobs(w.t.Context(), f)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		all = append(all, page.Items...)
+		if f.Cursor = page.Next; f.Cursor == "" {
+			return all
+		}
+	}
+}
+
+func (w *world) decision(j futurejobs.Job, now time.Time) futurejobs.Decision {
+	j.CheckCount++
+	slot := j.NextCheckAt
+	j.NextCheckAt = w.rule.Grid.Up(now.Add(time.Hour))
+	a := alerts.Alert{
+		ID:   alerts.Decision{JobID: j.ID, CreatedAt: j.CreatedAt, Check: j.CheckCount, Status: alerts.Firing, At: slot}.ID(),
+		Rule: w.rule.Name, RuleVersion: 1, Entity: "order", Key: j.Key, DecidedAt: now, Shard: j.Shard, RuleID: w.rule.ID,
+		Detail: alerts.Detail{Draft: alerts.Draft{Status: alerts.Firing, Severity: alerts.Warning, Text: "late"}, Since: j.Since, Slot: slot},
+	}
+	j.Alerts = []alerts.ID{a.ID}
+	return futurejobs.Decision{Job: j, Alerts: []alerts.Alert{a}}
+}
+
+func (w *world) shards() []int16 {
+	all := make([]int16, len(w.held))
+	for i, h := range w.held {
+		all[i] = h.Shard
+	}
+	return all
+}
+
+func (w *world) unpublished() []alerts.Alert {
+	w.t.Helper()
+	left, err := w.store.Unpublished(w.t.Context(), w.shards(), 100_000)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return left
+}
+
+// heard are the keys of all alerts that a consumer sees, and how often it sees them.
+func (w *world) heard(n int) map[string]int {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	defer cancel()
+	keys := make(map[string]int)
+	info, err := w.bus.Info(ctx, bus.AlertsStream)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if info.LastSeq != uint64(n) {
+		w.t.Fatalf("the stream took in %d alerts, want %d", info.LastSeq, n)
+	}
+	for a, err := range w.bus.Follow(ctx, n) {
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if keys[a.Key]++; len(keys) == n {
+			break
+		}
+	}
+	return keys
+}
+
+// once are the keys of the jobs, each once.
+func (w *world) once() map[string]int {
+	keys := make(map[string]int)
+	for _, j := range w.jobs() {
+		keys[j.Key]++
+	}
+	return keys
+}
+
+// run runs a relay until the test ends or stop is called.
+func (w *world) run(r *alerts.Relay) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- r.Run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+	})
+	w.t.Cleanup(stop)
+	return stop
+}
+
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	for !ok() {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("in twenty seconds it did not happen that %s", what)
+		}
+	}
+}
+
+func TestEachAlertGetsOutOnce(t *testing.T) {
+	w := newWorld(t)
+	w.decide(1500) // more than one batch
+	relay := alerts.NewRelay(w.store, w.bus, w.shards, quietly())
+	w.run(relay)
+	w.run(alerts.NewRelay(w.store, w.bus, w.shards, quietly())) // a node that lost its shards and does not know yet
+	eventually(t, "all are published", func() bool { return len(w.unpublished()) == 0 })
+	w.decide(10)
+	relay.Wake()
+	eventually(t, "what came later is published", func() bool { return len(w.unpublished()) == 0 })
+	if diff := cmp.Diff(w.once(), w.heard(1510)); diff != "" {
+		t.Error(diff)
+	}
+	if err := relay.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestPublishedAndNotMarked(t *testing.T) {
+	w := newWorld(t)
+	w.decide(50)
+	if sent, err := w.bus.Publish(t.Context(), w.unpublished()[:30]); err != nil || len(sent) != 30 {
+		t.Fatal(len(sent), err)
+	}
+	more, err := alerts.NewRelay(w.store, w.bus, w.shards, quietly()).Step(t.Context())
+	if more || err != nil {
+		t.Error(more, err)
+	}
+	if left := w.unpublished(); len(left) > 0 {
+		t.Errorf("%d alerts are left", len(left))
+	}
+	if diff := cmp.Diff(w.once(), w.heard(50)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestOnlyTheHolderRelays(t *testing.T) {
+	w := newWorld(t)
+	w.decide(100)
+	half := w.shards()[:len(w.held)/2]
+	var mine []int16
+	relay := alerts.NewRelay(w.store, w.bus, func() []int16 { return mine }, quietly())
+	for _, mine = range [][]int16{nil, half} {
+		if _, err := relay.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		of := make(map[bool]int)
+		for _, a := range w.unpublished() {
+			of[int(a.Shard) < len(half)]++
+		}
+		if (of[true] > 0) != (mine == nil) || of[false] == 0 {
+			t.Errorf("of the shards %v: left are %v", mine, of)
+		}
+	}
+}
+
+func TestBrokerAway(t *testing.T) {
+	w := newWorld(t)
+	w.decide(20)
+	addr := strings.TrimPrefix(w.server.ClientURL(), "nats://")
+	w.server.Close()
+	said := &levels{}
+	relay := alerts.NewRelay(w.store, w.bus, w.shards, slog.New(said))
+	w.run(relay)
+	eventually(t, "the relay says that it cannot", func() bool { return relay.Err() != nil })
+	if n := len(w.unpublished()); n != 20 {
+		t.Errorf("%d alerts wait, want 20", n)
+	}
+	w.serve(addr)
+	eventually(t, "all are published", func() bool { return len(w.unpublished()) == 0 })
+	eventually(t, "the relay is well", func() bool { return relay.Err() == nil })
+	if diff := cmp.Diff(w.once(), w.heard(20)); diff != "" {
+		t.Error(diff)
+	}
+	eventually(t, "it says so", func() bool { return said.infos.Load() == 1 })
+	if n := said.errors.Load(); n != 1 {
+		t.Errorf("one outage was said %d times", n)
+	}
+}
+
+// levels counts what is logged.
+type levels struct{ errors, infos atomic.Int32 }
+
+func (l *levels) Enabled(context.Context, slog.Level) bool { return true }
+func (l *levels) WithAttrs([]slog.Attr) slog.Handler       { return l }
+func (l *levels) WithGroup(string) slog.Handler            { return l }
+
+func (l *levels) Handle(_ context.Context, r slog.Record) error {
+	switch r.Level {
+	case slog.LevelError:
+		l.errors.Add(1)
+	case slog.LevelInfo:
+		l.infos.Add(1)
+	}
+	return nil
+}

@@ -1,0 +1,266 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	"deadman/web"
+)
+
+// soon is the sample rule with times that a test can wait for.
+const soon = `
+name: order-unshipped
+entity: order
+trigger: {event: orders.created, key: event.id, since: event.placed_at}
+resolve:
+  - {event: orders.shipped, key: event.id}
+  - {event: orders.changed, key: event.id, if: event.status == "CANCELLED", as: cancelled}
+escalate:
+  - {after: 6s, step: primary, severity: warning, text: "order {{key}} is not shipped"}
+  - {after: 8s, step: escalated, severity: critical}
+slot: 1s
+hold: 1h
+`
+
+// node is a node in a process of its own.
+type node struct {
+	dir  string
+	args []string
+	cmd  *exec.Cmd
+	log  *bytes.Buffer
+}
+
+// startNode serves the rules in a fresh data folder; none, when they are empty.
+func startNode(t *testing.T, rules string) *node {
+	t.Helper()
+	n := &node{dir: t.TempDir()}
+	n.args = []string{"serve", "--data-dir", n.dir, "--nats-addr", "127.0.0.1:0", "--http-addr", free(t)}
+	if rules != "" {
+		n.args = append(n.args, "--rules", filepath.Dir(write(t, t.TempDir(), "rules/rule.yaml", rules)))
+	}
+	n.start(t)
+	t.Cleanup(func() {
+		if n.cmd.ProcessState == nil {
+			n.stop(t)
+		}
+	})
+	return n
+}
+
+func (n *node) start(t *testing.T) {
+	t.Helper()
+	n.log = new(bytes.Buffer)
+	n.cmd = command(t, context.WithoutCancel(t.Context()), nil, n.args...)
+	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
+	if err := n.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the node serves", func() bool {
+		_, err := os.Stat(filepath.Join(n.dir, "endpoints.json"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Fatal(err)
+		}
+		return err == nil
+	})
+}
+
+// stop ends the node as an operator would.
+func (n *node) stop(t *testing.T) {
+	t.Helper()
+	if err := n.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.cmd.Wait(); err != nil {
+		t.Errorf("the node does not stop well: %v\n%s", err, n.log)
+	}
+}
+
+// env makes the client find the node as people's clients do: by its data folder.
+func (n *node) env() []string { return []string{"DEADMAN_DATA_DIR=" + n.dir} }
+
+func (n *node) run(t *testing.T, args ...string) ran {
+	t.Helper()
+	return runs(t, n.env(), args...)
+}
+
+// ask runs a verb that has to succeed and reads the JSON that it answers.
+func ask[T any](t *testing.T, n *node, args ...string) T {
+	t.Helper()
+	got := n.run(t, append(args, "-o", "json")...)
+	var v T
+	if err := json.Unmarshal([]byte(got.out), &v); got.code != 0 || err != nil {
+		t.Fatalf("%v: %v\n%+v", args, err, got)
+	}
+	return v
+}
+
+func eventually(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	again := time.NewTicker(50 * time.Millisecond)
+	defer again.Stop()
+	for deadline := time.After(30 * time.Second); ; {
+		if holds() {
+			return
+		}
+		select {
+		case <-again.C:
+		case <-deadline:
+			t.Fatalf("it never came to this: %s", what)
+		}
+	}
+}
+
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, soon)
+	got := n.run(t, "demo")
+	if got.code != 0 {
+		t.Fatalf("%+v\n%s", got, n.log)
+	}
+	for part, times := range map[string]int{
+		" placed by ": 12, "shipped in time": 8, "cancelled by": 1, "shipped after all": 1,
+		"warning   order-unshipped": 3, "critical  order-unshipped": 2, "resolved  order-unshipped": 1, "done: 12 orders": 1,
+	} {
+		if found := strings.Count(got.out, part); found != times {
+			t.Errorf("%q is there %d times, want %d", part, found, times)
+		}
+	}
+	if t.Failed() {
+		t.Log(got.out)
+	}
+	if page := ask[web.Page[web.Ended]](t, n, "history", "list"); len(page.Items) != 10 {
+		t.Errorf("%d orders ended, want 10", len(page.Items))
+	}
+	if page := ask[web.Page[web.Job]](t, n, "job", "list"); len(page.Items) != 2 {
+		t.Errorf("%d orders are watched on, want 2", len(page.Items))
+	}
+}
+
+func TestDemoWithoutItsRule(t *testing.T) {
+	t.Parallel()
+	if got := startNode(t, "").run(t, "demo"); got.code != 1 || !strings.Contains(got.err, "--rules examples/orders") {
+		t.Errorf("without a rule: %+v", got)
+	}
+	n := startNode(t, strings.ReplaceAll(strings.ReplaceAll(soon, "6s", "3h"), "8s", "8h"))
+	if got := n.run(t, "demo"); got.code != 1 || !strings.Contains(got.err, "only in") || !strings.Contains(got.err, "examples/orders") {
+		t.Errorf("with a rule that takes hours: %+v", got)
+	}
+}
+
+// The verbs against a node, from an event to an alert and to its end.
+func TestVerbs(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, soon)
+	const key = "a/b \x1b[31m"
+	order := func(key string) string {
+		raw, err := json.Marshal(map[string]string{"id": key, "placed_at": "2020-01-01T00:00:00Z"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(raw)
+	}
+	taken := ask[web.Taken](t, n, "event", "send", "orders.created", order(key), "--id", "1")
+	if again := ask[web.Taken](t, n, "event", "send", "orders.created", order(key), "--id", "1"); again != taken || taken.Seq != 1 {
+		t.Errorf("an event and its repeat: %+v, %+v", taken, again)
+	}
+	file := write(t, t.TempDir(), "event.json", "not JSON")
+	if got := n.run(t, "event", "send", "orders.created", "@"+file); got.code != 0 || !strings.Contains(got.out, "message 2") {
+		t.Errorf("%+v", got)
+	}
+	var said web.Page[alerts.Alert]
+	eventually(t, "the alert is there", func() bool {
+		said = ask[web.Page[alerts.Alert]](t, n, "alert", "list", "--key", key)
+		return len(said.Items) == 1
+	})
+	if a := said.Items[0]; a.Step != "escalated" || a.Passed[0] != "primary" || a.Key != key {
+		t.Errorf("%+v", a)
+	}
+	eventually(t, "the dead letter is there", func() bool {
+		got := n.run(t, "dead-letter", "list")
+		return strings.Contains(got.out, "not JSON") && strings.Contains(got.out, "orders.created")
+	})
+	for _, args := range [][]string{
+		{"alert", "list"}, {"alert", "get", said.Items[0].ID.String()}, {"job", "list", "--rule", "order-unshipped"}, {"job", "get", "order-unshipped", key},
+	} {
+		if got := n.run(t, args...); got.code != 0 || !strings.Contains(got.out, `a/b \x1b[31m`) || strings.Contains(got.out, "\x1b") {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+	if got := n.run(t, "job", "list", "--limit", "501"); got.code != 1 || !strings.Contains(got.err, "500") {
+		t.Errorf("over the limit: %+v", got)
+	}
+	if got := n.run(t, "job", "cancel", "order-unshipped", key); got.code != 0 || !strings.Contains(got.out, "cancelled") {
+		t.Errorf("%+v", got)
+	}
+	if got := n.run(t, "job", "cancel", "order-unshipped", key); got.code != 1 || !strings.Contains(got.err, "not found") {
+		t.Errorf("cancelled twice: %+v", got)
+	}
+	if got := n.run(t, "history", "list"); !strings.Contains(got.out, "cancelled") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// A tail outlives its node: when that is back, the tail goes on, and says nothing twice.
+func TestTail(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, soon)
+	send := func(key string) {
+		ask[web.Taken](t, n, "event", "send", "orders.created", `{"id": "`+key+`", "placed_at": "2020-01-01T00:00:00Z"}`)
+	}
+	send("before")
+	eventually(t, "the alert is there", func() bool {
+		return len(ask[web.Page[alerts.Alert]](t, n, "alert", "list").Items) == 1
+	})
+
+	tail := command(t, context.WithoutCancel(t.Context()), n.env(), "alert", "tail", "-o", "json")
+	out, err := tail.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tail.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	next := func() string {
+		t.Helper()
+		if !lines.Scan() {
+			t.Fatalf("the tail ended: %v", lines.Err())
+		}
+		var a alerts.Alert
+		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
+			t.Fatal(err)
+		}
+		return a.Key
+	}
+	if key := next(); key != "before" {
+		t.Errorf("the backlog is %s", key)
+	}
+	send("live")
+	if key := next(); key != "live" {
+		t.Errorf("then comes %s", key)
+	}
+	n.stop(t)
+	n.start(t)
+	send("after")
+	if key := next(); key != "after" {
+		t.Errorf("after the node was away comes %s", key)
+	}
+	if err := tail.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := tail.Wait(); err != nil {
+		t.Errorf("Ctrl-C is no good end: %v", err)
+	}
+}

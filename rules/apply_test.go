@@ -1,0 +1,168 @@
+package rules_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/bus"
+	"deadman/rules"
+)
+
+// broker is an embedded server and a connection to it.
+func broker(t *testing.T) (*bus.Server, *bus.Bus) {
+	t.Helper()
+	server, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: quietly()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	b, err := bus.Connect(t.Context(), bus.Options{InProcess: server, Log: quietly()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return server, b
+}
+
+// folder writes files and returns their folder.
+func folder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "shop")
+	for name, text := range files {
+		put(t, filepath.Join(dir, name), text)
+	}
+	return dir
+}
+
+func put(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// small is the shortest rule.
+func small(name, subject string) string {
+	return "name: " + name + "\nentity: order\ntrigger: {event: " + subject + ", key: event.id}\nescalate: [{after: 3h}]\n"
+}
+
+func TestApplyDir(t *testing.T) {
+	_, b := broker(t)
+	s := opened(t)
+	dir := folder(t, map[string]string{
+		"a.yaml":           small("a", "orders.a") + "---\n" + small("b", "orders.b"),
+		"below/c.yml":      small("c", "orders.c"),
+		"d.json":           `{"name": "d", "entity": "order", "trigger": {"event": "orders.d", "key": "event.id"}, "escalate": [{"after": "3h"}]}`,
+		"bad.yaml":         small("bad", "orders.bad") + "slto: 1m\n",
+		"worse.yaml":       "name: [",
+		"z-again.yaml":     small("a", "orders.again"),
+		".hidden/e.yaml":   small("e", "orders.e"),
+		".f.yaml":          small("f", "orders.f"),
+		"notes.txt":        "nothing",
+		"empty.yaml":       "",
+		"large.yaml":       "#" + strings.Repeat("x", rules.MaxSize),
+		"README.yaml.orig": "name: x",
+	})
+	report, err := rules.ApplyDir(t.Context(), dir, b, s, quietly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"a", "b", "c", "d"}, report.Saved); diff != "" {
+		t.Errorf("saved (-want +got):\n%s", diff)
+	}
+	var problems []string
+	for _, p := range report.Problems {
+		problems = append(problems, strings.ReplaceAll(p.Error(), dir+"/", ""))
+	}
+	want := []string{
+		`bad.yaml:5:1: bad: slto: unknown field "slto"; did you mean "slot"?`,
+		`empty.yaml:1:1: there is no rule here; one begins with "name:"`,
+		`large.yaml:1:1: a file of rules may hold 262144 bytes, and this one holds more; split it`,
+		`worse.yaml:1:7: not YAML: sequence end token ']' not found`,
+		`z-again.yaml: a: name: the name is taken by the rule in a.yaml; names are unique`,
+	}
+	if diff := cmp.Diff(want, problems); diff != "" {
+		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+
+	book := refreshed(t, s)
+	if diff := cmp.Diff(map[string][]string{"DEADMAN_EVENTS": {"orders.a", "orders.b", "orders.c", "orders.d"}}, book.Reads()); diff != "" {
+		t.Errorf("reads (-want +got):\n%s", diff)
+	}
+}
+
+// TestApplyAgain: only what changed is saved.
+func TestApplyAgain(t *testing.T) {
+	_, b := broker(t)
+	s := opened(t)
+	dir := folder(t, map[string]string{"a.yaml": small("a", "orders.a"), "b.yaml": small("b", "orders.b")})
+	apply := func() rules.Report {
+		t.Helper()
+		report, err := rules.ApplyDir(t.Context(), dir, b, s, quietly())
+		if err != nil || report.Problems != nil {
+			t.Fatal(err, report.Problems)
+		}
+		return report
+	}
+	apply()
+	put(t, filepath.Join(dir, "a.yaml"), "# a comment is no change\n"+small("a", "orders.a")+"slot: 60s\n")
+	put(t, filepath.Join(dir, "b.yaml"), small("b", "orders.b")+"slot: 5m\n")
+	report := apply()
+	if diff := cmp.Diff(rules.Report{Saved: []string{"b"}, Unchanged: []string{"a"}}, report); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	_, all, err := s.Load(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) != 3 || all[0].Bundle != "file:shop" {
+		t.Errorf("%+v", all)
+	}
+}
+
+// TestApplyRefused: what can't be bound or saved is a problem of that rule alone.
+func TestApplyRefused(t *testing.T) {
+	server, b := broker(t)
+	nc, err := nats.Connect("", nats.InProcessServer(server))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"}, Retention: jetstream.WorkQueuePolicy}); err != nil {
+		t.Fatal(err)
+	}
+	s := opened(t)
+	saved(t, s, 0, strings.Replace(small("entity", "orders.x"), "order\n", "parcel\n", 1))
+	dir := folder(t, map[string]string{
+		"entity.yaml": small("entity", "orders.x"), "good.yaml": small("good", "orders.good"), "queue.yaml": small("queue", "work.done"),
+	})
+	report, err := rules.ApplyDir(t.Context(), dir, b, s, quietly())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]string{"good"}, report.Saved); diff != "" {
+		t.Errorf("saved (-want +got):\n%s", diff)
+	}
+	if len(report.Problems) != 2 || report.Problems[0].Pointer != "/entity" || report.Problems[1].Rule != "queue" {
+		t.Errorf("%v", report.Problems)
+	}
+}
+
+func TestApplyNowhere(t *testing.T) {
+	if _, err := rules.ApplyDir(t.Context(), "/does/not/exist", nil, nil, quietly()); err == nil {
+		t.Error("a folder that is not there is no error")
+	}
+}

@@ -1,0 +1,221 @@
+package rules_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/rules"
+)
+
+// compiled is the first rule of a text.
+func compiled(t testing.TB, text string) *rules.Rule {
+	t.Helper()
+	documents, err := rules.Parse([]byte(text), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := rules.Compile(documents[0], rules.Saved{RuleID: 7, Version: 3})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+const resolvable = `
+name: late
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+while: state.status == "OPEN"
+escalate:
+  - {after: 1h, step: first, severity: info}
+  - {after: 2h, step: second, severity: critical, text: "{{step}} {{key}} {{state.status}}"}
+  - {after: 3h, step: third, severity: warning}
+slot: 15m
+hold: 7d
+labels: {team: x}
+`
+
+var (
+	since = time.Date(2026, 3, 1, 10, 5, 0, 0, time.UTC)
+	open  = []byte(`{"status": "OPEN"}`)
+	shut  = []byte(`{"status": "SHUT"}`)
+	none  = []byte(`{}`)
+)
+
+func clock(hour, minute int) time.Time { return time.Date(2026, 3, 1, hour, minute, 0, 0, time.UTC) }
+
+func TestCheck(t *testing.T) {
+	team := map[string]string{"team": "x"}
+	first := alerts.Draft{Status: alerts.Firing, Severity: alerts.Info, Step: "first", Text: "order 1: not resolved after 1h (first)", Labels: team}
+	second := alerts.Draft{Status: alerts.Firing, Severity: alerts.Critical, Step: "second", StepIndex: 1, Text: "second 1 OPEN", Labels: team}
+	third := alerts.Draft{Status: alerts.Firing, Severity: alerts.Warning, Step: "third", StepIndex: 2, Text: "order 1: not resolved after 3h (third)", Labels: team}
+	quiet := strings.Replace(resolvable, "labels:", "quiet: true\nlabels:", 1)
+	unheld := strings.Replace(resolvable, "hold: 7d", "hold: 0", 1)
+	alone := strings.Replace(resolvable, "resolve: {event: orders.shipped, key: event.id}\n", "", 1)
+
+	for _, c := range []struct {
+		name  string
+		rule  string
+		check checks.Check
+		want  checks.Answer
+	}{
+		{
+			"before the first step", resolvable,
+			checks.Check{Slot: clock(11, 0), State: open},
+			checks.Answer{Next: clock(11, 15), Nominal: true},
+		},
+		{
+			"the first step", resolvable,
+			checks.Check{Slot: clock(11, 15), State: open},
+			checks.Answer{Next: clock(12, 15), Nominal: true, Step: 1, Alerts: []alerts.Draft{first}},
+		},
+		{
+			"the first step was taken", resolvable,
+			checks.Check{Slot: clock(11, 30), State: open, Step: 1},
+			checks.Answer{Next: clock(12, 15), Nominal: true, Step: 1},
+		},
+		{
+			"two are due at once", resolvable,
+			checks.Check{Slot: clock(12, 15), State: open},
+			checks.Answer{Next: clock(13, 15), Nominal: true, Step: 2, Alerts: []alerts.Draft{with(second, "first")}},
+		},
+		{
+			"looked at late: what is due by then", resolvable,
+			checks.Check{Slot: clock(11, 15), At: clock(12, 20), State: open},
+			checks.Answer{Next: clock(13, 15), Nominal: true, Step: 2, Alerts: []alerts.Draft{with(second, "first")}},
+		},
+		{
+			"the last step holds the job", resolvable,
+			checks.Check{Slot: clock(13, 15), State: open, Step: 2},
+			checks.Answer{Next: clock(13, 15).Add(7 * 24 * time.Hour), Nominal: true, Step: 3, Alerts: []alerts.Draft{third}},
+		},
+		{
+			"late, all are due", resolvable,
+			checks.Check{Slot: clock(11, 15), At: clock(20, 1), State: open, Step: 1},
+			checks.Answer{Next: clock(20, 15).Add(7 * 24 * time.Hour), Nominal: true, Step: 3, Alerts: []alerts.Draft{with(third, "second")}},
+		},
+		{
+			"the hold is over", resolvable,
+			checks.Check{Slot: clock(13, 15).Add(7 * 24 * time.Hour), State: open, Step: 3},
+			checks.Answer{Outcome: checks.Exhausted, Step: 3},
+		},
+		{
+			"no hold: the last step ends", unheld,
+			checks.Check{Slot: clock(13, 15), State: open, Step: 2},
+			checks.Answer{Outcome: checks.Exhausted, Step: 3, Alerts: []alerts.Draft{third}},
+		},
+		{
+			"no resolve: the last step ends", alone,
+			checks.Check{Slot: clock(13, 15), State: open, Step: 2},
+			checks.Answer{Outcome: checks.Exhausted, Step: 3, Alerts: []alerts.Draft{reworded(third, "order 1: the condition still holds after 3h (third)")}},
+		},
+		{
+			"cleared before anything was said", resolvable,
+			checks.Check{Slot: clock(11, 15), State: shut},
+			checks.Answer{Outcome: checks.Cleared},
+		},
+		{
+			"cleared after the second step", resolvable,
+			checks.Check{Slot: clock(13, 15), State: shut, Step: 2},
+			checks.Answer{Outcome: checks.Cleared, Step: 2, Alerts: []alerts.Draft{{
+				Status: alerts.Resolved, Severity: alerts.Critical, Step: "second", StepIndex: 1,
+				Text: "order 1: the condition no longer holds", Labels: team,
+			}}},
+		},
+		{
+			"cleared quietly", quiet,
+			checks.Check{Slot: clock(13, 15), State: shut, Step: 2},
+			checks.Answer{Outcome: checks.Cleared, Step: 2},
+		},
+		{
+			"the state counts, not the event", resolvable,
+			checks.Check{Slot: clock(11, 0), Event: shut, State: open},
+			checks.Answer{Next: clock(11, 15), Nominal: true},
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.check.Key, c.check.Since = "1", since
+			got, err := compiled(t, c.rule).Engine().Handler.Check(t.Context(), c.check)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func with(d alerts.Draft, passed ...string) alerts.Draft {
+	d.Passed = passed
+	return d
+}
+
+func reworded(d alerts.Draft, text string) alerts.Draft {
+	d.Text = text
+	return d
+}
+
+// TestNobodyKnows: what can't be evaluated is an error, never "fine".
+func TestNobodyKnows(t *testing.T) {
+	r := compiled(t, resolvable)
+	for name, state := range map[string][]byte{
+		"a missing field": none, "null": []byte(`{"status": null}`), "a number": []byte(`{"status": 1}`),
+		"not JSON": []byte(`OPEN`), "no body": nil, "a list": []byte(`["OPEN"]`),
+	} {
+		answer, err := r.Engine().Handler.Check(t.Context(), checks.Check{Key: "1", Since: since, Slot: clock(11, 15), State: state})
+		if err == nil {
+			t.Errorf("%s: %+v", name, answer)
+		}
+	}
+}
+
+// TestTextNeverLosesTheAlert: a text that can't be made is said with a mark in it.
+func TestTextNeverLosesTheAlert(t *testing.T) {
+	r := compiled(t, `
+name: late
+entity: order
+trigger: {event: orders.created, key: event.id}
+escalate: [{after: 1h, text: "{{key}} of {{event.customer.name}}"}]
+`)
+	got, err := r.Engine().Handler.Check(t.Context(), checks.Check{Key: "1", Since: since, Slot: clock(12, 0), Event: []byte("no json"), State: []byte("no json")})
+	if err != nil || len(got.Alerts) != 1 {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	if want := "1 of {{event.customer.name: the body is not JSON}}"; got.Alerts[0].Text != want {
+		t.Errorf("got %q, want %q", got.Alerts[0].Text, want)
+	}
+}
+
+// TestFirstLook: a rule that is alone with its steps says each and ends with the last.
+func TestAWholeWait(t *testing.T) {
+	r := compiled(t, resolvable)
+	c := checks.Check{Key: "1", Since: since, Slot: clock(11, 15), State: open}
+	var said []string
+	for range 10 {
+		answer, err := r.Engine().Handler.Check(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range answer.Alerts {
+			said = append(said, a.Step)
+		}
+		c.Count++
+		if broken := r.Engine().Limits.Judge(c.Slot, answer.Next, c.Count); !answer.Next.IsZero() && broken != "" && !answer.Nominal {
+			t.Fatalf("check %d breaks %s", c.Count, broken)
+		}
+		if answer.Next.IsZero() {
+			break
+		}
+		c.Slot, c.Step = answer.Next, answer.Step
+	}
+	if diff := cmp.Diff([]string{"first", "second", "third"}, said); diff != "" || c.Count != 4 {
+		t.Errorf("%d checks; said (-want +got):\n%s", c.Count, diff)
+	}
+}

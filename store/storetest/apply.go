@@ -1,0 +1,313 @@
+package storetest
+
+import (
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+// batch is events of the rule's stream, which stands at 7.
+func (w *world) batch(after, last uint64, effects ...futurejobs.Effect) futurejobs.Batch {
+	return futurejobs.Batch{Stream: "ORDERS", After: after, Last: last, LastAt: w.slot(), RuleSet: w.set, Effects: effects}
+}
+
+func (w *world) cursor(stream string) futurejobs.Cursor {
+	w.t.Helper()
+	c, ok, err := w.Cursor(w.ctx(), stream)
+	if err != nil || !ok {
+		w.t.Fatalf("cursor of %q: %v, %v", stream, ok, err)
+	}
+	return c
+}
+
+func applyStarts(t *testing.T, w *world) {
+	slot := w.slot()
+	past := must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour).Truncate(time.Minute)
+	late := w.starting(w.rule, "late", past)
+	late.Job.State = []byte(`{"s":1}`)
+	got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.batch(7, 9, w.starting(w.rule, "a", slot), late, w.starting(w.rule, "a", slot))))
+	if want := (futurejobs.Applied{Created: 2, Kept: 1}); got != want {
+		t.Errorf("applied %+v, want %+v", got, want)
+	}
+	a := w.one("a")
+	want := w.starting(w.rule, "a", slot).Job
+	want.ID, want.CreatedAt, want.NextCheckAt = a.ID, a.CreatedAt, slot
+	if diff := cmp.Diff(want, a); diff != "" {
+		t.Errorf("job (-want +got):\n%s", diff)
+	}
+	l := w.one("late")
+	if !l.FirstCheckAt.Equal(past) || !l.NextCheckAt.Equal(w.rule.Grid.After(l.CreatedAt)) {
+		t.Errorf("late: first %s, next %s, created %s", l.FirstCheckAt, l.NextCheckAt, l.CreatedAt)
+	}
+	if string(l.State) != `{"s":1}` {
+		t.Errorf("state: %s", l.State)
+	}
+	c := w.cursor("ORDERS")
+	if c.LastSeq != 9 || !c.LastAt.Equal(slot) || c.Created != 2 {
+		t.Errorf("cursor: %+v", c)
+	}
+}
+
+func applyEnds(t *testing.T, w *world) {
+	w.start(w.slot(), "said", "silent")
+	w.settle(w.later(w.one("said"), w.slot().Add(time.Hour)))
+	said := w.one("said")
+	got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.batch(7, 8,
+		w.ending(w.rule, "said"), w.ending(w.rule, "silent"), w.ending(w.rule, "unknown"))))
+	if want := (futurejobs.Applied{Ended: 2, Alerts: 1}); got != want {
+		t.Errorf("applied %+v, want %+v", got, want)
+	}
+	if jobs := w.all(); len(jobs) != 0 {
+		t.Errorf("pending: %v", jobs)
+	}
+	waiting := w.unpublished()
+	if len(waiting) != 2 {
+		t.Fatalf("%d alerts, want the first and the one that closes it", len(waiting))
+	}
+	closing := waiting[0]
+	if closing.Status != alerts.Resolved {
+		closing = waiting[1]
+	}
+	if diff := cmp.Diff(said.Alerts, closing.Closes); diff != "" {
+		t.Errorf("closes (-want +got):\n%s", diff)
+	}
+	for _, e := range w.ended() {
+		if e.Outcome != "resolved" || (e.Key == "said") != (len(e.Alerts) == 2) {
+			t.Errorf("history of %s: %s with %d alerts", e.Key, e.Outcome, len(e.Alerts))
+		}
+	}
+	if settled := w.settle(w.over(said)); len(settled.Jobs) != 0 || settled.Alerts != 0 {
+		t.Errorf("a job that was resolved meanwhile was settled: %+v", settled)
+	}
+}
+
+func applyBornAndEnded(t *testing.T, w *world) {
+	slot := w.slot()
+	got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.batch(7, 10,
+		w.starting(w.rule, "a", slot), w.ending(w.rule, "a"),
+		w.starting(w.rule, "b", slot), w.ending(w.rule, "b"), w.starting(w.rule, "b", slot))))
+	if want := (futurejobs.Applied{Created: 3, Ended: 2}); got != want {
+		t.Errorf("applied %+v, want %+v", got, want)
+	}
+	ids := map[int64]bool{w.one("b").ID: true}
+	for _, e := range w.ended() {
+		ids[e.ID] = true
+		if e.Outcome != "resolved" || !e.FirstCheckAt.Equal(slot) || e.Version != w.rule.Version || e.CheckCount != 0 {
+			t.Errorf("history: %+v", e)
+		}
+	}
+	if len(ids) != 3 {
+		t.Errorf("three jobs have the ids %v", ids)
+	}
+	w.balances(3)
+}
+
+func applyStartsAgainAfterAnEnd(t *testing.T, w *world) {
+	w.start(w.slot(), "a")
+	old := w.one("a")
+	got := w.byHand(w.ending(w.rule, "a"), w.starting(w.rule, "a", w.slot().Add(time.Hour)))
+	if want := (futurejobs.Applied{Created: 1, Ended: 1}); got != want {
+		t.Errorf("applied %+v, want %+v", got, want)
+	}
+	if j := w.one("a"); j.ID <= old.ID || !j.FirstCheckAt.Equal(w.slot().Add(time.Hour)) {
+		t.Errorf("the new job: %+v, the old: %+v", j, old)
+	}
+	w.balances(2)
+}
+
+func (w *world) balances(created int64) {
+	w.t.Helper()
+	b, err := w.Balance(w.ctx())
+	w.must(err)
+	if b.Created != created || b.Created != b.Pending+b.Archived+b.Pruned {
+		w.t.Errorf("balance: %+v, want %d created", b, created)
+	}
+}
+
+func applyIsRacedOnce(t *testing.T, w *world) {
+	const writers = 6
+	var wins atomic.Int32
+	var nodes sync.WaitGroup
+	for range writers {
+		nodes.Go(func() {
+			_, err := w.Apply(w.ctx(), w.batch(7, 8, w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b", w.slot())))
+			switch {
+			case err == nil:
+				wins.Add(1)
+			case !errors.Is(err, futurejobs.ErrMoved):
+				t.Error(err)
+			}
+		})
+	}
+	nodes.Wait()
+	if wins.Load() != 1 {
+		t.Errorf("%d writers moved the cursor from the same place", wins.Load())
+	}
+	if _, err := w.Apply(w.ctx(), w.batch(7, 9, w.ending(w.rule, "a"))); !errors.Is(err, futurejobs.ErrMoved) {
+		t.Errorf("from the old place: %v, want ErrMoved", err)
+	}
+	if len(w.all()) != 2 {
+		t.Error("a batch that came too late was written")
+	}
+	unknown := w.batch(0, 1)
+	unknown.Stream = "UNKNOWN"
+	if _, err := w.Apply(w.ctx(), unknown); !errors.Is(err, futurejobs.ErrMoved) {
+		t.Errorf("of a stream without a cursor: %v, want ErrMoved", err)
+	}
+
+	// Starts of one key from many sides make one job.
+	for range writers {
+		nodes.Go(func() { w.byHand(w.starting(w.rule, "c", w.slot()), w.starting(w.rule, "d", w.slot())) })
+	}
+	nodes.Wait()
+	if n := len(w.all()); n != 4 {
+		t.Errorf("%d jobs, want 4", n)
+	}
+	w.balances(4)
+}
+
+func applyLosesToNewRules(t *testing.T, w *world) {
+	old := w.batch(7, 8, w.starting(w.rule, "a", w.slot()))
+	w.save("other", "order")
+	if _, err := w.Apply(w.ctx(), old); !errors.Is(err, futurejobs.ErrRulesChanged) {
+		t.Fatalf("apply: %v, want ErrRulesChanged", err)
+	}
+	if c := w.cursor("ORDERS"); c.LastSeq != 7 || len(w.all()) != 0 {
+		t.Errorf("something was written: %+v", c)
+	}
+}
+
+func applyTakesAnyKey(t *testing.T, w *world) {
+	keys := []string{
+		"plain", `back\slash`, `\x00`, "nul\x00in it", "not \xff utf-8", "quote\"'$1%", "ünïcödé ☃ 𝄞", " ", "a\tb\nc",
+		strings.Repeat("x", 512), strings.Repeat("\x00", 512), strings.Repeat("\xfe", 512),
+	}
+	w.start(w.slot(), keys...)
+	for _, key := range keys {
+		got, err := w.Job(w.ctx(), w.rule.Name, key)
+		if err != nil || got.Key != key {
+			t.Fatalf("key %q came back as %q: %v", key, got.Key, err)
+		}
+		w.settle(w.later(got.Job, got.NextCheckAt.Add(time.Minute)))
+		said := pages(t, futurejobs.Filter{Key: key}, w.Alerts)
+		if len(said) != 1 || said[0].Key != key {
+			t.Errorf("alerts of %q: %v", key, said)
+		}
+		if got := w.byHand(w.ending(w.rule, key)); got.Ended != 1 {
+			t.Errorf("%q did not end: %+v", key, got)
+		}
+		ended := pages(t, futurejobs.Filter{Key: key}, w.History)
+		if len(ended) != 1 || ended[0].Key != key {
+			t.Errorf("history of %q: %v", key, ended)
+		}
+	}
+}
+
+func applyTakesAnyBody(t *testing.T, w *world) {
+	for key, sent := range map[string]string{
+		"plain":  `{"a": "b\u0000c"}`,
+		"large":  `{"pad":"` + strings.Repeat("p", 100_000) + `"}`,
+		"narrow": `{}`,
+	} {
+		e := w.starting(w.rule, key, w.slot())
+		e.Job.Event = []byte(sent)
+		w.byHand(e)
+		j := w.one(key)
+		if string(j.Event) != sent {
+			t.Errorf("%s: the body changed", key)
+		}
+		w.settle(w.later(j, j.NextCheckAt.Add(time.Minute)))
+		if string(w.one(key).Event) != sent {
+			t.Errorf("%s: a reschedule changed the body", key)
+		}
+	}
+	bad := w.starting(w.rule, "bad", w.slot())
+	bad.Job.Event = []byte("\"\xff\x00\"")
+	w.byHand(bad)
+	if got := string(w.one("bad").Event); got != "\"\uFFFD\uFFFD\"" {
+		t.Errorf("what is not UTF-8: %q", got)
+	}
+}
+
+func cursorsOpenOnce(t *testing.T, w *world) {
+	created := w.slot()
+	if c := w.cursor("ORDERS"); c.LastSeq != 7 || !c.StreamCreatedAt.IsZero() {
+		t.Errorf("opened by a save: %+v", c)
+	}
+	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: "ORDERS", LastSeq: 1, StreamCreatedAt: created}))
+	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: "ORDERS", LastSeq: 2, StreamCreatedAt: created.Add(time.Hour)}))
+	if c := w.cursor("ORDERS"); c.LastSeq != 7 || !c.StreamCreatedAt.Equal(created) {
+		t.Errorf("opened again: %+v", c)
+	}
+	opened := futurejobs.Cursor{Stream: "NEW", LastSeq: 1 << 40, LastAt: created, StreamCreatedAt: created}
+	w.must(w.OpenCursor(w.ctx(), opened))
+	if diff := cmp.Diff(opened, w.cursor("NEW")); diff != "" {
+		t.Errorf("opened (-want +got):\n%s", diff)
+	}
+	if _, ok, err := w.Cursor(w.ctx(), "UNKNOWN"); ok || err != nil {
+		t.Errorf("unknown: %v, %v", ok, err)
+	}
+	var names []string
+	for _, c := range must[[]futurejobs.Cursor](t)(w.Cursors(w.ctx())) {
+		names = append(names, c.Stream)
+	}
+	if diff := cmp.Diff([]string{"", "NEW", "ORDERS"}, names); diff != "" {
+		t.Errorf("cursors (-want +got):\n%s", diff)
+	}
+}
+
+func cursorsAreMarkedForward(t *testing.T, w *world) {
+	through := w.slot()
+	read := func() time.Time {
+		all, err := w.ReadThrough(w.ctx())
+		w.must(err)
+		if len(all) != 1 {
+			t.Errorf("streams: %v", all)
+		}
+		return all["ORDERS"]
+	}
+	if !read().IsZero() {
+		t.Error("read through before it was read")
+	}
+	w.must(w.MarkRead(w.ctx(), "ORDERS", 7, through))
+	w.must(w.MarkRead(w.ctx(), "ORDERS", 7, through.Add(-time.Hour)))
+	if !read().Equal(through) {
+		t.Errorf("read through %s, want %s", read(), through)
+	}
+	if err := w.MarkRead(w.ctx(), "ORDERS", 6, through.Add(time.Hour)); !errors.Is(err, futurejobs.ErrMoved) {
+		t.Errorf("at another place: %v, want ErrMoved", err)
+	}
+	w.must(w.MarkRead(w.ctx(), "ORDERS", 7, through.Add(time.Microsecond)))
+	if !read().Equal(through.Add(time.Microsecond)) {
+		t.Errorf("read through %s", read())
+	}
+}
+
+func cursorsAreReset(t *testing.T, w *world) {
+	created := w.slot()
+	w.must(w.MarkRead(w.ctx(), "ORDERS", 7, created))
+	must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.batch(7, 7, w.starting(w.rule, "a", created))))
+	old := w.cursor("ORDERS")
+	to := futurejobs.Cursor{Stream: "ORDERS", LastSeq: 3, LastAt: created, StreamCreatedAt: created.Add(time.Second)}
+	w.must(w.ResetCursor(w.ctx(), old, to))
+	to.ReadThrough, to.Created = created, 1
+	if diff := cmp.Diff(to, w.cursor("ORDERS")); diff != "" {
+		t.Errorf("reset (-want +got):\n%s", diff)
+	}
+	if err := w.ResetCursor(w.ctx(), old, to); !errors.Is(err, futurejobs.ErrMoved) {
+		t.Errorf("from the old place: %v, want ErrMoved", err)
+	}
+	old = to
+	old.StreamCreatedAt = created
+	if err := w.ResetCursor(w.ctx(), old, to); !errors.Is(err, futurejobs.ErrMoved) {
+		t.Errorf("from another stream: %v, want ErrMoved", err)
+	}
+}

@@ -1,0 +1,180 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// model is what a store should hold: nothing but numbers of checks by key.
+type model struct {
+	*world
+	pending  map[string]int
+	created  int64
+	archived int64
+	said     int
+}
+
+// balanceHolds plays random operations on a store and on the model, and compares.
+func balanceHolds(t *testing.T, w *world) {
+	runs := 0
+	m := &model{world: w}
+	rapid.Check(t, func(rt *rapid.T) {
+		runs++
+		m.pending = make(map[string]int) // keys are new in every run; the sums go on
+		key := rapid.Custom(func(rt *rapid.T) string {
+			return fmt.Sprintf("%d-%d", runs, rapid.IntRange(0, 5).Draw(rt, "key"))
+		})
+		rt.Repeat(map[string]func(*rapid.T){
+			"":       m.compare,
+			"events": func(rt *rapid.T) { m.events(rt, rapid.SliceOfN(key, 1, 6).Draw(rt, "keys")) },
+			"settle": m.decide,
+			"stale":  m.stale,
+			"rules":  func(*rapid.T) { m.save("order-unshipped", "order") },
+			"lost":   m.lost,
+		})
+		m.clear(rt)
+	})
+}
+
+// mine are the pending jobs of this run.
+func (m *model) mine() []futurejobs.Job { return m.all() }
+
+// events starts and ends waits in one batch.
+func (m *model) events(rt *rapid.T, keys []string) {
+	var effects []futurejobs.Effect
+	for _, key := range keys {
+		count, waits := m.pending[key]
+		if rapid.Bool().Draw(rt, "start") {
+			effects = append(effects, m.starting(m.rule, key, m.slot()))
+			if !waits {
+				m.pending[key] = 0
+				m.created++
+			}
+			continue
+		}
+		effects = append(effects, m.ending(m.rule, key))
+		if waits {
+			delete(m.pending, key)
+			m.archived++
+			if count > 0 {
+				m.said++ // what was said is closed
+			}
+		}
+	}
+	if _, err := m.Apply(m.ctx(), futurejobs.Batch{RuleSet: m.set, Effects: effects}); err != nil {
+		rt.Fatal(err)
+	}
+}
+
+// decide settles some of the jobs.
+func (m *model) decide(rt *rapid.T) {
+	var decisions []futurejobs.Decision
+	for _, j := range m.mine() {
+		switch rapid.IntRange(0, 2).Draw(rt, "decision") {
+		case 1:
+			decisions = append(decisions, m.later(j, j.NextCheckAt.Add(time.Minute)))
+			m.pending[j.Key]++
+		case 2:
+			decisions = append(decisions, m.over(j))
+			delete(m.pending, j.Key)
+			m.archived++
+		}
+	}
+	m.said += len(decisions)
+	settled, err := m.Settle(m.ctx(), m.settlement(decisions...))
+	if err != nil || len(settled.Jobs) != len(decisions) || settled.Alerts != len(decisions) || settled.Lost != nil {
+		rt.Fatalf("settled %+v of %d: %v", settled, len(decisions), err)
+	}
+}
+
+// stale settles jobs as they were before they moved: nothing may come of it.
+func (m *model) stale(rt *rapid.T) {
+	jobs := m.mine()
+	m.decide(rt)
+	var decisions []futurejobs.Decision
+	changed := make(map[int64]bool)
+	for _, j := range jobs {
+		changed[j.ID] = true
+	}
+	for _, j := range m.mine() {
+		for _, old := range jobs {
+			if old.ID == j.ID && old.Rev == j.Rev {
+				delete(changed, j.ID)
+			}
+		}
+	}
+	for _, j := range jobs {
+		if changed[j.ID] {
+			decisions = append(decisions, m.over(j))
+		}
+	}
+	settled, err := m.Settle(m.ctx(), m.settlement(decisions...))
+	if err != nil || len(settled.Jobs) != 0 || settled.Alerts != 0 {
+		rt.Fatalf("settled what had moved: %+v, %v", settled, err)
+	}
+}
+
+// lost settles with leases of an earlier epoch, and takes them again.
+func (m *model) lost(rt *rapid.T) {
+	jobs := m.mine()
+	old := m.settlement()
+	for _, j := range jobs {
+		old.Decisions = append(old.Decisions, m.over(j))
+	}
+	leases := make([]futurejobs.Lease, len(m.held))
+	for i, h := range m.held {
+		leases[i].Held = h
+	}
+	if err := m.Release(m.ctx(), me, leases); err != nil {
+		rt.Fatal(err)
+	}
+	m.held = m.takeAll(me, time.Hour)
+	settled, err := m.Settle(m.ctx(), old)
+	if err != nil || len(settled.Jobs) != 0 || len(jobs) > 0 && len(settled.Lost) != len(old.Held) {
+		rt.Fatalf("settled without a lease: %+v, %v", settled, err)
+	}
+}
+
+// compare is the invariant.
+func (m *model) compare(rt *rapid.T) {
+	got := make(map[string]int)
+	for _, j := range m.mine() {
+		got[j.Key] = j.CheckCount
+	}
+	if diff := cmp.Diff(m.pending, got); diff != "" {
+		rt.Fatalf("pending (-model +store):\n%s", diff)
+	}
+	b, err := m.Balance(m.ctx())
+	if err != nil {
+		rt.Fatal(err)
+	}
+	if b.Created != m.created || b.Archived != m.archived || b.Pending != int64(len(m.pending)) || b.Pruned != 0 {
+		rt.Fatalf("%+v, want %d created, %d archived, %d pending", b, m.created, m.archived, len(m.pending))
+	}
+	if n := len(m.unpublished()); n != m.said {
+		rt.Fatalf("%d alerts, want %d", n, m.said)
+	}
+}
+
+// clear ends what this run has left.
+func (m *model) clear(rt *rapid.T) {
+	for key := range m.pending {
+		m.events(rt, nil)
+		if _, err := m.Apply(m.ctx(), futurejobs.Batch{RuleSet: m.set, Effects: []futurejobs.Effect{
+			{Rule: m.rule, Kind: futurejobs.End, Job: futurejobs.Job{Ref: m.ref(m.rule, key)}, Outcome: "cancelled"},
+		}}); err != nil {
+			rt.Fatal(err)
+		}
+		m.archived++
+	}
+	if err := m.MarkPublished(m.ctx(), m.unpublished()); err != nil {
+		rt.Fatal(err)
+	}
+	m.said = 0
+}

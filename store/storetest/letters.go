@@ -1,0 +1,68 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	futurejobs "deadman/future_jobs"
+)
+
+func lettersKeepTheirBytes(t *testing.T, w *world) {
+	sent := []futurejobs.DeadLetter{
+		{
+			Event: futurejobs.Event{
+				Stream: "ORDERS", Subject: "orders.\xff\x00created", Seq: 8, At: w.slot().Add(time.Microsecond), ID: "id\x00\xfe",
+				Header: map[string][]string{"X-\xff": {"a\x00b", "\xc3\x28", `back\slash "quoted"`}, "Plain": {"value"}},
+				Data:   []byte("\x00\xff{not json"),
+			},
+			Rule: w.rule.Name, Reason: "cannot read \"\xff\x00\"",
+		},
+		{Event: futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: 9}, Reason: "nobody's fault"},
+	}
+	b := w.batch(7, 9)
+	b.DeadLetters = sent
+	from := must[time.Time](t)(w.Now(w.ctx()))
+	must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	got := pages(t, futurejobs.Filter{}, w.DeadLetters)
+	if len(got) != 2 {
+		t.Fatalf("%d letters, want 2", len(got))
+	}
+	for i, l := range []futurejobs.DeadLetter{got[1], got[0]} { // newest first
+		if l.At.Before(from) || l.ID == 0 {
+			t.Errorf("letter %d: id %d, at %s", i, l.ID, l.At)
+		}
+		want := sent[i]
+		want.ID, want.At = l.ID, l.At
+		if want.Event.Data == nil {
+			want.Event.Data = []byte{}
+		}
+		if diff := cmp.Diff(want, l); diff != "" {
+			t.Errorf("letter %d (-sent +kept):\n%s", i, diff)
+		}
+	}
+}
+
+func lettersAreListed(t *testing.T, w *world) {
+	for i := range 20 {
+		b := w.batch(uint64(7+i), uint64(8+i))
+		b.DeadLetters = []futurejobs.DeadLetter{{
+			Event: futurejobs.Event{Stream: "ORDERS", Seq: uint64(8 + i)}, Rule: fmt.Sprintf("r%d", i%2), Reason: "bad",
+		}}
+		must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	}
+	got := pages(t, futurejobs.Filter{Limit: 3}, w.DeadLetters)
+	if len(got) != 20 {
+		t.Fatalf("%d letters, want 20", len(got))
+	}
+	for i, l := range got {
+		if l.Event.Seq != uint64(27-i) {
+			t.Fatalf("letter %d is of event %d: not newest first", i, l.Event.Seq)
+		}
+	}
+	if got := pages(t, futurejobs.Filter{Rule: "r1", Limit: 3}, w.DeadLetters); len(got) != 10 {
+		t.Errorf("%d letters of one rule, want 10", len(got))
+	}
+}

@@ -1,0 +1,236 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// many starts n waits over three slots.
+func (w *world) many(n int) {
+	effects := make([]futurejobs.Effect, n)
+	for i := range effects {
+		effects[i] = w.starting(w.rule, fmt.Sprintf("k%03d", i), w.slot().Add(time.Duration(i%3)*time.Minute))
+	}
+	w.byHand(effects...)
+}
+
+func keysOf[T any](items []T, key func(T) string) []string {
+	keys := make([]string, len(items))
+	for i, item := range items {
+		keys[i] = key(item)
+	}
+	return keys
+}
+
+func distinct(keys []string) int {
+	keys = slices.Sorted(slices.Values(keys))
+	return len(slices.Compact(keys))
+}
+
+func jobsAreListed(t *testing.T, w *world) {
+	w.many(100)
+	whole := pages(t, futurejobs.Filter{Limit: 500}, w.Jobs)
+	for _, limit := range []int{1, 7, 100} {
+		got := pages(t, futurejobs.Filter{Limit: limit}, w.Jobs)
+		if diff := cmp.Diff(whole, got); diff != "" {
+			t.Fatalf("in pages of %d (-whole +pages):\n%s", limit, diff)
+		}
+	}
+	if !slices.IsSortedFunc(whole, func(a, b futurejobs.Listed) int { return a.NextCheckAt.Compare(b.NextCheckAt) }) {
+		t.Error("not next due first")
+	}
+	if n := distinct(keysOf(whole, func(l futurejobs.Listed) string { return l.Key })); n != 100 {
+		t.Errorf("%d different keys of 100", n)
+	}
+	if whole[0].Rule != w.rule.Name || whole[0].Entity != w.rule.Entity {
+		t.Errorf("of rule %q and entity %q", whole[0].Rule, whole[0].Entity)
+	}
+	if page := must[futurejobs.Page[futurejobs.Listed]](t)(w.Jobs(w.ctx(), futurejobs.Filter{})); len(page.Items) != 50 {
+		t.Errorf("%d items without a limit, want 50", len(page.Items))
+	}
+}
+
+func jobsAreFiltered(t *testing.T, w *world) {
+	other := w.save("payment-missing", "payment")
+	third := w.save("order-unpaid", "order")
+	slot := w.slot()
+	w.byHand(
+		w.starting(w.rule, "1", slot), w.starting(w.rule, "2", slot.Add(time.Minute)),
+		w.starting(third, "1", slot.Add(2*time.Minute)),
+		w.starting(other, "1", slot.Add(3*time.Minute)),
+	)
+	for want, f := range map[string]futurejobs.Filter{
+		"order-unshipped/1 order-unshipped/2 order-unpaid/1 payment-missing/1": {},
+		"order-unshipped/1 order-unshipped/2":                                  {Rule: "order-unshipped"},
+		"order-unshipped/1 order-unshipped/2 order-unpaid/1":                   {Entity: "order"},
+		"order-unshipped/1 order-unpaid/1 payment-missing/1":                   {Key: "1"},
+		"order-unshipped/1 order-unpaid/1":                                     {Entity: "order", Key: "1"},
+		"payment-missing/1":                                                    {Rule: "payment-missing", Key: "1"},
+		"order-unshipped/2 order-unpaid/1":                                     {DueAfter: slot.Add(time.Minute), DueBefore: slot.Add(3 * time.Minute)},
+		"": {Rule: "no-such-rule"},
+	} {
+		got := keysOf(pages(t, f, w.Jobs), func(l futurejobs.Listed) string { return l.Rule + "/" + l.Key })
+		if strings.Join(got, " ") != want {
+			t.Errorf("%+v: %v, want %s", f, got, want)
+		}
+	}
+	if _, err := w.Job(w.ctx(), "order-unpaid", "2"); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("no such job: %v, want ErrNotFound", err)
+	}
+	if j, err := w.Job(w.ctx(), "payment-missing", "1"); err != nil || j.Rule != "payment-missing" || j.Key != "1" {
+		t.Errorf("job: %+v, %v", j, err)
+	}
+}
+
+func jobsAreListedWhileTheyMove(t *testing.T, w *world) {
+	w.many(60)
+	f := futurejobs.Filter{Limit: 20}
+	first := must[futurejobs.Page[futurejobs.Listed]](t)(w.Jobs(w.ctx(), f))
+	for _, l := range first.Items[:10] { // what was seen goes
+		w.byHand(w.ending(w.rule, l.Key))
+	}
+	w.start(w.slot().Add(-time.Hour), "earlier") // and what comes in before is not missed twice
+	f.Cursor = first.Next
+	rest := pages(t, f, w.Jobs)
+	seen := append(first.Items, rest...)
+	keys := keysOf(seen, func(l futurejobs.Listed) string { return l.Key })
+	if len(keys) != 60 || distinct(keys) != 60 {
+		t.Errorf("%d items, %d of them different, want 60", len(keys), distinct(keys))
+	}
+}
+
+func historyIsListed(t *testing.T, w *world) {
+	other := w.save("payment-missing", "payment")
+	var order []string // as they ended
+	for i := range 30 {
+		rule, key := w.rule, fmt.Sprintf("k%d", i%10)
+		if i%5 == 0 {
+			rule = other
+		}
+		w.byHand(w.starting(rule, key, w.slot()))
+		w.byHand(w.ending(rule, key))
+		order = append(order, rule.Name+"/"+key)
+	}
+	slices.Reverse(order)
+	name := func(e futurejobs.Ended) string { return e.Rule + "/" + e.Key }
+	for _, limit := range []int{1, 7, 500} {
+		got := keysOf(pages(t, futurejobs.Filter{Limit: limit}, w.History), name)
+		if diff := cmp.Diff(order, got); diff != "" {
+			t.Errorf("in pages of %d (-newest first +got):\n%s", limit, diff)
+		}
+	}
+	for _, f := range []futurejobs.Filter{
+		{Rule: "payment-missing"}, {Entity: "order"}, {Key: "k5"}, {Key: "k3", Rule: "order-unshipped"}, {Rule: "none"},
+	} {
+		want := slices.DeleteFunc(slices.Clone(order), func(n string) bool {
+			rule, key, _ := strings.Cut(n, "/")
+			return f.Rule != "" && rule != f.Rule || f.Key != "" && key != f.Key || f.Entity != "" && !strings.HasPrefix(rule, f.Entity)
+		})
+		f.Limit = 2
+		if diff := cmp.Diff(want, keysOf(pages(t, f, w.History), name), cmpEmpty); diff != "" {
+			t.Errorf("%+v (-want +got):\n%s", f, diff)
+		}
+	}
+	// Many that end in the same instant.
+	w.many(50)
+	var decisions []futurejobs.Decision
+	for _, j := range w.all() {
+		decisions = append(decisions, w.over(j))
+	}
+	w.settle(decisions...)
+	got := keysOf(pages(t, futurejobs.Filter{Limit: 7}, w.History), func(e futurejobs.Ended) string { return fmt.Sprint(e.ID) })
+	if len(got) != 80 || distinct(got) != 80 {
+		t.Errorf("%d rows, %d of them different, want 80", len(got), distinct(got))
+	}
+}
+
+// cmpEmpty makes no difference between an empty list and none.
+var cmpEmpty = cmp.Transformer("empty", func(s []string) []string {
+	if s == nil {
+		return []string{}
+	}
+	return s
+})
+
+func alertsAreListed(t *testing.T, w *world) {
+	other := w.save("payment-missing", "payment")
+	w.many(20)
+	w.byHand(w.starting(other, "p", w.slot()))
+	var decisions []futurejobs.Decision
+	for i, j := range w.all() {
+		d := w.over(j)
+		if i%2 == 0 {
+			d = w.later(j, j.NextCheckAt.Add(time.Hour))
+		}
+		decisions = append(decisions, d)
+	}
+	w.settle(decisions...)
+	whole := pages(t, futurejobs.Filter{Limit: 500}, w.Alerts)
+	if len(whole) != 21 {
+		t.Fatalf("%d alerts, want 21", len(whole))
+	}
+	if !slices.IsSortedFunc(whole, func(a, b futurejobs.Said) int { return b.Slot.Compare(a.Slot) }) {
+		t.Error("not newest first")
+	}
+	if diff := cmp.Diff(whole, pages(t, futurejobs.Filter{Limit: 4}, w.Alerts)); diff != "" {
+		t.Errorf("in pages of 4 (-whole +pages):\n%s", diff)
+	}
+	if got := pages(t, futurejobs.Filter{Rule: "payment-missing"}, w.Alerts); len(got) != 1 || got[0].Key != "p" {
+		t.Errorf("of one rule: %v", got)
+	}
+	w.settle(w.over(w.one(w.all()[0].Key)))
+	for _, d := range decisions {
+		want := 1
+		if d.Job.ID == decisions[0].Job.ID {
+			want = 2 // one as it moved, one as it ended
+		}
+		got := pages(t, futurejobs.Filter{Key: d.Job.Key, Limit: 1}, w.Alerts)
+		if len(got) != want || got[0].Key != d.Job.Key {
+			t.Errorf("of %s: %d alerts, want %d", d.Job.Key, len(got), want)
+		}
+	}
+	said := must[futurejobs.Said](t)(w.Alert(w.ctx(), whole[3].ID))
+	if diff := cmp.Diff(whole[3], said); diff != "" {
+		t.Errorf("one alert (-listed +got):\n%s", diff)
+	}
+	if _, err := w.Alert(w.ctx(), w.futureAlert()); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("no such alert: %v, want ErrNotFound", err)
+	}
+}
+
+// futureAlert is the id of an alert that nobody said.
+func (w *world) futureAlert() [16]byte { return [16]byte{0x7f} }
+
+func cursorsBelongToTheirList(t *testing.T, w *world) {
+	w.many(3)
+	jobs := must[futurejobs.Page[futurejobs.Listed]](t)(w.Jobs(w.ctx(), futurejobs.Filter{Limit: 1}))
+	for _, cursor := range []string{"nonsense", "!", "e30", jobs.Next} {
+		f := futurejobs.Filter{Cursor: cursor}
+		for name, list := range map[string]func(context.Context, futurejobs.Filter) error{
+			"history": errorOf(w.History), "alerts": errorOf(w.Alerts), "dead letters": errorOf(w.DeadLetters),
+		} {
+			if err := list(w.ctx(), f); !errors.Is(err, futurejobs.ErrBadCursor) {
+				t.Errorf("%s from %q: %v, want ErrBadCursor", name, cursor, err)
+			}
+		}
+		if err := errorOf(w.Jobs)(w.ctx(), f); (err == nil) != (cursor == jobs.Next) {
+			t.Errorf("jobs from %q: %v", cursor, err)
+		}
+	}
+}
+
+func errorOf[T any](l func(context.Context, futurejobs.Filter) (futurejobs.Page[T], error)) func(context.Context, futurejobs.Filter) error {
+	return func(ctx context.Context, f futurejobs.Filter) error {
+		_, err := l(ctx, f)
+		return err
+	}
+}

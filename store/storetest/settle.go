@@ -1,0 +1,364 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+func dueInOrder(t *testing.T, w *world) {
+	slot := w.slot()
+	for i := range 60 {
+		w.start(slot.Add(time.Duration(i%3)*time.Minute), fmt.Sprintf("k%02d", i))
+	}
+	jobs := w.all()
+	if len(jobs) != 60 {
+		t.Fatalf("%d jobs of 60", len(jobs))
+	}
+	if !slices.IsSortedFunc(jobs, byDue) {
+		t.Error("not in the order of (shard, next_check_at, id)")
+	}
+	until := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{Walks: w.walks(), Until: slot, Limit: 100}))
+	if len(until) != 20 {
+		t.Errorf("%d jobs up to the first slot, want 20", len(until))
+	}
+}
+
+func byDue(a, b futurejobs.Job) int {
+	switch {
+	case a.Shard != b.Shard:
+		return int(a.Shard) - int(b.Shard)
+	case !a.NextCheckAt.Equal(b.NextCheckAt):
+		return a.NextCheckAt.Compare(b.NextCheckAt)
+	}
+	return int(a.ID - b.ID)
+}
+
+func dueAfterTheWalk(t *testing.T, w *world) {
+	slot := w.slot()
+	for i := range 40 {
+		w.start(slot.Add(time.Duration(i%2)*time.Minute), fmt.Sprintf("k%02d", i))
+	}
+	want := w.all()
+	walks := w.walks()
+	var got []futurejobs.Job
+	for range len(want) + 1 {
+		jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{Walks: walks, Until: slot.Add(time.Hour), Limit: 1}))
+		if len(jobs) == 0 {
+			break
+		}
+		for _, j := range jobs {
+			walks[j.Shard] = futurejobs.Walk{Shard: j.Shard, At: j.NextCheckAt, ID: j.ID}
+		}
+		got = append(got, jobs...)
+	}
+	slices.SortFunc(got, byDue)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("walked one by one (-at once +walked):\n%s", diff)
+	}
+}
+
+func dueWithoutRules(t *testing.T, w *world) {
+	other := w.save("payment-missing", "payment")
+	w.start(w.slot(), "a", "b")
+	w.byHand(w.starting(other, "p", w.slot()))
+	jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{
+		Walks: w.walks(), Until: w.slot().Add(time.Hour), Not: []int32{w.rule.ID}, Limit: 10,
+	}))
+	if len(jobs) != 1 || jobs[0].Key != "p" {
+		t.Errorf("got %v, want the payment's job alone", jobs)
+	}
+}
+
+func settleReschedules(t *testing.T, w *world) {
+	w.start(w.slot(), "a")
+	before := w.one("a")
+	picked := before.NextCheckAt.Add(time.Second)
+	next := before.NextCheckAt.Add(5 * time.Minute)
+	d := w.later(before, next)
+	d.Job.Undecided = 2
+	d.Job.Last = futurejobs.Look{PickedAt: picked, StartedAt: picked.Add(1), CompletedAt: picked.Add(7 * time.Microsecond)}
+	d.Job.Last.StartedAt = picked.Add(time.Microsecond)
+	d.Job.Cost = futurejobs.Cost{Checks: 3, CheckTotal: 1500 * time.Microsecond, CheckSlowest: time.Millisecond}
+	d.Job.Event, d.Job.State = nil, []byte(`{"x":1}`) // neither is a settle's to write
+
+	settled := w.settle(d)
+	if !settled.Jobs[before.ID] || settled.Alerts != 1 || len(settled.Lost) != 0 {
+		t.Fatalf("settled: %+v", settled)
+	}
+	want := d.Job
+	want.Rev, want.Event, want.State = before.Rev+1, before.Event, before.State
+	if diff := cmp.Diff(want, w.one("a")); diff != "" {
+		t.Errorf("the job (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(d.Alerts, w.unpublished()); diff != "" {
+		t.Errorf("its alert (-want +got):\n%s", diff)
+	}
+}
+
+func settleEnds(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b")
+	job := w.one("a")
+	d := w.over(job)
+	d.Job.Last = futurejobs.Look{PickedAt: job.NextCheckAt, StartedAt: job.NextCheckAt.Add(time.Millisecond), FailedAt: job.NextCheckAt.Add(time.Second)}
+	d.Job.Cost = futurejobs.Cost{Checks: 1, CheckTotal: time.Second, CheckSlowest: time.Second}
+	from := must[time.Time](t)(w.Now(w.ctx()))
+	settled := w.settle(d)
+	if !settled.Jobs[job.ID] || settled.Alerts != 1 {
+		t.Fatalf("settled: %+v", settled)
+	}
+	if jobs := w.all(); len(jobs) != 1 || jobs[0].Key != "b" {
+		t.Errorf("pending: %v, want b alone", jobs)
+	}
+	history := w.ended()
+	if len(history) != 1 {
+		t.Fatalf("%d rows of history, want 1", len(history))
+	}
+	got := history[0]
+	if got.EndedAt.Before(from) {
+		t.Errorf("ended at %s, before it was settled at %s", got.EndedAt, from)
+	}
+	want := futurejobs.Ended{
+		Listed:  futurejobs.Listed{Job: d.Job, Rule: w.rule.Name, Entity: w.rule.Entity},
+		Outcome: "exhausted", Reason: "the last step was taken", EndedAt: got.EndedAt,
+	}
+	want.Event, want.State, want.Rev = nil, nil, 0 // history is what happened, not what was carried
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+}
+
+func settleLosesToAChange(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b")
+	a, b := w.one("a"), w.one("b")
+	w.settle(w.later(a, a.NextCheckAt.Add(time.Minute)))
+	said := len(w.unpublished())
+	settled := w.settle(w.over(a), w.over(b)) // a is not as it was read any more
+	if settled.Jobs[a.ID] || !settled.Jobs[b.ID] || settled.Alerts != 1 {
+		t.Errorf("settled %+v, want b alone", settled)
+	}
+	if n := len(w.unpublished()) - said; n != 1 {
+		t.Errorf("%d new alerts, want 1", n)
+	}
+	if again := w.settle(w.over(b)); len(again.Jobs) != 0 || again.Alerts != 0 {
+		t.Errorf("what ended was settled again: %+v", again)
+	}
+	if n := len(w.ended()); n != 1 {
+		t.Errorf("%d rows of history, want 1", n)
+	}
+}
+
+func settleLosesToATakeover(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b", "c", "d", "e")
+	a := w.one("a")
+	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{Held: w.held[a.Shard]}}))
+	if _, ok, err := w.Take(w.ctx(), "other", w.held[a.Shard], time.Hour); err != nil || !ok {
+		t.Fatalf("take: %v, %v", ok, err)
+	}
+	w.settlesAllBut(a.Shard)
+}
+
+func settleLosesToTheClock(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b", "c", "d", "e")
+	a := w.one("a")
+	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{Held: w.held[a.Shard]}}))
+	got, ok, err := w.Take(w.ctx(), me, w.held[a.Shard], -time.Second)
+	if err != nil || !ok {
+		t.Fatalf("take: %v, %v", ok, err)
+	}
+	w.held[a.Shard] = got.Held
+	w.settlesAllBut(a.Shard)
+}
+
+// settlesAllBut ends and moves jobs, and finds those of one shard untouched.
+func (w *world) settlesAllBut(shard int16) {
+	w.t.Helper()
+	var decisions []futurejobs.Decision
+	want := make(map[int64]bool)
+	for i, j := range w.all() {
+		d := w.over(j)
+		if i%2 == 0 {
+			d = w.later(j, j.NextCheckAt.Add(time.Minute))
+		}
+		decisions = append(decisions, d)
+		if j.Shard != shard {
+			want[j.ID] = true
+		}
+	}
+	settled := w.settle(decisions...)
+	if diff := cmp.Diff(want, settled.Jobs); diff != "" {
+		w.t.Errorf("settled (-want +got):\n%s", diff)
+	}
+	if !slices.Equal(settled.Lost, []int16{shard}) {
+		w.t.Errorf("lost %v, want %d", settled.Lost, shard)
+	}
+	if settled.Alerts != len(want) || len(w.unpublished()) != len(want) {
+		w.t.Errorf("%d alerts said to be written, %d are there, want %d", settled.Alerts, len(w.unpublished()), len(want))
+	}
+}
+
+func settleLosesToNewRules(t *testing.T, w *world) {
+	w.start(w.slot(), "a")
+	old := w.settlement(w.over(w.one("a")))
+	w.save("order-unshipped", "order")
+	if _, err := w.Settle(w.ctx(), old); !errors.Is(err, futurejobs.ErrRulesChanged) {
+		t.Fatalf("settle: %v, want ErrRulesChanged", err)
+	}
+	if len(w.all()) != 1 || len(w.unpublished()) != 0 || len(w.ended()) != 0 {
+		t.Error("something was written")
+	}
+	if settled := w.settle(old.Decisions...); len(settled.Jobs) != 1 {
+		t.Errorf("at the new revision: %+v", settled)
+	}
+}
+
+func settleMany(t *testing.T, w *world) {
+	const n = 2000
+	keys := make([]string, n)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("k%04d", i)
+	}
+	w.start(w.slot(), keys...)
+	jobs := w.all()
+	decisions := make([]futurejobs.Decision, n)
+	for i, j := range jobs {
+		decisions[i] = w.over(j)
+		if i%2 == 0 {
+			decisions[i] = w.later(j, j.NextCheckAt.Add(time.Minute))
+		}
+	}
+	slices.Reverse(decisions)
+	settled := w.settle(decisions...)
+	if len(settled.Jobs) != n || settled.Alerts != n {
+		t.Errorf("settled %d with %d alerts, want %d", len(settled.Jobs), settled.Alerts, n)
+	}
+	if len(w.all()) != n/2 || len(w.ended()) != n/2 || len(w.unpublished()) != n {
+		t.Errorf("%d pending, %d ended, %d alerts", len(w.all()), len(w.ended()), len(w.unpublished()))
+	}
+}
+
+func firstCheckNeverChanges(t *testing.T, w *world) {
+	w.start(w.slot(), "a")
+	first := w.one("a").FirstCheckAt
+	for range 3 {
+		j := w.one("a")
+		d := w.later(j, j.NextCheckAt.Add(time.Minute))
+		d.Job.FirstCheckAt = first.Add(time.Hour)
+		w.settle(d)
+	}
+	moved := w.starting(w.rule, "a", first.Add(time.Hour))
+	if got := w.byHand(moved); got.Kept != 1 {
+		t.Fatalf("a second start was not kept out: %+v", got)
+	}
+	if got := w.one("a").FirstCheckAt; !got.Equal(first) {
+		t.Errorf("pending: first check at %s, was %s", got, first)
+	}
+	d := w.over(w.one("a"))
+	d.Job.FirstCheckAt = first.Add(time.Hour)
+	w.settle(d)
+	if got := w.ended()[0].FirstCheckAt; !got.Equal(first) {
+		t.Errorf("in history: first check at %s, was %s", got, first)
+	}
+}
+
+func timesAreExact(t *testing.T, w *world) {
+	first := w.slot().Add(123456 * time.Microsecond)
+	e := w.starting(w.rule, "a", first)
+	e.Job.Since = time.Date(1969, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
+	w.byHand(e)
+	j := w.one("a")
+	if !j.FirstCheckAt.Equal(first) || !j.NextCheckAt.Equal(first) || !j.Since.Equal(e.Job.Since) {
+		t.Errorf("first %s, next %s, since %s", j.FirstCheckAt, j.NextCheckAt, j.Since)
+	}
+	for _, at := range []time.Time{j.FirstCheckAt, j.CreatedAt, j.Since} {
+		if at.Location() != time.UTC {
+			t.Errorf("%s is not in UTC", at)
+		}
+	}
+	d := w.over(j)
+	d.Alerts[0].DecidedAt = first.Add(time.Microsecond)
+	w.settle(d)
+	if got := w.unpublished()[0].DecidedAt; !got.Equal(d.Alerts[0].DecidedAt) {
+		t.Errorf("decided at %s, want %s", got, d.Alerts[0].DecidedAt)
+	}
+	if got := w.ended()[0].Since; !got.Equal(e.Job.Since) {
+		t.Errorf("in history since %s, want %s", got, e.Job.Since)
+	}
+}
+
+func outboxTakesTurns(t *testing.T, w *world) {
+	slot := w.slot()
+	var keys []string
+	for i := range 50 {
+		keys = append(keys, fmt.Sprintf("k%02d", i))
+	}
+	w.start(slot, keys...)
+	for round := range 3 {
+		var decisions []futurejobs.Decision
+		for _, j := range w.all() {
+			decisions = append(decisions, w.later(j, slot.Add(time.Duration(round+1)*time.Minute)))
+		}
+		w.settle(decisions...)
+	}
+	waiting := w.unpublished()
+	if !slices.IsSortedFunc(waiting, byShardAndID) {
+		t.Error("not oldest first within a shard")
+	}
+	shards := shardsOf(waiting)
+	if len(waiting) != 150 || len(shards) < 2 {
+		t.Fatalf("%d alerts in %d shards", len(waiting), len(shards))
+	}
+	first := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards, len(shards)))
+	if got := shardsOf(first); len(got) != len(shards) {
+		t.Errorf("the first %d are of %d shards only", len(first), len(got))
+	}
+	alone := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards[:1], 2))
+	if len(alone) != 2 || !slices.Equal(shardsOf(alone), shards[:1]) {
+		t.Errorf("of one shard: %v", alone)
+	}
+	if none := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), nil, 10)); len(none) != 0 {
+		t.Errorf("of no shard: %v", none)
+	}
+}
+
+func byShardAndID(a, b alerts.Alert) int {
+	if a.Shard != b.Shard {
+		return int(a.Shard) - int(b.Shard)
+	}
+	return slices.Compare(a.ID[:], b.ID[:])
+}
+
+func shardsOf(said []alerts.Alert) []int16 {
+	var shards []int16
+	for _, a := range said {
+		shards = append(shards, a.Shard)
+	}
+	slices.Sort(shards)
+	return slices.Compact(shards)
+}
+
+func outboxForgets(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b")
+	w.settle(w.over(w.one("a")), w.over(w.one("b")))
+	waiting := w.unpublished()
+	for range 2 { // it may be called again
+		w.must(w.MarkPublished(w.ctx(), waiting[:1]))
+	}
+	if left := w.unpublished(); len(left) != 1 || left[0].ID != waiting[1].ID {
+		t.Errorf("left: %v", left)
+	}
+	for i, want := range []bool{true, false} {
+		got := must[futurejobs.Said](t)(w.Alert(w.ctx(), waiting[i].ID))
+		if got.Published != want {
+			t.Errorf("alert %d published: %v, want %v", i, got.Published, want)
+		}
+	}
+	w.must(w.MarkPublished(w.ctx(), nil))
+}

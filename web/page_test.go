@@ -1,0 +1,65 @@
+package web_test
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/web"
+)
+
+var style = regexp.MustCompile(`(?s)<style>(.*?)</style>`)
+
+func TestPage(t *testing.T) {
+	s := newStand(t)
+	if a := do(t, s.Server, "GET", "/", ""); a.StatusCode != 200 || !strings.Contains(a.body, "deadman is fine, and waits for nothing") {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+	evil := `<script>alert("x")</script>`
+	s.place(evil+"/&", time.Hour, `{}`)
+	s.alert(evil+"/&", evil+" is late", 90*time.Minute)
+
+	a := do(t, s.Server, "GET", "/", "")
+	if strings.Contains(a.body, "<script") {
+		t.Error("a key is not escaped")
+	}
+	for _, part := range []string{
+		"deadman is fine. The next look is in 89 m.", "&lt;script&gt;alert(&#34;x&#34;)&lt;/script&gt; is late", "order-unshipped", "primary",
+	} {
+		if !strings.Contains(a.body, part) {
+			t.Errorf("there is no %s", part)
+		}
+	}
+	if got := get[web.Job](t, s.Server, regexp.MustCompile(`/api/v1/jobs/order-unshipped\?key=[^"]*`).FindString(a.body)); got.Key != evil+"/&" {
+		t.Errorf("the link leads to %q", got.Key)
+	}
+
+	policy := a.Header.Get("Content-Security-Policy")
+	hash := sha256.Sum256([]byte(style.FindStringSubmatch(a.body)[1]))
+	if !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, "'sha256-"+base64.StdEncoding.EncodeToString(hash[:])+"'") {
+		t.Errorf("the policy does not fit the page's style: %s", policy)
+	}
+	if regexp.MustCompile(`(?i)\sstyle=|\son[a-z]+=|<script|javascript:`).MatchString(a.body) {
+		t.Error("the page has what its policy forbids")
+	}
+}
+
+// People look at the page when something is wrong; it has to be there then.
+func TestPageOfABrokenNode(t *testing.T) {
+	s := newStand(t)
+	broken := bare(t, web.Options{Lists: s.store, Health: func(context.Context) []web.Condition {
+		return []web.Condition{{Name: "nats", Detail: "not <connected>"}, {Name: "database", OK: true}}
+	}})
+	if a := do(t, broken, "GET", "/", ""); a.StatusCode != 200 || !strings.Contains(a.body, "deadman is not fine: nats.") || !strings.Contains(a.body, "not &lt;connected&gt;") {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+	fatal(t, s.store.Close())
+	a := do(t, broken, "GET", "/", "")
+	if a.StatusCode != 200 || !strings.Contains(a.body, "deadman is not fine: nats, lists.") || strings.Contains(a.body, "No job is waiting") {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+}

@@ -1,0 +1,202 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"deadman/alerts"
+	"deadman/bus"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+	"deadman/guards"
+	"deadman/rules"
+	"deadman/store"
+	"deadman/web"
+)
+
+// quiet is where what goes wrong on purpose is logged.
+var quiet = slog.New(slog.DiscardHandler)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// stand is the handler over a real store and a real broker, with hands in place of the
+// sweeper and the intake: what they would do is done when a test says so.
+type stand struct {
+	*httptest.Server
+	t     *testing.T
+	store *store.Store
+	bus   *bus.Bus
+	rule  *futurejobs.Rule
+	now   time.Time // when the stand was made
+}
+
+func newStand(t *testing.T) *stand {
+	t.Helper()
+	dir := t.TempDir()
+	db, err := store.Open(t.Context(), store.Options{DataDir: dir, Shards: 4})
+	fatal(t, err)
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	server, err := bus.StartServer(bus.ServerOptions{Dir: filepath.Join(dir, "nats"), Addr: "127.0.0.1:0", Log: quiet})
+	fatal(t, err)
+	t.Cleanup(server.Close)
+	wire, err := bus.Connect(t.Context(), bus.Options{Name: "test", InProcess: server, Log: quiet})
+	fatal(t, err)
+	t.Cleanup(wire.Close)
+	reads, err := wire.Bind(t.Context(), []string{"orders.created"})
+	fatal(t, err)
+	saved, err := db.Save(t.Context(), rules.Saved{Name: "order-unshipped", Entity: "order", Document: []byte("{}"), Reads: reads})
+	fatal(t, err)
+
+	s := &stand{t: t, store: db, bus: wire, now: time.Now().UTC().Truncate(time.Second), rule: &futurejobs.Rule{
+		ID: saved.RuleID, Version: saved.Version, Name: saved.Name, Entity: saved.Entity, Grid: futurejobs.Grid(time.Second),
+		Limits: guards.Limits{MaxChecks: 5}, Loudest: alerts.Critical,
+	}}
+	s.Server = httptest.NewServer(web.New(web.Options{
+		Lists: db, Desk: s, Wire: wire, Metrics: web.NewMetrics("test", func(context.Context) (web.Gauges, error) { return web.Gauges{}, nil }),
+		Health: func(context.Context) []web.Condition { return []web.Condition{{Name: "database", OK: true}} },
+		Log:    quiet,
+		Faults: []web.Fault{{Is: bus.ErrNoStream, Status: 409}, {Is: bus.ErrSubject, Status: 422}},
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+func fatal(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (s *stand) ref(key string) futurejobs.Ref {
+	return futurejobs.Ref{Shard: futurejobs.ShardOf(s.rule.Entity, key, s.store.Shards()), RuleID: s.rule.ID, Key: key}
+}
+
+// place begins a wait, due after d.
+func (s *stand) place(key string, d time.Duration, event string) {
+	s.t.Helper()
+	s.apply(futurejobs.Effect{Rule: s.rule, Kind: futurejobs.Start, Job: futurejobs.Job{
+		Ref: s.ref(key), Version: s.rule.Version, Since: s.now, FirstCheckAt: s.rule.Grid.Up(s.now.Add(d)), Event: json.RawMessage(event),
+	}})
+}
+
+func (s *stand) apply(effects ...futurejobs.Effect) futurejobs.Applied {
+	s.t.Helper()
+	revision, err := s.store.Revision(s.t.Context())
+	fatal(s.t, err)
+	applied, err := s.store.Apply(s.t.Context(), futurejobs.Batch{RuleSet: revision, Effects: effects})
+	fatal(s.t, err)
+	return applied
+}
+
+// Cancel is web.Desk's.
+func (s *stand) Cancel(ctx context.Context, rule, key string) error {
+	job, err := s.store.Job(ctx, rule, key)
+	if err != nil {
+		return err
+	}
+	revision, err := s.store.Revision(ctx)
+	if err != nil {
+		return err
+	}
+	_, err = s.store.Apply(ctx, futurejobs.Batch{RuleSet: revision, Effects: []futurejobs.Effect{futurejobs.Cancel(s.rule, job.Ref)}})
+	return err
+}
+
+// alert decides an alert about a job, which then waits for another d, and publishes it.
+func (s *stand) alert(key, text string, d time.Duration) alerts.Alert {
+	s.t.Helper()
+	ctx := s.t.Context()
+	listed, err := s.store.Job(ctx, s.rule.Name, key)
+	fatal(s.t, err)
+	job, slot := listed.Job, s.now
+	a := alerts.Alert{
+		ID:   alerts.Decision{JobID: job.ID, CreatedAt: job.CreatedAt, Check: job.CheckCount + 1, Status: alerts.Firing, At: slot}.ID(),
+		Rule: s.rule.Name, RuleVersion: int(s.rule.Version), Entity: s.rule.Entity, Key: key, DecidedAt: s.now, Shard: job.Shard, RuleID: s.rule.ID,
+		Detail: alerts.Detail{
+			Draft: alerts.Draft{Status: alerts.Firing, Severity: alerts.Warning, Step: "primary", Text: text},
+			Since: job.Since, Slot: slot, CheckCount: job.CheckCount + 1, Event: job.Event,
+		},
+	}
+	job.CheckCount++
+	job.Step++
+	job.NextCheckAt = s.rule.Grid.Up(s.now.Add(d))
+	job.Alerts = append(job.Alerts, a.ID)
+	job.Last = futurejobs.Look{PickedAt: s.now, StartedAt: s.now, CompletedAt: s.now.Add(1500 * time.Microsecond)}
+	job.Cost = futurejobs.Cost{Checks: 1, CheckTotal: 1500 * time.Microsecond, CheckSlowest: 1500 * time.Microsecond}
+	s.settle(futurejobs.Decision{Job: job, Alerts: []alerts.Alert{a}})
+	sent, err := s.bus.Publish(ctx, []alerts.Alert{a})
+	fatal(s.t, err)
+	fatal(s.t, s.store.MarkPublished(ctx, sent))
+	return a
+}
+
+// settle writes a decision as the holder of its shard.
+func (s *stand) settle(d futurejobs.Decision) {
+	s.t.Helper()
+	ctx := s.t.Context()
+	_, err := s.store.Beat(ctx, futurejobs.Node{ID: "node-1", Name: "host/1", Version: "v1", StartedAt: s.now}, time.Minute)
+	fatal(s.t, err)
+	leases, err := s.store.Leases(ctx)
+	fatal(s.t, err)
+	held := leases[d.Job.Shard].Held
+	if leases[d.Job.Shard].Node == "" {
+		took, ok, err := s.store.Take(ctx, "node-1", held, time.Minute)
+		fatal(s.t, err)
+		if !ok {
+			s.t.Fatal("the shard is not to be had")
+		}
+		held = took.Held
+	}
+	revision, err := s.store.Revision(ctx)
+	fatal(s.t, err)
+	settled, err := s.store.Settle(ctx, futurejobs.Settlement{Held: []futurejobs.Held{held}, RuleSet: revision, Decisions: []futurejobs.Decision{d}})
+	fatal(s.t, err)
+	if !settled.Jobs[d.Job.ID] {
+		s.t.Fatalf("the decision was not taken: %+v", settled)
+	}
+}
+
+// end ends a wait because it happened.
+func (s *stand) end(key string) {
+	s.t.Helper()
+	if done := s.apply(futurejobs.Effect{Rule: s.rule, Kind: futurejobs.End, Job: futurejobs.Job{Ref: s.ref(key)}, Outcome: checks.Resolved}); done.Ended != 1 {
+		s.t.Fatalf("nothing ended: %+v", done)
+	}
+}
+
+// get reads what a path answers into v.
+func get[T any](t *testing.T, s *httptest.Server, path string) T {
+	t.Helper()
+	a := do(t, s, "GET", path, "")
+	if a.StatusCode != 200 || a.Header.Get("Content-Type") != "application/json" {
+		t.Fatalf("%s: %d %s", path, a.StatusCode, a.body)
+	}
+	var v T
+	if err := json.Unmarshal([]byte(a.body), &v); err != nil {
+		t.Fatalf("%s: %v", a.body, err)
+	}
+	return v
+}
+
+func keys(jobs []web.Job) string {
+	all := make([]string, len(jobs))
+	for i, j := range jobs {
+		all[i] = j.Key
+	}
+	return fmt.Sprint(all)
+}

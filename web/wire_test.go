@@ -1,0 +1,150 @@
+package web_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	"deadman/web"
+)
+
+func TestEvents(t *testing.T) {
+	s := newStand(t)
+	const path = "/api/v1/events/orders.created"
+	post := func(body string, header ...string) web.Taken {
+		t.Helper()
+		a := do(t, s.Server, "POST", path, body, header...)
+		var taken web.Taken
+		if err := json.Unmarshal([]byte(a.body), &taken); a.StatusCode != 202 || err != nil {
+			t.Fatalf("%d %s", a.StatusCode, a.body)
+		}
+		return taken
+	}
+	first := post(`{"id": "1"}`, "Content-Type", "application/json", "ce-type", "order", "Authorization", "Bearer secret", "Idempotency-Key", "one")
+	if first != (web.Taken{Stream: "DEADMAN_EVENTS", Seq: 1}) {
+		t.Errorf("%+v", first)
+	}
+	for _, header := range []string{"Idempotency-Key", "Nats-Msg-Id"} {
+		if again := post(`{"id": "1"}`, header, "one"); again != first {
+			t.Errorf("the repeat is %+v", again)
+		}
+	}
+	if other := post(strings.Repeat(" ", web.MaxEventBytes-2) + "{}"); other.Seq != 2 {
+		t.Errorf("%+v", other)
+	}
+
+	reader, err := s.bus.Read(t.Context(), "DEADMAN_EVENTS", 0, nil)
+	fatal(t, err)
+	defer reader.Close()
+	events, err := reader.Next(t.Context(), 10, 5*time.Second)
+	fatal(t, err)
+	e := events[0]
+	if string(e.Data) != `{"id": "1"}` || e.Subject != "orders.created" || e.ID != "one" || e.Header["ce-type"][0] != "order" {
+		t.Errorf("what was taken in is %+v", e)
+	}
+	for name := range e.Header {
+		if strings.EqualFold(name, "Authorization") || strings.EqualFold(name, "User-Agent") {
+			t.Errorf("a header of the request went along: %s", name)
+		}
+	}
+
+	for subject, status := range map[string]int{"nobody.listens": 409, "deadman.alerts.x": 422, "$JS.API.INFO": 422, "_INBOX.x": 422} {
+		if a := do(t, s.Server, "POST", "/api/v1/events/"+subject, "{}"); a.StatusCode != status || a.problem(t).Detail == "" {
+			t.Errorf("%s: %d %s", subject, a.StatusCode, a.body)
+		}
+	}
+}
+
+// following is a client of the stream of alerts.
+type following struct {
+	lines *bufio.Scanner
+	close func() error
+}
+
+func follow(t *testing.T, url, query string) *following {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), "GET", url+"/api/v1/alerts"+query, nil)
+	fatal(t, err)
+	request.Header.Set("Accept", "text/event-stream")
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	answer, err := transport.RoundTrip(request)
+	fatal(t, err)
+	t.Cleanup(func() { _ = answer.Body.Close() })
+	if answer.StatusCode != 200 || answer.Header.Get("Content-Type") != "text/event-stream" {
+		t.Fatalf("%d %v", answer.StatusCode, answer.Header)
+	}
+	return &following{bufio.NewScanner(answer.Body), answer.Body.Close}
+}
+
+// next returns the next alert as it comes.
+func (f *following) next(t *testing.T) (id string, a alerts.Alert) {
+	t.Helper()
+	for f.lines.Scan() {
+		name, value, _ := strings.Cut(f.lines.Text(), ": ")
+		switch name {
+		case "id":
+			id = value
+		case "event":
+			if value != "alert" {
+				t.Fatalf("an event of kind %s", value)
+			}
+		case "data":
+			fatal(t, json.Unmarshal([]byte(value), &a))
+			return id, a
+		}
+	}
+	t.Fatalf("the stream ended: %v", f.lines.Err())
+	return "", a
+}
+
+func TestFollowAlerts(t *testing.T) {
+	s := newStand(t)
+	for i := range 3 {
+		s.place(fmt.Sprint(i), time.Second, `{"id": 1}`)
+		s.alert(fmt.Sprint(i), "late\nby far", time.Hour)
+	}
+	f := follow(t, s.URL, "?backlog=2")
+	for _, want := range []string{"1", "2"} {
+		if id, a := f.next(t); a.Key != want || id != a.ID.String() || a.Text != "late\nby far" {
+			t.Errorf("%s is %+v, want that of %s", id, a, want)
+		}
+	}
+	s.place("new", time.Second, `{}`)
+	said := s.alert("new", "late", time.Hour)
+	if id, a := f.next(t); a.ID != said.ID || id != said.ID.String() {
+		t.Errorf("%+v", a)
+	}
+	for query, want := range map[string]string{"?backlog=501": "query.backlog", "?limit=5": "query.limit"} {
+		if a := do(t, s.Server, "GET", "/api/v1/alerts"+query, "", "Accept", "text/event-stream"); a.StatusCode != 400 || !strings.Contains(a.problem(t).Detail, want) {
+			t.Errorf("%s: %d %s", query, a.StatusCode, a.body)
+		}
+	}
+}
+
+// A node that stops does not wait for those who listen to it for ever.
+func TestFollowersDoNotHoldUpAStop(t *testing.T) {
+	s := newStand(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	fatal(t, err)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- web.Serve(ctx, ln, s.Config.Handler, time.Minute) }()
+	f := follow(t, "http://"+ln.Addr().String(), "")
+	stop()
+	if err := <-ended; err != nil {
+		t.Errorf("the stop is not clean: %v", err)
+	}
+	for f.lines.Scan() {
+	}
+	if err := f.lines.Err(); err != nil {
+		t.Errorf("the stream does not end but breaks: %v", err)
+	}
+}
