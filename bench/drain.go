@@ -26,9 +26,9 @@ type Options struct {
 	Out         io.Writer
 }
 
-// document is the rule of the drained jobs: a condition over the body, one step, and then
+// Document is the rule of the drained jobs: a condition over the body, one step, and then
 // the job is over. Each job decodes its body, writes one history row and says one alert.
-const document = `
+const Document = `
 name: bench
 entity: order
 trigger: {event: bench.created, key: event.order_id}
@@ -46,20 +46,21 @@ type drain struct {
 }
 
 // Drain measures the rate at which due jobs are finished, by the engine and by the floor,
-// and prints a RESULT line each, then the medians and their ratio.
-func Drain(ctx context.Context, o Options) error {
+// and prints a RESULT line each, then the medians. It returns the engine's rate as a part of
+// the floor's.
+func Drain(ctx context.Context, o Options) (ratio float64, err error) {
 	s, err := store.Open(ctx, store.Options{DatabaseURL: o.DatabaseURL, Shards: 16, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer s.Close() //nolint:errcheck // nothing is written any more
 	pool, err := pgxpool.New(ctx, o.DatabaseURL)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	defer pool.Close()
 	if err := saveRule(ctx, s); err != nil {
-		return err
+		return 0, err
 	}
 
 	ways := []drain{
@@ -72,7 +73,7 @@ func Drain(ctx context.Context, o Options) error {
 			way := ways[(i+round)%len(ways)]
 			took, wal, err := measure(ctx, pool, o.Jobs, way)
 			if err != nil {
-				return fmt.Errorf("%s: %w", way.name, err)
+				return 0, fmt.Errorf("%s: %w", way.name, err)
 			}
 			rate := float64(o.Jobs) / took.Seconds()
 			rates[way.name] = append(rates[way.name], rate)
@@ -82,7 +83,7 @@ func Drain(ctx context.Context, o Options) error {
 	engine, floor := median(rates["engine"]), median(rates["floor"])
 	fmt.Fprintf(o.Out, "drain of %d due jobs, median of %d rounds: engine %.0f/s, bare SQL %.0f/s, ratio %.2f\n",
 		o.Jobs, o.Rounds, engine, floor, engine/floor)
-	return nil
+	return engine / floor, nil
 }
 
 func median(rates []float64) float64 {
@@ -94,7 +95,7 @@ func median(rates []float64) float64 {
 }
 
 func saveRule(ctx context.Context, s *store.Store) error {
-	documents, err := rules.Parse([]byte(document), "bench.yaml")
+	documents, err := rules.Parse([]byte(Document), "bench.yaml")
 	if err != nil {
 		return err
 	}
@@ -142,9 +143,20 @@ func written(ctx context.Context, pool *pgxpool.Pool) (lsn int64, err error) {
 	return lsn, err
 }
 
-// fill empties the tables and puts in jobs that are due since a minute, bodies of about 200
-// bytes, spread over the shards. A checkpoint makes the runs alike.
+// fill empties the tables and puts in jobs that are due since a minute. A checkpoint makes
+// the runs alike.
 func fill(ctx context.Context, pool *pgxpool.Pool, jobs int) error {
+	return insert(ctx, pool, jobs, `date_trunc('minute', now()) - interval '1 minute'`)
+}
+
+// FillPending empties the tables and puts in jobs that are due in an hour.
+func FillPending(ctx context.Context, pool *pgxpool.Pool, jobs int) error {
+	return insert(ctx, pool, jobs, `date_trunc('minute', now()) + interval '1 hour'`)
+}
+
+// insert puts in jobs that are due at an instant, with bodies of about 200 bytes, spread
+// over the shards.
+func insert(ctx context.Context, pool *pgxpool.Pool, jobs int, due string) error {
 	for _, statement := range []string{
 		`TRUNCATE future_job, history, alert, alert_outbox`,
 		fmt.Sprintf(`INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
@@ -153,7 +165,7 @@ func fill(ctx context.Context, pool *pgxpool.Pool, jobs int) error {
 			FROM generate_series(1, %d) i,
 				(SELECT id FROM rule WHERE name = 'bench') r,
 				LATERAL (SELECT max(version) AS version FROM rule_version WHERE rule_id = r.id) v,
-				(SELECT date_trunc('minute', now()) - interval '1 minute' AS t) x`, jobs),
+				(SELECT %s AS t) x`, jobs, due),
 		`VACUUM (ANALYZE) future_job`,
 		`CHECKPOINT`,
 	} {

@@ -233,10 +233,7 @@ func TestPublishWithoutABroker(t *testing.T) {
 	b := connectURL(t, s.ClientURL())
 	s.Close()
 	sent, err := b.Publish(t.Context(), some(3))
-	if err == nil || len(sent) > 0 {
+	if !errors.Is(err, bus.ErrUnreachable) || len(sent) > 0 {
 		t.Errorf("%d alerts were sent to nobody, %v", len(sent), err)
-	}
-	if errors.Is(err, context.Canceled) {
-		t.Error(err)
 	}
 }

@@ -52,7 +52,7 @@ func (b *Bus) bind(ctx context.Context, subject string) ([]rules.Read, error) {
 		}
 		if len(found) > 0 && !widens(subject, found) {
 			b.sayUncaptured(subject, found)
-			return readsOf(subject, found), nil
+			return b.readsOf(ctx, subject, found)
 		}
 		if err := b.capture(ctx, subject); err != nil {
 			return nil, err
@@ -96,6 +96,10 @@ func carriers(subject string, streams []*jetstream.StreamInfo) ([]*jetstream.Str
 			continue
 		}
 		direct = true
+		if tr := s.Config.SubjectTransform; tr != nil && (tr.Source == "" || meets(subject, []string{tr.Source})) {
+			return nil, fmt.Errorf("%w: stream %s stores %s under another subject (its subject_transform to %s); let a stream with limits retention take it in as it is",
+				rules.ErrSubject, s.Config.Name, subject, tr.Destination)
+		}
 		if s.Config.Retention == jetstream.LimitsPolicy {
 			found = append(found, s)
 			continue
@@ -170,12 +174,17 @@ func capturable(subject string, have []string) bool {
 	return !strings.HasPrefix(subject, "*") && apart(widest(append(slices.Clone(have), subject)))
 }
 
-func readsOf(subject string, found []*jetstream.StreamInfo) []rules.Read {
+// readsOf asks each stream for its end: in a list of streams it may be an old one.
+func (b *Bus) readsOf(ctx context.Context, subject string, found []*jetstream.StreamInfo) ([]rules.Read, error) {
 	reads := make([]rules.Read, len(found))
 	for i, s := range found {
-		reads[i] = rules.Read{Subject: subject, Stream: s.Config.Name, From: s.State.LastSeq}
+		info, err := b.Info(ctx, s.Config.Name)
+		if err != nil {
+			return nil, fmt.Errorf("bind %s: %w", subject, err)
+		}
+		reads[i] = rules.Read{Subject: subject, Stream: s.Config.Name, From: info.LastSeq}
 	}
-	return reads
+	return reads, nil
 }
 
 // sayUncaptured names what a wildcard asks for and no stream takes in.

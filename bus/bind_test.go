@@ -110,6 +110,10 @@ func TestBindRefusesRetentionThatDeletes(t *testing.T) {
 	b := connect(t, s)
 	js := foreign(t, s.ClientURL())
 	makeStream(t, js, jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"}, Retention: jetstream.WorkQueuePolicy})
+	makeStream(t, js, jetstream.StreamConfig{Name: "MOVED", Subjects: []string{"moved.*"}, SubjectTransform: &jetstream.SubjectTransformConfig{Source: "moved.*", Destination: "elsewhere.{{wildcard(1)}}"}})
+	if _, err := b.Bind(t.Context(), []string{"moved.a"}); !errors.Is(err, rules.ErrSubject) || !strings.Contains(err.Error(), "MOVED") {
+		t.Errorf("what is stored under another subject: %v", err)
+	}
 	makeStream(t, js, jetstream.StreamConfig{Name: "FANS", Subjects: []string{"fans.>"}, Retention: jetstream.InterestPolicy})
 
 	for subject, stream := range map[string]string{"work.done": "WORK", "fans.*": "FANS"} {

@@ -7,67 +7,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-
-	"deadman/events"
 )
-
-// electionTimeout is the shortest time after which a NATS server without news of a leader
-// asks to be elected.
-const electionTimeout = 4 * time.Second
-
-// Info implements events.Streams. It asks the stream's leader.
-func (b *Bus) Info(ctx context.Context, stream string) (events.Info, error) {
-	ctx, cancel := b.within(ctx)
-	defer cancel()
-	info, err := b.ask(ctx, stream)
-	if err != nil {
-		return events.Info{}, err
-	}
-	return events.Info{CreatedAt: createdAt(info), LastSeq: info.State.LastSeq}, nil
-}
-
-func (b *Bus) ask(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
-	s, err := b.js.Stream(ctx, stream)
-	if err != nil {
-		return nil, fmt.Errorf("ask for stream %s: %w", stream, err)
-	}
-	return s.CachedInfo(), nil
-}
-
-func createdAt(info *jetstream.StreamInfo) time.Time {
-	return info.Created.UTC().Truncate(time.Microsecond)
-}
-
-// leads reports whether the one who answered is the stream's leader still. A server that was
-// cut off from its peers goes on answering for a while with what it knew; its peers do not
-// elect another before electionTimeout after they heard of it last.
-func leads(c *jetstream.ClusterInfo) bool {
-	if c == nil || len(c.Replicas) == 0 {
-		return true
-	}
-	heard := 1
-	for _, p := range c.Replicas {
-		if !p.Offline && p.Active > 0 && p.Active < electionTimeout-time.Second {
-			heard++
-		}
-	}
-	return heard > (len(c.Replicas)+1)/2
-}
-
-// Before implements events.Streams.
-func (b *Bus) Before(ctx context.Context, stream string, at time.Time) (uint64, error) {
-	ctx, cancel := b.within(ctx)
-	defer cancel()
-	start := at.Add(time.Microsecond) // instants are cut to microseconds
-	c, err := b.js.CreateConsumer(ctx, stream, jetstream.ConsumerConfig{
-		Description: "deadman", DeliverPolicy: jetstream.DeliverByStartTimePolicy, OptStartTime: &start,
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: time.Second,
-	})
-	if err != nil {
-		return 0, fmt.Errorf("find a time in stream %s: %w", stream, err)
-	}
-	return c.CachedInfo().Delivered.Stream, nil
-}
 
 // End implements events.Reader. It asks the stream's leader, which alone has everything that
 // was acknowledged; the consumer may live beside a copy that is behind.
@@ -95,7 +35,7 @@ func (r *reader) Drained(ctx context.Context, seq, end uint64) (bool, error) {
 	}
 	for _, subject := range r.asked() {
 		next, err := r.bus.next(ctx, r.stream, subject, from+1)
-		if err != nil || next > 0 && next <= end {
+		if err != nil || next.Seq > 0 && next.Seq <= end {
 			return false, err
 		}
 	}
@@ -111,36 +51,49 @@ func (r *reader) asked() []string {
 	return r.subjects
 }
 
-// next returns the sequence of the first message on the subject at or after seq, as the
-// stream's leader has it; 0: there is none. JetStream's client would ask any copy.
-func (b *Bus) next(ctx context.Context, stream, subject string, seq uint64) (uint64, error) {
+// stored is what is asked about a message.
+type stored struct {
+	Seq  uint64    `json:"seq"` // 0: there is no such message
+	Time time.Time `json:"time"`
+}
+
+// next returns the first message on the subject at or after seq, as the stream's leader has
+// it: no other server answers this. JetStream's client would ask any copy.
+func (b *Bus) next(ctx context.Context, stream, subject string, seq uint64) (stored, error) {
+	m, err := b.getNext(ctx, stream, subject, seq)
+	switch {
+	case isCode(err, jetstream.JSErrCodeMessageNotFound):
+		return stored{}, nil
+	case err == nil && m.Seq < seq:
+		err = fmt.Errorf("the answer is message %d", m.Seq)
+	}
+	if err != nil {
+		return stored{}, fmt.Errorf("ask stream %s for its next message from %d: %w", stream, seq, err)
+	}
+	return m, nil
+}
+
+func (b *Bus) getNext(ctx context.Context, stream, subject string, seq uint64) (stored, error) {
 	body, err := json.Marshal(struct {
 		Seq  uint64 `json:"seq"`
 		Next string `json:"next_by_subj"`
 	}{seq, subject})
 	if err != nil {
-		return 0, fmt.Errorf("ask stream %s: %w", stream, err)
+		return stored{}, err
 	}
 	answer, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, body)
 	if err != nil {
-		return 0, fmt.Errorf("ask stream %s for its next message: %w", stream, err)
+		return stored{}, err
 	}
 	var got struct {
 		Error   *jetstream.APIError `json:"error"`
-		Message struct {
-			Seq uint64 `json:"seq"`
-		} `json:"message"`
+		Message stored              `json:"message"`
 	}
 	if err := json.Unmarshal(answer.Data, &got); err != nil {
-		return 0, fmt.Errorf("ask stream %s for its next message: %w", stream, err)
+		return stored{}, err
 	}
-	switch {
-	case got.Error != nil && got.Error.ErrorCode == codeNoMessage:
-		return 0, nil
-	case got.Error != nil:
-		return 0, fmt.Errorf("ask stream %s for its next message: %w", stream, got.Error)
-	case got.Message.Seq < seq:
-		return 0, fmt.Errorf("ask stream %s for its next message after %d: the answer has sequence %d", stream, seq, got.Message.Seq)
+	if got.Error != nil {
+		return stored{}, got.Error
 	}
-	return got.Message.Seq, nil
+	return got.Message, nil
 }

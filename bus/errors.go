@@ -2,7 +2,9 @@ package bus
 
 import (
 	"errors"
+	"fmt"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -14,12 +16,16 @@ var (
 	ErrListen = errors.New("cannot listen")
 	// ErrSubject means that nothing can be published on a subject.
 	ErrSubject = errors.New("bad subject")
+	// ErrTooLarge means that the broker does not take messages of that size.
+	ErrTooLarge = errors.New("the event is too large")
 	// ErrHeader means that an event may not have a header.
 	ErrHeader = errors.New("bad header")
 	// ErrNoStream means that no stream takes in a subject.
 	ErrNoStream = errors.New("no stream takes in the subject")
 	// ErrStreamReplaced means that a stream is no longer the one that was opened.
 	ErrStreamReplaced = errors.New("the stream was deleted and created again")
+	// ErrNoLeader means that no copy of a stream certainly has everything at the moment.
+	ErrNoLeader = errors.New("the stream has no leader")
 	// ErrReaderLost means that a reader has to be opened anew where it stood.
 	ErrReaderLost = errors.New("reading was interrupted")
 )
@@ -28,11 +34,19 @@ var (
 const (
 	codeNoPeers           jetstream.ErrorCode = 10005
 	codeNotAvailable      jetstream.ErrorCode = 10008
-	codeNoMessage         jetstream.ErrorCode = 10037
 	codeStorageExceeded   jetstream.ErrorCode = 10047
 	codeReplicasNotServed jetstream.ErrorCode = 10074
 	codeStoreFailed       jetstream.ErrorCode = 10077
 )
+
+// offline makes ErrUnreachable of a request that found no connection.
+func offline(err error) error {
+	if errors.Is(err, nats.ErrReconnectBufExceeded) || errors.Is(err, nats.ErrConnectionReconnecting) ||
+		errors.Is(err, nats.ErrDisconnected) || errors.Is(err, nats.ErrConnectionClosed) {
+		return fmt.Errorf("%w: the connection was lost: %w", ErrUnreachable, err)
+	}
+	return err
+}
 
 // isCode reports whether err is JetStream's answer with one of the codes.
 func isCode(err error, codes ...jetstream.ErrorCode) bool {

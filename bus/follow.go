@@ -76,6 +76,6 @@ func alertOf(e futurejobs.Event) (a alerts.Alert, err error) {
 
 // passing reports whether reading may go on after a while.
 func passing(err error) bool {
-	return errors.Is(err, ErrReaderLost) || unready(err) || errors.Is(err, nats.ErrConnectionReconnecting) ||
+	return errors.Is(err, ErrReaderLost) || errors.Is(err, ErrNoLeader) || unready(err) || errors.Is(err, nats.ErrConnectionReconnecting) ||
 		errors.Is(err, jetstream.ErrNoHeartbeat)
 }

@@ -70,7 +70,7 @@ func (b *Bus) send(a alerts.Alert) (jetstream.PubAckFuture, error) {
 		jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithExpectStream(AlertsStream),
 		jetstream.WithStallWait(answerTimeout))
 	if err != nil {
-		return nil, fmt.Errorf("publish alert: %w", err)
+		return nil, publishing(err)
 	}
 	return f, nil
 }
@@ -95,8 +95,8 @@ func (b *Bus) acked(ctx context.Context, f jetstream.PubAckFuture) error {
 
 // there makes sure of an alert that the stream refused as a repeat.
 func (b *Bus) there(ctx context.Context, subject string) error {
-	seq, err := b.next(ctx, AlertsStream, subject, 1)
-	if err == nil && seq == 0 {
+	m, err := b.next(ctx, AlertsStream, subject, 1)
+	if err == nil && m.Seq == 0 {
 		err = errors.New("refused as a repeat of an alert that is not in the stream")
 	}
 	return err
@@ -110,7 +110,7 @@ func publishing(err error) error {
 	case isCode(err, codeStoreFailed):
 		return fmt.Errorf("publish alert: stream %s takes nothing in: %w; if it is full, raise its max_bytes: alerts wait in the database meanwhile", AlertsStream, err)
 	}
-	return fmt.Errorf("publish alert: %w", err)
+	return fmt.Errorf("publish alert: %w", offline(err))
 }
 
 // alertMsg is an alert as a CloudEvent in binary mode.
@@ -150,40 +150,4 @@ func headerText(s string) string {
 		}
 	}
 	return b.String()
-}
-
-// PublishEvent publishes an event and returns once it is stored, with the stream and the
-// sequence it got. A repeated id within the stream's duplicate window is stored once. It
-// returns ErrSubject for subjects that no event may be on, ErrHeader for headers that it may
-// not have, and ErrNoStream when no stream takes the subject in.
-func (b *Bus) PublishEvent(ctx context.Context, subject string, data []byte, header map[string][]string, id string) (stream string, seq uint64, err error) {
-	if err := checkLiteral(subject); err != nil {
-		return "", 0, err
-	}
-	ctx, cancel := b.within(ctx)
-	defer cancel()
-	msg := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
-	for k, v := range header {
-		if brokerHeader(k) {
-			return "", 0, fmt.Errorf("%w: %s belongs to the broker; leave it out", ErrHeader, k)
-		}
-		msg.Header[k] = v
-	}
-	if id != "" {
-		msg.Header.Set(jetstream.MsgIDHeader, id)
-	}
-	ack, err := b.js.PublishMsg(ctx, msg)
-	switch {
-	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return "", 0, fmt.Errorf("%w: %s; apply a rule that listens to it, or add it to a stream", ErrNoStream, subject)
-	case err != nil:
-		return "", 0, fmt.Errorf("publish event: %w", err)
-	}
-	return ack.Stream, ack.Sequence, nil
-}
-
-// brokerHeader reports whether a header would tell the broker what to do with the message.
-func brokerHeader(name string) bool {
-	const prefix = "nats-"
-	return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
 }

@@ -133,6 +133,9 @@ func (r *reader) one(ctx context.Context, timeout <-chan time.Time, some bool) (
 			if err := r.ended(); err != nil {
 				return nil, err
 			}
+			if some {
+				return nil, r.pull() // one pull's bytes are what a caller gets at once
+			}
 		case <-timeout:
 			return nil, nil
 		case <-ctx.Done():

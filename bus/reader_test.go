@@ -3,6 +3,7 @@ package bus_test
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -149,6 +150,10 @@ func TestPublishEventRefuses(t *testing.T) {
 		if _, _, err := b.PublishEvent(t.Context(), subject, nil, nil, ""); !errors.Is(err, want) {
 			t.Errorf("%q: %v", subject, err)
 		}
+	}
+	large := make([]byte, 2<<20)
+	if _, _, err := b.PublishEvent(t.Context(), "orders.created", large, nil, ""); !errors.Is(err, bus.ErrTooLarge) || !strings.Contains(err.Error(), "2097152") {
+		t.Errorf("an event of two megabytes: %v", err)
 	}
 	header := map[string][]string{"nats-Expected-Last-Sequence": {"7"}}
 	if _, _, err := b.PublishEvent(t.Context(), "orders.created", nil, header, ""); !errors.Is(err, bus.ErrHeader) {

@@ -25,8 +25,12 @@ const (
 // longest is how long the sweep rests where no rule has a slot earlier.
 const longest = time.Minute
 
-// again is how soon a sweep follows one that had to leave jobs behind.
-const again = 100 * time.Millisecond
+// How soon a sweep follows one that had to leave jobs behind: soon at first, then less and
+// less.
+const (
+	again     = 50 * time.Millisecond
+	againMost = time.Second
+)
 
 // syncEvery is how long the clock goes on without asking the database.
 const syncEvery = 5 * time.Second
@@ -57,10 +61,11 @@ type Sweeper struct {
 	slow    *lanes
 	lagging map[int32]waitingFor // rules left out of the sweep; used by Run alone
 	paused  bool                 // the clock is not to be trusted; used by Run alone
+	behind  time.Duration        // the last wait for what was left behind; used by Run alone
 
-	reading atomic.Int64 // unix µs up to which the last sweep read
-	mu      sync.Mutex
-	errs    map[string]error
+	swept atomic.Pointer[reach] // by the last sweep; nil: there was none yet
+	mu    sync.Mutex
+	errs  map[string]error
 }
 
 // waitingFor is what a rule's jobs wait for: its streams read through to a slot.
@@ -151,9 +156,11 @@ func (s *Sweeper) round(ctx context.Context, due chan<- []verdict) time.Duration
 	}
 	left, err := s.sweep(ctx, due)
 	s.fail("sweep", err)
-	if left || err != nil {
-		return again
+	if !left.IsZero() || err != nil {
+		s.behind = min(max(2*s.behind, again), againMost)
+		return s.behind
 	}
+	s.behind = 0
 	now := s.clock.Now()
 	wait := longest
 	if slot := s.book.NextSlot(now); !slot.IsZero() {
@@ -162,21 +169,23 @@ func (s *Sweeper) round(ctx context.Context, due chan<- []verdict) time.Duration
 	return max(wait, time.Millisecond)
 }
 
-// sweep reads all that is due in the held shards and hands it to the checkers. left says
-// that some of it has to wait for its streams or for a free lane; then the next sweep has
-// to begin where this one did.
-func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict) (left bool, err error) {
+// sweep reads all that is due in the held shards and hands it to the checkers. What has to
+// wait for its streams or for a free lane is left: the oldest slot of it is returned, and
+// the next sweep has to begin where this one did.
+func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict) (left time.Time, err error) {
 	now := s.clock.Now()
 	shards := s.owner.Open()
 	if len(shards) == 0 || now.IsZero() {
-		return false, nil
+		return left, nil
 	}
 	through, err := s.queue.ReadThrough(ctx)
 	if err != nil {
-		return false, err
+		return left, err
 	}
 	maps.DeleteFunc(s.lagging, func(_ int32, w waitingFor) bool { return w.over(through) })
-	left = len(s.lagging) > 0
+	for _, w := range s.lagging {
+		left = older(left, w.slot)
+	}
 
 	pass := pass{shards: make(map[int16]*Shard, len(shards)), through: through, due: due}
 	query := DueQuery{Until: now, Limit: max(pageMost/len(shards), pageLeast)}
@@ -193,20 +202,34 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict) (left bool, e
 		if err != nil {
 			return left, err
 		}
-		behind, err := s.handOn(ctx, pass, jobs)
+		waits, err := s.handOn(ctx, pass, jobs)
 		if err != nil {
 			return left, err
 		}
-		left = left || behind
+		left = older(left, waits)
 		query.Walks = advance(query, jobs)
 	}
-	if !left {
+	if left.IsZero() {
 		for _, sh := range shards {
 			sh.raise(now)
 		}
 	}
-	s.reading.Store(now.UnixMicro())
+	s.swept.Store(&reach{through: now, left: left})
 	return left, nil
+}
+
+// older returns the older of two slots, where the zero time is none.
+func older(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// reach is how far a sweep came.
+type reach struct {
+	through time.Time // it read what was due by then
+	left    time.Time // the oldest slot that it had to leave; zero: none
 }
 
 // pass is one sweep over the held shards.
@@ -216,9 +239,9 @@ type pass struct {
 	due     chan<- []verdict
 }
 
-// handOn hands the jobs of one read to the checkers, in chunks. left says that not all
-// could go.
-func (s *Sweeper) handOn(ctx context.Context, p pass, jobs []Job) (left bool, err error) {
+// handOn hands the jobs of one read to the checkers, in chunks. It returns the oldest slot
+// of those that could not go.
+func (s *Sweeper) handOn(ctx context.Context, p pass, jobs []Job) (left time.Time, err error) {
 	picked := s.clock.Now()
 	var chunk []verdict
 	for _, j := range jobs {
@@ -231,7 +254,7 @@ func (s *Sweeper) handOn(ctx context.Context, p pass, jobs []Job) (left bool, er
 			return left, errors.Join(err, hand(ctx, p.due, chunk))
 		}
 		if !ok {
-			left = true
+			left = older(left, j.NextCheckAt)
 			continue
 		}
 		shard.takeOff(j)
@@ -354,19 +377,22 @@ func (s *Sweeper) Err() error {
 	return errors.Join(slices.Collect(maps.Values(s.errs))...)
 }
 
-// Lag is how far the sweep is behind: the age of the oldest slot that is not decided yet.
+// Lag is how far the sweep is behind: the age of the oldest due slot that is not decided.
 func (s *Sweeper) Lag() time.Duration {
-	now := s.clock.Now()
-	behind := now.Sub(time.UnixMicro(s.reading.Load()))
-	if s.reading.Load() == 0 {
-		behind = 0
+	swept := s.swept.Load()
+	if swept == nil {
+		return 0
 	}
+	oldest := older(swept.left, s.book.NextSlot(swept.through))
 	for _, sh := range s.owner.Open() {
 		if slot, any := sh.oldest(); any {
-			behind = max(behind, now.Sub(slot))
+			oldest = older(oldest, slot)
 		}
 	}
-	return max(behind, 0)
+	if oldest.IsZero() {
+		return 0
+	}
+	return max(s.clock.Now().Sub(oldest), 0) // the next slot may be yet to come
 }
 
 // Doing describes up to 20 checks that are running, as JSON.

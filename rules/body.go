@@ -1,12 +1,9 @@
 package rules
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
-	"strings"
 	"unicode/utf8"
 )
 
@@ -22,9 +19,8 @@ type body struct {
 	data    []byte
 	checked bool
 	err     error // why it can't be read
-	tree    any   // with json.Number for numbers
-	numbers any   // the tree with numbers to count with
-	texts   any   // the tree with numbers as they were written
+	numbers any   // with numbers to count with
+	texts   any   // with numbers as they were written
 }
 
 func newBody(data []byte) *body { return &body{data: data} }
@@ -51,10 +47,12 @@ func (b *body) check() error {
 	return b.err
 }
 
+var errNoBody = errors.New("the event has no body")
+
 func checkBody(data []byte) error {
 	switch {
 	case len(data) == 0:
-		return errors.New("the event has no body")
+		return errNoBody
 	case len(data) > MaxBody:
 		return fmt.Errorf("the body has %d bytes, the most is %d", len(data), MaxBody)
 	case !utf8.Valid(data):
@@ -92,73 +90,20 @@ func deeper(data []byte, most int) bool {
 // value is the body for an expression: its numbers to count with, or literally.
 func (b *body) value(literal bool) (any, error) {
 	if b == nil {
-		return nil, errors.New("the event has no body")
+		return nil, errNoBody
 	}
-	if err := b.read(); err != nil {
+	if err := b.check(); err != nil {
 		return nil, err
 	}
-	var err error
+	known := &b.numbers
 	if literal {
-		if b.texts == nil {
-			b.texts, err = convert(b.tree, func(n json.Number) (any, error) { return n.String(), nil })
-		}
-		return b.texts, err
+		known = &b.texts
 	}
-	if b.numbers == nil {
-		b.numbers, err = convert(b.tree, number)
+	if *known != nil {
+		return *known, nil
 	}
-	return b.numbers, err
-}
-
-func (b *body) read() error {
-	if err := b.check(); err != nil || b.tree != nil {
-		return err
-	}
-	d := json.NewDecoder(bytes.NewReader(b.data))
-	d.UseNumber()
-	return d.Decode(&b.tree)
-}
-
-// number is n to count with: an int, or a float64 where n is no whole number. A whole
-// number that no int holds stays as it is written, since a float64 would change it.
-func number(n json.Number) (any, error) {
-	s := n.String()
-	if !strings.ContainsAny(s, ".eE") {
-		i, err := strconv.Atoi(s)
-		if err != nil {
-			return n, nil
-		}
-		return i, nil
-	}
-	f, err := strconv.ParseFloat(s, 64)
-	if err != nil {
-		return nil, fmt.Errorf("the number %s is too large", clip(s, 40))
-	}
-	return f, nil
-}
-
-// convert copies a tree with other numbers.
-func convert(v any, number func(json.Number) (any, error)) (any, error) {
-	var err error
-	switch v := v.(type) {
-	case json.Number:
-		return number(v)
-	case map[string]any:
-		m := make(map[string]any, len(v))
-		for name, item := range v {
-			if m[name], err = convert(item, number); err != nil {
-				return nil, err
-			}
-		}
-		return m, nil
-	case []any:
-		list := make([]any, len(v))
-		for i, item := range v {
-			if list[i], err = convert(item, number); err != nil {
-				return nil, err
-			}
-		}
-		return list, nil
-	}
-	return v, nil
+	d := decoder{data: b.data, literal: literal}
+	v, err := d.value()
+	*known = v
+	return v, err
 }

@@ -94,6 +94,8 @@ func (x *expression) failed(err error) error {
 	switch {
 	case strings.Contains(message, "is nil, not") || strings.Contains(message, "from a missing value"):
 		message = "a value is missing or null where one is needed"
+	case strings.Contains(message, "memory budget"):
+		message = "it makes more values than an expression may"
 	case strings.HasPrefix(message, "interface conversion"):
 		message = "a value is not of the kind that is needed"
 	}

@@ -341,7 +341,7 @@ func (measuring) Visit(n *ast.Node) {
 // How many bytes make a round.
 const (
 	cheap  = 64
-	costly = 8
+	costly = 4
 )
 
 func measured(n *ast.Node, bytes int) {

@@ -187,8 +187,7 @@ func TestKeys(t *testing.T) {
 	}
 }
 
-// TestLongNumberInText: a number beyond float64's range is an error where it is counted with,
-// and none where nobody reads it... but the body is one, so the whole of it can't be read.
+// TestNumberOutOfRange: a number that nothing holds makes the body unreadable.
 func TestNumberOutOfRange(t *testing.T) {
 	x, err := compileExpression(`event.id > 1`, inIf)
 	if err != nil {
@@ -270,7 +269,8 @@ func TestLongTextIsCut(t *testing.T) {
 	}
 }
 
-// TestHostile: what multiplies on the event is stopped, and soon.
+// TestHostile: what multiplies on the event is stopped, and soon: in a tenth of a second, or
+// a few under the race detector. Without a bound these run for minutes to ages.
 func TestHostile(t *testing.T) {
 	list := `{"l": [` + strings.Repeat("1,", 100_000) + `1], "s": "x"}`
 	text := `{"l": [` + strings.Repeat(`"x",`, 20_000) + `"x"], "s": "` + strings.Repeat("y", 100_000) + `"}`
@@ -295,7 +295,7 @@ func TestHostile(t *testing.T) {
 		b := newBody([]byte(c.body))
 		begin := time.Now()
 		_, err = x.holds(scope{event: b})
-		if took := time.Since(begin); took > 2*time.Second {
+		if took := time.Since(begin); took > 30*time.Second {
 			t.Errorf("%s took %s (%v)", c.source, took, err)
 		}
 		if err == nil {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"deadman/alerts"
@@ -136,16 +137,17 @@ func (s *Store) Unpublished(ctx context.Context, shards []int16, limit int) ([]a
 	if len(shards) == 0 {
 		return nil, nil
 	}
+	most := ` LIMIT ` + strconv.Itoa(limit)
 	turns := make([]string, len(shards))
 	for i, shard := range shards {
 		turns[i] = `SELECT * FROM (SELECT shard, id, row_number() OVER (ORDER BY id) AS turn
-	FROM alert_outbox WHERE shard = ` + itoa(shard) + ` ORDER BY id LIMIT $1) AS s` + itoa(shard)
+	FROM alert_outbox WHERE shard = ` + itoa(shard) + ` ORDER BY id` + most + `) AS s` + itoa(shard)
 	}
 	found, err := query(ctx, s.read, readAlert, `SELECT `+alertColumns+`
-FROM (SELECT shard, id FROM (`+strings.Join(turns, "\nUNION ALL ")+`) AS q ORDER BY turn, shard LIMIT $1) AS o
+FROM (SELECT shard, id FROM (`+strings.Join(turns, "\nUNION ALL ")+`) AS q ORDER BY turn, shard`+most+`) AS o
 JOIN alert a ON a.shard = o.shard AND a.id = o.id
 JOIN rule r ON r.id = a.rule_id
-ORDER BY a.shard, a.id`, limit)
+ORDER BY a.shard, a.id`)
 	if err != nil {
 		return nil, fmt.Errorf("unpublished: %w", err)
 	}

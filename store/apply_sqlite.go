@@ -8,6 +8,14 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
+const (
+	findOne = `SELECT ` + jobColumns + ` FROM future_job f WHERE f.shard = $1 AND f.rule_id = $2 AND f.key = $3`
+
+	createOne = `
+INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, state)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id`
+)
+
 // Apply implements futurejobs.Ledger. The one writer has all jobs locked.
 func (e *sqlite) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
 	var net futurejobs.Net
@@ -53,9 +61,7 @@ func (w *writer) pending(refs []futurejobs.Ref) (map[futurejobs.Ref]futurejobs.J
 	found := make(map[futurejobs.Ref]futurejobs.Job, len(refs))
 	for _, ref := range refs {
 		var j futurejobs.Job
-		ok, err := w.row(jobFields(&j),
-			`SELECT `+jobColumns+` FROM future_job f WHERE f.shard = $1 AND f.rule_id = $2 AND f.key = $3`,
-			ref.Shard, ref.RuleID, verbatim(ref.Key))
+		ok, err := w.row(jobFields(&j), findOne, ref.Shard, ref.RuleID, verbatim(ref.Key))
 		if err != nil {
 			return nil, err
 		}
@@ -97,9 +103,7 @@ func (w *writer) writeNet(net futurejobs.Net, now time.Time) error {
 }
 
 func (w *writer) create(j futurejobs.Job) (id int64, err error) {
-	_, err = w.row([]any{&id}, `
-INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, state)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id`,
+	_, err = w.row([]any{&id}, createOne,
 		j.Shard, j.RuleID, j.Version, verbatim(j.Key), j.CreatedAt, j.Since, j.FirstCheckAt, j.NextCheckAt,
 		body(j.Event), body(j.State))
 	return id, err

@@ -36,6 +36,9 @@ func readLetter(row scanner, l *futurejobs.DeadLetter) error {
 		&head, &e.Data, &l.Rule, (*verbatim)(&l.Reason), at(&l.At)); err != nil {
 		return err
 	}
+	if len(e.Data) == 0 {
+		e.Data = nil
+	}
 	var err error
 	e.Header, err = readHeader(head)
 	return err

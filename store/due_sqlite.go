@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 
 	futurejobs "deadman/future_jobs"
 )
@@ -19,13 +20,13 @@ func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.J
 	if len(q.Not) > 0 {
 		text += ` AND f.rule_id NOT IN ` + these(q.Not)
 	}
-	text += ` ORDER BY f.next_check_at, f.id LIMIT $5`
+	text += ` ORDER BY f.next_check_at, f.id LIMIT ` + strconv.Itoa(q.Limit)
 	walks := slices.SortedFunc(slices.Values(q.Walks), func(a, b futurejobs.Walk) int {
 		return cmp.Compare(a.Shard, b.Shard)
 	})
 	var jobs []futurejobs.Job
 	for _, w := range walks {
-		due, err := query(ctx, e.read, readJob, text, w.Shard, w.At, w.ID, q.Until, q.Limit)
+		due, err := query(ctx, e.read, readJob, text, w.Shard, w.At, w.ID, q.Until)
 		if err != nil {
 			return nil, fmt.Errorf("due: %w", err)
 		}

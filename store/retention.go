@@ -43,15 +43,15 @@ func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 		return p, fmt.Errorf("prune: %w", err)
 	}
 	errs := []error{s.ahead(ctx, now), s.forgetNodes(ctx, now)}
-	if r.History > 0 {
+	if r.History != 0 {
 		p.History, err = s.forget(ctx, now.Add(-r.History))
 		errs = append(errs, err)
 	}
-	if r.Alerts > 0 {
+	if r.Alerts != 0 {
 		p.Alerts, err = s.pruneAlerts(ctx, now.Add(-r.Alerts))
 		errs = append(errs, err)
 	}
-	if r.DeadLetters > 0 {
+	if r.DeadLetters != 0 {
 		p.DeadLetters, err = s.pruneAll(ctx, "dead_letter", `DELETE FROM dead_letter WHERE id IN
 	(SELECT id FROM (SELECT id, at FROM dead_letter ORDER BY id LIMIT $1) AS oldest WHERE at < $2)`, pruneBatch, now.Add(-r.DeadLetters))
 		errs = append(errs, err)

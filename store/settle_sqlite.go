@@ -54,7 +54,7 @@ func (w *writer) settle(s futurejobs.Settlement, now time.Time, settled *futurej
 // ruleSetAt returns ErrRulesChanged unless the rule set is at revision.
 func (w *writer) ruleSetAt(revision int64) error {
 	var one int
-	ok, err := w.row([]any{&one}, `SELECT 1 FROM rule_set WHERE id = 1 AND revision = $1`, revision)
+	ok, err := w.row([]any{&one}, ruleStood, revision)
 	if err == nil && !ok {
 		return futurejobs.ErrRulesChanged
 	}
@@ -66,8 +66,7 @@ func (w *writer) stand(held []futurejobs.Held, now time.Time) ([]int16, error) {
 	var shards []int16
 	for _, h := range held {
 		var one int
-		ok, err := w.row([]any{&one},
-			`SELECT 1 FROM shard_lease WHERE shard = $1 AND epoch = $2 AND expires_at > $3`, h.Shard, h.Epoch, now)
+		ok, err := w.row([]any{&one}, leaseHeld, h.Shard, h.Epoch, now)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +103,18 @@ UPDATE future_job SET rev = rev + 1, next_check_at = $1, undecided = $2, check_c
 	picked_at = $5, started_at = $6, completed_at = $7, failed_at = $8,
 	checks = $9, check_total = $10, check_slowest = $11, alert_ids = $12
 WHERE id = $13 AND shard = $14 AND rev = $15`
+
+	deleteOne = `DELETE FROM future_job WHERE id = $1`
+	sayOne    = `INSERT INTO alert (shard, id, rule_id, version, key, decided_at, detail) VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	postOne   = `INSERT INTO alert_outbox (shard, id) VALUES ($1, $2)`
+	ruleStood = `SELECT 1 FROM rule_set WHERE id = 1 AND revision = $1`
+	leaseHeld = `SELECT 1 FROM shard_lease WHERE shard = $1 AND epoch = $2 AND expires_at > $3`
 )
+
+// hotWrites are prepared once, not once a transaction.
+var hotWrites = []string{
+	ruleStood, leaseHeld, archiveOne, deleteOne, moveOne, sayOne, postOne, findOne, createOne, advance, sentOne,
+}
 
 func (w *writer) end(d futurejobs.Decision, now time.Time) (bool, error) {
 	args := append([]any{string(d.Outcome), optional(d.Reason), now}, progress(d.Job)...)
@@ -112,7 +122,7 @@ func (w *writer) end(d futurejobs.Decision, now time.Time) (bool, error) {
 	if n == 0 || err != nil {
 		return false, err
 	}
-	_, err = w.exec(`DELETE FROM future_job WHERE id = $1`, d.Job.ID)
+	_, err = w.exec(deleteOne, d.Job.ID)
 	return true, err
 }
 
@@ -138,12 +148,10 @@ func (w *writer) say(d futurejobs.Decision) error {
 		if err != nil {
 			return err
 		}
-		if _, err := w.exec(`INSERT INTO alert (shard, id, rule_id, version, key, decided_at, detail)
-			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			d.Job.Shard, a.ID[:], d.Job.RuleID, d.Job.Version, verbatim(d.Job.Key), a.DecidedAt, text); err != nil {
+		if _, err := w.exec(sayOne, d.Job.Shard, a.ID[:], d.Job.RuleID, d.Job.Version, verbatim(d.Job.Key), a.DecidedAt, text); err != nil {
 			return err
 		}
-		if _, err := w.exec(`INSERT INTO alert_outbox (shard, id) VALUES ($1, $2)`, d.Job.Shard, a.ID[:]); err != nil {
+		if _, err := w.exec(postOne, d.Job.Shard, a.ID[:]); err != nil {
 			return err
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -84,33 +85,39 @@ func byRef(jobs []futurejobs.Job) map[futurejobs.Ref]futurejobs.Job {
 	return m
 }
 
+// field is one name of an event's header, as it is kept.
+type field struct {
+	Name   verbatim   `json:"name"`
+	Values []verbatim `json:"values"`
+}
+
 // header is an event's header as it is kept.
 func header(h map[string][]string) (string, error) {
-	kept := make(map[verbatim][]verbatim, len(h))
-	for k, values := range h {
-		texts := make([]verbatim, len(values))
-		for i, v := range values {
-			texts[i] = verbatim(v)
+	fields := make([]field, 0, len(h))
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		f := field{Name: verbatim(name)}
+		for _, v := range h[name] {
+			f.Values = append(f.Values, verbatim(v))
 		}
-		kept[verbatim(k)] = texts
+		fields = append(fields, f)
 	}
-	b, err := json.Marshal(kept)
+	b, err := json.Marshal(fields)
 	return string(b), err
 }
 
 // readHeader is the event's header again; nil when it had none.
 func readHeader(text string) (map[string][]string, error) {
-	var kept map[verbatim][]verbatim
-	if err := json.Unmarshal([]byte(text), &kept); err != nil || len(kept) == 0 {
+	var fields []field
+	if err := json.Unmarshal([]byte(text), &fields); err != nil || len(fields) == 0 {
 		return nil, err
 	}
-	h := make(map[string][]string, len(kept))
-	for k, texts := range kept {
-		values := make([]string, len(texts))
-		for i, t := range texts {
-			values[i] = string(t)
+	h := make(map[string][]string, len(fields))
+	for _, f := range fields {
+		values := make([]string, len(f.Values))
+		for i, v := range f.Values {
+			values[i] = string(v)
 		}
-		h[string(k)] = values
+		h[string(f.Name)] = values
 	}
 	return h, nil
 }

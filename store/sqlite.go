@@ -22,9 +22,10 @@ const DatabaseFile = "deadman.db"
 // sqlite is the engine on one file. There is one writer: a transaction sees nobody else's
 // changes come in between.
 type sqlite struct {
-	db   *sql.DB
-	read *sql.DB
-	lock *os.File
+	db     *sql.DB
+	writes *prepared // on db
+	read   *prepared
+	lock   *os.File
 }
 
 // registerNow gives SQLite the now() that Postgres has: the time in microseconds.
@@ -64,13 +65,15 @@ func (e *sqlite) connect(ctx context.Context, file string) error {
 		return fmt.Errorf("sqlite: %w", err)
 	}
 	e.db.SetMaxOpenConns(1)
-	e.db.SetConnMaxLifetime(0)
-	if e.read, err = sql.Open("sqlite", dataSource(file, "deferred", "cache_size(-4096)", "query_only(1)")); err != nil {
+	e.writes = newPrepared(e.db)
+	read, err := sql.Open("sqlite", dataSource(file, "deferred", "cache_size(-4096)", "query_only(1)"))
+	if err != nil {
 		return fmt.Errorf("sqlite: %w", err)
 	}
 	readers := max(2, runtime.GOMAXPROCS(0))
-	e.read.SetMaxOpenConns(readers)
-	e.read.SetMaxIdleConns(readers)
+	read.SetMaxOpenConns(readers)
+	read.SetMaxIdleConns(readers)
+	e.read = newPrepared(read)
 	if err := e.db.PingContext(ctx); err != nil {
 		return fmt.Errorf("open %s: %w", file, err)
 	}
@@ -93,6 +96,10 @@ func dataSource(file, txlock string, pragmas ...string) string {
 
 // write runs f in a transaction of the one writer.
 func (e *sqlite) write(ctx context.Context, f func(w *writer, now time.Time) error) error {
+	known, err := e.writes.all(ctx, hotWrites) // before the transaction has the one connection
+	if err != nil {
+		return err
+	}
 	tx, err := e.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -102,7 +109,8 @@ func (e *sqlite) write(ctx context.Context, f func(w *writer, now time.Time) err
 	if err := tx.QueryRowContext(ctx, e.opening()).Scan(at(&now)); err != nil {
 		return err
 	}
-	if err := f(&writer{tx: tx, stmts: make(map[string]*sql.Stmt)}, now); err != nil {
+	w := &writer{tx: tx, known: known, stmts: make(map[string]*sql.Stmt)}
+	if err := f(w, now); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -112,18 +120,22 @@ func (e *sqlite) write(ctx context.Context, f func(w *writer, now time.Time) err
 // takes no context, so that no statement pays for watching one.
 type writer struct {
 	tx    *sql.Tx
-	stmts map[string]*sql.Stmt // closed with the transaction
+	known map[string]*sql.Stmt // prepared on the connection
+	stmts map[string]*sql.Stmt // those of the transaction, closed with it
 }
 
 func (w *writer) stmt(text string) (*sql.Stmt, error) {
-	s, ok := w.stmts[text]
-	if !ok {
-		var err error
-		if s, err = w.tx.Prepare(text); err != nil {
-			return nil, err
-		}
-		w.stmts[text] = s
+	if s, ok := w.stmts[text]; ok {
+		return s, nil
 	}
+	var s *sql.Stmt
+	var err error
+	if known, ok := w.known[text]; ok {
+		s = w.tx.Stmt(known)
+	} else if s, err = w.tx.Prepare(text); err != nil {
+		return nil, err
+	}
+	w.stmts[text] = s
 	return s, nil
 }
 
@@ -165,10 +177,11 @@ func (e *sqlite) passing(error) bool { return false }
 
 func (e *sqlite) close() error {
 	var errs []error
-	for _, db := range []*sql.DB{e.read, e.db} {
-		if db != nil {
-			errs = append(errs, db.Close())
-		}
+	if e.read != nil {
+		errs = append(errs, e.read.Close())
+	}
+	if e.writes != nil {
+		errs = append(errs, e.writes.Close())
 	}
 	return errors.Join(append(errs, e.lock.Close())...)
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"deadman/alerts"
@@ -52,10 +53,11 @@ type Options struct {
 type Store struct {
 	engine
 	db     *sql.DB // one writer on SQLite, the pool on Postgres
-	read   *sql.DB // the same database, for what only reads
+	read   reader  // the same database, for what only reads
 	log    *slog.Logger
 	shards int
 	alone  bool
+	closed func() error // once
 }
 
 var (
@@ -114,6 +116,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	s.closed = sync.OnceValue(s.close)
 	if err := s.prepare(ctx, o.Shards); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -141,8 +144,9 @@ func (s *Store) Shards() int { return s.shards }
 // Alone reports whether no other process can use the database: true for SQLite.
 func (s *Store) Alone() bool { return s.alone }
 
-// Close releases the database. What is in hand has to be finished before.
-func (s *Store) Close() error { return s.close() }
+// Close releases the database. What is in hand has to be finished before. It may be called
+// again.
+func (s *Store) Close() error { return s.closed() }
 
 // Now returns the database's time.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {

@@ -95,6 +95,12 @@ type querier interface {
 	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)
 }
 
+// reader is a database.
+type reader interface {
+	querier
+	QueryRowContext(ctx context.Context, text string, args ...any) *sql.Row
+}
+
 // execer is a database or a transaction on it.
 type execer interface {
 	ExecContext(ctx context.Context, text string, args ...any) (sql.Result, error)

@@ -13,6 +13,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
+const alertsPath = "/api/v1/alerts"
+
 // keepAlive is how long a stream of alerts stays silent; proxies cut longer silences.
 const keepAlive = 15 * time.Second
 
@@ -36,6 +38,9 @@ func (a *api) alertsOrStream(w http.ResponseWriter, r *http.Request) {
 }
 
 func acceptsStream(r *http.Request) bool {
+	if r.Method != http.MethodGet {
+		return false
+	}
 	for part := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
 		if kind, _, err := mime.ParseMediaType(part); err == nil && kind == "text/event-stream" {
 			return true

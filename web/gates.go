@@ -59,7 +59,7 @@ func bounded(next http.Handler) http.Handler {
 			_ = flow.SetReadDeadline(now.Add(readTime)) // a writer without deadlines is no server's
 		}
 		_ = flow.SetWriteDeadline(now.Add(writeTime))
-		if !acceptsStream(r) {
+		if r.URL.Path != alertsPath || !acceptsStream(r) {
 			ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 			defer cancel()
 			r = r.WithContext(ctx)

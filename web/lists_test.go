@@ -215,4 +215,8 @@ func TestNodes(t *testing.T) {
 	if len(got.Items) != 1 || fmt.Sprint(got.Items[0].Shards) != fmt.Sprint([]int16{shard}) || got.Items[0].Name != "host/1" || len(got.FreeShards) != 3 {
 		t.Errorf("%+v", got)
 	}
+	fatal(t, s.store.Leave(t.Context(), "node-1"))
+	if got := get[web.Nodes](t, s.Server, "/api/v1/nodes"); len(got.Items) != 0 || len(got.FreeShards) != 4 {
+		t.Errorf("the shard of a node that left: %+v", got)
+	}
 }

@@ -58,6 +58,9 @@ func TestPageOfABrokenNode(t *testing.T) {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
 	fatal(t, s.store.Close())
+	if a := do(t, s.Server, "GET", "/", ""); !strings.Contains(a.body, "deadman is not fine: lists.") {
+		t.Error(a.body)
+	}
 	a := do(t, broken, "GET", "/", "")
 	if a.StatusCode != 200 || !strings.Contains(a.body, "deadman is not fine: nats, lists.") || strings.Contains(a.body, "No job is waiting") {
 		t.Errorf("%d %s", a.StatusCode, a.body)

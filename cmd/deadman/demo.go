@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -53,7 +54,7 @@ type demo struct {
 
 func newDemo(p *program, c *client) *demo {
 	d := &demo{p: p, c: c, byID: make(map[string]*order)}
-	d.orders = newOrders("demo-" + uuid.NewString()[:4])
+	d.orders = newOrders("demo-" + uuid.NewString()[:6])
 	for _, o := range d.orders {
 		d.byID[o.id] = o
 	}
@@ -69,11 +70,11 @@ func newDemo(p *program, c *client) *demo {
 func (d *demo) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, demoTime)
 	defer cancel()
-	heard, failed := d.listen(ctx)
+	said, failed := d.listen(ctx)
 
 	d.tell(bold, "placing %d orders; a rule waits for each to be shipped", len(d.orders))
 	var no refusal
-	if err := d.place(ctx, d.orders[0]); errors.As(err, &no) {
+	if err := d.place(ctx, d.orders[0]); errors.As(err, &no) && no.Status < http.StatusInternalServerError {
 		return fmt.Errorf("%w\n%s", err, rulesHint)
 	} else if err != nil {
 		return err
@@ -81,6 +82,15 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.findRule(ctx, d.orders[0]); err != nil {
 		return err
 	}
+	if err := d.play(ctx, said, failed); err != nil {
+		return err
+	}
+	d.farewell()
+	return nil
+}
+
+// play does what is planned and hears what is said until nothing is missing of either.
+func (d *demo) play(ctx context.Context, said <-chan heard, failed <-chan error) error {
 	plan := d.plan()
 	next := time.NewTimer(0)
 	defer next.Stop()
@@ -96,7 +106,7 @@ func (d *demo) run(ctx context.Context) error {
 			}
 			next.Reset(plan[0].pause)
 			plan = plan[1:]
-		case a := <-heard:
+		case a := <-said:
 			if err := d.hear(ctx, a); err != nil {
 				return err
 			}
@@ -106,13 +116,12 @@ func (d *demo) run(ctx context.Context) error {
 			return d.gaveUp(ctx)
 		}
 	}
-	d.farewell()
 	return nil
 }
 
 // listen follows the alerts in the background until ctx is done.
 func (d *demo) listen(ctx context.Context) (<-chan heard, <-chan error) {
-	alerts, failed := make(chan heard), make(chan error, 1)
+	said, failed := make(chan heard), make(chan error, 1)
 	go func() {
 		for h, err := range d.c.follow(ctx, catchUp, d.p.sayCut) {
 			if err != nil {
@@ -120,13 +129,13 @@ func (d *demo) listen(ctx context.Context) (<-chan heard, <-chan error) {
 				return
 			}
 			select {
-			case alerts <- h:
+			case said <- h:
 			case <-ctx.Done():
 				return
 			}
 		}
 	}()
-	return alerts, failed
+	return said, failed
 }
 
 // findRule looks for the job of an order that was just placed.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -111,20 +112,11 @@ func TestEverySetting(t *testing.T) {
 			if err := s.take(&want, value); err != nil {
 				t.Fatal(err)
 			}
-			r.Log, want.Log, r.Ready, want.Ready = nil, nil, nil, nil
-			if !sameRunning(r, want) || sameRunning(r, preset) {
+			if !reflect.DeepEqual(r, want) || reflect.DeepEqual(r, preset) {
 				t.Errorf("%+v gives %+v", g, r)
 			}
 		}
 	}
-}
-
-func sameRunning(a, b running) bool {
-	return a.DataDir == b.DataDir && a.DatabaseURL == b.DatabaseURL && a.NATSURL == b.NATSURL && a.NATSCreds == b.NATSCreds &&
-		a.HTTPAddr == b.HTTPAddr && a.NATSAddr == b.NATSAddr && a.Rules == b.Rules && a.PublicURL == b.PublicURL &&
-		a.KeepHistory == b.KeepHistory && a.KeepAlerts == b.KeepAlerts && a.KeepDeadLetters == b.KeepDeadLetters &&
-		a.Lease == b.Lease && a.Workers == b.Workers && a.Drain == b.Drain && a.Shards == b.Shards &&
-		a.level == b.level && a.format == b.format
 }
 
 func TestWrongSettings(t *testing.T) {

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -42,9 +43,6 @@ func balanceHolds(t *testing.T, w *world) {
 	})
 }
 
-// mine are the pending jobs of this run.
-func (m *model) mine() []futurejobs.Job { return m.all() }
-
 // events starts and ends waits in one batch.
 func (m *model) events(rt *rapid.T, keys []string) {
 	var effects []futurejobs.Effect
@@ -75,7 +73,7 @@ func (m *model) events(rt *rapid.T, keys []string) {
 // decide settles some of the jobs.
 func (m *model) decide(rt *rapid.T) {
 	var decisions []futurejobs.Decision
-	for _, j := range m.mine() {
+	for _, j := range m.all() {
 		switch rapid.IntRange(0, 2).Draw(rt, "decision") {
 		case 1:
 			decisions = append(decisions, m.later(j, j.NextCheckAt.Add(time.Minute)))
@@ -95,22 +93,15 @@ func (m *model) decide(rt *rapid.T) {
 
 // stale settles jobs as they were before they moved: nothing may come of it.
 func (m *model) stale(rt *rapid.T) {
-	jobs := m.mine()
+	before := m.all()
 	m.decide(rt)
+	after := make(map[int64]int32)
+	for _, j := range m.all() {
+		after[j.ID] = j.Rev
+	}
 	var decisions []futurejobs.Decision
-	changed := make(map[int64]bool)
-	for _, j := range jobs {
-		changed[j.ID] = true
-	}
-	for _, j := range m.mine() {
-		for _, old := range jobs {
-			if old.ID == j.ID && old.Rev == j.Rev {
-				delete(changed, j.ID)
-			}
-		}
-	}
-	for _, j := range jobs {
-		if changed[j.ID] {
+	for _, j := range before {
+		if rev, ok := after[j.ID]; !ok || rev != j.Rev {
 			decisions = append(decisions, m.over(j))
 		}
 	}
@@ -120,23 +111,28 @@ func (m *model) stale(rt *rapid.T) {
 	}
 }
 
-// lost settles with leases of an earlier epoch, and takes them again.
+// lost settles with leases of an earlier epoch.
 func (m *model) lost(rt *rapid.T) {
-	jobs := m.mine()
 	old := m.settlement()
-	for _, j := range jobs {
+	old.Held = slices.Clone(m.held)
+	var gone []int16
+	for _, j := range m.all() {
 		old.Decisions = append(old.Decisions, m.over(j))
+		gone = append(gone, j.Shard)
 	}
-	leases := make([]futurejobs.Lease, len(m.held))
-	for i, h := range m.held {
-		leases[i].Held = h
+	gone = slices.Compact(gone)
+	for _, shard := range gone {
+		if err := m.Release(m.ctx(), me, []futurejobs.Lease{{Held: m.held[shard]}}); err != nil {
+			rt.Fatal(err)
+		}
+		got, ok, err := m.Take(m.ctx(), me, m.held[shard], time.Hour)
+		if err != nil || !ok {
+			rt.Fatalf("take: %v, %v", ok, err)
+		}
+		m.held[shard] = got.Held
 	}
-	if err := m.Release(m.ctx(), me, leases); err != nil {
-		rt.Fatal(err)
-	}
-	m.held = m.takeAll(me, time.Hour)
 	settled, err := m.Settle(m.ctx(), old)
-	if err != nil || len(settled.Jobs) != 0 || len(jobs) > 0 && len(settled.Lost) != len(old.Held) {
+	if err != nil || len(settled.Jobs) != 0 || !slices.Equal(settled.Lost, gone) {
 		rt.Fatalf("settled without a lease: %+v, %v", settled, err)
 	}
 }
@@ -144,7 +140,7 @@ func (m *model) lost(rt *rapid.T) {
 // compare is the invariant.
 func (m *model) compare(rt *rapid.T) {
 	got := make(map[string]int)
-	for _, j := range m.mine() {
+	for _, j := range m.all() {
 		got[j.Key] = j.CheckCount
 	}
 	if diff := cmp.Diff(m.pending, got); diff != "" {
@@ -165,7 +161,6 @@ func (m *model) compare(rt *rapid.T) {
 // clear ends what this run has left.
 func (m *model) clear(rt *rapid.T) {
 	for key := range m.pending {
-		m.events(rt, nil)
 		if _, err := m.Apply(m.ctx(), futurejobs.Batch{RuleSet: m.set, Effects: []futurejobs.Effect{
 			{Rule: m.rule, Kind: futurejobs.End, Job: futurejobs.Job{Ref: m.ref(m.rule, key)}, Outcome: "cancelled"},
 		}}); err != nil {

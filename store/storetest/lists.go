@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -76,7 +77,7 @@ func jobsAreFiltered(t *testing.T, w *world) {
 		"order-unshipped/1 order-unpaid/1":                                     {Entity: "order", Key: "1"},
 		"payment-missing/1":                                                    {Rule: "payment-missing", Key: "1"},
 		"order-unshipped/2 order-unpaid/1":                                     {DueAfter: slot.Add(time.Minute), DueBefore: slot.Add(3 * time.Minute)},
-		"": {Rule: "no-such-rule"},
+		"":                                                                     {Rule: "no-such-rule"},
 	} {
 		got := keysOf(pages(t, f, w.Jobs), func(l futurejobs.Listed) string { return l.Rule + "/" + l.Key })
 		if strings.Join(got, " ") != want {
@@ -202,13 +203,10 @@ func alertsAreListed(t *testing.T, w *world) {
 	if diff := cmp.Diff(whole[3], said); diff != "" {
 		t.Errorf("one alert (-listed +got):\n%s", diff)
 	}
-	if _, err := w.Alert(w.ctx(), w.futureAlert()); !errors.Is(err, futurejobs.ErrNotFound) {
+	if _, err := w.Alert(w.ctx(), alerts.ID{0x7f}); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("no such alert: %v, want ErrNotFound", err)
 	}
 }
-
-// futureAlert is the id of an alert that nobody said.
-func (w *world) futureAlert() [16]byte { return [16]byte{0x7f} }
 
 func cursorsBelongToTheirList(t *testing.T, w *world) {
 	w.many(3)

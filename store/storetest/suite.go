@@ -21,50 +21,50 @@ type Open func(tb testing.TB) *store.Store
 // Run runs the suite. Every behaviour that the rest of deadman relies on is in it.
 func Run(t *testing.T, open Open) {
 	for name, test := range map[string]func(*testing.T, *world){
-		"due/order":               dueInOrder,
-		"due/walk":                dueAfterTheWalk,
-		"due/not":                 dueWithoutRules,
-		"settle/reschedule":       settleReschedules,
-		"settle/end":              settleEnds,
-		"settle/rev":              settleLosesToAChange,
-		"settle/epoch":            settleLosesToATakeover,
-		"settle/expired":          settleLosesToTheClock,
-		"settle/rules":            settleLosesToNewRules,
-		"settle/many":             settleMany,
-		"settle/immutable":        firstCheckNeverChanges,
-		"lease/take":              leasesAreTakenOnce,
-		"lease/renew":             leasesAreRenewed,
-		"lease/release":           leasesAreReleased,
-		"lease/reclaim":           leasesAreReclaimed,
-		"lease/node":              nodesBeat,
-		"apply/start":             applyStarts,
-		"apply/end":               applyEnds,
-		"apply/born":              applyBornAndEnded,
-		"apply/again":             applyStartsAgainAfterAnEnd,
-		"apply/race":              applyIsRacedOnce,
-		"apply/rules":             applyLosesToNewRules,
-		"apply/keys":              applyTakesAnyKey,
-		"apply/bodies":            applyTakesAnyBody,
-		"cursor/open":             cursorsOpenOnce,
-		"cursor/read":             cursorsAreMarkedForward,
-		"cursor/reset":            cursorsAreReset,
-		"rule/save":               rulesAreSaved,
-		"rule/entity":             rulesKeepTheirEntity,
-		"outbox/turns":            outboxTakesTurns,
-		"outbox/published":        outboxForgets,
-		"list/jobs":               jobsAreListed,
-		"list/filter":             jobsAreFiltered,
-		"list/moving":             jobsAreListedWhileTheyMove,
-		"list/history":            historyIsListed,
-		"list/alerts":             alertsAreListed,
-		"list/cursor":             cursorsBelongToTheirList,
-		"letter/bytes":            lettersKeepTheirBytes,
-		"letter/list":             lettersAreListed,
-		"retention/prune":         retentionPrunes,
-		"retention/unpublished":   retentionKeepsWhatIsUnpublished,
-		"gauges":                  gaugesCount,
-		"time/microseconds":       timesAreExact,
-		"balance/random":          balanceHolds,
+		"due/order":             dueInOrder,
+		"due/walk":              dueAfterTheWalk,
+		"due/not":               dueWithoutRules,
+		"settle/reschedule":     settleReschedules,
+		"settle/end":            settleEnds,
+		"settle/rev":            settleLosesToAChange,
+		"settle/epoch":          settleLosesToATakeover,
+		"settle/expired":        settleLosesToTheClock,
+		"settle/rules":          settleLosesToNewRules,
+		"settle/many":           settleMany,
+		"settle/immutable":      firstCheckNeverChanges,
+		"lease/take":            leasesAreTakenOnce,
+		"lease/renew":           leasesAreRenewed,
+		"lease/release":         leasesAreReleased,
+		"lease/reclaim":         leasesAreReclaimed,
+		"lease/node":            nodesBeat,
+		"apply/start":           applyStarts,
+		"apply/end":             applyEnds,
+		"apply/born":            applyBornAndEnded,
+		"apply/again":           applyStartsAgainAfterAnEnd,
+		"apply/race":            applyIsRacedOnce,
+		"apply/rules":           applyLosesToNewRules,
+		"apply/keys":            applyTakesAnyKey,
+		"apply/bodies":          applyTakesAnyBody,
+		"cursor/open":           cursorsOpenOnce,
+		"cursor/read":           cursorsAreMarkedForward,
+		"cursor/reset":          cursorsAreReset,
+		"rule/save":             rulesAreSaved,
+		"rule/entity":           rulesKeepTheirEntity,
+		"outbox/turns":          outboxTakesTurns,
+		"outbox/published":      outboxForgets,
+		"list/jobs":             jobsAreListed,
+		"list/filter":           jobsAreFiltered,
+		"list/moving":           jobsAreListedWhileTheyMove,
+		"list/history":          historyIsListed,
+		"list/alerts":           alertsAreListed,
+		"list/cursor":           cursorsBelongToTheirList,
+		"letter/bytes":          lettersKeepTheirBytes,
+		"letter/list":           lettersAreListed,
+		"retention/prune":       retentionPrunes,
+		"retention/unpublished": retentionKeepsWhatIsUnpublished,
+		"gauges":                gaugesCount,
+		"time/microseconds":     timesAreExact,
+		"balance/random":        balanceHolds,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -79,7 +79,8 @@ type world struct {
 	t    *testing.T
 	rule *futurejobs.Rule
 	held []futurejobs.Held
-	set  int64 // the rule set's revision
+	set  int64     // the rule set's revision
+	at   time.Time // a slot, a day from now
 }
 
 // me is the node that holds the shards.
@@ -87,6 +88,7 @@ const me = "me"
 
 func newWorld(t *testing.T, s *store.Store) *world {
 	w := &world{Store: s, t: t}
+	w.at = must[time.Time](t)(s.Now(t.Context())).Add(futurejobs.Day).Truncate(time.Minute)
 	w.rule = w.save("order-unshipped", "order")
 	w.held = w.takeAll(me, time.Hour)
 	return w
@@ -138,10 +140,8 @@ func (w *world) takeAll(node string, d time.Duration) []futurejobs.Held {
 	return held
 }
 
-// slot is the first slot that the world's jobs are due at: a day from now, to the minute.
-func (w *world) slot() time.Time {
-	return must[time.Time](w.t)(w.Now(w.ctx())).Add(futurejobs.Day).Truncate(time.Minute)
-}
+// slot is the first slot that the world's jobs are due at.
+func (w *world) slot() time.Time { return w.at }
 
 func (w *world) ref(rule *futurejobs.Rule, key string) futurejobs.Ref {
 	return futurejobs.Ref{Shard: futurejobs.ShardOf(rule.Entity, key, w.Shards()), RuleID: rule.ID, Key: key}

@@ -1,0 +1,68 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// PublishEvent publishes an event and returns once it is stored, with the stream and the
+// sequence it got. A repeated id within the stream's duplicate window is stored once.
+//
+// It returns ErrSubject for subjects that no event may be on, ErrHeader for headers that it
+// may not have, ErrTooLarge, ErrNoStream when no stream takes the subject in, and
+// ErrUnreachable when there is no connection or no answer. Without an answer the event may
+// be stored or not; with an id it can be sent again.
+func (b *Bus) PublishEvent(ctx context.Context, subject string, data []byte, header map[string][]string, id string) (stream string, seq uint64, err error) {
+	if err := checkLiteral(subject); err != nil {
+		return "", 0, err
+	}
+	msg, err := eventMsg(subject, data, header, id)
+	if err != nil {
+		return "", 0, err
+	}
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	ack, err := b.js.PublishMsg(ctx, msg)
+	if err != nil {
+		return "", 0, b.unpublished(subject, len(data), err)
+	}
+	return ack.Stream, ack.Sequence, nil
+}
+
+func eventMsg(subject string, data []byte, header map[string][]string, id string) (*nats.Msg, error) {
+	msg := &nats.Msg{Subject: subject, Data: data, Header: nats.Header{}}
+	for k, v := range header {
+		if brokerHeader(k) {
+			return nil, fmt.Errorf("%w: %s belongs to the broker; leave it out", ErrHeader, k)
+		}
+		msg.Header[k] = v
+	}
+	if id != "" {
+		msg.Header.Set(jetstream.MsgIDHeader, id)
+	}
+	return msg, nil
+}
+
+// brokerHeader reports whether a header would tell the broker what to do with the message.
+func brokerHeader(name string) bool {
+	const prefix = "nats-"
+	return len(name) >= len(prefix) && strings.EqualFold(name[:len(prefix)], prefix)
+}
+
+// unpublished says why an event was not published, and what to do.
+func (b *Bus) unpublished(subject string, size int, err error) error {
+	switch {
+	case errors.Is(err, jetstream.ErrNoStreamResponse):
+		return fmt.Errorf("%w: %s; apply a rule that listens to it, or add it to a stream", ErrNoStream, subject)
+	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, jetstream.ErrStreamMessageExceedsMaximum):
+		return fmt.Errorf("%w: a body of %d bytes with its headers; the broker takes at most %d", ErrTooLarge, size, b.nc.MaxPayload())
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: no answer, the event may be stored or not; send it again with the same id", ErrUnreachable)
+	}
+	return fmt.Errorf("publish event: %w", offline(err))
+}

@@ -1,0 +1,93 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/events"
+)
+
+// electionTimeout is the shortest time after which a NATS server without news of a leader
+// asks to be elected.
+const electionTimeout = 4 * time.Second
+
+// askAgain is the pause before a stream without a certain leader is asked again.
+const askAgain = 100 * time.Millisecond
+
+// Info implements events.Streams. While a stream has no leader any of its copies may answer,
+// so Info waits for one that certainly is the leader, and returns ErrNoLeader after a while.
+func (b *Bus) Info(ctx context.Context, stream string) (events.Info, error) {
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	for {
+		info, err := b.ask(ctx, stream)
+		if err != nil {
+			return events.Info{}, err
+		}
+		if leads(info.Cluster) {
+			return events.Info{CreatedAt: createdAt(info), LastSeq: info.State.LastSeq}, nil
+		}
+		select {
+		case <-time.After(askAgain):
+		case <-ctx.Done():
+			return events.Info{}, fmt.Errorf("ask for stream %s: %w: %w", stream, ErrNoLeader, ctx.Err())
+		}
+	}
+}
+
+// ask takes the answer of whoever gives one.
+func (b *Bus) ask(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
+	s, err := b.js.Stream(ctx, stream)
+	if err != nil {
+		return nil, fmt.Errorf("ask for stream %s: %w", stream, err)
+	}
+	return s.CachedInfo(), nil
+}
+
+func createdAt(info *jetstream.StreamInfo) time.Time {
+	return info.Created.UTC().Truncate(time.Microsecond)
+}
+
+// leads reports whether the server that answered leads the stream, and certainly does so
+// still.
+//
+//  1. A stream with one copy has no group and no doubt.
+//  2. A server lists the other copies. One that lists the leader is not the leader.
+//  3. A leader that was cut off from the others goes on answering for a while with what it
+//     knew; they do not elect another before electionTimeout after they heard of it last.
+func leads(c *jetstream.ClusterInfo) bool {
+	if c == nil || c.RaftGroup == "" {
+		return true
+	}
+	heard := 1
+	for _, p := range c.Replicas {
+		if p.Name == c.Leader {
+			return false
+		}
+		if !p.Offline && p.Active > 0 && p.Active < electionTimeout-time.Second {
+			heard++
+		}
+	}
+	return c.Leader != "" && heard > (len(c.Replicas)+1)/2
+}
+
+// Before implements events.Streams. Messages lie in the order of their time.
+func (b *Bus) Before(ctx context.Context, stream string, at time.Time) (uint64, error) {
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	info, err := b.Info(ctx, stream)
+	if err != nil {
+		return 0, err
+	}
+	seq := sort.Search(int(info.LastSeq), func(i int) bool {
+		m, failed := b.next(ctx, stream, ">", uint64(i)+1)
+		err = errors.Join(err, failed)
+		return failed != nil || m.Seq == 0 || m.Time.Truncate(time.Microsecond).After(at)
+	})
+	return uint64(seq), err
+}

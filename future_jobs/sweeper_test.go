@@ -1,0 +1,313 @@
+package futurejobs_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+	"deadman/store"
+)
+
+// engine is leases and sweeps on a real SQLite store. Rules may have handlers of their own.
+type engine struct {
+	*testing.T
+	store    *store.Store
+	book     *handlers
+	sweeper  *futurejobs.Sweeper
+	seq      uint64
+	stop     context.CancelFunc
+	finished chan struct{}
+}
+
+// handlers is the book of rules, where some rules are answered by a function.
+type handlers struct {
+	*rules.Book
+	by map[string]checks.Handler
+}
+
+func (h *handlers) Rule(ctx context.Context, id, version int32) (*futurejobs.Rule, error) {
+	r, err := h.Book.Rule(ctx, id, version)
+	if err != nil || h.by[r.Name] == nil {
+		return r, err
+	}
+	other := *r
+	other.Handler = h.by[r.Name]
+	return &other, nil
+}
+
+func run(t *testing.T, handle map[string]checks.Handler, documents ...string) *engine {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: 4, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	e := &engine{T: t, store: s, book: &handlers{rules.NewBook(s, 4), handle}, finished: make(chan struct{})}
+	for _, d := range documents {
+		e.save(d)
+	}
+	if err := e.book.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	log := slog.New(slog.NewTextHandler(t.Output(), nil))
+	clock := futurejobs.NewClock(s.Now, time.Now)
+	owner := futurejobs.NewOwner(s, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, log)
+	e.sweeper = futurejobs.NewSweeper(s, e.book, owner, clock, 8, log)
+	owner.Changed = e.sweeper.Wake
+
+	ctx, cancel := context.WithCancel(context.Background())
+	e.stop = cancel
+	go func() {
+		defer close(e.finished)
+		if err := e.sweeper.Run(ctx, context.Background()); err != nil {
+			t.Error(err)
+		}
+	}()
+	held := make(chan error, 1)
+	hold, release := context.WithCancel(context.Background())
+	go func() { held <- owner.Run(hold) }()
+	t.Cleanup(func() {
+		cancel()
+		<-e.finished
+		release()
+		if err := <-held; err != nil {
+			t.Error(err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return e
+}
+
+func (e *engine) save(document string) {
+	e.Helper()
+	parsed, err := rules.Parse([]byte(document), "test.yaml")
+	if err != nil {
+		e.Fatal(err)
+	}
+	text, err := json.Marshal(parsed[0])
+	if err != nil {
+		e.Fatal(err)
+	}
+	reads := []rules.Read{{Subject: parsed[0].Trigger.Event, Stream: "S"}}
+	for _, r := range parsed[0].Resolve {
+		reads = append(reads, rules.Read{Subject: r.Event, Stream: "S"})
+	}
+	if _, err := e.store.Save(e.Context(), rules.Saved{Name: parsed[0].Name, Entity: parsed[0].Entity, Document: text, Reads: reads}); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// happen applies events in one batch.
+func (e *engine) happen(subject string, keys ...string) {
+	e.Helper()
+	batch := futurejobs.Batch{Stream: "S", After: e.seq, RuleSet: e.book.Revision()}
+	for _, k := range keys {
+		e.seq++
+		effects, refused := e.book.Match(futurejobs.Event{
+			Stream: "S", Subject: subject, Seq: e.seq, At: time.Now().UTC(), Data: fmt.Appendf(nil, `{"id":%q}`, k),
+		})
+		if len(refused) > 0 {
+			e.Fatal(refused)
+		}
+		batch.Effects = append(batch.Effects, effects...)
+	}
+	batch.Last = e.seq
+	if _, err := e.store.Apply(e.Context(), batch); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// read marks the stream as read up to now.
+func (e *engine) read() {
+	e.Helper()
+	if err := e.store.MarkRead(e.Context(), "S", e.seq, time.Now().UTC()); err != nil {
+		e.Fatal(err)
+	}
+}
+
+func (e *engine) said() []futurejobs.Said {
+	e.Helper()
+	page, err := e.store.Alerts(e.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
+	if err != nil {
+		e.Fatal(err)
+	}
+	return page.Items
+}
+
+func (e *engine) ended() []futurejobs.Ended {
+	e.Helper()
+	page, err := e.store.History(e.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
+	if err != nil {
+		e.Fatal(err)
+	}
+	return page.Items
+}
+
+const (
+	// noResolve has nothing to wait for but its own time.
+	noResolve = `
+name: %s
+entity: thing
+trigger: {event: %s.created, key: event.id}
+escalate: [{after: 10s, step: only, severity: error}]
+slot: 1s
+guards: {timeout: 2s, attempts: 3}
+`
+	withResolve = `
+name: slow
+entity: thing
+trigger: {event: slow.created, key: event.id}
+resolve: {event: slow.done, key: event.id}
+escalate: [{after: 10s, step: only, severity: error}]
+slot: 1s
+`
+)
+
+func TestASlotWaitsUntilItsStreamIsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := run(t, nil, withResolve)
+		e.happen("slow.created", "1")
+		time.Sleep(9 * time.Second)
+		e.read() // before the slot: it says nothing about what came until then
+		time.Sleep(time.Minute)
+		if said := e.said(); len(said) != 0 {
+			t.Fatalf("said before the stream was read past the slot: %+v", said)
+		}
+		e.read()
+		time.Sleep(2 * time.Second)
+		said := e.said()
+		if len(said) != 1 {
+			t.Fatalf("%d alerts once the stream was read", len(said))
+		}
+		if late := said[0].DecidedAt.Sub(said[0].Slot); late < 50*time.Second {
+			t.Errorf("decided %s after the slot", late)
+		}
+	})
+}
+
+func TestAHangingHandlerLeavesRoomForOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hang := make(chan struct{})
+		defer close(hang)
+		e := run(t, map[string]checks.Handler{
+			"hangs": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+				<-hang
+				return checks.Answer{}, nil
+			}),
+			"asks": checks.HandlerFunc(func(ctx context.Context, _ checks.Check) (checks.Answer, error) {
+				select {
+				case <-time.After(100 * time.Millisecond):
+					return checks.Answer{Outcome: checks.Exhausted}, nil
+				case <-ctx.Done():
+					return checks.Answer{}, ctx.Err()
+				}
+			}),
+		}, fmt.Sprintf(noResolve, "hangs", "hangs"), fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "computes", "computes"))
+
+		var keys []string
+		for i := range 20 {
+			keys = append(keys, fmt.Sprint(i))
+		}
+		e.happen("hangs.created", keys...)
+		e.happen("asks.created", keys...)
+		e.happen("computes.created", keys...)
+		time.Sleep(20 * time.Second)
+
+		counts := map[string]int{}
+		for _, h := range e.ended() {
+			counts[h.Rule]++
+			if late := h.EndedAt.Sub(h.FirstCheckAt); late > 2*time.Second {
+				t.Errorf("%s/%s ended %s after its slot", h.Rule, h.Key, late)
+			}
+		}
+		if counts["asks"] != 20 || counts["computes"] != 20 || counts["hangs"] != 0 {
+			t.Errorf("ended: %v, want 20 of each but none that hangs", counts)
+		}
+		if lag := e.sweeper.Lag(); lag < time.Second {
+			t.Errorf("the sweep says that it is %s behind while jobs hang", lag)
+		}
+	})
+}
+
+func TestWhatCannotBeFoundOutIsSaidOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		e := run(t, map[string]checks.Handler{
+			"fails": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+				if asked.Add(1) == 9 {
+					panic("the ninth time is too much")
+				}
+				return checks.Answer{}, fmt.Errorf("no route to the warehouse")
+			}),
+		}, fmt.Sprintf(noResolve, "fails", "fails"))
+		e.happen("fails.created", "1")
+		time.Sleep(30*time.Second + 500*time.Millisecond)
+
+		said := e.said()
+		if len(said) != 1 || said[0].Status != alerts.Undetermined {
+			t.Fatalf("said %+v, want one undetermined", said)
+		}
+		job, err := e.store.Job(t.Context(), "fails", "1")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if job.CheckCount != 0 || job.Undecided < 15 || job.Last.FailedAt.IsZero() || !job.Last.CompletedAt.IsZero() {
+			t.Errorf("after %d attempts the job says: %+v", asked.Load(), job)
+		}
+		if job.Undecided != int(asked.Load()) || job.Checks != int(asked.Load()) {
+			t.Errorf("%d attempts, of which the job counts %d, and %d in a row", asked.Load(), job.Checks, job.Undecided)
+		}
+	})
+}
+
+func TestStoppingSettlesWhatIsInHand(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := run(t, map[string]checks.Handler{
+			"asks": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+				time.Sleep(time.Second)
+				return checks.Answer{Outcome: checks.Exhausted}, nil
+			}),
+		}, fmt.Sprintf(noResolve, "asks", "asks"))
+		e.happen("asks.created", "1", "2", "3")
+		time.Sleep(10*time.Second + 500*time.Millisecond)
+		e.stop()
+		<-e.finished
+		if ended := e.ended(); len(ended) != 3 {
+			t.Errorf("%d of 3 checks that had begun are in history", len(ended))
+		}
+	})
+}
+
+func TestAJobThatChangedMeanwhileIsNotDecided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := run(t, map[string]checks.Handler{
+			"slow": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+				time.Sleep(2 * time.Second)
+				return checks.Answer{Outcome: checks.Exhausted, Alerts: []alerts.Draft{{Status: alerts.Firing, Severity: alerts.Error}}}, nil
+			}),
+		}, withResolve)
+		e.happen("slow.created", "1")
+		time.Sleep(10 * time.Second)
+		e.read()
+		time.Sleep(time.Second) // it is being looked at
+		e.happen("slow.done", "1")
+		time.Sleep(10 * time.Second)
+		ended := e.ended()
+		if len(ended) != 1 || ended[0].Outcome != checks.Resolved {
+			t.Errorf("history has %+v, want one that is resolved", ended)
+		}
+		if said := e.said(); len(said) != 0 {
+			t.Errorf("said of an order that was done before the decision: %+v", said)
+		}
+	})
+}

@@ -1,0 +1,63 @@
+package rules_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+)
+
+const order = `{"id":"e5fa5a7210941f7d56d0208e4e071d35","total":12.5,"placed_at":"2026-01-01T10:00:00Z","status":"UNSHIPPED","customer":"x"}`
+
+// BenchmarkMatch: what an event costs must not grow with the number of rules.
+func BenchmarkMatch(b *testing.B) {
+	for _, n := range []int{10, 1_000, 10_000} {
+		b.Run(fmt.Sprint(n, " rules"), func(b *testing.B) {
+			book := rules.NewBook(shelf(b, n), shards)
+			if err := book.Refresh(b.Context()); err != nil {
+				b.Fatal(err)
+			}
+			e := futurejobs.Event{Stream: "S", Subject: "orders.r7.created", Seq: 9, At: time.Unix(1e9, 0), Data: []byte(order)}
+			b.ReportAllocs()
+			for b.Loop() {
+				if effects, _ := book.Match(e); len(effects) != 1 {
+					b.Fatal(effects)
+				}
+			}
+		})
+	}
+}
+
+// shelf is a store with n rules, each with a subject of its own.
+func shelf(b *testing.B, n int) rules.Store {
+	s := opened(b)
+	for i := range n {
+		saved(b, s, 0, fmt.Sprintf("name: r%d\nentity: order\ntrigger: {event: orders.r%d.created, key: event.id, if: event.total > 0}\nescalate: [{after: 3h}]\n", i, i))
+	}
+	return s
+}
+
+// BenchmarkCheck is a look with a real condition.
+func BenchmarkCheck(b *testing.B) {
+	h := compiled(b, resolvable).Engine().Handler
+	c := checks.Check{Key: "1", Since: since, Slot: clock(11, 15)}
+	c.Event = []byte(`{"id":"e5fa5a7210941f7d56d0208e4e071d35","total":12.5,"placed_at":"2026-01-01T10:00:00Z","status":"OPEN","customer":"x"}`)
+	c.State = c.Event
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := h.Check(b.Context(), c); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	for b.Loop() {
+		if _, err := rules.Parse([]byte(resolvable), ""); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -1,0 +1,19 @@
+package store
+
+import (
+	"database/sql"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// The texts whose plans are tested.
+const (
+	DueText  = dueText
+	DueRange = dueRange
+)
+
+// Pool is the store's pool.
+func (s *Store) Pool() *pgxpool.Pool { return s.engine.(*postgres).pool }
+
+// DB is the store's database.
+func (s *Store) DB() *sql.DB { return s.db }

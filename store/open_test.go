@@ -1,0 +1,176 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deadman/store"
+	"deadman/store/storetest"
+)
+
+// everywhere runs a test on both databases. reopen opens the same one again.
+func everywhere(t *testing.T, test func(t *testing.T, reopen func(shards int) (*store.Store, error))) {
+	for name, options := range map[string]func(testing.TB) store.Options{
+		"sqlite":   func(tb testing.TB) store.Options { return store.Options{DataDir: tb.TempDir()} },
+		"postgres": func(tb testing.TB) store.Options { return store.Options{DatabaseURL: storetest.Postgres(tb)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := options(t)
+			test(t, func(shards int) (*store.Store, error) {
+				o.Shards = shards
+				return store.Open(t.Context(), o)
+			})
+		})
+	}
+}
+
+func mustOpen(t *testing.T, reopen func(int) (*store.Store, error), shards int) *store.Store {
+	t.Helper()
+	s, err := reopen(shards)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+func closed(t *testing.T, s *store.Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func exec(t *testing.T, s *store.Store, text string) {
+	t.Helper()
+	if _, err := s.DB().ExecContext(t.Context(), text); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestShardsAreChosenOnce(t *testing.T) {
+	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		closed(t, mustOpen(t, reopen, 5))
+		s := mustOpen(t, reopen, 9)
+		defer closed(t, s)
+		if s.Shards() != 5 {
+			t.Errorf("%d shards, want the 5 it was created with", s.Shards())
+		}
+		if leases, err := s.Leases(t.Context()); err != nil || len(leases) != 5 {
+			t.Errorf("%d leases: %v", len(leases), err)
+		}
+	})
+}
+
+func TestShardsHaveALimit(t *testing.T) {
+	for _, n := range []int{-1, store.MaxShards + 1} {
+		if _, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: n}); err == nil {
+			t.Errorf("%d shards are accepted", n)
+		}
+	}
+}
+
+func TestSchemaOfTheNextVersionIsWorkedWith(t *testing.T) {
+	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := mustOpen(t, reopen, 0)
+		exec(t, s, `INSERT INTO schema_version (version_id, is_applied) SELECT max(version_id) + 1, is_applied FROM schema_version
+WHERE version_id > 0 GROUP BY is_applied`)
+		closed(t, s)
+		s = mustOpen(t, reopen, 0) // one step newer
+		exec(t, s, `INSERT INTO schema_version (version_id, is_applied) SELECT max(version_id) + 1, is_applied FROM schema_version
+WHERE version_id > 0 GROUP BY is_applied`)
+		closed(t, s)
+		if _, err := reopen(0); !errors.Is(err, store.ErrSchemaTooNew) { // two steps
+			t.Errorf("open: %v, want ErrSchemaTooNew", err)
+		}
+	})
+}
+
+func TestForeignTablesAreRefused(t *testing.T) {
+	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := mustOpen(t, reopen, 0)
+		exec(t, s, `DROP TABLE schema_version`)
+		closed(t, s)
+		if _, err := reopen(0); !errors.Is(err, store.ErrForeignSchema) {
+			t.Errorf("without a version: %v, want ErrForeignSchema", err)
+		}
+	})
+}
+
+func TestForeignVersionTableIsRefused(t *testing.T) {
+	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := mustOpen(t, reopen, 0)
+		exec(t, s, `DROP TABLE future_job`)
+		closed(t, s)
+		if _, err := reopen(0); !errors.Is(err, store.ErrForeignSchema) {
+			t.Errorf("without our tables: %v, want ErrForeignSchema", err)
+		}
+	})
+}
+
+func TestDataFolderHasOneProcess(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "made for it", "with ? and #")
+	first := open(t, store.Options{DataDir: dir})
+	if !first.Alone() {
+		t.Error("not alone")
+	}
+	if _, err := os.Stat(filepath.Join(dir, store.DatabaseFile)); err != nil {
+		t.Error(err)
+	}
+	_, err := store.Open(t.Context(), store.Options{DataDir: dir})
+	if !errors.Is(err, store.ErrLocked) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a second one: %v, want ErrLocked that names %s", err, dir)
+	}
+	if err := first.Close(); err != nil {
+		t.Fatal(err)
+	}
+	second, err := store.Open(t.Context(), store.Options{DataDir: dir})
+	if err != nil {
+		t.Fatalf("after the first has gone: %v", err)
+	}
+	closed(t, second)
+}
+
+func TestDatabaseThatIsNotThereIsUnavailable(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	_, err = store.Open(t.Context(), store.Options{DatabaseURL: "postgres://me:secret@" + addr + "/x?sslmode=disable"})
+	if !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), "secret") {
+		t.Errorf("open: %v, want ErrUnavailable without the password", err)
+	}
+}
+
+func TestDatabaseThatRefusesSaysWhy(t *testing.T) {
+	dsn := storetest.Postgres(t)
+	for name, url := range map[string]string{
+		"no such database": strings.Replace(dsn, "/test_", "/no_test_", 1),
+		"no such user":     strings.Replace(dsn, "postgres@", "nobody_here@", 1),
+	} {
+		if url == dsn {
+			t.Skipf("the DSN in %s cannot be bent into one that is wrong", storetest.Environment)
+		}
+		if _, err := store.Open(t.Context(), store.Options{DatabaseURL: url}); !errors.Is(err, store.ErrDenied) {
+			t.Errorf("%s: %v, want ErrDenied", name, err)
+		}
+	}
+	if _, err := store.Open(t.Context(), store.Options{DatabaseURL: "postgres://me:secret@host:port/x"}); err == nil ||
+		strings.Contains(err.Error(), "secret") {
+		t.Errorf("a URL that is none: %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := store.Open(ctx, store.Options{DatabaseURL: dsn}); !errors.Is(err, context.Canceled) {
+		t.Errorf("after a cancel: %v", err)
+	}
+}

@@ -1,0 +1,400 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+	"deadman/store"
+	"deadman/store/storetest"
+)
+
+// fixture is a store on Postgres with one rule, whose shards one node holds.
+type fixture struct {
+	*store.Store
+	t    *testing.T
+	dsn  string
+	rule *futurejobs.Rule
+	set  int64
+	held []futurejobs.Held
+}
+
+func onPostgres(t *testing.T, lease time.Duration) *fixture {
+	dsn := storetest.Postgres(t)
+	f := &fixture{Store: open(t, store.Options{DatabaseURL: dsn, Shards: 4}), t: t, dsn: dsn}
+	saved, err := f.Save(t.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)})
+	f.check(err)
+	f.set, err = f.Revision(t.Context())
+	f.check(err)
+	f.rule = &futurejobs.Rule{ID: saved.RuleID, Version: 1, Name: "r", Entity: "e", Grid: futurejobs.Grid(time.Second)}
+	leases, err := f.Leases(t.Context())
+	f.check(err)
+	for _, l := range leases {
+		got, ok, err := f.Take(t.Context(), "me", l.Held, lease)
+		if err != nil || !ok {
+			t.Fatalf("take: %v, %v", ok, err)
+		}
+		f.held = append(f.held, got.Held)
+	}
+	return f
+}
+
+func (f *fixture) check(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+// start begins n waits and returns their jobs.
+func (f *fixture) start(n int) []futurejobs.Job {
+	f.t.Helper()
+	b := futurejobs.Batch{RuleSet: f.set}
+	first := time.Now().Add(time.Hour).Truncate(time.Second)
+	for i := range n {
+		key := fmt.Sprintf("k%05d", i)
+		b.Effects = append(b.Effects, futurejobs.Effect{Rule: f.rule, Kind: futurejobs.Start, Job: futurejobs.Job{
+			Ref:     futurejobs.Ref{Shard: futurejobs.ShardOf("e", key, f.Shards()), RuleID: f.rule.ID, Key: key},
+			Version: 1, Since: first, FirstCheckAt: first,
+		}})
+	}
+	_, err := f.Apply(f.t.Context(), b)
+	f.check(err)
+	walks := make([]futurejobs.Walk, f.Shards())
+	for i := range walks {
+		walks[i] = futurejobs.Walk{Shard: int16(i), ID: math.MinInt64}
+	}
+	jobs, err := f.Due(f.t.Context(), futurejobs.DueQuery{Walks: walks, Until: first, Limit: n})
+	f.check(err)
+	return jobs
+}
+
+func (f *fixture) settlement(jobs ...futurejobs.Job) futurejobs.Settlement {
+	s := futurejobs.Settlement{Held: f.held, RuleSet: f.set}
+	for _, j := range jobs {
+		s.Decisions = append(s.Decisions, futurejobs.Decision{Job: j, Outcome: "exhausted"})
+	}
+	return s
+}
+
+// conn is a connection beside the store's.
+func (f *fixture) conn() *pgx.Conn {
+	f.t.Helper()
+	c, err := pgx.Connect(f.t.Context(), f.dsn)
+	f.check(err)
+	f.t.Cleanup(func() { _ = c.Close(context.Background()) }) // the test has what it wanted
+	return c
+}
+
+// until waits for a condition on the database.
+func (f *fixture) until(what, query string) {
+	f.t.Helper()
+	c := f.conn()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		var ok bool
+		f.check(c.QueryRow(f.t.Context(), query).Scan(&ok))
+		if ok {
+			return
+		}
+		wait(5 * time.Millisecond)
+	}
+	f.t.Fatalf("it never came to this: %s", what)
+}
+
+func wait(d time.Duration) { <-time.After(d) }
+
+// blockedOn is whether so many statements that begin like this wait for a lock.
+func blockedOn(n int, text string) string {
+	return fmt.Sprintf(`SELECT count(*) = %d FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%%%s%%'`, n, text)
+}
+
+// hold locks a job's row until it is let go of.
+func (f *fixture) hold(j futurejobs.Job) (letGo func()) {
+	f.t.Helper()
+	tx, err := f.conn().Begin(f.t.Context())
+	f.check(err)
+	_, err = tx.Exec(f.t.Context(), `SELECT 1 FROM future_job WHERE shard = $1 AND id = $2 FOR UPDATE`, j.Shard, j.ID)
+	f.check(err)
+	return func() { f.check(tx.Rollback(f.t.Context())) }
+}
+
+// A settle that is under way when its lease expires is either seen by the new holder whole
+// or not at all: the takeover waits for it. Renewals of other leases don't.
+func TestTakeoverWaitsForASettle(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Second)
+	job := f.start(8)[0]
+	letGo := f.hold(job)
+	var after sync.WaitGroup
+	after.Go(func() {
+		settled, err := f.Settle(t.Context(), f.settlement(job))
+		if err != nil || !settled.Jobs[job.ID] {
+			t.Errorf("settle: %+v, %v", settled, err)
+		}
+	})
+	f.until("the settle waits for the job", blockedOn(1, "DELETE FROM future_job"))
+
+	still, err := f.Renew(t.Context(), "me", []futurejobs.Lease{{Held: f.held[job.Shard]}}, time.Second)
+	if err != nil || len(still) != 1 {
+		t.Fatalf("a renewal beside a settle: %v, %v", still, err)
+	}
+	f.until("the lease is over", fmt.Sprintf(`SELECT expires_at <= now() FROM shard_lease WHERE shard = %d`, job.Shard))
+	after.Go(func() {
+		got, ok, err := f.Take(t.Context(), "other", f.held[job.Shard], time.Hour)
+		if err != nil || !ok {
+			t.Errorf("take: %v, %v", ok, err)
+		}
+		if jobs, err := f.Jobs(t.Context(), futurejobs.Filter{Key: job.Key}); err != nil || len(jobs.Items) != 0 {
+			t.Errorf("the new holder of %+v sees what was settled: %v, %v", got, jobs.Items, err)
+		}
+	})
+	f.until("the takeover waits for the settle", blockedOn(1, "UPDATE shard_lease SET epoch"))
+	letGo()
+	after.Wait()
+}
+
+// A lease that is over lets no settle begin, even while nobody has taken it, so a takeover
+// waits for one settle at most.
+func TestSettlesThatOverlapHoldNobodyOff(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, 700*time.Millisecond)
+	jobs := f.start(400)
+	stop := make(chan struct{})
+	var settlers sync.WaitGroup
+	for i := range 4 {
+		settlers.Go(func() {
+			for n := 0; ; n++ {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				d := futurejobs.Decision{Job: jobs[(i*100+n)%len(jobs)]}
+				d.Job.NextCheckAt = d.Job.NextCheckAt.Add(time.Minute)
+				if _, err := f.Settle(t.Context(), futurejobs.Settlement{
+					Held: f.held, RuleSet: f.set, Decisions: []futurejobs.Decision{d},
+				}); err != nil && !errors.Is(err, futurejobs.ErrRulesChanged) {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 5 { // nor do they hold off a change of the rules
+		began := time.Now()
+		_, err := f.Save(t.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)})
+		f.check(err)
+		if took := time.Since(began); took > 3*time.Second {
+			t.Errorf("a save took %s", took)
+		}
+		f.set, err = f.Revision(t.Context())
+		f.check(err)
+	}
+	f.until("the leases are over", `SELECT bool_and(expires_at <= now()) FROM shard_lease`)
+	began := time.Now()
+	for _, h := range f.held {
+		if _, ok, err := f.Take(t.Context(), "other", h, time.Hour); err != nil || !ok {
+			t.Errorf("take: %v, %v", ok, err)
+		}
+	}
+	if took := time.Since(began); took > 3*time.Second {
+		t.Errorf("the takeover took %s", took)
+	}
+	close(stop)
+	settlers.Wait()
+}
+
+// A transaction whose node has stopped lets go by itself.
+func TestNoTransactionIsLeftOpen(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	job := f.start(1)[0]
+	letGo := f.hold(job)
+	defer letGo()
+	began := time.Now()
+	_, err := f.Settle(t.Context(), f.settlement(job))
+	if took := time.Since(began); err == nil || took > 12*time.Second {
+		t.Errorf("a settle that waits for ever ended with %v after %s", err, took)
+	}
+}
+
+func TestDeadlocksAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	jobs := f.start(2)
+	c := f.conn()
+	tx, err := c.Begin(t.Context())
+	f.check(err)
+	lock := func(j futurejobs.Job) {
+		_, err := tx.Exec(t.Context(), `SELECT 1 FROM future_job WHERE shard = $1 AND id = $2 FOR UPDATE`, j.Shard, j.ID)
+		f.check(err)
+	}
+	_, err = tx.Exec(t.Context(), `SET LOCAL deadlock_timeout = '1min'`) // so that the settle is the victim
+	f.check(err)
+	lock(jobs[1])
+	var after sync.WaitGroup
+	after.Go(func() {
+		settled, err := f.Settle(t.Context(), f.settlement(jobs...))
+		if err != nil || len(settled.Jobs) != 2 {
+			t.Errorf("settle: %+v, %v", settled, err)
+		}
+	})
+	f.until("the settle waits for the second job", blockedOn(1, "DELETE FROM future_job"))
+	lock(jobs[0]) // is granted once the settle has lost
+	f.check(tx.Rollback(t.Context()))
+	after.Wait()
+}
+
+// plan is how Postgres runs a statement.
+func (f *fixture) plan(text string, args ...any) string {
+	f.t.Helper()
+	rows, err := f.conn().Query(f.t.Context(), "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) "+text, args...)
+	f.check(err)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	f.check(err)
+	return strings.Join(lines, "\n")
+}
+
+func TestDueIsARangeOfItsIndex(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	jobs := f.start(5000)
+	for _, analyzed := range []bool{false, true} {
+		if analyzed {
+			_, err := f.Pool().Exec(t.Context(), `VACUUM ANALYZE future_job`)
+			f.check(err)
+		}
+		mid := jobs[len(jobs)/2]
+		plan := f.plan(store.DueText, []int16{0, 1, 2, 3}, []time.Time{mid.NextCheckAt, mid.NextCheckAt, mid.NextCheckAt, mid.NextCheckAt},
+			[]int64{0, mid.ID, 0, math.MaxInt64}, mid.NextCheckAt, []int32{}, 50)
+		if !strings.Contains(plan, "Index Scan using future_job_due") ||
+			!strings.Contains(plan, "Index Cond: ((shard = walk.shard) AND (ROW(next_check_at, id) > ROW(walk.next_check_at, walk.id)) AND (next_check_at <= ") ||
+			strings.Contains(plan, "Sort") || strings.Contains(plan, "Seq Scan") {
+			t.Errorf("analyzed %v:\n%s", analyzed, plan)
+		}
+	}
+}
+
+func TestLargeBodiesLieBesideTheRow(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	jobs := f.start(100)
+	ctx := t.Context()
+	_, err := f.Pool().Exec(ctx, `UPDATE future_job SET event = repeat('x', 5000)`)
+	f.check(err)
+	_, err = f.Pool().Exec(ctx, `CHECKPOINT`)
+	f.check(err)
+	var before, after string
+	f.check(f.Pool().QueryRow(ctx, `SELECT pg_current_wal_insert_lsn()::text`).Scan(&before))
+	s := futurejobs.Settlement{Held: f.held, RuleSet: f.set}
+	for _, j := range jobs {
+		j.NextCheckAt = j.NextCheckAt.Add(time.Minute)
+		s.Decisions = append(s.Decisions, futurejobs.Decision{Job: j})
+	}
+	settled, err := f.Settle(ctx, s)
+	if err != nil || len(settled.Jobs) != len(jobs) {
+		t.Fatalf("settle: %d, %v", len(settled.Jobs), err)
+	}
+	var bytes int
+	f.check(f.Pool().QueryRow(ctx, `SELECT pg_current_wal_insert_lsn()::text`).Scan(&after))
+	f.check(f.Pool().QueryRow(ctx, `SELECT pg_wal_lsn_diff($1::text::pg_lsn, $2::text::pg_lsn)::int`, after, before).Scan(&bytes))
+	if perRow := bytes / len(jobs); perRow > 2500 { // 5,000 and more if the bodies went along
+		t.Errorf("a reschedule wrote %d bytes a row", perRow)
+	}
+}
+
+func TestHistoryLivesInDays(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	ctx := t.Context()
+	count := func(table string) (n int) {
+		t.Helper()
+		f.check(f.Pool().QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&n))
+		return n
+	}
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	for i := range 4 { // today and three ahead
+		count("history_" + today.AddDate(0, 0, i).Format("20060102"))
+	}
+	jobs := f.start(10)
+	_, err := f.Settle(ctx, f.settlement(jobs...))
+	f.check(err)
+	if n := count("history_" + today.Format("20060102")); n != 10 && time.Now().UTC().Truncate(24*time.Hour).Equal(today) {
+		t.Errorf("%d rows in today's table, want 10", n)
+	}
+
+	// A month and more of days as they would have been, and one that no table took.
+	old := today.AddDate(0, 0, -40)
+	_, err = f.Pool().Exec(ctx, fmt.Sprintf(`CREATE TABLE history_%s PARTITION OF history FOR VALUES FROM ('%s') TO ('%s')`,
+		old.Format("20060102"), old.Format(time.RFC3339), old.AddDate(0, 0, 1).Format(time.RFC3339)))
+	f.check(err)
+	_, err = f.Pool().Exec(ctx, `UPDATE history SET ended_at = CASE WHEN id % 2 = 0 THEN $1::timestamptz ELSE $1::timestamptz - interval '10 days' END WHERE id < 7`, old.Add(time.Hour))
+	f.check(err)
+	page, err := f.History(ctx, futurejobs.Filter{Limit: 500})
+	if err != nil || len(page.Items) != 10 {
+		t.Errorf("listed %d of 10: %v", len(page.Items), err)
+	}
+	moved := count("history_"+old.Format("20060102")) + count("history_default")
+	pruned, err := f.Prune(ctx, store.Retention{History: 30 * 24 * time.Hour})
+	f.check(err)
+	if int(pruned.History) != moved || count("history") != 10-moved || moved == 0 {
+		t.Errorf("pruned %d of %d, %d left", pruned.History, moved, count("history"))
+	}
+	var exists bool
+	f.check(f.Pool().QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, "history_"+old.Format("20060102")).Scan(&exists))
+	if exists {
+		t.Error("the old day is still there")
+	}
+	b, err := f.Balance(ctx)
+	if err != nil || b.Created != b.Pending+b.Archived+b.Pruned {
+		t.Errorf("balance: %+v, %v", b, err)
+	}
+	// A day whose first rows went to the default stays there, and is no error.
+	_, err = f.Pool().Exec(ctx, `DROP TABLE history_`+today.Format("20060102"))
+	f.check(err)
+	_, err = f.Settle(ctx, f.settlement(f.start(1)...))
+	f.check(err)
+	_, err = f.Prune(ctx, store.Retention{})
+	f.check(err)
+}
+
+func TestNodesOpenOneDatabaseTogether(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
+	stores := make([]*store.Store, 4)
+	var nodes sync.WaitGroup
+	for i := range stores {
+		nodes.Go(func() {
+			var err error
+			if stores[i], err = store.Open(t.Context(), store.Options{DatabaseURL: dsn, Shards: 3 + i}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	nodes.Wait()
+	for _, s := range stores {
+		if s == nil {
+			continue
+		}
+		if s.Shards() != stores[0].Shards() {
+			t.Errorf("%d shards and %d", s.Shards(), stores[0].Shards())
+		}
+		leases, err := s.Leases(t.Context())
+		if err != nil || len(leases) != s.Shards() {
+			t.Errorf("%d leases: %v", len(leases), err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
