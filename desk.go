@@ -32,8 +32,8 @@ func (n *node) Cancel(ctx context.Context, rule, key string) error {
 		if err == nil && applied.Ended == 0 {
 			return futurejobs.ErrNotFound // it ended by itself meanwhile
 		}
-		if applied.Alerts > 0 {
-			n.relay.Wake()
+		for _, a := range applied.Said {
+			n.witness.Alerted(a)
 		}
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 )
 
 // endpointsFile, in the data folder, says where the node that runs there can be reached,
@@ -18,7 +19,7 @@ func (n *node) natsDir() string { return filepath.Join(n.DataDir, "nats") }
 
 // announce says where the node serves, to the data folder and to Config.Ready.
 func (n *node) announce(addr net.Addr) error {
-	at := Endpoints{HTTP: "http://" + addr.String(), NATS: n.NATSURL}
+	at := Endpoints{HTTP: "http://" + reachable(addr), NATS: n.NATSURL}
 	if n.server != nil {
 		at.NATS = n.server.ClientURL()
 	}
@@ -34,6 +35,16 @@ func (n *node) announce(addr net.Addr) error {
 	n.log.Info("serving", "http", at.HTTP, "nats", at.NATS)
 	n.Ready(at)
 	return nil
+}
+
+// reachable is an address that a client on this machine can use: one that listens
+// everywhere is reached as localhost.
+func reachable(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return addr.String()
+	}
+	return net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
 }
 
 // hide takes the announcement back.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"deadman/bus"
-	"deadman/rules"
+	"deadman/store"
 	"deadman/web"
 )
 
@@ -29,7 +29,7 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 		condition("nats", n.natsErr(), "connected"),
 		condition("rules", n.bookErr(), fmt.Sprintf("at revision %d", n.book.Revision())),
 		condition("leases", n.owner.Err(), fmt.Sprintf("%d of %d shards held", len(n.owner.Holding()), n.owner.Count())),
-		condition("intake", n.intakeErr(), "reads every stream that is this node's"),
+		condition("intake", n.intake.Err(), "reads every stream that is this node's"),
 		condition("sweep", n.sweepErr(), "nothing behind"),
 		condition("relay", n.relay.Err(), "nothing held up"),
 	}
@@ -64,17 +64,6 @@ func (n *node) natsErr() error {
 	return nil
 }
 
-// intakeErr is why streams are not read, as far as they are this node's.
-func (n *node) intakeErr() error {
-	var errs []error
-	for _, s := range n.intake.Status() {
-		if s.Err != nil {
-			errs = append(errs, fmt.Errorf("stream %s: %w", s.Stream, s.Err))
-		}
-	}
-	return errors.Join(errs...)
-}
-
 func (n *node) bookErr() error {
 	if err := n.rulesErr.Load(); err != nil {
 		return *err
@@ -88,19 +77,15 @@ func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
 	if err != nil {
 		return web.Gauges{}, err
 	}
-	cursors, err := n.store.Cursors(ctx)
-	if err != nil {
-		return web.Gauges{}, err
-	}
 	now := n.clock.Now()
 	g := web.Gauges{
 		Pending: rows.Pending, Due: rows.Due, Unpublished: rows.Unpublished,
 		ShardsHeld: len(n.owner.Holding()), SweepLag: n.sweeper.Lag(),
 		IntakeLag: map[string]time.Duration{}, OldestRow: map[string]time.Duration{},
 	}
-	for _, c := range cursors {
-		if c.Stream != "" {
-			g.IntakeLag[c.Stream] = max(now.Sub(c.ReadThrough), 0)
+	for _, stream := range n.intake.Status() {
+		if !stream.CaughtUp.IsZero() { // until then, it is not known
+			g.IntakeLag[stream.Stream] = max(now.Sub(stream.CaughtUp), 0)
 		}
 	}
 	for table, at := range map[string]time.Time{
@@ -116,9 +101,12 @@ func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
 
 // faults are the errors of the wire and the statuses they come to.
 var faults = []web.Fault{
+	{Is: bus.ErrSubject, Status: http.StatusUnprocessableEntity},
+	{Is: bus.ErrHeader, Status: http.StatusBadRequest},
+	{Is: bus.ErrTooLarge, Status: http.StatusRequestEntityTooLarge},
 	{Is: bus.ErrNoStream, Status: http.StatusConflict},
 	{Is: bus.ErrUnreachable, Status: http.StatusServiceUnavailable, Remedy: "the broker does not answer; try again, and look at /readyz"},
-	{Is: rules.ErrSubject, Status: http.StatusUnprocessableEntity},
+	{Is: store.ErrUnavailable, Status: http.StatusServiceUnavailable, Remedy: "the database does not answer; try again, and look at /readyz"},
 }
 
 // handler is all that the node answers over HTTP.

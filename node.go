@@ -38,6 +38,7 @@ type node struct {
 	intake  *events.Intake
 	relay   *alerts.Relay
 	metrics *web.Metrics
+	witness witness
 	upkeep  *upkeep
 
 	draining atomic.Bool
@@ -86,18 +87,18 @@ func (n *node) assemble() {
 	n.clock = futurejobs.NewClock(n.store.Now, now)
 	n.owner = futurejobs.NewOwner(n.store, self, n.Lease, now, n.log)
 	n.sweeper = futurejobs.NewSweeper(n.store, n.book, n.owner, n.clock, n.Workers, n.log)
-	n.intake = events.NewIntake(events.Options{
-		Streams: n.bus, Book: n.book, Ledger: n.store, Shards: n.owner, Now: n.clock.Now, Observer: n.metrics, Log: n.log,
-	})
 	n.relay = alerts.NewRelay(n.store, n.bus, n.owner.Holding, n.log)
+	n.witness = witness{Metrics: n.metrics, relay: n.relay, log: n.log}
+	n.intake = events.NewIntake(events.Options{
+		Streams: n.bus, Book: n.book, Ledger: n.store, Shards: n.owner, Now: n.clock.Now, Observer: n.witness, Log: n.log,
+	})
 	n.upkeep = &upkeep{store: n.store, owner: n.owner, log: n.log, keep: store.Retention{
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters,
 	}}
 
 	n.owner.Doing = n.sweeper.Doing
 	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake() }
-	n.sweeper.Observer = n.metrics
-	n.sweeper.Settled = n.relay.Wake
+	n.sweeper.Observer = n.witness
 }
 
 // openStore opens the database, again and again while it is not there.

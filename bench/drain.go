@@ -53,7 +53,7 @@ func Drain(ctx context.Context, o Options) (ratio float64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer s.Close() //nolint:errcheck // nothing is written any more
+	defer s.Close()
 	pool, err := pgxpool.New(ctx, o.DatabaseURL)
 	if err != nil {
 		return 0, err

@@ -44,7 +44,7 @@ func durable(b *testing.B) (dsn string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer conn.Close(context.Background()) //nolint:errcheck // it has served
+	defer conn.Close(context.Background())
 	if _, err := conn.Exec(b.Context(), `CREATE DATABASE bench`); err != nil {
 		b.Fatal(err)
 	}

@@ -98,7 +98,7 @@ func (o Options) dialing() []nats.Option {
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			o.Log.Info("NATS connection is back", "url", nc.ConnectedUrlRedacted())
 		}),
-		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
+		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			o.Log.Error("NATS connection", "err", err)
 		}),
 	}

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/nats-io/nats.go/jetstream"
-	"github.com/nats-io/nuid"
 )
 
 // A change of DEADMAN_EVENTS is a read and a write, and JetStream has no compare-and-set
@@ -64,7 +64,7 @@ func (b *Bus) addSubject(ctx context.Context, subject string) error {
 // lockEvents waits until no other node changes DEADMAN_EVENTS.
 func (b *Bus) lockEvents(ctx context.Context) (unlock func(), err error) {
 	cfg := jetstream.ConsumerConfig{
-		Name: lockName, Description: nuid.Next(), // unlike any other's, or creating it twice would be no error
+		Name: lockName, Description: uuid.NewString(), // unlike any other's, or creating it twice would be no error
 		AckPolicy: jetstream.AckNonePolicy, DeliverPolicy: jetstream.DeliverNewPolicy,
 		MemoryStorage: true, Replicas: 1, InactiveThreshold: lockFor,
 	}

@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -33,6 +34,8 @@ const (
 // Observer counts what was taken in. It is called after the commit, by several goroutines.
 type Observer interface {
 	Taken(outcome string, n int)
+	// Alerted is told of an alert that was written, because what it is about has ended.
+	Alerted(a alerts.Alert)
 }
 
 // Options are the parts of an Intake. All but Observer are needed.

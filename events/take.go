@@ -83,4 +83,9 @@ func (t *tap) count(done futurejobs.Applied, letters, ignored int) {
 	t.in.taken(Kept, done.Kept)
 	t.in.taken(DeadLetter, letters)
 	t.in.taken(Ignored, ignored)
+	if t.in.Observer != nil {
+		for _, a := range done.Said {
+			t.in.Observer.Alerted(a)
+		}
+	}
 }

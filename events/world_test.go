@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
+	"deadman/alerts"
 	"deadman/bus"
 	"deadman/events"
 	futurejobs "deadman/future_jobs"
@@ -174,6 +175,9 @@ func (c *counts) Taken(outcome string, n int) {
 	defer c.mu.Unlock()
 	c.n[outcome] += n
 }
+
+// Alerted implements Observer; the tests read what was said from the store.
+func (c *counts) Alerted(alerts.Alert) {}
 
 func (c *counts) of(outcome string) int {
 	c.mu.Lock()

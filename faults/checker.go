@@ -135,7 +135,7 @@ func (c Checker) Promises(ctx context.Context) error {
 			breach("P5: %s was decided twice: %s and %s", decision, other.ID, s.ID)
 		}
 		decisions[decision] = s
-		if before, any := last[job]; any && s.Status == "firing" && s.StepIndex <= before.StepIndex {
+		if before, ok := last[job]; ok && s.Status == "firing" && s.StepIndex <= before.StepIndex {
 			breach("%s: step %d was said after step %d", job, s.StepIndex, before.StepIndex)
 		}
 		if s.DecidedAt.Before(s.Slot) {
@@ -149,7 +149,7 @@ func (c Checker) Promises(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	defer rows.Close() //nolint:errcheck // read to the end below
+	defer rows.Close()
 	for rows.Next() {
 		var shard, id, times int64
 		if err := rows.Scan(&shard, &id, &times); err != nil {

@@ -63,7 +63,7 @@ func TestVirtualTenDays(t *testing.T) {
 				run.begin(t)
 			}
 			happenings = run.apply(t, happenings)
-			time.Sleep(futurejobs.Grid(time.Minute).After(time.Now()).Sub(time.Now()))
+			time.Sleep(time.Until(futurejobs.Grid(time.Minute).After(time.Now())))
 		}
 		run.apply(t, nil)
 		time.Sleep(time.Minute)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"deadman/alerts"
 )
 
 // ErrMoved means that somebody else advanced the cursor of a stream. Nothing was written.
@@ -44,7 +46,7 @@ type Applied struct {
 	Created int
 	Ended   int
 	Kept    int // triggers for keys that were waited for already
-	Alerts  int
+	Said    []alerts.Alert
 }
 
 // Ledger is where events become jobs. Implementations are safe for concurrent use.

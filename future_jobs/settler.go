@@ -48,23 +48,18 @@ func (s *Sweeper) settle(ctx context.Context, in <-chan []verdict) {
 // write settles one batch. What the store did not take is looked at again by a later
 // sweep; the row stands as it was.
 func (s *Sweeper) write(ctx context.Context, batch []verdict) {
-	alerts := 0
 	for _, part := range byRuleSet(batch) {
 		got, err := s.queue.Settle(ctx, settlement(part))
 		switch {
 		case errors.Is(err, ErrRulesChanged):
 			err = s.book.Refresh(ctx)
 		case err == nil:
-			alerts += got.Alerts
 			s.observe(part, got)
 		}
 		s.fail("settle", err)
 		for _, v := range part {
 			v.shard.land(v.Job.ID)
 		}
-	}
-	if alerts > 0 {
-		s.Settled()
 	}
 }
 
@@ -117,8 +112,7 @@ func (s *Sweeper) observe(batch []verdict, got Settled) {
 		}
 		s.Observer.Checked(v.rule.Name, outcome, v.Job.Last.Duration())
 		for _, a := range v.Alerts {
-			s.Observer.Alerted(a.Rule, string(a.Severity))
-			s.log.Info("alert", "rule", a.Rule, "key", a.Key, "status", a.Status, "severity", a.Severity, "step", a.Step, "text", a.Text)
+			s.Observer.Alerted(a)
 		}
 	}
 	for _, shard := range got.Lost {

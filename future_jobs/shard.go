@@ -75,20 +75,20 @@ func (s *Shard) beginRead() {
 	s.landed = s.landed[:0]
 }
 
-// oldest is the slot of the oldest job in flight.
-func (s *Shard) oldest() (slot time.Time, any bool) {
+// oldest is the slot of the oldest job in flight; ok is false when there is none.
+func (s *Shard) oldest() (slot time.Time, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.oldestLocked()
 }
 
-func (s *Shard) oldestLocked() (slot time.Time, any bool) {
+func (s *Shard) oldestLocked() (slot time.Time, ok bool) {
 	for _, at := range s.flights {
-		if !any || at.Before(slot) {
-			slot, any = at, true
+		if !ok || at.Before(slot) {
+			slot, ok = at, true
 		}
 	}
-	return slot, any
+	return slot, ok
 }
 
 // raise moves the low water up after a sweep that left nothing behind: to now less what a
@@ -97,7 +97,7 @@ func (s *Shard) raise(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	low := now.Add(-settleIn)
-	if slot, any := s.oldestLocked(); any && slot.Before(low) {
+	if slot, ok := s.oldestLocked(); ok && slot.Before(low) {
 		low = slot
 	}
 	if low.After(s.lowWater) {

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"deadman/alerts"
 	"deadman/checks"
 )
 
@@ -40,8 +41,8 @@ type Observer interface {
 	// Checked counts one check; outcome is the job's, or "waiting", "undetermined", or
 	// "dropped" where the job or its shard had changed meanwhile.
 	Checked(rule, outcome string, took time.Duration)
-	// Alerted counts one alert that was written.
-	Alerted(rule, severity string)
+	// Alerted is told of an alert that was written.
+	Alerted(a alerts.Alert)
 }
 
 // Sweeper checks every job that is due in the shards that this node holds.
@@ -54,8 +55,6 @@ type Sweeper struct {
 
 	// Observer is told what was decided. Set before Run.
 	Observer Observer
-	// Settled is called after alerts were written: a hint for the relay. Set before Run.
-	Settled func()
 
 	wake    chan struct{}
 	slow    *lanes
@@ -79,8 +78,8 @@ type waitingFor struct {
 func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logger) *Sweeper {
 	return &Sweeper{
 		queue: q, book: b, owner: o, clock: c, log: log,
-		Observer: silent{}, Settled: func() {},
-		wake: make(chan struct{}, 1), slow: newLanes(workers),
+		Observer: silent{},
+		wake:     make(chan struct{}, 1), slow: newLanes(workers),
 		lagging: map[int32]waitingFor{}, errs: map[string]error{},
 	}
 }
@@ -88,7 +87,7 @@ func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logg
 type silent struct{}
 
 func (silent) Checked(string, string, time.Duration) {}
-func (silent) Alerted(string, string)                {}
+func (silent) Alerted(alerts.Alert)                  {}
 
 // Wake makes the next sweep begin at once: a hint that a stream was read or shards came.
 func (s *Sweeper) Wake() {
@@ -385,7 +384,7 @@ func (s *Sweeper) Lag() time.Duration {
 	}
 	oldest := older(swept.left, s.book.NextSlot(swept.through))
 	for _, sh := range s.owner.Open() {
-		if slot, any := sh.oldest(); any {
+		if slot, ok := sh.oldest(); ok {
 			oldest = older(oldest, slot)
 		}
 	}

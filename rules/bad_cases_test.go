@@ -868,6 +868,6 @@ escalate: [{after: 3h}]
 	{
 		"JSON deep",
 		`{"a": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}`,
-		[]string{"1:39 : not JSON: nested deeper than 32 levels; a rule needs no such depth"},
+		[]string{"1:39 : nested deeper than 32 levels; a rule needs no such depth"},
 	},
 }

@@ -3,15 +3,12 @@ package rules
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"sort"
-	"strings"
 	"unicode/utf8"
 )
 
-// readJSON returns the documents of a JSON text: one, or several one after the other.
+// readJSON returns the document of a JSON text that looksLikeJSON.
 func readJSON(text []byte) ([]node, Problems) {
 	r := jsonReader{Decoder: json.NewDecoder(bytes.NewReader(text)), text: text}
 	r.UseNumber()
@@ -20,17 +17,11 @@ func readJSON(text []byte) ([]node, Problems) {
 			r.breaks = append(r.breaks, i)
 		}
 	}
-	var docs []node
-	for {
-		n, err := r.node(0)
-		if errors.Is(err, io.EOF) {
-			return docs, nil
-		}
-		if err != nil {
-			return nil, Problems{r.problem(err)}
-		}
-		docs = append(docs, n)
+	n, err := r.node(0)
+	if err != nil {
+		return nil, Problems{r.problem(err)}
 	}
+	return []node{n}, nil
 }
 
 // looksLikeJSON reports whether a text that begins so is read as JSON. Flow YAML also begins
@@ -119,5 +110,5 @@ func (r *jsonReader) inside(n node, open json.Delim, depth int) (node, error) {
 
 func (r *jsonReader) problem(err error) Problem {
 	at := r.place(min(int(r.InputOffset()), len(r.text)))
-	return Problem{Line: at.line, Column: at.column, Message: "not JSON: " + strings.TrimPrefix(err.Error(), "json: ")}
+	return Problem{Line: at.line, Column: at.column, Message: err.Error()}
 }

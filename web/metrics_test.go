@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deadman/alerts"
 	"deadman/events"
 	"deadman/web"
 )
@@ -42,7 +43,7 @@ func TestMetrics(t *testing.T) {
 	})
 	m.Checked("r", "exhausted", 3*time.Millisecond)
 	m.Checked("r", "waiting", 5*time.Millisecond)
-	m.Alerted("r", "critical")
+	m.Alerted(alerts.Alert{Rule: "r", Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Critical}}})
 	m.Taken("started", 7)
 	m.Taken(events.DeadLetter, 2)
 	text := scrape(t, m)

@@ -62,7 +62,7 @@ func do(t *testing.T, s *httptest.Server, method, path, body string, header ...s
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer got.Body.Close() //nolint:errcheck // read to its end
+	defer got.Body.Close()
 	text, err := io.ReadAll(got.Body)
 	if err != nil {
 		t.Fatal(err)

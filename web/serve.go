@@ -34,10 +34,11 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, drain time.Dura
 	close(left)
 	hurry, cancel := context.WithTimeout(context.WithoutCancel(ctx), drain)
 	defer cancel()
-	err := s.Shutdown(hurry)
-	<-ended
-	if err != nil {
+	if err := s.Shutdown(hurry); err != nil {
 		return fmt.Errorf("drain HTTP: %w", errors.Join(err, s.Close()))
+	}
+	if err := <-ended; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve HTTP: %w", err)
 	}
 	return nil
 }

@@ -49,12 +49,12 @@ func (s *serving) get(t *testing.T) chan string {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	got := make(chan string, 1)
 	go func() {
-		answer, err := client.Get(s.url) //nolint:noctx // bounded by the server that the test stops
+		answer, err := client.Get(s.url)
 		if err != nil {
 			got <- err.Error()
 			return
 		}
-		defer answer.Body.Close() //nolint:errcheck // read to its end
+		defer answer.Body.Close()
 		text, _ := io.ReadAll(answer.Body)
 		got <- string(text)
 	}()

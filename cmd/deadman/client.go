@@ -94,7 +94,7 @@ func (c *client) ask(ctx context.Context, method, path string, query url.Values,
 	if err != nil {
 		return nil, err
 	}
-	defer answer.Body.Close() //nolint:errcheck // read to its end or given up
+	defer answer.Body.Close()
 	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	switch {
 	case err != nil:
@@ -127,7 +127,7 @@ func (c *client) send(ctx context.Context, method, path string, query url.Values
 		return nil, c.unreachable(ctx, err)
 	}
 	if answer.StatusCode >= http.StatusMultipleChoices {
-		defer answer.Body.Close() //nolint:errcheck // what matters of it was read
+		defer answer.Body.Close()
 		return nil, c.refused(answer)
 	}
 	return answer, nil

@@ -15,7 +15,7 @@ func (p *program) deadLetterCommand() *cobra.Command {
 		row: func(p *program, d web.DeadLetter) []cell {
 			return []cell{
 				say(web.Relative(d.At, p.now())), say(d.Rule), say(d.Subject), say(d.Stream),
-				sayf("%d", d.Seq), say(d.Reason),
+				sayNumber(d.Seq), say(d.Reason),
 			}
 		},
 	}.command(p))

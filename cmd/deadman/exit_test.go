@@ -109,7 +109,7 @@ func free(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer ln.Close() //nolint:errcheck // nothing was sent
+	defer ln.Close()
 	return ln.Addr().String()
 }
 

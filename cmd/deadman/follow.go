@@ -89,7 +89,7 @@ func (f *following) listen(ctx context.Context, yield func(heard, error) bool) (
 	if err != nil {
 		return false, err
 	}
-	defer answer.Body.Close() //nolint:errcheck // given up
+	defer answer.Body.Close()
 	f.reached, f.failures, f.backlog = true, 0, catchUp
 
 	alarm := time.AfterFunc(silence, func() { cancel(fmt.Errorf("it was silent for %s", silence)) })

@@ -16,7 +16,7 @@ func (p *program) historyCommand() *cobra.Command {
 			return []cell{
 				say(web.Relative(e.EndedAt, p.now())), say(e.Rule), say(e.Entity), say(e.Key),
 				sayIn(outcomeColour(e.Outcome), string(e.Outcome)),
-				sayf("%d", e.Checks), sayf("%d", len(e.Alerts)), say(e.Reason),
+				sayNumber(e.Checks), sayNumber(len(e.Alerts)), say(e.Reason),
 			}
 		},
 	}.command(p))

@@ -37,7 +37,7 @@ func flagOf(parameter string) string { return strings.ReplaceAll(parameter, "_",
 func jobRow(p *program, j web.Job) []cell {
 	return []cell{
 		say(web.Relative(j.NextCheckAt, p.now())), say(j.Rule), say(j.Entity), say(j.Key),
-		sayf("%d", j.Step), sayf("%d", j.Checks), sayIn(statusColour(j.Status), string(j.Status)),
+		sayNumber(j.Step), sayNumber(j.Checks), sayIn(statusColour(j.Status), string(j.Status)),
 	}
 }
 

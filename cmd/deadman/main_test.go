@@ -35,7 +35,7 @@ func runs(t *testing.T, env []string, args ...string) ran {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	cmd := command(t, ctx, env, args...)
+	cmd := command(ctx, t, env, args...)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	err := cmd.Run()
@@ -46,7 +46,7 @@ func runs(t *testing.T, env []string, args ...string) ran {
 	return ran{cmd.ProcessState.ExitCode(), out.String(), errOut.String()}
 }
 
-func command(t *testing.T, ctx context.Context, env []string, args ...string) *exec.Cmd {
+func command(ctx context.Context, t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Dir = t.TempDir()

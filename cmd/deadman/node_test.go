@@ -63,7 +63,7 @@ func startNode(t *testing.T, rules string) *node {
 func (n *node) start(t *testing.T) {
 	t.Helper()
 	n.log = new(bytes.Buffer)
-	n.cmd = command(t, context.WithoutCancel(t.Context()), nil, n.args...)
+	n.cmd = command(context.WithoutCancel(t.Context()), t, nil, n.args...)
 	n.cmd.Stdout, n.cmd.Stderr = n.log, n.log
 	if err := n.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -231,7 +231,9 @@ func TestTail(t *testing.T) {
 		return len(ask[web.Page[alerts.Alert]](t, n, "alert", "list").Items) == 1
 	})
 
-	tail := command(t, context.WithoutCancel(t.Context()), n.env(), "alert", "tail", "--backlog", "1", "-o", "json")
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	tail := command(ctx, t, n.env(), "alert", "tail", "--backlog", "1", "-o", "json")
 	out, err := tail.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

@@ -17,17 +17,17 @@ func plain(s string) string {
 		return s
 	}
 	var b strings.Builder
-	for i, size := 0, 0; i < len(s); i += size {
-		var r rune
-		r, size = utf8.DecodeRuneInString(s[i:])
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
 		switch {
 		case r == utf8.RuneError && size == 1:
-			fmt.Fprintf(&b, `\x%02x`, s[i])
+			fmt.Fprintf(&b, `\x%02x`, s[0])
 		case unprintable(r):
 			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
 		default:
 			b.WriteRune(r)
 		}
+		s = s[size:]
 	}
 	return b.String()
 }

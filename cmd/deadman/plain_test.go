@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -50,7 +51,7 @@ func TestPlainJSONIsTheSameJSON(t *testing.T) {
 			t.Fatal(err)
 		}
 		safe := plainJSON(raw)
-		if i := strings.IndexFunc(string(safe), func(r rune) bool { return unicode.IsControl(r) || r == '\u202e' }); i >= 0 {
+		if i := bytes.IndexFunc(safe, func(r rune) bool { return unicode.IsControl(r) || r == '\u202e' }); i >= 0 {
 			t.Fatalf("%q has a control character at %d", safe, i)
 		}
 		var was, is map[string]string

@@ -47,7 +47,7 @@ func TestShowJob(t *testing.T) {
 		Rule: "order-unshipped", RuleVersion: 3, Entity: "order", Key: "12\n34", Status: web.Open,
 		Since: at(-3600), CreatedAt: at(-3600), FirstCheckAt: at(-5), NextCheckAt: at(7200), CheckCount: 1, Step: 1, Checks: 2,
 		StartedAt: at(-5), CompletedAt: at(-4), CheckSecondsTotal: 0.0153, CheckSecondsMax: 0.01,
-		Alerts: []alerts.ID{sampleAlert().ID}, Event: json.RawMessage(`{"id": "1234", "note": "\u0007 ‮"}`),
+		Alerts: []alerts.ID{sampleAlert().ID}, Event: json.RawMessage(`{"id": "1234", "note": "\u0007 ` + "\u202e" + `"}`),
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ type cell struct {
 
 func say(text string) cell                  { return cell{text, normal} }
 func sayIn(c colour, text string) cell      { return cell{text, c} }
-func sayf(format string, args ...any) cell  { return cell{fmt.Sprintf(format, args...), normal} }
+func sayNumber[N int | uint64](n N) cell    { return cell{fmt.Sprint(n), normal} }
 func faint(format string, args ...any) cell { return cell{fmt.Sprintf(format, args...), dim} }
 
 // widest is how much of one cell is shown; -o json shows all of it.

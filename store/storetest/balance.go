@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"flag"
 	"fmt"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,8 +23,20 @@ type model struct {
 	said     int
 }
 
+// fewer makes rapid play as often as two stores on a slow disk allow; -rapid.checks says
+// otherwise.
+var fewer = sync.OnceValue(func() error {
+	said := false
+	flag.Visit(func(f *flag.Flag) { said = said || f.Name == "rapid.checks" })
+	if said {
+		return nil
+	}
+	return flag.Set("rapid.checks", "20")
+})
+
 // balanceHolds plays random operations on a store and on the model, and compares.
 func balanceHolds(t *testing.T, w *world) {
+	w.must(fewer())
 	runs := 0
 	m := &model{world: w}
 	rapid.Check(t, func(rt *rapid.T) {
