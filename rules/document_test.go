@@ -153,8 +153,17 @@ func TestMatches(t *testing.T) {
 		pattern, subject string
 		want             bool
 	}{
-		{"a.b", "a.b", true}, {"a.b", "a", false}, {"a", "a.b", false}, {"a.*", "a.b", true}, {"a.*", "a.b.c", false},
-		{"a.*", "a", false}, {"a.>", "a.b.c", true}, {"a.>", "a", false}, {"*.b", "a.b", true}, {"*", "a", true}, {"a.*.c", "a.b.c", true},
+		{"a.b", "a.b", true},
+		{"a.b", "a", false},
+		{"a", "a.b", false},
+		{"a.*", "a.b", true},
+		{"a.*", "a.b.c", false},
+		{"a.*", "a", false},
+		{"a.>", "a.b.c", true},
+		{"a.>", "a", false},
+		{"*.b", "a.b", true},
+		{"*", "a", true},
+		{"a.*.c", "a.b.c", true},
 	} {
 		if got := matches(c.pattern, c.subject); got != c.want {
 			t.Errorf("%s matches %s: %v", c.pattern, c.subject, got)

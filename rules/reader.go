@@ -53,8 +53,10 @@ func (r *reader) document(n node) Document {
 func (r *reader) trigger(n node, pointer string) Trigger {
 	var t Trigger
 	r.mapping(n, pointer, later["trigger"], []known{
-		{"event", r.text(&t.Event)}, {"key", r.expression(&t.Key)},
-		{"if", r.expression(&t.If)}, {"since", r.expression(&t.Since)},
+		{"event", r.text(&t.Event)},
+		{"key", r.expression(&t.Key)},
+		{"if", r.expression(&t.If)},
+		{"since", r.expression(&t.Since)},
 	})
 	return t
 }
@@ -80,8 +82,10 @@ func (r *reader) resolves(n node, pointer string) []Resolve {
 func (r *reader) resolve(n node, pointer string) Resolve {
 	var s Resolve
 	r.mapping(n, pointer, later["resolve"], []known{
-		{"event", r.text(&s.Event)}, {"key", r.expression(&s.Key)},
-		{"if", r.expression(&s.If)}, {"as", r.text(&s.As)},
+		{"event", r.text(&s.Event)},
+		{"key", r.expression(&s.Key)},
+		{"if", r.expression(&s.If)},
+		{"as", r.text(&s.As)},
 	})
 	return s
 }
@@ -97,8 +101,10 @@ func (r *reader) steps(n node, pointer string) []Step {
 		p := item(pointer, i)
 		r.places[p] = v.place
 		r.mapping(v, p, later["step"], []known{
-			{"after", r.duration(&s.After)}, {"step", r.text(&s.Name)},
-			{"severity", r.text((*string)(&s.Severity))}, {"text", r.expression(&s.Text)},
+			{"after", r.duration(&s.After)},
+			{"step", r.text(&s.Name)},
+			{"severity", r.text((*string)(&s.Severity))},
+			{"text", r.expression(&s.Text)},
 		})
 		list = append(list, s)
 	}
@@ -107,8 +113,10 @@ func (r *reader) steps(n node, pointer string) []Step {
 
 func (r *reader) guards(n node, pointer string, g *Guards) {
 	r.mapping(n, pointer, nil, []known{
-		{"timeout", r.duration(&g.Timeout)}, {"attempts", r.count(&g.Attempts)},
-		{"max_checks", r.count(&g.MaxChecks)}, {"horizon", r.duration(&g.Horizon)},
+		{"timeout", r.duration(&g.Timeout)},
+		{"attempts", r.count(&g.Attempts)},
+		{"max_checks", r.count(&g.MaxChecks)},
+		{"horizon", r.duration(&g.Horizon)},
 		{"end", r.boolean(&g.End)},
 	})
 }

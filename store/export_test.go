@@ -2,6 +2,7 @@ package store
 
 import (
 	"database/sql"
+	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -11,6 +12,9 @@ const (
 	DueText  = dueText
 	DueRange = dueRange
 )
+
+// FenceText takes the locks that a settle takes.
+var FenceText = numbered(strings.Split(fence, ", ask AS")[0] + " SELECT count(*) FROM stand")
 
 // Pool is the store's pool.
 func (s *Store) Pool() *pgxpool.Pool { return s.engine.(*postgres).pool }

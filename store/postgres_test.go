@@ -163,55 +163,93 @@ func TestTakeoverWaitsForASettle(t *testing.T) {
 	after.Wait()
 }
 
-// A lease that is over lets no settle begin, even while nobody has taken it, so a takeover
-// waits for one settle at most.
-func TestSettlesThatOverlapHoldNobodyOff(t *testing.T) {
-	t.Parallel()
-	f := onPostgres(t, 700*time.Millisecond)
-	jobs := f.start(400)
-	stop := make(chan struct{})
+// overlap keeps the fence held by transactions of which one always begins before another
+// ends, until the test is over.
+func (f *fixture) overlap() {
+	var shards []int16
+	var epochs []int64
+	for _, h := range f.held {
+		shards, epochs = append(shards, h.Shard), append(epochs, h.Epoch)
+	}
+	conns := make([]*pgx.Conn, 4)
+	for i := range conns {
+		conns[i] = f.conn()
+	}
+	ctx, stop := context.WithCancel(f.t.Context())
 	var settlers sync.WaitGroup
-	for i := range 4 {
+	f.t.Cleanup(func() { stop(); settlers.Wait() }) // before the connections are closed
+	set := f.set
+	for _, c := range conns {
 		settlers.Go(func() {
-			for n := 0; ; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-				}
-				d := futurejobs.Decision{Job: jobs[(i*100+n)%len(jobs)]}
-				d.Job.NextCheckAt = d.Job.NextCheckAt.Add(time.Minute)
-				if _, err := f.Settle(t.Context(), futurejobs.Settlement{
-					Held: f.held, RuleSet: f.set, Decisions: []futurejobs.Decision{d},
-				}); err != nil && !errors.Is(err, futurejobs.ErrRulesChanged) {
-					t.Error(err)
-					return
+			for ctx.Err() == nil {
+				b := &pgx.Batch{}
+				b.Queue(store.FenceText, set, shards, epochs)
+				b.Queue(`SELECT pg_sleep(0.05)`)
+				if err := c.SendBatch(ctx, b).Close(); err != nil && ctx.Err() == nil {
+					f.t.Error(err)
 				}
 			}
 		})
 	}
-	for range 5 { // nor do they hold off a change of the rules
-		began := time.Now()
-		_, err := f.Save(t.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)})
-		f.check(err)
-		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("a save took %s", took)
-		}
-		f.set, err = f.Revision(t.Context())
-		f.check(err)
-	}
-	f.until("the leases are over", `SELECT bool_and(expires_at <= now()) FROM shard_lease`)
+	f.until("the fence is held", `SELECT count(*) >= 3 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`)
+}
+
+// quick fails the test when f takes longer than a few settles.
+func quick(t *testing.T, what string, f func() error) {
+	t.Helper()
 	began := time.Now()
-	for _, h := range f.held {
-		if _, ok, err := f.Take(t.Context(), "other", h, time.Hour); err != nil || !ok {
-			t.Errorf("take: %v, %v", ok, err)
+	if err := f(); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("%s took %s", what, took)
+	}
+}
+
+// A lease that is over lets no settle begin, even while nobody has taken it.
+func TestSettlesThatOverlapDoNotHoldOffATakeover(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, 1500*time.Millisecond)
+	f.overlap()
+	f.until("the leases are over", `SELECT bool_and(expires_at <= now()) FROM shard_lease`)
+	quick(t, "the takeover", func() error {
+		_, ok, err := f.Take(t.Context(), "other", f.held[0], time.Hour)
+		if err == nil && !ok {
+			err = errors.New("not taken")
 		}
+		return err
+	})
+}
+
+func TestSettlesThatOverlapDoNotHoldOffAChangeOfTheRules(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	f.overlap()
+	quick(t, "the save", func() error {
+		_, err := f.Save(t.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)})
+		return err
+	})
+}
+
+// A settle that meets a change of the rules half way waits for what comes of it.
+func TestSettleWaitsAtTheGate(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	jobs := f.start(2)
+	_, err := f.Pool().Exec(t.Context(), `UPDATE rule_set SET gate_until = now() + interval '50 ms'`)
+	f.check(err)
+	settled, err := f.Settle(t.Context(), f.settlement(jobs[0]))
+	if err != nil || len(settled.Jobs) != 1 {
+		t.Errorf("a gate that opens: %+v, %v", settled, err)
 	}
-	if took := time.Since(began); took > 3*time.Second {
-		t.Errorf("the takeover took %s", took)
+	_, err = f.Pool().Exec(t.Context(), `UPDATE rule_set SET gate_until = now() + interval '1 hour'`)
+	f.check(err)
+	if _, err := f.Settle(t.Context(), f.settlement(jobs[1])); !errors.Is(err, futurejobs.ErrRulesChanged) {
+		t.Errorf("a gate that stays shut: %v, want ErrRulesChanged", err)
 	}
-	close(stop)
-	settlers.Wait()
+	if _, err := f.Apply(t.Context(), futurejobs.Batch{RuleSet: f.set}); !errors.Is(err, futurejobs.ErrRulesChanged) {
+		t.Errorf("apply at a gate that stays shut: %v, want ErrRulesChanged", err)
+	}
 }
 
 // A transaction whose node has stopped lets go by itself.

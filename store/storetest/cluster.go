@@ -26,6 +26,8 @@ var ErrNoPostgres = errors.New(
 type Settings struct {
 	// Durable clusters write to disk as in production; the others are quick.
 	Durable bool
+	// Port is where it listens; 0: a free one.
+	Port int
 	// Options are further settings of the server, as name=value.
 	Options []string
 }
@@ -111,8 +113,10 @@ func (c *Cluster) start(bin string, s Settings) error {
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	if c.Port, err = freePort(); err != nil {
-		return err
+	if c.Port = s.Port; c.Port == 0 {
+		if c.Port, err = freePort(); err != nil {
+			return err
+		}
 	}
 	c.DSN = c.Database("postgres")
 	if err := c.run(as, append([]string{filepath.Join(bin, "postgres")}, c.arguments(data, s)...)...); err != nil {

@@ -1,0 +1,325 @@
+package deadman_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"deadman"
+	"deadman/store"
+	"deadman/store/storetest"
+)
+
+// within bounds every wait of these tests for something real.
+const within = 30 * time.Second
+
+// node is a node in this process.
+type node struct {
+	*testing.T
+	deadman.Endpoints
+	log   *record
+	stop  func()
+	ended chan error
+}
+
+// record is a log that a test can read while it is written.
+type record struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (r *record) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.Write(p)
+}
+
+func (r *record) String() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.text.String()
+}
+
+// begin begins to serve and does not wait.
+func begin(t *testing.T, c deadman.Config) (n *node, ready <-chan deadman.Endpoints) {
+	t.Helper()
+	if c.DataDir == "" {
+		c.DataDir = t.TempDir()
+	}
+	if c.HTTPAddr == "" {
+		c.HTTPAddr = "127.0.0.1:0"
+	}
+	if c.NATSAddr == "" {
+		c.NATSAddr = "127.0.0.1:0"
+	}
+	serves := make(chan deadman.Endpoints, 1)
+	n = &node{T: t, log: &record{}, ended: make(chan error, 1)}
+	c.Ready = func(e deadman.Endpoints) { serves <- e }
+	c.Log = slog.New(slog.NewJSONHandler(n.log, nil))
+	ctx, cancel := context.WithCancel(context.Background())
+	n.stop = cancel
+	go func() { n.ended <- deadman.Serve(ctx, c); close(n.ended) }()
+	t.Cleanup(func() {
+		cancel()
+		for err := range n.ended {
+			if err != nil {
+				t.Errorf("serve: %v", err)
+			}
+		}
+		if t.Failed() {
+			t.Log(n.log.String())
+		}
+	})
+	return n, serves
+}
+
+// serve serves, and waits until it does.
+func serve(t *testing.T, c deadman.Config) *node {
+	t.Helper()
+	n, ready := begin(t, c)
+	select {
+	case n.Endpoints = <-ready:
+	case err := <-n.ended:
+		t.Fatalf("serve: %v", err)
+	case <-time.After(within):
+		t.Fatal("it does not serve")
+	}
+	return n
+}
+
+// get reads a path of the API into out and returns the status.
+func (n *node) get(path string, out any) int {
+	n.Helper()
+	return n.ask(http.MethodGet, path, "", out)
+}
+
+func (n *node) ask(method, path, body string, out any) int {
+	n.Helper()
+	request, err := http.NewRequestWithContext(n.Context(), method, n.HTTP+path, strings.NewReader(body))
+	if err != nil {
+		n.Fatal(err)
+	}
+	client := http.Client{Timeout: within}
+	defer client.CloseIdleConnections()
+	answer, err := client.Do(request)
+	if err != nil {
+		n.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		n.Fatal(err)
+	}
+	if out != nil {
+		if err := json.Unmarshal(text, out); err != nil {
+			n.Fatalf("%s %s: %s: %v\n%s", method, path, answer.Status, err, text)
+		}
+	}
+	return answer.StatusCode
+}
+
+func (n *node) eventually(what string, ok func() bool) {
+	n.Helper()
+	for deadline := time.Now().Add(within); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			n.Fatalf("not within %s: %s", within, what)
+		}
+	}
+}
+
+// list is a list of the API, with what these tests read of it.
+type list struct {
+	Items []struct {
+		Rule, Key, Outcome, Subject, Reason, Status string
+		Step                                        any // of an alert its name, of a job how many were taken
+		Closes                                      []string
+	}
+}
+
+func ruleFolder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+const paymentRule = `
+name: payment-unconfirmed
+entity: payment
+trigger: {event: payments.started, key: event.id}
+resolve: {event: payments.confirmed, key: event.id}
+escalate: [{after: 1s, step: primary, severity: error}]
+slot: 1s
+`
+
+func TestFromEventToAlertToResolved(t *testing.T) {
+	for _, database := range []string{"sqlite", "postgres"} {
+		t.Run(database, func(t *testing.T) {
+			c := deadman.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})}
+			if database == "postgres" {
+				c.DatabaseURL = storetest.Postgres(t)
+			}
+			n := serve(t, c)
+			if status := n.ask(http.MethodPost, "/api/v1/events/payments.started", `{"id":"p1"}`, nil); status != http.StatusAccepted {
+				t.Fatalf("an event is answered with %d", status)
+			}
+			var said list
+			n.eventually("an alert", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 1 })
+			if a := said.Items[0]; a.Key != "p1" || a.Status != "firing" || a.Step != "primary" {
+				t.Errorf("said %+v", a)
+			}
+			n.ask(http.MethodPost, "/api/v1/events/payments.confirmed", `{"id":"p1"}`, nil)
+			n.eventually("a resolved alert", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 2 })
+			if a := said.Items[0]; a.Status != "resolved" || len(a.Closes) != 1 {
+				t.Errorf("said %+v", a)
+			}
+			var history list
+			n.get("/api/v1/history", &history)
+			if len(history.Items) != 1 || history.Items[0].Outcome != "resolved" {
+				t.Errorf("history has %+v", history.Items)
+			}
+		})
+	}
+}
+
+func TestAJobIsCancelledByHand(t *testing.T) {
+	n := serve(t, deadman.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
+	n.ask(http.MethodPost, "/api/v1/events/payments.started", `{"id":"a/b c"}`, nil)
+	var said list
+	n.eventually("an alert", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 1 })
+	job := "/api/v1/jobs/payment-unconfirmed?key=a%2Fb%20c"
+	if status := n.ask(http.MethodDelete, job, "", nil); status != http.StatusNoContent {
+		t.Fatalf("cancelling is answered with %d", status)
+	}
+	if status := n.ask(http.MethodDelete, job, "", nil); status != http.StatusNotFound {
+		t.Errorf("cancelling again is answered with %d", status)
+	}
+	var history list
+	n.get("/api/v1/history", &history)
+	if len(history.Items) != 1 || history.Items[0].Outcome != "cancelled" {
+		t.Errorf("history has %+v", history.Items)
+	}
+	n.get("/api/v1/alerts", &said)
+	if len(said.Items) != 2 || said.Items[0].Status != "resolved" || len(said.Items[0].Closes) != 1 {
+		t.Errorf("what was said is not closed: %+v", said.Items)
+	}
+}
+
+func TestABadRuleFileIsRefusedAndTheOthersAreServed(t *testing.T) {
+	n := serve(t, deadman.Config{Rules: ruleFolder(t, map[string]string{
+		"bad.yaml":     "name: bad\nentity: order\ntrigger: {event: orders.created, key: event.id}\nescalate:\n  - {afer: 3h}\n",
+		"payment.yaml": paymentRule,
+	})})
+	log := n.log.String()
+	for _, part := range []string{"bad.yaml", ":5:", "afer", "after"} {
+		if !strings.Contains(log, part) {
+			t.Errorf("the log does not name %q", part)
+		}
+	}
+	n.ask(http.MethodPost, "/api/v1/events/payments.started", `{"id":"p1"}`, nil)
+	var jobs list
+	n.eventually("a job of the good rule", func() bool { n.get("/api/v1/jobs", &jobs); return len(jobs.Items) == 1 })
+}
+
+func TestABadEventBecomesADeadLetter(t *testing.T) {
+	n := serve(t, deadman.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
+	for _, body := range []string{`{"id":`, `{"amount":3}`, `{"id":["x"]}`, `{"id":"good"}`} {
+		n.ask(http.MethodPost, "/api/v1/events/payments.started", body, nil)
+	}
+	var jobs, letters list
+	n.eventually("the good event's job", func() bool { n.get("/api/v1/jobs", &jobs); return len(jobs.Items) == 1 })
+	n.get("/api/v1/dead-letters", &letters)
+	if len(letters.Items) != 3 {
+		t.Fatalf("%d dead letters: %+v", len(letters.Items), letters.Items)
+	}
+	for _, l := range letters.Items {
+		if l.Rule != "payment-unconfirmed" || l.Subject != "payments.started" || l.Reason == "" {
+			t.Errorf("a dead letter says %+v", l)
+		}
+	}
+}
+
+func TestADatabaseThatIsNotThereYetIsWaitedFor(t *testing.T) {
+	socket, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	port := socket.Addr().(*net.TCPAddr).Port
+	if err := socket.Close(); err != nil {
+		t.Fatal(err)
+	}
+	n, ready := begin(t, deadman.Config{DatabaseURL: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)})
+	n.eventually("it says what it waits for", func() bool { return strings.Contains(n.log.String(), "not there yet") })
+
+	cluster, err := storetest.StartCluster(storetest.Settings{Port: port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		n.stop()
+		<-n.ended // it lets go of the database before the database goes
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-n.ended:
+		t.Fatalf("serve: %v", err)
+	case <-time.After(within):
+		t.Fatal("it does not serve although the database is there")
+	}
+}
+
+func TestASecondProcessOnTheDataFolderIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	serve(t, deadman.Config{DataDir: dir})
+	err := deadman.Serve(t.Context(), deadman.Config{
+		DataDir: dir, HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
+	})
+	if !errors.Is(err, store.ErrLocked) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a second process: %v", err)
+	}
+}
+
+func TestDefaultPortsThatAreTakenMove(t *testing.T) {
+	for _, addr := range []string{deadman.DefaultHTTPAddr, deadman.DefaultNATSAddr} {
+		if taken, err := net.Listen("tcp", addr); err == nil {
+			t.Cleanup(func() { _ = taken.Close() })
+		}
+	}
+	n := serve(t, deadman.Config{HTTPAddr: deadman.DefaultHTTPAddr, NATSAddr: deadman.DefaultNATSAddr})
+	if strings.HasSuffix(n.HTTP, deadman.DefaultHTTPAddr) || strings.HasSuffix(n.NATS, deadman.DefaultNATSAddr) {
+		t.Errorf("it serves at %+v, which is taken", n.Endpoints)
+	}
+	if status := n.get("/healthz", nil); status != http.StatusOK {
+		t.Errorf("/healthz is %d where it moved to", status)
+	}
+	for _, addr := range []string{deadman.DefaultHTTPAddr, deadman.DefaultNATSAddr} {
+		if !strings.Contains(n.log.String(), addr) {
+			t.Errorf("the log does not say that %s is taken", addr)
+		}
+	}
+}
+
+func TestReadyzSaysWhatIsWrong(t *testing.T) {
+	n := serve(t, deadman.Config{})
+	var ready struct{ Ready bool }
+	n.eventually("it is ready", func() bool { return n.get("/readyz", &ready) == http.StatusOK && ready.Ready })
+}
