@@ -5,14 +5,17 @@ package bench
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 	"deadman/store"
@@ -65,7 +68,7 @@ func Drain(ctx context.Context, o Options) (ratio float64, err error) {
 
 	ways := []drain{
 		{"floor", func(ctx context.Context) error { return drainBare(ctx, pool) }},
-		{"engine", func(ctx context.Context) error { return drainWithEngine(ctx, s, pool) }},
+		{"engine", func(ctx context.Context) error { return drainWithEngine(ctx, s, o.Jobs) }},
 	}
 	rates := map[string][]float64{}
 	for round := range o.Rounds {
@@ -176,8 +179,8 @@ func insert(ctx context.Context, pool *pgxpool.Pool, jobs int, due string) error
 	return nil
 }
 
-// drainWithEngine runs a node's sweep until no job is left.
-func drainWithEngine(ctx context.Context, s *store.Store, pool *pgxpool.Pool) error {
+// drainWithEngine runs a node's sweep until so many jobs are settled.
+func drainWithEngine(ctx context.Context, s *store.Store, jobs int) error {
 	log := slog.New(slog.DiscardHandler)
 	book := rules.NewBook(s, s.Shards())
 	if err := book.Refresh(ctx); err != nil {
@@ -186,34 +189,41 @@ func drainWithEngine(ctx context.Context, s *store.Store, pool *pgxpool.Pool) er
 	clock := futurejobs.NewClock(s.Now, time.Now)
 	owner := futurejobs.NewOwner(s, futurejobs.Node{ID: "bench", Name: "bench"}, 15*time.Second, time.Now, log)
 	sweeper := futurejobs.NewSweeper(s, book, owner, clock, 64, log)
+	tally := &tally{left: jobs, none: make(chan struct{})}
+	sweeper.Observer = tally
 	owner.Changed = sweeper.Wake
 
-	ctx, stop := context.WithCancel(ctx)
+	working, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 2)
-	go func() { ended <- owner.Run(ctx) }()
-	go func() { ended <- sweeper.Run(ctx, context.WithoutCancel(ctx)) }()
-	err := untilDrained(ctx, pool)
-	stop()
-	for range 2 {
-		if e := <-ended; err == nil {
-			err = e
-		}
+	go func() { ended <- owner.Run(working) }()
+	go func() { ended <- sweeper.Run(working, ctx) }()
+	select {
+	case <-tally.none:
+	case <-ctx.Done():
 	}
-	return err
+	stop()
+	return errors.Join(<-ended, <-ended, ctx.Err())
 }
 
-// untilDrained waits until the table is empty.
-func untilDrained(ctx context.Context, pool *pgxpool.Pool) error {
-	for left := true; left; {
-		if err := pool.QueryRow(ctx, `SELECT EXISTS (SELECT FROM future_job)`).Scan(&left); err != nil {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(10 * time.Millisecond):
-		}
-	}
-	return nil
+// tally counts the jobs that are left.
+type tally struct {
+	mu   sync.Mutex
+	left int
+	none chan struct{}
 }
+
+// Checked counts a job that was settled; what was dropped is checked again.
+func (t *tally) Checked(_, outcome string, _ time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if outcome == "dropped" {
+		return
+	}
+	if t.left--; t.left == 0 {
+		close(t.none)
+	}
+}
+
+// Alerted is of futurejobs.Observer.
+func (t *tally) Alerted(alerts.Alert) {}

@@ -113,7 +113,11 @@ func publishing(err error) error {
 	return fmt.Errorf("publish alert: %w", offline(err))
 }
 
-// alertMsg is an alert as a CloudEvent in binary mode.
+// publishRoom is what an alert leaves of the broker's largest payload for headers.
+const publishRoom = 4 << 10
+
+// alertMsg is an alert as a CloudEvent in binary mode. One that the broker would not let
+// through goes without what its event carried, which stays in the database.
 func (b *Bus) alertMsg(a alerts.Alert) (*nats.Msg, error) {
 	source := defaultSource
 	if b.opts.PublicURL != "" {
@@ -121,6 +125,10 @@ func (b *Bus) alertMsg(a alerts.Alert) (*nats.Msg, error) {
 		a.URL = b.opts.PublicURL + "/alerts/" + a.ID.String()
 	}
 	data, err := json.Marshal(a)
+	if err == nil && int64(len(data)+publishRoom) > b.nc.MaxPayload() {
+		a.Event, a.State = nil, nil
+		data, err = json.Marshal(a)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("publish alert %s: %w", a.ID, err)
 	}

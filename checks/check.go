@@ -24,6 +24,7 @@ type Check struct {
 	At          time.Time       // when it is looked at: at Slot or, where deadman was late, after it
 	Count       int             // decided checks before this one
 	Step        int             // steps taken before this one
+	Said        int             // alerts about the job before this one
 }
 
 // Answer is all that happens because of a check.

@@ -21,7 +21,7 @@ func (r *Rule) question(j Job, now time.Time) checks.Check {
 	return checks.Check{
 		JobID: j.ID, Rule: r.Name, RuleVersion: int(r.Version), Entity: r.Entity, Key: j.Key,
 		Event: j.Event, State: j.Known(), Since: j.Since, Slot: j.NextCheckAt, At: now,
-		Count: j.CheckCount, Step: j.Step,
+		Count: j.CheckCount, Step: j.Step, Said: len(j.Alerts),
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -48,39 +50,47 @@ func (s *Sweeper) settle(ctx context.Context, in <-chan []verdict) {
 // write settles one batch. What the store did not take is looked at again by a later
 // sweep; the row stands as it was.
 func (s *Sweeper) write(ctx context.Context, batch []verdict) {
-	for _, part := range byRuleSet(batch) {
+	for _, part := range apart(batch) {
 		got, err := s.queue.Settle(ctx, settlement(part))
+		var soon time.Duration // until it is looked at again; zero: it was settled
 		switch {
 		case errors.Is(err, ErrRulesChanged):
-			err = s.book.Refresh(ctx)
-		case err == nil:
+			err, soon = s.book.Refresh(ctx), again
+		case err != nil:
+			soon = againMost
+		default:
 			s.observe(part, got)
 		}
 		s.fail("settle", err)
 		for _, v := range part {
 			v.shard.land(v.Job.ID)
 		}
+		if soon > 0 {
+			time.AfterFunc(soon, s.Wake)
+		}
 	}
 }
 
-// byRuleSet splits a batch by the revision it was decided under: in nearly all cases one.
-func byRuleSet(batch []verdict) [][]verdict {
-	same := true
+// apart splits a batch by the revision it was decided under, and where a shard was lost and
+// taken again meanwhile: a decision has to stand or fall by the epoch that it was made in. In
+// nearly all cases it comes to one part.
+func apart(batch []verdict) [][]verdict {
+	type ground struct {
+		ruleSet int64
+		term    int // of the shard, counted within the batch
+	}
+	terms := map[int16][]*Shard{}
+	parts := map[ground][]verdict{}
 	for _, v := range batch {
-		same = same && v.ruleSet == batch[0].ruleSet
+		term := slices.Index(terms[v.shard.Shard], v.shard)
+		if term < 0 {
+			term = len(terms[v.shard.Shard])
+			terms[v.shard.Shard] = append(terms[v.shard.Shard], v.shard)
+		}
+		g := ground{v.ruleSet, term}
+		parts[g] = append(parts[g], v)
 	}
-	if same {
-		return [][]verdict{batch}
-	}
-	parts := map[int64][]verdict{}
-	for _, v := range batch {
-		parts[v.ruleSet] = append(parts[v.ruleSet], v)
-	}
-	split := make([][]verdict, 0, len(parts))
-	for _, p := range parts {
-		split = append(split, p)
-	}
-	return split
+	return slices.Collect(maps.Values(parts))
 }
 
 func settlement(batch []verdict) Settlement {
@@ -130,9 +140,10 @@ func (s *Sweeper) fail(doing string, err error) {
 		s.log.Info("goes on", "doing", doing)
 		delete(s.errs, doing)
 	case err != nil:
+		err = fmt.Errorf("%s: %w", doing, err)
 		if was == nil || was.Error() != err.Error() {
-			s.log.Error("cannot go on; trying again", "doing", doing, "err", err)
+			s.log.Error("cannot go on; trying again", "err", err)
 		}
-		s.errs[doing] = fmt.Errorf("%s: %w", doing, err)
+		s.errs[doing] = err
 	}
 }

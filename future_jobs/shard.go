@@ -24,6 +24,7 @@ type Shard struct {
 	caughtUp time.Time           // when it was last swept from the beginning
 	flights  map[int64]time.Time // slots of the jobs being looked at, by job
 	landed   []int64             // decided since the last read; still in flights
+	flown    time.Time           // the oldest slot forgotten since the walk began; zero: none
 }
 
 func newShard(l Lease, until time.Time) *Shard {
@@ -35,6 +36,7 @@ func newShard(l Lease, until time.Time) *Shard {
 func (s *Shard) walk(now time.Time) Walk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.flown = time.Time{}
 	if now.Sub(s.caughtUp) >= catchUpEvery {
 		s.caughtUp = now
 		return Walk{Shard: s.Shard}
@@ -70,6 +72,7 @@ func (s *Shard) beginRead() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range s.landed {
+		s.flown = older(s.flown, s.flights[id])
 		delete(s.flights, id)
 	}
 	s.landed = s.landed[:0]
@@ -92,14 +95,16 @@ func (s *Shard) oldestLocked() (slot time.Time, ok bool) {
 }
 
 // raise moves the low water up after a sweep that left nothing behind: to now less what a
-// slow transaction may take, but never past a job in flight, and never down.
+// slow transaction may take, but never past a job that was in flight meanwhile, which may
+// stand as it was and be behind what was read since, and never down.
 func (s *Shard) raise(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	low := now.Add(-settleIn)
-	if slot, ok := s.oldestLocked(); ok && slot.Before(low) {
-		low = slot
+	if slot, ok := s.oldestLocked(); ok {
+		low = older(low, slot)
 	}
+	low = older(low, s.flown)
 	if low.After(s.lowWater) {
 		s.lowWater = low
 	}

@@ -1,6 +1,7 @@
 package futurejobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -186,7 +187,7 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict) (left time.Ti
 		left = older(left, w.slot)
 	}
 
-	pass := pass{shards: make(map[int16]*Shard, len(shards)), through: through, due: due}
+	pass := pass{shards: make(map[int16]*Shard, len(shards)), through: through, due: due, unread: map[edition]error{}}
 	query := DueQuery{Until: now, Limit: max(pageMost/len(shards), pageLeast)}
 	for _, sh := range shards {
 		pass.shards[sh.Shard] = sh
@@ -214,7 +215,7 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict) (left time.Ti
 		}
 	}
 	s.swept.Store(&reach{through: now, left: left})
-	return left, nil
+	return left, pass.err()
 }
 
 // older returns the older of two slots, where the zero time is none.
@@ -236,6 +237,21 @@ type pass struct {
 	shards  map[int16]*Shard
 	through map[string]time.Time // by stream
 	due     chan<- []verdict
+	unread  map[edition]error // why a version cannot be read; its jobs wait
+}
+
+// edition is one version of a rule.
+type edition struct{ rule, version int32 }
+
+// err says which versions cannot be read.
+func (p pass) err() error {
+	var errs []error
+	for _, e := range slices.SortedFunc(maps.Keys(p.unread), func(a, b edition) int {
+		return cmp.Or(cmp.Compare(a.rule, b.rule), cmp.Compare(a.version, b.version))
+	}) {
+		errs = append(errs, p.unread[e])
+	}
+	return errors.Join(errs...)
 }
 
 // handOn hands the jobs of one read to the checkers, in chunks. It returns the oldest slot
@@ -248,10 +264,7 @@ func (s *Sweeper) handOn(ctx context.Context, p pass, jobs []Job) (left time.Tim
 		if shard.flying(j.ID) {
 			continue
 		}
-		v, ok, err := s.pick(ctx, j, p.through)
-		if err != nil {
-			return left, errors.Join(err, hand(ctx, p.due, chunk))
-		}
+		v, ok := s.pick(ctx, j, p)
 		if !ok {
 			left = older(left, j.NextCheckAt)
 			continue
@@ -269,23 +282,28 @@ func (s *Sweeper) handOn(ctx context.Context, p pass, jobs []Job) (left time.Tim
 }
 
 // pick finds out who is to look at a job; ok is false for one that has to wait, for its
-// streams or for a lane. One that need not has its lane.
-func (s *Sweeper) pick(ctx context.Context, j Job, through map[string]time.Time) (v verdict, ok bool, err error) {
+// rule, its streams or a lane. One that need not has its lane.
+func (s *Sweeper) pick(ctx context.Context, j Job, p pass) (v verdict, ok bool) {
+	made := edition{j.RuleID, j.Version}
+	if p.unread[made] != nil {
+		return verdict{}, false
+	}
 	ruleSet := s.book.Revision()
 	rule, err := s.book.Rule(ctx, j.RuleID, j.Version)
 	if err != nil {
-		return verdict{}, false, err
+		p.unread[made] = err
+		return verdict{}, false
 	}
-	if w := (waitingFor{rule.Streams, j.NextCheckAt}); !w.over(through) {
+	if w := (waitingFor{rule.Streams, j.NextCheckAt}); !w.over(p.through) {
 		if _, known := s.lagging[rule.ID]; !known {
 			s.lagging[rule.ID] = w
 		}
-		return verdict{}, false, nil
+		return verdict{}, false
 	}
 	if !prompt(rule) && !s.slow.enter(rule.ID) {
-		return verdict{}, false, nil
+		return verdict{}, false
 	}
-	return verdict{rule: rule, ruleSet: ruleSet, Decision: Decision{Job: j}}, true, nil
+	return verdict{rule: rule, ruleSet: ruleSet, Decision: Decision{Job: j}}, true
 }
 
 // prompt reports whether the rule's handler only computes.

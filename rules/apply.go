@@ -110,12 +110,7 @@ type applying struct {
 }
 
 func (a *applying) file(ctx context.Context, file string) error {
-	data, err := readFile(file)
-	if err != nil {
-		a.refuse(Problem{File: file, Message: err.Error()})
-		return nil
-	}
-	documents, err := Parse(data, file)
+	documents, err := parseFile(file)
 	var problems Problems
 	if errors.As(err, &problems) {
 		a.refuse(problems...)
@@ -132,14 +127,19 @@ func (a *applying) file(ctx context.Context, file string) error {
 	return nil
 }
 
-// readFile reads no more than a text of rules may hold, and one byte to tell.
-func readFile(path string) ([]byte, error) {
+// parseFile parses a file. What is wrong with it is Problems, also that it can't be read.
+func parseFile(path string) ([]Document, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, err
+		return nil, Problems{{File: path, Message: err.Error()}}
 	}
 	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, MaxSize+1))
+	// No more than a text of rules may hold, and one byte to tell.
+	data, err := io.ReadAll(io.LimitReader(f, MaxSize+1))
+	if err != nil {
+		return nil, Problems{{File: path, Message: err.Error()}}
+	}
+	return Parse(data, path)
 }
 
 // document saves the rule if it changed.

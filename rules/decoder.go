@@ -1,10 +1,10 @@
 package rules
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // decoder makes values of JSON that is known to be valid and not deep, so it looks for
@@ -109,23 +109,22 @@ func (d *decoder) text() string {
 // whole number that no int holds stays as it is written, since a float64 would change it.
 func (d *decoder) number() (any, error) {
 	from := d.at
-	for d.at < len(d.data) && bytes.IndexByte([]byte("+-.0123456789Ee"), d.data[d.at]) >= 0 {
+	for d.at < len(d.data) && strings.IndexByte("+-.0123456789Ee", d.data[d.at]) >= 0 {
 		d.at++
 	}
 	s := string(d.data[from:d.at])
 	if d.literal {
 		return s, nil
 	}
-	if bytes.ContainsAny(d.data[from:d.at], ".eE") {
+	if strings.ContainsAny(s, ".eE") {
 		f, err := strconv.ParseFloat(s, 64)
 		if err != nil {
 			return nil, fmt.Errorf("the number %s is too large", clip(s, 40))
 		}
 		return f, nil
 	}
-	i, err := strconv.Atoi(s)
-	if err != nil {
-		return json.Number(s), nil
+	if i, err := strconv.Atoi(s); err == nil {
+		return i, nil
 	}
-	return i, nil
+	return json.Number(s), nil
 }

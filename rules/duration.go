@@ -24,19 +24,20 @@ func ParseDuration(s string) (Duration, error) {
 	return Duration(d), nil
 }
 
+// units by their milliseconds, the longest first.
 var units = []struct {
 	name string
-	size time.Duration
-}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}, {"ms", time.Millisecond}}
+	ms   int64
+}{{"d", 86_400_000}, {"h", 3_600_000}, {"m", 60_000}, {"s", 1000}, {"ms", 1}}
 
 // String is the shortest way to write d in days and smaller units.
 func (d Duration) String() string {
-	rest := time.Duration(d)
+	rest := time.Duration(d).Milliseconds()
 	var b strings.Builder
 	for _, u := range units {
-		if n := rest / u.size; n > 0 {
+		if n := rest / u.ms; n > 0 {
 			fmt.Fprintf(&b, "%d%s", n, u.name)
-			rest -= n * u.size
+			rest -= n * u.ms
 		}
 	}
 	if b.Len() == 0 {

@@ -10,7 +10,7 @@ import (
 	"deadman/rules"
 )
 
-var fence = regexp.MustCompile("(?ms)^```yaml\n(.*?)^```")
+var fence = regexp.MustCompile("(?s)\n```yaml\n(.*?)\n```")
 
 // TestPagesParse keeps the pages true: every rule that one shows is a rule.
 func TestPagesParse(t *testing.T) {
@@ -24,7 +24,7 @@ func TestPagesParse(t *testing.T) {
 			t.Errorf("%s shows %d rules, expected %d or more", page, len(found), least)
 		}
 		for _, block := range found {
-			if _, err := rules.Parse([]byte(whole(block[1])), page); err != nil {
+			if _, err := rules.Parse([]byte(whole(block[1]+"\n")), page); err != nil {
 				t.Errorf("%v\n%s", err, block[1])
 			}
 		}

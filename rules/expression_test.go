@@ -33,6 +33,7 @@ func TestConditions(t *testing.T) {
 		`event.beyond53 == 9007199254740992`:         {"-"},
 		`event.long == event.long`:                   {"+"},
 		`event.long == event.int`:                    {"-"},
+		`event.long == 1.5`:                          {"a long number and a number are compared"},
 		`event.long > 1`:                             {"a long number > a number"},
 		`event.yes`:                                  {"+"},
 		`!event.yes`:                                 {"-"},

@@ -73,7 +73,7 @@ func sameBytes(a, b []byte) bool {
 
 func (r *Rule) cleared(c checks.Check) checks.Answer {
 	answer := checks.Answer{Outcome: checks.Cleared, Step: c.Step}
-	if c.Step > 0 && !r.document.Quiet {
+	if c.Said > 0 && !r.document.Quiet {
 		text := fmt.Sprintf("%s %s: the condition no longer holds", r.engine.Entity, c.Key)
 		answer.Alerts = []alerts.Draft{r.closes(c.Step, text)}
 	}

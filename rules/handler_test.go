@@ -81,6 +81,11 @@ func TestCheck(t *testing.T) {
 			checks.Answer{Next: clock(12, 15), Nominal: true, Step: 1},
 		},
 		{
+			"a step that was taken is not taken again", resolvable,
+			checks.Check{Slot: clock(11, 15), State: open, Step: 2},
+			checks.Answer{Next: clock(13, 15), Nominal: true, Step: 2},
+		},
+		{
 			"two are due at once", resolvable,
 			checks.Check{Slot: clock(12, 15), State: open},
 			checks.Answer{Next: clock(13, 15), Nominal: true, Step: 2, Alerts: []alerts.Draft{with(second, "first")}},
@@ -122,15 +127,22 @@ func TestCheck(t *testing.T) {
 		},
 		{
 			"cleared after the second step", resolvable,
-			checks.Check{Slot: clock(13, 15), State: shut, Step: 2},
+			checks.Check{Slot: clock(13, 15), State: shut, Step: 2, Said: 2},
 			checks.Answer{Outcome: checks.Cleared, Step: 2, Alerts: []alerts.Draft{{
 				Status: alerts.Resolved, Severity: alerts.Critical, Step: "second", StepIndex: 1,
 				Text: "order 1: the condition no longer holds", Labels: team,
 			}}},
 		},
 		{
+			"cleared after nobody could tell for a while", resolvable,
+			checks.Check{Slot: clock(11, 15), State: shut, Said: 1},
+			checks.Answer{Outcome: checks.Cleared, Alerts: []alerts.Draft{{
+				Status: alerts.Resolved, Severity: alerts.Critical, Text: "order 1: the condition no longer holds", Labels: team,
+			}}},
+		},
+		{
 			"cleared quietly", quiet,
-			checks.Check{Slot: clock(13, 15), State: shut, Step: 2},
+			checks.Check{Slot: clock(13, 15), State: shut, Step: 2, Said: 2},
 			checks.Answer{Outcome: checks.Cleared, Step: 2},
 		},
 		{
@@ -193,7 +205,7 @@ escalate: [{after: 1h, text: "{{key}} of {{event.customer.name}}"}]
 	}
 }
 
-// TestFirstLook: a rule that is alone with its steps says each and ends with the last.
+// TestAWholeWait: from look to look every step is said once, in order, and the job ends.
 func TestAWholeWait(t *testing.T) {
 	r := compiled(t, resolvable)
 	c := checks.Check{Key: "1", Since: since, Slot: clock(11, 15), State: open}

@@ -29,7 +29,8 @@ func (t *trie[T]) add(pattern string, v T) {
 	t.here = append(t.here, v)
 }
 
-// match calls found for each pattern that the subject matches.
+// match calls found for each pattern that the subject matches. A subject with a token "*"
+// may find one twice.
 func (t *trie[T]) match(subject string, found func(T)) {
 	for _, v := range t.rest {
 		found(v)
@@ -37,7 +38,7 @@ func (t *trie[T]) match(subject string, found func(T)) {
 	token, rest, more := strings.Cut(subject, ".")
 	for _, name := range [2]string{token, "*"} {
 		next := t.next[name]
-		if next == nil || name == "*" && token == "*" {
+		if next == nil {
 			continue
 		}
 		if more {

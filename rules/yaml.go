@@ -140,7 +140,7 @@ func yamlMapping(start *token.Token, values []*ast.MappingValueNode) (node, *Pro
 	m := node{kind: aMapping, place: placeOf(start)}
 	for i, v := range values {
 		key := v.Key.GetToken()
-		if _, complex := v.Key.(*ast.MappingKeyNode); complex {
+		if _, explicit := v.Key.(*ast.MappingKeyNode); explicit {
 			p := at(key, `a rule has no use for a "?" key; write "name: value"`)
 			return m, &p
 		}

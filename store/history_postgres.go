@@ -98,6 +98,10 @@ WHERE i.inhparent = 'history'::regclass AND c.relname <> 'history_default'`)
 	return days, nil
 }
 
+// impatient transactions change tables: they give up, to be tried another time, rather than
+// have everybody wait behind them for somebody who reads history.
+var impatient = pgx.TxOptions{BeginQuery: `BEGIN; SET LOCAL lock_timeout = '2s'`}
+
 // daysAhead is how many days after today have their table ready.
 const daysAhead = 3
 
@@ -122,8 +126,11 @@ func (p *postgres) ahead(ctx context.Context, now time.Time) error {
 // makeDay makes the table of a day. A day whose first rows went to the default stays there.
 func (p *postgres) makeDay(ctx context.Context, day time.Time) error {
 	const bound = "2006-01-02 00:00:00+00"
-	_, err := p.pool.Exec(ctx, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s PARTITION OF history FOR VALUES FROM ('%s') TO ('%s')`,
-		day.Format(dayTable), day.Format(bound), day.AddDate(0, 0, 1).Format(bound)))
+	err := pgx.BeginTxFunc(ctx, p.pool, impatient, func(tx pgx.Tx) error {
+		_, err := tx.Exec(ctx, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s PARTITION OF history FOR VALUES FROM ('%s') TO ('%s')`,
+			day.Format(dayTable), day.Format(bound), day.AddDate(0, 0, 1).Format(bound)))
+		return err
+	})
 	var pg *pgconn.PgError
 	if errors.As(err, &pg) {
 		switch pg.Code {
@@ -164,7 +171,7 @@ func (p *postgres) forget(ctx context.Context, before time.Time) (total int64, e
 // dropDay drops a day and counts its rows, in one transaction.
 func (p *postgres) dropDay(ctx context.Context, day time.Time) (n int64, err error) {
 	table := day.Format(dayTable)
-	err = pgx.BeginTxFunc(ctx, p.pool, begin, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, p.pool, impatient, func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&n); err != nil {
 			return err
 		}

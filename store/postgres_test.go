@@ -171,7 +171,7 @@ func (f *fixture) overlap() {
 	for _, h := range f.held {
 		shards, epochs = append(shards, h.Shard), append(epochs, h.Epoch)
 	}
-	conns := make([]*pgx.Conn, 4)
+	conns := make([]*pgx.Conn, 8)
 	for i := range conns {
 		conns[i] = f.conn()
 	}
@@ -184,7 +184,7 @@ func (f *fixture) overlap() {
 			for ctx.Err() == nil {
 				b := &pgx.Batch{}
 				b.Queue(store.FenceText, set, shards, epochs)
-				b.Queue(`SELECT pg_sleep(0.05)`)
+				b.Queue(`SELECT pg_sleep(0.1)`)
 				if err := c.SendBatch(ctx, b).Close(); err != nil && ctx.Err() == nil {
 					f.t.Error(err)
 				}

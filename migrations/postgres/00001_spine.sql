@@ -92,7 +92,7 @@ CREATE INDEX future_job_due ON future_job (shard, next_check_at, id);
 ALTER TABLE future_job
     ALTER COLUMN event SET STORAGE EXTERNAL,
     ALTER COLUMN state SET STORAGE EXTERNAL,
-    SET (toast_tuple_target = 512, autovacuum_vacuum_scale_factor = 0.02);
+    SET (toast_tuple_target = 512, autovacuum_vacuum_scale_factor = 0.02, autovacuum_analyze_scale_factor = 0.02);
 
 -- An engine without partitions leaves out PARTITION BY and the table after it. Days are
 -- created ahead; what no day takes goes to the default.

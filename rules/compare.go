@@ -1,0 +1,158 @@
+package rules
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/expr-lang/expr/vm/runtime"
+)
+
+var errMissing = errors.New(`a value is missing or null; say what it counts as, as in (state.status ?? "")`)
+
+// equal is strict: values of different kinds are never compared, since "false" would hide
+// a mistake.
+func equal(a, b any, lenient bool) (bool, error) {
+	if a == nil || b == nil {
+		if !lenient {
+			return false, errMissing
+		}
+		return a == nil && b == nil, nil
+	}
+	ka, kb := kindOf(a), kindOf(b)
+	switch {
+	case ka == "" || kb == "":
+		return false, fmt.Errorf("%s can't be compared; compare a field of it", composite(a, b))
+	case ka == kb:
+		return runtime.Equal(a, b), nil
+	case ka == "a long number" && isInt(b), kb == "a long number" && isInt(a):
+		return false, nil // an int would not have been read as a long one
+	}
+	return false, fmt.Errorf("%s and %s are compared, which are never equal; convert one with int(), float() or string()", ka, kb)
+}
+
+// composite names the side that is no single value.
+func composite(a, b any) string {
+	for _, v := range []any{a, b} {
+		switch v.(type) {
+		case []any:
+			return "a list"
+		case map[string]any:
+			return "an object"
+		}
+	}
+	return "this value"
+}
+
+func isInt(v any) bool {
+	_, ok := v.(int)
+	return ok
+}
+
+func kindOf(v any) string {
+	switch v.(type) {
+	case string:
+		return "text"
+	case bool:
+		return "true or false"
+	case int, float64:
+		return "a number"
+	case json.Number:
+		return "a long number"
+	case time.Time:
+		return "a time"
+	case time.Duration:
+		return "a duration"
+	}
+	return ""
+}
+
+// in looks for v among the items of a list or the names of an object.
+func in(m *meter, v, list any, lenient bool) (bool, error) {
+	switch l := list.(type) {
+	case map[string]any:
+		name, ok := v.(string)
+		if !ok {
+			return false, errors.New(`the left side of "in" has to be text where the right is an object`)
+		}
+		_, ok = l[name]
+		return ok, nil
+	case []any:
+		return inList(m, v, l, lenient)
+	case []string:
+		s, ok := v.(string)
+		if !ok && (v != nil || !lenient) {
+			return inList(m, v, []any{""}, lenient)
+		}
+		return ok && slices.Contains(l, s), nil
+	case []int:
+		return inList(m, v, anys(l), lenient)
+	case nil:
+		return false, errMissing
+	}
+	return false, fmt.Errorf(`the right side of "in" has to be a list or an object`)
+}
+
+func inList(m *meter, v any, list []any, lenient bool) (bool, error) {
+	if err := m.pay(len(list)); err != nil {
+		return false, err
+	}
+	for _, item := range list {
+		if item == nil && v != nil {
+			continue
+		}
+		same, err := equal(v, item, lenient)
+		if same || err != nil {
+			return same, err
+		}
+	}
+	return false, nil
+}
+
+func anys(list []int) []any {
+	all := make([]any, len(list))
+	for i, v := range list {
+		all[i] = v
+	}
+	return all
+}
+
+// maxJoined bounds a text that is put together, in bytes.
+const maxJoined = 64 << 10
+
+func add(a, b any) (any, error) {
+	s, isText := a.(string)
+	t, both := b.(string)
+	switch {
+	case isText && both && len(s)+len(t) > maxJoined:
+		return nil, fmt.Errorf("a text of more than %d bytes is put together", maxJoined)
+	case isText && both:
+		return s + t, nil
+	case a == nil || b == nil:
+		return nil, errMissing
+	case isText != both:
+		return nil, errors.New(`"+" joins text with text only; write string(…) around the other side`)
+	}
+	return runtime.Add(a, b), nil
+}
+
+func trim(v any) (string, error) {
+	s, ok := v.(string)
+	if !ok {
+		return "", fmt.Errorf("trim takes text, not %s", naming(v))
+	}
+	return strings.TrimSpace(s), nil
+}
+
+func naming(v any) string {
+	if v == nil {
+		return "a missing value"
+	}
+	if k := kindOf(v); k != "" {
+		return k
+	}
+	return composite(v, nil)
+}

@@ -1,0 +1,191 @@
+package rules
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// guard walks the tree of an expression: it refuses what can't be bounded, and puts our
+// own strict comparisons and the meter in.
+type guard struct {
+	dialect dialect
+	reads   map[string]bool
+	regexps int
+	err     error
+}
+
+func (g *guard) refuse(format string, args ...any) {
+	if g.err == nil {
+		g.err = fmt.Errorf(format, args...)
+	}
+}
+
+// Visit is called for each node, children first.
+func (g *guard) Visit(n *ast.Node) {
+	switch v := (*n).(type) {
+	case *ast.IdentifierNode:
+		g.identifier(v)
+	case *ast.VariableDeclaratorNode, *ast.SequenceNode:
+		g.refuse("variables and sequences are not part of the language; write one expression")
+	case *ast.CallNode:
+		g.call(v)
+	case *ast.MemberNode:
+		if t := v.Node.Type(); t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[time.Duration]() {
+			g.refuse("%s has no fields; compare it with another one", typeName(t))
+		}
+	case *ast.BuiltinNode:
+		g.builtin(v)
+	case *ast.BinaryNode:
+		g.binary(n, v)
+	}
+}
+
+func (g *guard) identifier(v *ast.IdentifierNode) {
+	if v.Value == "$env" {
+		g.refuse(`"$env" is not part of the language; name what you read, such as event.total`)
+	}
+	if g.dialect.names[v.Value] != nil {
+		if g.reads == nil {
+			g.reads = make(map[string]bool)
+		}
+		g.reads[v.Value] = true
+	}
+}
+
+func (g *guard) call(v *ast.CallNode) {
+	name, ok := v.Callee.(*ast.IdentifierNode)
+	if !ok {
+		g.refuse("only the functions of the language can be called, and no methods")
+		return
+	}
+	if check := constants[name.Value]; check != nil && len(v.Arguments) == 1 {
+		if s, ok := v.Arguments[0].(*ast.StringNode); ok {
+			if err := check(s.Value); err != nil {
+				g.refuse("%s", err.Error())
+			}
+		}
+	}
+}
+
+// builtin meters the loops, and refuses the library's functions that are not ours.
+func (g *guard) builtin(v *ast.BuiltinNode) {
+	if !slices.Contains(builtins, v.Name) {
+		g.refuse("%q is not part of the language; use one of its functions, such as any, all, count or sum", v.Name)
+	}
+	for _, argument := range v.Arguments {
+		if body, ok := argument.(*ast.PredicateNode); ok {
+			body.Node = metered(body.Node)
+		}
+	}
+}
+
+func (g *guard) binary(n *ast.Node, v *ast.BinaryNode) {
+	switch v.Operator {
+	case "..":
+		g.refuse(`ranges ("..") are not part of the language; compare with <= and >=`)
+	case "matches":
+		g.regexps++
+		if _, ok := v.Right.(*ast.StringNode); !ok {
+			g.refuse(`the pattern of "matches" has to be written out, not taken from an event`)
+		}
+		if g.regexps > maxMatches {
+			g.refuse(`more than %d "matches" in one expression; join them with "|"`, maxMatches)
+		}
+	case "==", "!=":
+		g.compare(n, v)
+	case "in":
+		ast.Patch(n, invoke(funcIn, &ast.IdentifierNode{Value: nameMeter}, v.Left, v.Right))
+	case "+":
+		if wide(v.Left) && wide(v.Right) {
+			ast.Patch(n, invoke(funcAdd, v.Left, v.Right))
+		}
+	}
+	if g.dialect.literal {
+		g.literal(v)
+	}
+}
+
+// literal refuses to count with numbers that are text here.
+func (g *guard) literal(v *ast.BinaryNode) {
+	if slices.Contains([]string{"==", "!=", "<", "<=", ">", ">=", "+", "-", "*", "/", "%", "**", "^"}, v.Operator) {
+		l, r := v.Left.Type(), v.Right.Type()
+		if isNumber(l) && oneOf(r, reflect.Interface) || isNumber(r) && oneOf(l, reflect.Interface) {
+			g.refuse("in a key the numbers of an event are text, so that no digit is lost; write int(…) around the one you count with")
+		}
+	}
+}
+
+func isNumber(t reflect.Type) bool { return oneOf(t, reflect.Int, reflect.Float64) }
+
+// compare makes == and != strict, unless both types are known or a side is written as nil.
+func (g *guard) compare(n *ast.Node, v *ast.BinaryNode) {
+	_, nilLeft := v.Left.(*ast.NilNode)
+	_, nilRight := v.Right.(*ast.NilNode)
+	if nilLeft || nilRight || settled(v.Left) && settled(v.Right) {
+		return
+	}
+	name := funcEqual
+	if v.Operator == "!=" {
+		name = funcDiffer
+	}
+	ast.Patch(n, invoke(name, v.Left, v.Right))
+}
+
+func settled(n ast.Node) bool { return !oneOf(n.Type(), reflect.Interface) }
+
+// wide reports whether adding to n may make a text longer.
+func wide(n ast.Node) bool { return oneOf(n.Type(), reflect.Interface, reflect.String) }
+
+func invoke(name string, args ...ast.Node) *ast.CallNode {
+	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: name}, Arguments: args}
+}
+
+// metered makes the body of a predicate count its rounds, and what it reads in each.
+func metered(body ast.Node) ast.Node {
+	ast.Walk(&body, measuring{})
+	call := invoke(funcTick, &ast.IdentifierNode{Value: nameMeter}, body)
+	call.SetLocation(body.Location())
+	return call
+}
+
+// measuring puts a measure before what takes longer the longer its first argument is.
+type measuring struct{}
+
+// Visit is called for each node of the body.
+func (measuring) Visit(n *ast.Node) {
+	switch v := (*n).(type) {
+	case *ast.BuiltinNode:
+		switch v.Name {
+		case "split":
+			measured(&v.Arguments[0], costly)
+		default:
+			measured(&v.Arguments[0], cheap)
+		}
+	case *ast.BinaryNode:
+		switch v.Operator {
+		case "contains", "startsWith", "endsWith":
+			measured(&v.Left, cheap)
+		case "matches":
+			measured(&v.Left, costly)
+		}
+	}
+}
+
+// How many bytes make a round.
+const (
+	cheap  = 64
+	costly = 4
+)
+
+func measured(n *ast.Node, bytes int) {
+	if call, ok := (*n).(*ast.CallNode); ok {
+		if name, ok := call.Callee.(*ast.IdentifierNode); ok && name.Value == funcMeasure {
+			return
+		}
+	}
+	ast.Patch(n, invoke(funcMeasure, &ast.IdentifierNode{Value: nameMeter}, &ast.IntegerNode{Value: bytes}, *n))
+}
