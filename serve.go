@@ -81,15 +81,16 @@ func (n *node) keepBook(ctx context.Context) error {
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	var was error
+	var revision int64 // that the sweeper was woken for
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		revision := n.book.Revision()
 		err := n.book.Refresh(ctx)
-		if n.book.Revision() != revision {
+		if now := n.book.Revision(); now != revision { // whoever it was that read them
+			revision = now
 			n.sweeper.Wake() // a new rule may have a slot before the one it waits for
 		}
 		if err != nil && was == nil && ctx.Err() == nil {

@@ -273,7 +273,9 @@ func TestADatabaseThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	}
 	t.Cleanup(func() {
 		n.stop()
-		<-n.ended // it lets go of the database before the database goes
+		if err := <-n.ended; err != nil { // it lets go of the database before the database goes
+			t.Errorf("serve: %v", err)
+		}
 		if err := cluster.Stop(); err != nil {
 			t.Error(err)
 		}

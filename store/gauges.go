@@ -39,9 +39,9 @@ func (s *Store) Gauges(ctx context.Context) (Gauges, error) {
 		&g.Due, &g.OldestDue); err != nil {
 		return g, fmt.Errorf("gauges: %w", err)
 	}
-	var any int64
+	var shards int64
 	if err := s.ofShards(ctx, `SELECT 1 AS n, (SELECT decided_at FROM alert WHERE shard = %d ORDER BY id LIMIT 1) AS t`,
-		&any, &g.OldestAlert); err != nil {
+		&shards, &g.OldestAlert); err != nil {
 		return g, fmt.Errorf("gauges: %w", err)
 	}
 	return g, nil

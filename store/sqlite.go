@@ -116,8 +116,11 @@ func (e *sqlite) write(ctx context.Context, f func(w *writer, now time.Time) err
 	return tx.Commit()
 }
 
-// writer is a transaction that runs few statements many times. What it began it ends: it
-// takes no context, so that no statement pays for watching one.
+// unwatched is the context of a writer's statements: what a transaction began it ends, and
+// no statement pays for watching a context that could be cancelled.
+var unwatched = context.Background()
+
+// writer is a transaction that runs few statements many times.
 type writer struct {
 	tx    *sql.Tx
 	known map[string]*sql.Stmt // prepared on the connection
@@ -131,8 +134,8 @@ func (w *writer) stmt(text string) (*sql.Stmt, error) {
 	var s *sql.Stmt
 	var err error
 	if known, ok := w.known[text]; ok {
-		s = w.tx.Stmt(known)
-	} else if s, err = w.tx.Prepare(text); err != nil {
+		s = w.tx.StmtContext(unwatched, known)
+	} else if s, err = w.tx.PrepareContext(unwatched, text); err != nil {
 		return nil, err
 	}
 	w.stmts[text] = s
@@ -145,7 +148,7 @@ func (w *writer) exec(text string, args ...any) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	r, err := s.Exec(args...)
+	r, err := s.ExecContext(unwatched, args...)
 	if err != nil {
 		return 0, err
 	}
@@ -158,7 +161,7 @@ func (w *writer) row(dest []any, text string, args ...any) (ok bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	switch err := s.QueryRow(args...).Scan(dest...); {
+	switch err := s.QueryRowContext(unwatched, args...).Scan(dest...); {
 	case errors.Is(err, sql.ErrNoRows):
 		return false, nil
 	default:

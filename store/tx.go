@@ -82,11 +82,11 @@ func all[T any](rows cursor, scan func(scanner, *T) error) ([]T, error) {
 
 // query runs a statement and reads its result to the end.
 func query[T any](ctx context.Context, q querier, scan func(scanner, *T) error, text string, args ...any) ([]T, error) {
-	rows, err := q.QueryContext(ctx, text, args...)
+	rows, err := q.QueryContext(ctx, text, args...) //nolint:rowserrcheck // all checks it
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = rows.Close() }() // Err has told already
+	defer func() { _ = rows.Close() }() // all has read it to the end, or failed
 	return all(rows, scan)
 }
 

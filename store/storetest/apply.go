@@ -28,11 +28,6 @@ func (w *world) cursor(stream string) futurejobs.Cursor {
 	return c
 }
 
-// counts is what a batch came to, in numbers.
-type counts struct{ created, ended, kept, said int }
-
-func count(a futurejobs.Applied) counts { return counts{a.Created, a.Ended, a.Kept, len(a.Said)} }
-
 func applyStarts(t *testing.T, w *world) {
 	slot := w.slot()
 	past := must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour).Truncate(time.Minute)

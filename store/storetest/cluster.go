@@ -228,7 +228,7 @@ func (c *Cluster) end() error {
 	var err error
 	if c.hold != nil {
 		err = c.hold.Close()
-		<-c.ended
+		_ = <-c.ended // it was told to
 	}
 	return errors.Join(err, os.RemoveAll(c.Dir))
 }
