@@ -42,16 +42,20 @@ func (b *Bus) Publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert
 
 // publishSome publishes what fits into the window, and waits for every answer.
 func (b *Bus) publishSome(ctx context.Context, batch []alerts.Alert) (sent []alerts.Alert, failed error) {
-	futures := make([]jetstream.PubAckFuture, 0, len(batch))
-	for _, a := range batch {
-		f, err := b.send(a)
-		if err != nil {
+	futures := make([]jetstream.PubAckFuture, len(batch)) // nil: not sent
+	for i, a := range batch {
+		var err error
+		if futures[i], err = b.send(a); err != nil {
 			failed = err
-			break
+			if !errors.Is(err, nats.ErrMaxPayload) { // that one holds up no other
+				break
+			}
 		}
-		futures = append(futures, f)
 	}
 	for i, f := range futures {
+		if f == nil {
+			continue
+		}
 		if err := b.acked(ctx, f); err == nil {
 			sent = append(sent, batch[i])
 		} else if failed == nil {

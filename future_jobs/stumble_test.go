@@ -86,3 +86,26 @@ func (e *engine) odd(subject string, keys ...string) {
 		e.Fatal(err)
 	}
 }
+
+func TestANodeWithoutShardsIsNotBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := run(t, nil, fmt.Sprintf(noResolve, "fine", "fine"))
+		time.Sleep(2500 * time.Millisecond)
+		if err := e.store.Reclaim(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		leases, err := e.store.Leases(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, l := range leases {
+			if _, ok, err := e.store.Take(t.Context(), "other", l.Held, time.Hour); !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+		}
+		time.Sleep(10 * time.Minute)
+		if lag := e.sweeper.Lag(); lag != 0 {
+			t.Errorf("a node that holds no shard says that it is %s behind", lag)
+		}
+	})
+}

@@ -176,6 +176,7 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict) (left time.Ti
 	now := s.clock.Now()
 	shards := s.owner.Open()
 	if len(shards) == 0 || now.IsZero() {
+		s.swept.Store(nil) // a node that holds nothing is behind with nothing
 		return left, nil
 	}
 	through, err := s.queue.ReadThrough(ctx)

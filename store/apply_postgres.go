@@ -35,12 +35,15 @@ func (p *postgres) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Ap
 	return applied(net), nil
 }
 
-// applyOnce works in three round trips and a commit.
+// applyOnce works in three round trips and a commit. All of it is bounded, not only its
+// statements: a job that appeared later would be behind the sweep.
 //
 //  1. The transaction begins.
 //  2. The cursor, the rule set and the jobs are locked.
 //  3. The net effect is written, and the cursor moves.
 func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch) (net futurejobs.Net, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	tx, err := p.pool.BeginTx(ctx, begin)
 	if err != nil {
 		return net, err

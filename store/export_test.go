@@ -16,6 +16,12 @@ const (
 // FenceText takes the locks that a settle takes.
 var FenceText = numbered(strings.Split(fence, ", ask AS")[0] + " SELECT count(*) FROM stand")
 
+// Begin is how a transaction begins.
+var Begin = begin
+
+// Opening is the first statement of a transaction on database/sql.
+func (s *Store) Opening() string { return s.opening() }
+
 // Pool is the store's pool.
 func (s *Store) Pool() *pgxpool.Pool { return s.engine.(*postgres).pool }
 

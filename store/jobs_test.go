@@ -36,7 +36,9 @@ func TestJobsOfRulesWithManyAndWithFew(t *testing.T) {
 		l.check(err)
 		all := listed(t, s, futurejobs.Filter{Limit: 500})
 		for _, f := range []futurejobs.Filter{
-			{Rule: "r"}, {Rule: "rare"}, {Entity: "e"},
+			{Rule: "r"},
+			{Rule: "rare"},
+			{Entity: "e"},
 			{Rule: "r", DueAfter: l.first.Add(time.Minute), DueBefore: l.first.Add(3 * time.Minute)},
 			{Rule: "rare", DueAfter: l.first.Add(time.Minute), DueBefore: l.first.Add(3 * time.Minute)},
 		} {

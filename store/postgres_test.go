@@ -266,6 +266,33 @@ func TestNoTransactionIsLeftOpen(t *testing.T) {
 	}
 }
 
+// Wherever a node stops in a transaction, the database ends it.
+func TestTransactionsAreBounded(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	const settings = `SELECT current_setting('statement_timeout') || ' ' || current_setting('idle_in_transaction_session_timeout')`
+	bounded := func(row interface{ Scan(...any) error }) {
+		t.Helper()
+		var got string
+		f.check(row.Scan(&got))
+		if got != "8s 8s" {
+			t.Errorf("bounds: %s", got)
+		}
+	}
+	hot, err := f.Pool().BeginTx(t.Context(), store.Begin)
+	f.check(err)
+	bounded(hot.QueryRow(t.Context(), settings))
+	f.check(hot.Rollback(t.Context()))
+
+	cold, err := f.DB().BeginTx(t.Context(), nil)
+	f.check(err)
+	rows, err := cold.QueryContext(t.Context(), f.Opening())
+	f.check(err)
+	f.check(rows.Close())
+	bounded(cold.QueryRowContext(t.Context(), settings))
+	f.check(cold.Rollback())
+}
+
 func TestDeadlocksAreTriedAgain(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)

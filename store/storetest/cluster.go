@@ -228,7 +228,7 @@ func (c *Cluster) end() error {
 	var err error
 	if c.hold != nil {
 		err = c.hold.Close()
-		_ = <-c.ended // it was told to
+		<-c.ended //nolint:errcheck // it was told to end
 	}
 	return errors.Join(err, os.RemoveAll(c.Dir))
 }

@@ -1,0 +1,60 @@
+package store_test
+
+import (
+	"sync"
+	"testing"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// A job that appears later than the sweep allows for would be behind the low water, where
+// nobody looks for minutes. The cursor and the rule set keep a transaction waiting here, each
+// for less than one statement may take.
+func TestJobsDoNotAppearBehindTheSweep(t *testing.T) {
+	t.Parallel()
+	const allowed = 10 * time.Second // as the sweep has it
+	f := onPostgres(t, time.Hour)
+	f.check(f.OpenCursor(t.Context(), futurejobs.Cursor{Stream: "S"}))
+	cursor, err := f.conn().Begin(t.Context())
+	f.check(err)
+	_, err = cursor.Exec(t.Context(), `SELECT 1 FROM event_cursor WHERE stream = 'S' FOR UPDATE`)
+	f.check(err)
+	ruleSet, err := f.conn().Begin(t.Context())
+	f.check(err)
+	_, err = ruleSet.Exec(t.Context(), `SELECT 1 FROM rule_set FOR UPDATE`)
+	f.check(err)
+
+	began := time.Now()
+	effect := futurejobs.Effect{Rule: f.rule, Kind: futurejobs.Start, Job: futurejobs.Job{
+		Ref: futurejobs.Ref{RuleID: f.rule.ID, Key: "k"}, Version: 1, Since: began, FirstCheckAt: began,
+	}}
+	var took time.Duration
+	var after sync.WaitGroup
+	after.Go(func() {
+		_, err = f.Apply(t.Context(), futurejobs.Batch{Stream: "S", Last: 1, RuleSet: f.set, Effects: []futurejobs.Effect{effect}})
+		took = time.Since(began)
+	})
+	olderThan := func(age string) string {
+		return `SELECT NOT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database()
+	AND wait_event_type = 'Lock' AND now() - xact_start < '` + age + `')`
+	}
+	f.until("it waits for the cursor", blockedOn(1, "FROM event_cursor"))
+	f.until("it has waited for a while", olderThan("5s"))
+	f.check(cursor.Rollback(t.Context()))
+	f.until("it waits for the rules", blockedOn(1, "FROM rule_set"))
+	f.until("it waited for too long, or gave up", olderThan("10.5s"))
+	f.check(ruleSet.Rollback(t.Context()))
+	after.Wait()
+
+	jobs, listErr := f.Jobs(t.Context(), futurejobs.Filter{})
+	f.check(listErr)
+	for _, j := range jobs.Items {
+		if late := took - j.NextCheckAt.Sub(began); late > allowed {
+			t.Errorf("a job appeared %s after its slot", late)
+		}
+	}
+	if err == nil && len(jobs.Items) == 0 {
+		t.Error("it was applied, and there is no job")
+	}
+}

@@ -1,0 +1,76 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	futurejobs "deadman/future_jobs"
+)
+
+func dueInOrder(t *testing.T, w *world) {
+	slot := w.slot()
+	for i := range 60 {
+		w.start(slot.Add(time.Duration(i%3)*time.Minute), fmt.Sprintf("k%02d", i))
+	}
+	jobs := w.all()
+	if len(jobs) != 60 {
+		t.Fatalf("%d jobs of 60", len(jobs))
+	}
+	if !slices.IsSortedFunc(jobs, byDue) {
+		t.Error("not in the order of (shard, next_check_at, id)")
+	}
+	until := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{Walks: w.walks(), Until: slot, Limit: 100}))
+	if len(until) != 20 {
+		t.Errorf("%d jobs up to the first slot, want 20", len(until))
+	}
+}
+
+func byDue(a, b futurejobs.Job) int {
+	switch {
+	case a.Shard != b.Shard:
+		return int(a.Shard) - int(b.Shard)
+	case !a.NextCheckAt.Equal(b.NextCheckAt):
+		return a.NextCheckAt.Compare(b.NextCheckAt)
+	}
+	return int(a.ID - b.ID)
+}
+
+func dueAfterTheWalk(t *testing.T, w *world) {
+	slot := w.slot()
+	for i := range 40 {
+		w.start(slot.Add(time.Duration(i%2)*time.Minute), fmt.Sprintf("k%02d", i))
+	}
+	want := w.all()
+	walks := w.walks()
+	var got []futurejobs.Job
+	for range len(want) + 1 {
+		jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{Walks: walks, Until: slot.Add(time.Hour), Limit: 1}))
+		if len(jobs) == 0 {
+			break
+		}
+		for _, j := range jobs {
+			walks[j.Shard] = futurejobs.Walk{Shard: j.Shard, At: j.NextCheckAt, ID: j.ID}
+		}
+		got = append(got, jobs...)
+	}
+	slices.SortFunc(got, byDue)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("walked one by one (-at once +walked):\n%s", diff)
+	}
+}
+
+func dueWithoutRules(t *testing.T, w *world) {
+	other := w.save("payment-missing", "payment")
+	w.start(w.slot(), "a", "b")
+	w.byHand(w.starting(other, "p", w.slot()))
+	jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{
+		Walks: w.walks(), Until: w.slot().Add(time.Hour), Not: []int32{w.rule.ID}, Limit: 10,
+	}))
+	if len(jobs) != 1 || jobs[0].Key != "p" {
+		t.Errorf("got %v, want the payment's job alone", jobs)
+	}
+}
