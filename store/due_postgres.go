@@ -34,6 +34,8 @@ func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 	if not == nil {
 		not = []int32{}
 	}
+	ctx, cancel := patiently(ctx)
+	defer cancel()
 	rows, err := p.pool.Query(ctx, dueText, shards, instants, ids, q.Until, not, q.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("due: %w", err)

@@ -46,7 +46,7 @@ func (s *Store) Nodes(ctx context.Context) ([]futurejobs.Node, error) {
 
 // Leave implements futurejobs.Leases.
 func (s *Store) Leave(ctx context.Context, node string) error {
-	if _, err := s.db.ExecContext(ctx, `DELETE FROM node WHERE id = $1`, node); err != nil {
+	if _, err := exec(ctx, s.db, `DELETE FROM node WHERE id = $1`, node); err != nil {
 		return fmt.Errorf("leave: %w", err)
 	}
 	return nil

@@ -24,6 +24,8 @@ func readCursor(row scanner, c *futurejobs.Cursor) error {
 
 // Cursor implements futurejobs.Ledger.
 func (s *Store) Cursor(ctx context.Context, stream string) (c futurejobs.Cursor, ok bool, err error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
 	err = readCursor(s.read.QueryRowContext(ctx, `SELECT `+cursorColumns+` FROM event_cursor WHERE stream = $1`, stream), &c)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
@@ -47,7 +49,7 @@ func (s *Store) Cursors(ctx context.Context) ([]futurejobs.Cursor, error) {
 // OpenCursor implements futurejobs.Ledger. A cursor that a rule's save opened learns when
 // its stream was created.
 func (s *Store) OpenCursor(ctx context.Context, c futurejobs.Cursor) error {
-	if _, err := s.db.ExecContext(ctx, `
+	if _, err := exec(ctx, s.db, `
 INSERT INTO event_cursor (stream, last_seq, last_at, stream_created_at) VALUES ($1, $2, $3, $4)
 ON CONFLICT (stream) DO UPDATE SET stream_created_at = excluded.stream_created_at
 WHERE event_cursor.stream_created_at IS NULL`,

@@ -33,6 +33,9 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 	if !strings.Contains(o.DatabaseURL, "pool_max_conns") {
 		cfg.MaxConns = max(cfg.MaxConns, leastConns)
 	}
+	if !strings.Contains(o.DatabaseURL, "connect_timeout") {
+		cfg.ConnConfig.ConnectTimeout = patience
+	}
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "deadman"
 	}

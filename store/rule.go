@@ -18,6 +18,8 @@ const gate = 5 * time.Second
 
 // Revision implements rules.Store.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
 	var revision int64
 	if err := s.read.QueryRowContext(ctx, `SELECT revision FROM rule_set WHERE id = 1`).Scan(&revision); err != nil {
 		return 0, fmt.Errorf("revision: %w", err)
@@ -69,6 +71,8 @@ func readLoaded(row scanner, l *loaded) error {
 
 // Version implements rules.Store.
 func (s *Store) Version(ctx context.Context, ruleID, version int32) (rules.Saved, error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
 	var saved rules.Saved
 	var reads string
 	err := s.read.QueryRowContext(ctx, `SELECT `+savedColumns+` FROM rule_version v JOIN rule r ON r.id = v.rule_id

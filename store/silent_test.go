@@ -86,8 +86,11 @@ func TestADatabaseThatGoesSilentIsNotWaitedForForever(t *testing.T) {
 	defer cancel()
 	var all sync.WaitGroup
 	for what, ask := range map[string]func() error{
-		"the time":     func() error { _, err := s.Now(ctx); return err },
-		"due jobs":     func() error { _, err := s.Due(ctx, futurejobs.DueQuery{Walks: []futurejobs.Walk{{}}, Limit: 1}); return err },
+		"the time": func() error { _, err := s.Now(ctx); return err },
+		"due jobs": func() error {
+			_, err := s.Due(ctx, futurejobs.DueQuery{Walks: []futurejobs.Walk{{}}, Limit: 1})
+			return err
+		},
 		"read through": func() error { _, err := s.ReadThrough(ctx); return err },
 		"the cursor":   func() error { _, _, err := s.Cursor(ctx, "S"); return err },
 		"mark read":    func() error { return s.MarkRead(ctx, "S", 0, time.Now()) },

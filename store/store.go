@@ -150,6 +150,8 @@ func (s *Store) Close() error { return s.closed() }
 
 // Now returns the database's time.
 func (s *Store) Now(ctx context.Context) (time.Time, error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
 	var now time.Time
 	if err := s.read.QueryRowContext(ctx, `SELECT now()`).Scan(at(&now)); err != nil {
 		return now, fmt.Errorf("now: %w", err)

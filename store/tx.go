@@ -17,6 +17,8 @@ func (s *Store) tx(ctx context.Context, f func(tx *sql.Tx, now time.Time) error)
 }
 
 func (s *Store) once(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return err
@@ -30,6 +32,12 @@ func (s *Store) once(ctx context.Context, f func(tx *sql.Tx, now time.Time) erro
 		return err
 	}
 	return tx.Commit()
+}
+
+// patiently bounds the wait for a database that may have gone silent: by more than any
+// transaction takes.
+func patiently(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(ctx, 2*patience)
 }
 
 // again runs f until it fails with an error that does not pass, or tries are spent.
@@ -82,6 +90,8 @@ func all[T any](rows cursor, scan func(scanner, *T) error) ([]T, error) {
 
 // query runs a statement and reads its result to the end.
 func query[T any](ctx context.Context, q querier, scan func(scanner, *T) error, text string, args ...any) ([]T, error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
 	rows, err := q.QueryContext(ctx, text, args...) //nolint:rowserrcheck // all checks it
 	if err != nil {
 		return nil, err
@@ -108,6 +118,8 @@ type execer interface {
 
 // exec returns how many rows were written.
 func exec(ctx context.Context, e execer, text string, args ...any) (int64, error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
 	r, err := e.ExecContext(ctx, text, args...)
 	if err != nil {
 		return 0, err

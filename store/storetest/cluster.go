@@ -207,20 +207,6 @@ func (c *Cluster) Database(name string) string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", c.Port, name)
 }
 
-// Process is the server's main process, for tests that hurt it.
-func (c *Cluster) Process() (*os.Process, error) {
-	b, err := os.ReadFile(filepath.Join(c.Dir, "data", "postmaster.pid"))
-	if err != nil {
-		return nil, err
-	}
-	first, _, _ := strings.Cut(string(b), "\n")
-	pid, err := strconv.Atoi(first)
-	if err != nil {
-		return nil, fmt.Errorf("postmaster.pid: %w", err)
-	}
-	return os.FindProcess(pid)
-}
-
 // Stop ends the server and removes its files. It may be called again.
 func (c *Cluster) Stop() error { return c.stop() }
 
