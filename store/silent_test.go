@@ -20,6 +20,9 @@ type wire struct {
 	net.Listener
 	to     string
 	silent chan struct{}
+
+	mu    sync.Mutex
+	conns []net.Conn
 }
 
 func newWire(t *testing.T, to string) *wire {
@@ -41,13 +44,25 @@ func newWire(t *testing.T, to string) *wire {
 				t.Error(err)
 				return
 			}
-			t.Cleanup(func() { _ = near.Close(); _ = far.Close() })
+			w.mu.Lock()
+			w.conns = append(w.conns, near, far)
+			w.mu.Unlock()
 			all.Go(func() { w.pass(far, near) })
 			all.Go(func() { w.pass(near, far) })
 		}
 	})
-	t.Cleanup(func() { _ = l.Close() })
+	t.Cleanup(func() { w.hangUp(); all.Wait() })
 	return w
+}
+
+// hangUp ends what goes over the wire.
+func (w *wire) hangUp() {
+	_ = w.Close()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, c := range w.conns {
+		_ = c.Close()
+	}
 }
 
 func (w *wire) pass(to io.Writer, from io.Reader) {
@@ -106,4 +121,5 @@ func TestADatabaseThatGoesSilentIsNotWaitedForForever(t *testing.T) {
 		})
 	}
 	all.Wait()
+	w.hangUp() // or closing the store would wait, too
 }
