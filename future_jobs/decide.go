@@ -3,6 +3,7 @@ package futurejobs
 import (
 	"context"
 	"errors"
+	"strings"
 	"time"
 
 	"deadman/alerts"
@@ -56,7 +57,7 @@ func (r *Rule) decide(j Job, look Look, answer checks.Answer, failure error, now
 func (r *Rule) undetermined(j Job, failure error, slot, now time.Time) Decision {
 	j.Undecided++
 	j.NextCheckAt = r.Grid.After(now)
-	reason := failure.Error()
+	reason := clip(failure.Error())
 	if !r.Limits.Spent(j.Undecided) {
 		return r.decided(j, "", reason, slot, now, nil)
 	}
@@ -74,6 +75,17 @@ func (r *Rule) undetermined(j Job, failure error, slot, now time.Time) Decision 
 		Status: alerts.Undetermined, Severity: r.Loudest, StepIndex: j.Step, Labels: r.Labels,
 		Text: r.Entity + " " + j.Key + ": could not find out: " + reason,
 	}})
+}
+
+// reasonMost is how much of an error, in bytes, goes into history and alerts.
+const reasonMost = 1000
+
+// clip shortens the text of an error that somebody else wrote.
+func clip(text string) string {
+	if len(text) <= reasonMost {
+		return text
+	}
+	return strings.ToValidUTF8(text[:reasonMost], "") + "…"
 }
 
 // gaveUp drafts the alert that nobody is looking any more.

@@ -3,8 +3,10 @@ package futurejobs
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"deadman/alerts"
 	"deadman/checks"
@@ -111,6 +113,18 @@ func TestTheSameDecisionHasTheSameID(t *testing.T) {
 	job.Checks++
 	if other := rule.decide(job, Look{}, answer, nil, noon).Alerts[0].ID; other == once {
 		t.Error("another check's alert has the same id")
+	}
+}
+
+func TestALongErrorIsClipped(t *testing.T) {
+	rule := orderRule()
+	rule.Limits = guards.Limits{Attempts: 1}
+	d := rule.decide(Job{NextCheckAt: noon}, Look{}, checks.Answer{}, errors.New(strings.Repeat("ä", 1<<20)), noon)
+	if n := len(d.Reason); n > reasonMost+len("…") || !utf8.ValidString(d.Reason) {
+		t.Errorf("a reason of %d bytes, valid: %t", n, utf8.ValidString(d.Reason))
+	}
+	if n := len(d.Alerts[0].Text); n > 2*reasonMost {
+		t.Errorf("a text of %d bytes", n)
 	}
 }
 

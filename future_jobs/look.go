@@ -25,11 +25,19 @@ func (r *Rule) question(j Job, now time.Time) checks.Check {
 	}
 }
 
+// panicked is the error of a handler that panicked.
+type panicked struct {
+	value any
+	stack []byte // for the log
+}
+
+func (p panicked) Error() string { return fmt.Sprintf("the handler panicked: %v", p.value) }
+
 // ask asks a handler; a panic is an error of this check and of no other.
 func ask(ctx context.Context, h checks.Handler, c checks.Check) (a checks.Answer, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			a, err = checks.Answer{}, fmt.Errorf("the handler panicked: %v\n%s", p, debug.Stack())
+			a, err = checks.Answer{}, panicked{p, debug.Stack()}
 		}
 	}()
 	return h.Check(ctx, c)

@@ -27,9 +27,12 @@ type Walk struct {
 type DueQuery struct {
 	Walks []Walk    // one a shard
 	Until time.Time // jobs due up to and including this instant
-	Not   []int32   // rules whose jobs are left out, because their streams lag
+	Not   []Edition // versions of rules whose jobs are left out, because they have to wait
 	Limit int       // for each shard
 }
+
+// Edition is one version of a rule.
+type Edition struct{ RuleID, Version int32 }
 
 // Settlement is a batch of decisions, and what must still hold for them to count.
 type Settlement struct {

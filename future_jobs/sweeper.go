@@ -1,13 +1,13 @@
 package futurejobs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,16 +59,16 @@ type Sweeper struct {
 
 	wake    chan struct{}
 	slow    *lanes
-	lagging map[int32]waitingFor // rules left out of the sweep; used by Run alone
-	paused  bool                 // the clock is not to be trusted; used by Run alone
-	behind  time.Duration        // the last wait for what was left behind; used by Run alone
+	lagging map[Edition]waitingFor // left out of the sweep; used by Run alone
+	paused  bool                   // the clock is not to be trusted; used by Run alone
+	behind  time.Duration          // the last wait for what was left behind; used by Run alone
 
 	swept atomic.Pointer[reach] // by the last sweep; nil: there was none yet
 	mu    sync.Mutex
 	errs  map[string]error
 }
 
-// waitingFor is what a rule's jobs wait for: its streams read through to a slot.
+// waitingFor is what jobs wait for: their rule's streams read through to a slot.
 type waitingFor struct {
 	streams []string
 	slot    time.Time
@@ -81,7 +81,7 @@ func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logg
 		queue: q, book: b, owner: o, clock: c, log: log,
 		Observer: silent{},
 		wake:     make(chan struct{}, 1), slow: newLanes(workers),
-		lagging: map[int32]waitingFor{}, errs: map[string]error{},
+		lagging: map[Edition]waitingFor{}, errs: map[string]error{},
 	}
 }
 
@@ -183,12 +183,13 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict) (left time.Ti
 	if err != nil {
 		return left, err
 	}
-	maps.DeleteFunc(s.lagging, func(_ int32, w waitingFor) bool { return w.over(through) })
-	for _, w := range s.lagging {
-		left = older(left, w.slot)
-	}
+	maps.DeleteFunc(s.lagging, func(_ Edition, w waitingFor) bool { return w.over(through) })
 
-	pass := pass{shards: make(map[int16]*Shard, len(shards)), through: through, due: due, unread: map[edition]error{}}
+	pass := pass{shards: make(map[int16]*Shard, len(shards)), through: through, due: due, out: map[Edition]error{}}
+	for e, w := range s.lagging {
+		left = older(left, w.slot)
+		pass.out[e] = nil
+	}
 	query := DueQuery{Until: now, Limit: max(pageMost/len(shards), pageLeast)}
 	for _, sh := range shards {
 		pass.shards[sh.Shard] = sh
@@ -198,7 +199,7 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict) (left time.Ti
 		for _, sh := range shards {
 			sh.beginRead()
 		}
-		query.Not = slices.Sorted(maps.Keys(s.lagging))
+		query.Not = slices.Collect(maps.Keys(pass.out))
 		jobs, err := s.queue.Due(ctx, query)
 		if err != nil {
 			return left, err
@@ -238,20 +239,18 @@ type pass struct {
 	shards  map[int16]*Shard
 	through map[string]time.Time // by stream
 	due     chan<- []verdict
-	unread  map[edition]error // why a version cannot be read; its jobs wait
+	out     map[Edition]error // whose jobs wait; an error says why their rule cannot be read
 }
 
-// edition is one version of a rule.
-type edition struct{ rule, version int32 }
-
-// err says which versions cannot be read.
+// err says which versions cannot be read, in one order, so that the same is said once.
 func (p pass) err() error {
 	var errs []error
-	for _, e := range slices.SortedFunc(maps.Keys(p.unread), func(a, b edition) int {
-		return cmp.Or(cmp.Compare(a.rule, b.rule), cmp.Compare(a.version, b.version))
-	}) {
-		errs = append(errs, p.unread[e])
+	for _, err := range p.out {
+		if err != nil {
+			errs = append(errs, err)
+		}
 	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
 }
 
@@ -283,25 +282,25 @@ func (s *Sweeper) handOn(ctx context.Context, p pass, jobs []Job) (left time.Tim
 }
 
 // pick finds out who is to look at a job; ok is false for one that has to wait, for its
-// rule, its streams or a lane. One that need not has its lane.
+// rule, its streams or a lane, and no more of its version is read in this pass. One that
+// need not wait has its lane.
 func (s *Sweeper) pick(ctx context.Context, j Job, p pass) (v verdict, ok bool) {
-	made := edition{j.RuleID, j.Version}
-	if p.unread[made] != nil {
+	made := Edition{j.RuleID, j.Version}
+	if _, out := p.out[made]; out {
 		return verdict{}, false
 	}
 	ruleSet := s.book.Revision()
 	rule, err := s.book.Rule(ctx, j.RuleID, j.Version)
 	if err != nil {
-		p.unread[made] = err
+		p.out[made] = err
 		return verdict{}, false
 	}
 	if w := (waitingFor{rule.Streams, j.NextCheckAt}); !w.over(p.through) {
-		if _, known := s.lagging[rule.ID]; !known {
-			s.lagging[rule.ID] = w
-		}
+		s.lagging[made], p.out[made] = w, nil
 		return verdict{}, false
 	}
 	if !prompt(rule) && !s.slow.enter(rule.ID) {
+		p.out[made] = nil
 		return verdict{}, false
 	}
 	return verdict{rule: rule, ruleSet: ruleSet, Decision: Decision{Job: j}}, true
@@ -381,6 +380,9 @@ func (s *Sweeper) conclude(v verdict, answer checks.Answer, err error) verdict {
 	look := v.Job.Last
 	if err != nil {
 		look.FailedAt = now
+		if p := (panicked{}); errors.As(err, &p) {
+			s.log.Error("handler panicked", "rule", v.rule.Name, "key", v.Job.Key, "panic", p.value, "stack", string(p.stack))
+		}
 	} else {
 		look.CompletedAt = now
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -88,7 +89,8 @@ func run(t *testing.T, handle map[string]checks.Handler, documents ...string) *e
 	return e
 }
 
-func (e *engine) save(document string) {
+// save saves a rule that listens to the stream S, and to more.
+func (e *engine) save(document string, more ...rules.Read) {
 	e.Helper()
 	parsed, err := rules.Parse([]byte(document), "test.yaml")
 	if err != nil {
@@ -102,7 +104,9 @@ func (e *engine) save(document string) {
 	for _, r := range parsed[0].Resolve {
 		reads = append(reads, rules.Read{Subject: r.Event, Stream: "S"})
 	}
-	if _, err := e.store.Save(e.Context(), rules.Saved{Name: parsed[0].Name, Entity: parsed[0].Entity, Document: text, Reads: reads}); err != nil {
+	if _, err := e.store.Save(e.Context(), rules.Saved{
+		Name: parsed[0].Name, Entity: parsed[0].Entity, Document: text, Reads: append(reads, more...),
+	}); err != nil {
 		e.Fatal(err)
 	}
 }
@@ -191,6 +195,36 @@ func TestASlotWaitsUntilItsStreamIsRead(t *testing.T) {
 		}
 		if late := said[0].DecidedAt.Sub(said[0].Slot); late < 50*time.Second {
 			t.Errorf("decided %s after the slot", late)
+		}
+	})
+}
+
+func TestAVersionWhoseStreamIsGoneHoldsUpNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := run(t, nil)
+		for _, version := range []struct {
+			key   string
+			reads []rules.Read
+		}{
+			{"old", []rules.Read{{Subject: "slow.done", Stream: "GONE"}}},
+			{"new", nil},
+		} {
+			e.save(strings.Replace(withResolve, "only", version.key, 1), version.reads...)
+			if err := e.book.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			e.happen("slow.created", version.key)
+		}
+		e.sweeper.Wake()
+		time.Sleep(11 * time.Second)
+		e.read()
+		time.Sleep(3 * time.Second)
+		said := e.said()
+		if len(said) != 1 || said[0].Key != "new" {
+			t.Errorf("said %+v, want what the new version says", said)
+		}
+		if lag := e.sweeper.Lag(); lag < 2*time.Second {
+			t.Errorf("the sweep says that it is %s behind while the old version waits", lag)
 		}
 	})
 }

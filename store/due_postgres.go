@@ -18,9 +18,9 @@ FROM unnest($1::smallint[], $2::timestamptz[], $3::bigint[]) AS walk (shard, nex
 CROSS JOIN LATERAL (
 	SELECT * FROM future_job j
 	WHERE j.shard = walk.shard AND (j.next_check_at, j.id) > (walk.next_check_at, walk.id)
-	  AND j.next_check_at <= $4 AND j.rule_id <> ALL ($5::int[])
+	  AND j.next_check_at <= $4 AND (j.rule_id, j.version) NOT IN (SELECT * FROM unnest($5::int[], $6::int[]))
 	ORDER BY j.shard, j.next_check_at, j.id
-	LIMIT $6
+	LIMIT $7
 ) AS f`
 
 // Due implements futurejobs.Queue.
@@ -30,13 +30,11 @@ func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 	for i, w := range q.Walks {
 		shards[i], instants[i], ids[i] = w.Shard, w.At, w.ID
 	}
-	not := q.Not
-	if not == nil {
-		not = []int32{}
+	rules, versions := make([]int32, len(q.Not)), make([]int32, len(q.Not))
+	for i, e := range q.Not {
+		rules[i], versions[i] = e.RuleID, e.Version
 	}
-	ctx, cancel := patiently(ctx)
-	defer cancel()
-	rows, err := p.pool.Query(ctx, dueText, shards, instants, ids, q.Until, not, q.Limit)
+	rows, err := p.pool.Query(ctx, dueText, shards, instants, ids, q.Until, rules, versions, q.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("due: %w", err)
 	}

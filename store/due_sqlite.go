@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	futurejobs "deadman/future_jobs"
 )
@@ -18,7 +19,7 @@ WHERE f.shard = $1 AND (f.next_check_at, f.id) > ($2, $3) AND f.next_check_at <=
 func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
 	text := dueRange
 	if len(q.Not) > 0 {
-		text += ` AND f.rule_id NOT IN ` + these(q.Not)
+		text += ` AND (f.rule_id, f.version) NOT IN (VALUES ` + editions(q.Not) + `)`
 	}
 	text += ` ORDER BY f.next_check_at, f.id LIMIT ` + strconv.Itoa(q.Limit)
 	walks := slices.SortedFunc(slices.Values(q.Walks), func(a, b futurejobs.Walk) int {
@@ -33,4 +34,13 @@ func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.J
 		jobs = append(jobs, due...)
 	}
 	return jobs, nil
+}
+
+// editions are versions of rules as rows of a list.
+func editions(all []futurejobs.Edition) string {
+	rows := make([]string, len(all))
+	for i, e := range all {
+		rows[i] = these([]int32{e.RuleID, e.Version})
+	}
+	return strings.Join(rows, ",")
 }

@@ -341,7 +341,7 @@ func TestDueIsARangeOfItsIndex(t *testing.T) {
 		}
 		mid := jobs[len(jobs)/2]
 		plan := f.plan(store.DueText, []int16{0, 1, 2, 3}, []time.Time{mid.NextCheckAt, mid.NextCheckAt, mid.NextCheckAt, mid.NextCheckAt},
-			[]int64{0, mid.ID, 0, math.MaxInt64}, mid.NextCheckAt, []int32{}, 50)
+			[]int64{0, mid.ID, 0, math.MaxInt64}, mid.NextCheckAt, []int32{7}, []int32{1}, 50)
 		if !strings.Contains(plan, "Index Scan using future_job_due") ||
 			!strings.Contains(plan, "Index Cond: ((shard = walk.shard) AND (ROW(next_check_at, id) > ROW(walk.next_check_at, walk.id)) AND (next_check_at <= ") ||
 			strings.Contains(plan, "Sort") || strings.Contains(plan, "Seq Scan") {

@@ -68,7 +68,7 @@ func dueWithoutRules(t *testing.T, w *world) {
 	w.start(w.slot(), "a", "b")
 	w.byHand(w.starting(other, "p", w.slot()))
 	jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{
-		Walks: w.walks(), Until: w.slot().Add(time.Hour), Not: []int32{w.rule.ID}, Limit: 10,
+		Walks: w.walks(), Until: w.slot().Add(time.Hour), Not: []futurejobs.Edition{{RuleID: w.rule.ID, Version: w.rule.Version}}, Limit: 10,
 	}))
 	if len(jobs) != 1 || jobs[0].Key != "p" {
 		t.Errorf("got %v, want the payment's job alone", jobs)
