@@ -95,19 +95,10 @@ func playRealOrders(t *testing.T, database string, pause bool) {
 		}
 	}
 	checker := checkerOf(t, config, at)
-	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		n, err := checker.Count(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		held := n.Created == len(orders) && n.Pending == len(want) && n.Unpublished == 0
-		if held && n.Alerts >= len(want) && time.Now().After(lastSlot.Add(time.Second)) && escalated(t, checker) == len(want) {
-			break
-		}
-		if time.Since(begun) > 90*time.Second {
-			t.Fatalf("not settled after %s: %+v; %d orders, %d never handed over", time.Since(begun), n, len(orders), len(want))
-		}
-	}
+	eventually(t, 90*time.Second, "every order that was never handed over is escalated, and nothing else is left", func() bool {
+		n := count(t, checker)
+		return n.Created == len(orders) && n.Pending == len(want) && n.Unpublished == 0 && escalated(t, checker) == len(want)
+	})
 	if err := checker.Promises(t.Context()); err != nil {
 		t.Error(err)
 	}
