@@ -27,9 +27,8 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 	conditions := []web.Condition{
 		condition("database", databaseErr, "answers"),
 		condition("nats", n.natsErr(), "connected"),
-		condition("rules", n.bookErr(), fmt.Sprintf("at revision %d", n.book.Revision())),
 		condition("leases", n.owner.Err(), fmt.Sprintf("%d of %d shards held", len(n.owner.Holding()), n.owner.Count())),
-		condition("intake", n.intake.Err(), "reads every stream that is this node's"),
+		condition("intake", n.intake.Err(), fmt.Sprintf("reads every stream that is this node's, by rules at revision %d", n.book.Revision())),
 		condition("sweep", n.sweepErr(), "nothing behind"),
 		condition("relay", n.relay.Err(), "nothing held up"),
 	}
@@ -60,13 +59,6 @@ func (n *node) sweepErr() error {
 func (n *node) natsErr() error {
 	if !n.bus.Connected() {
 		return errors.New("not connected; alerts wait in the database, and events in their streams")
-	}
-	return nil
-}
-
-func (n *node) bookErr() error {
-	if err := n.rulesErr.Load(); err != nil {
-		return *err
 	}
 	return nil
 }

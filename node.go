@@ -42,7 +42,6 @@ type node struct {
 	upkeep  *upkeep
 
 	draining atomic.Bool
-	rulesErr atomic.Pointer[error] // what keeps the rules from being read anew
 }
 
 // open connects to the database and the broker, waiting for them where they are not there
@@ -98,6 +97,7 @@ func (n *node) assemble() {
 
 	n.owner.Doing = n.sweeper.Doing
 	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake() }
+	n.book.Changed = n.sweeper.Wake // a new rule may have a slot before the one it waits for
 	n.sweeper.Observer = n.witness
 }
 

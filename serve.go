@@ -44,7 +44,6 @@ func (n *node) run(ctx context.Context) error {
 	group.Go(func() error { return n.intake.Run(working) })
 	group.Go(func() error { return n.relay.Run(working) })
 	group.Go(func() error { return n.upkeep.Run(working) })
-	group.Go(func() error { return n.keepBook(working) })
 	group.Go(func() error { return web.Serve(working, listener, n.handler(listener.Addr()), n.Drain) })
 
 	holding, letGo := context.WithCancel(context.WithoutCancel(ctx))
@@ -74,33 +73,4 @@ func (n *node) listen() (net.Listener, error) {
 	}
 	n.log.Warn("the default HTTP address is taken; serving on another", "taken", n.HTTPAddr, "serving", moved.Addr().String())
 	return moved, nil
-}
-
-// keepBook reads the rules anew when another node changed them.
-func (n *node) keepBook(ctx context.Context) error {
-	tick := time.NewTicker(time.Second)
-	defer tick.Stop()
-	var was error
-	var revision int64 // that the sweeper was woken for
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		err := n.book.Refresh(ctx)
-		if now := n.book.Revision(); now != revision { // whoever it was that read them
-			revision = now
-			n.sweeper.Wake() // a new rule may have a slot before the one it waits for
-		}
-		if err != nil && was == nil && ctx.Err() == nil {
-			n.log.Error("rules cannot be read; going on with those known", "err", err)
-		}
-		was = err
-		if err == nil {
-			n.rulesErr.Store(nil)
-		} else {
-			n.rulesErr.Store(&err)
-		}
-	}
 }

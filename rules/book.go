@@ -15,6 +15,10 @@ import (
 // Book knows the rules as they were when it was last refreshed. It is safe for concurrent
 // use.
 type Book struct {
+	// Changed is called when a refresh found other rules. It has to return at once. Set before
+	// the parts run; may be nil.
+	Changed func()
+
 	store   Store
 	shards  int
 	current atomic.Pointer[edition]
@@ -61,6 +65,9 @@ func (b *Book) Refresh(ctx context.Context) error {
 		return wrap("refresh rules", err)
 	}
 	b.current.Store(newEdition(revision, saved, before))
+	if b.Changed != nil {
+		b.Changed()
+	}
 	return nil
 }
 
