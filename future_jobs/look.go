@@ -72,3 +72,51 @@ func askWithin(ctx context.Context, timeout time.Duration, h checks.Handler, c c
 		return checks.Answer{}, done, errAbandoned
 	}
 }
+
+// prompt reports whether the rule's handler only computes.
+func prompt(r *Rule) bool {
+	_, is := r.Handler.(checks.Prompt)
+	return is
+}
+
+// check asks the handlers of a chunk. Those that only compute are asked in line and their
+// verdicts go on together; the others go their own way.
+func (s *Sweeper) check(ctx context.Context, chunk []verdict, decided chan<- []verdict) {
+	ready := chunk[:0]
+	for _, v := range chunk {
+		now := s.clock.Now()
+		v.Job.Last.StartedAt = now
+		if prompt(v.rule) {
+			answer, err := ask(ctx, v.rule.Handler, v.rule.question(v.Job, now))
+			ready = append(ready, s.conclude(v, answer, err))
+			continue
+		}
+		s.slow.run(v.rule.ID, v.Job, func() (returned <-chan struct{}) {
+			answer, returned, err := askWithin(ctx, v.rule.Limits.Timeout, v.rule.Handler, v.rule.question(v.Job, now))
+			if errors.Is(err, errAbandoned) {
+				s.log.Warn("handler abandoned", "rule", v.rule.Name, "key", v.Job.Key, "timeout", v.rule.Limits.Timeout)
+			}
+			decided <- []verdict{s.conclude(v, answer, err)}
+			return returned
+		})
+	}
+	if len(ready) > 0 {
+		decided <- ready
+	}
+}
+
+// conclude decides on what a handler answered.
+func (s *Sweeper) conclude(v verdict, answer checks.Answer, err error) verdict {
+	now := s.clock.Now()
+	look := v.Job.Last
+	if err != nil {
+		look.FailedAt = now
+		if p := (panicked{}); errors.As(err, &p) {
+			s.log.Error("handler panicked", "rule", v.rule.Name, "key", v.Job.Key, "panic", p.value, "stack", string(p.stack))
+		}
+	} else {
+		look.CompletedAt = now
+	}
+	v.Decision = v.rule.decide(v.Job, look, answer, err, now)
+	return v
+}

@@ -231,7 +231,7 @@ func (c *compiler) step(pointer string, d Document, i int) {
 	if !s.Severity.Valid() {
 		severities := []string{string(alerts.Info), string(alerts.Warning), string(alerts.Error), string(alerts.Critical)}
 		message := fmt.Sprintf("%q is not a severity; write one of %s", clip(string(s.Severity), 40), strings.Join(severities, ", "))
-		if near := nearest(string(s.Severity), severities); near != "" {
+		if near := Nearest(string(s.Severity), severities); near != "" {
 			message = fmt.Sprintf("%q is not a severity; did you mean %q?", clip(string(s.Severity), 40), near)
 		}
 		c.problem(pointer+"/severity", "%s", message)

@@ -150,7 +150,7 @@ func unknownName(name string, d dialect) string {
 	case d.names[name] == nil && slices.Contains([]string{nameEvent, nameState, nameKey, nameSince, nameStep}, name):
 		return fmt.Sprintf("%q can't be read here, only %s", name, strings.Join(known, ", "))
 	}
-	if near := nearest(name, append(functionNames(), known...)); near != "" {
+	if near := Nearest(name, append(functionNames(), known...)); near != "" {
 		return fmt.Sprintf("unknown name %q; did you mean %q?", clip(name, 40), near)
 	}
 	return fmt.Sprintf("unknown name %q; an expression reads %s, as in event.%s", clip(name, 40), strings.Join(known, ", "), clip(name, 40))

@@ -183,7 +183,7 @@ func unknown(name string, notYet, fields []string) string {
 	if slices.Contains(notYet, name) {
 		return fmt.Sprintf("%q is not supported yet by this version; leave it out", name)
 	}
-	if near := nearest(name, fields); near != "" {
+	if near := Nearest(name, fields); near != "" {
 		return fmt.Sprintf("unknown field %q; did you mean %q?", clip(name, 40), near)
 	}
 	return fmt.Sprintf("unknown field %q; the fields here are %s", clip(name, 40), strings.Join(fields, ", "))

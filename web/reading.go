@@ -15,6 +15,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/rules"
 )
 
 // maxText is the longest key that a job can have, in bytes. No other name is longer.
@@ -151,7 +152,7 @@ func (from *reading) unknown(name string) string {
 	if len(from.known) == 0 {
 		return "unknown parameter; there are none here"
 	}
-	if near := Nearest(name, from.known); near != "" {
+	if near := rules.Nearest(name, from.known); near != "" {
 		return "unknown parameter; did you mean " + near + "?"
 	}
 	return "unknown parameter; there are " + strings.Join(from.known, ", ")

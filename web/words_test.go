@@ -7,18 +7,6 @@ import (
 	"deadman/web"
 )
 
-func TestNearest(t *testing.T) {
-	known := []string{"rule", "entity", "key", "cursor", "limit", "due_after", "due_before"}
-	for name, want := range map[string]string{
-		"limt": "limit", "rules": "rule", "due_befor": "due_before", "keys": "key", "entty": "entity",
-		"wobble": "", "": "", "x": "",
-	} {
-		if got := web.Nearest(name, known); got != want {
-			t.Errorf("nearest to %q is %q, want %q", name, got, want)
-		}
-	}
-}
-
 func TestRelative(t *testing.T) {
 	now := time.Date(2026, 1, 31, 15, 4, 5, 0, time.UTC)
 	for d, want := range map[time.Duration]string{

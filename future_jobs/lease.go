@@ -1,0 +1,44 @@
+package futurejobs
+
+import (
+	"context"
+	"time"
+)
+
+// Node is one running process.
+type Node struct {
+	ID        string
+	Name      string // host and pid, for people
+	Version   string
+	StartedAt time.Time
+	SeenAt    time.Time
+	ExpiresAt time.Time
+	Doing     string // what it is checking at the moment, JSON
+}
+
+// Lease is who holds a shard.
+type Lease struct {
+	Held
+	Node      string // empty: free
+	ExpiresAt time.Time
+	LowWater  time.Time // no job is due before this slot, but what came in late
+	Expired   bool      // by the database's time
+}
+
+// Leases is the lease table. Implementations are safe for concurrent use.
+type Leases interface {
+	// Beat registers the node for another d and returns the live nodes, by id.
+	Beat(ctx context.Context, n Node, d time.Duration) ([]Node, error)
+	// Leases returns all shards, in order.
+	Leases(ctx context.Context) ([]Lease, error)
+	// Renew prolongs the node's leases by d and stores their low water. It returns those
+	// that are still the node's.
+	Renew(ctx context.Context, node string, held []Lease, d time.Duration) ([]Held, error)
+	// Take takes one shard over from the epoch that was seen, if it is free or expired.
+	// ok is false when somebody else was faster.
+	Take(ctx context.Context, node string, seen Held, d time.Duration) (got Lease, ok bool, err error)
+	// Release gives shards back, with their low water, and is no error for lost ones.
+	Release(ctx context.Context, node string, held []Lease) error
+	// Leave removes the node's entry.
+	Leave(ctx context.Context, node string) error
+}

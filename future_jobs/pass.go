@@ -1,0 +1,197 @@
+package futurejobs
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// How much is read and handed on at a time.
+const (
+	pageMost  = 4000 // jobs a read returns, over all shards
+	pageLeast = 250  // jobs a read returns of one shard, at the least
+	chunkMost = 250  // jobs one checker works on at a time
+	settlers  = 2
+)
+
+// pass is one sweep over the held shards.
+type pass struct {
+	shards  map[int16]*Shard
+	through map[string]time.Time // by stream
+	due     chan<- []verdict
+	out     map[Edition]error // whose jobs wait; an error says why their rule cannot be read
+}
+
+// err says which versions cannot be read, in one order, so that the same is said once.
+func (p pass) err() error {
+	var errs []error
+	for _, err := range p.out {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
+	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return errors.Join(errs...)
+}
+
+// waitingFor is what jobs wait for: their rule's streams read through to a slot.
+type waitingFor struct {
+	streams []string
+	slot    time.Time
+}
+
+// over reports whether the streams are read past the slot.
+func (w waitingFor) over(through map[string]time.Time) bool {
+	return !slices.ContainsFunc(w.streams, func(stream string) bool { return through[stream].Before(w.slot) })
+}
+
+// sweep reads all that is due in the held shards and hands it to the checkers. What has to
+// wait for its streams or for a free lane is left: the oldest slot of it is returned, and
+// the next sweep has to begin where this one did.
+func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict) (left time.Time, err error) {
+	now := s.clock.Now()
+	shards := s.owner.Open()
+	if len(shards) == 0 || now.IsZero() {
+		s.swept.Store(nil) // a node that holds nothing is behind with nothing
+		return left, nil
+	}
+	through, err := s.queue.ReadThrough(ctx)
+	if err != nil {
+		return left, err
+	}
+	maps.DeleteFunc(s.lagging, func(_ Edition, w waitingFor) bool { return w.over(through) })
+
+	pass := pass{shards: make(map[int16]*Shard, len(shards)), through: through, due: due, out: map[Edition]error{}}
+	for e, w := range s.lagging {
+		left = older(left, w.slot)
+		pass.out[e] = nil
+	}
+	query := DueQuery{Until: now, Limit: max(pageMost/len(shards), pageLeast)}
+	for _, sh := range shards {
+		pass.shards[sh.Shard] = sh
+		query.Walks = append(query.Walks, sh.walk(now))
+	}
+	for len(query.Walks) > 0 {
+		for _, sh := range shards {
+			sh.beginRead()
+		}
+		query.Not = slices.Collect(maps.Keys(pass.out))
+		jobs, err := s.queue.Due(ctx, query)
+		if err != nil {
+			return left, err
+		}
+		waits, err := s.handOn(ctx, pass, jobs)
+		if err != nil {
+			return left, err
+		}
+		left = older(left, waits)
+		query.Walks = advance(query, jobs)
+	}
+	if left.IsZero() {
+		for _, sh := range shards {
+			sh.raise(now)
+		}
+	}
+	s.swept.Store(&reach{through: now, left: left})
+	return left, pass.err()
+}
+
+// reach is how far a sweep came.
+type reach struct {
+	through time.Time // it read what was due by then
+	left    time.Time // the oldest slot that it had to leave; zero: none
+}
+
+// older returns the older of two slots, where the zero time is none.
+func older(a, b time.Time) time.Time {
+	if a.IsZero() || !b.IsZero() && b.Before(a) {
+		return b
+	}
+	return a
+}
+
+// handOn hands the jobs of one read to the checkers, in chunks. It returns the oldest slot
+// of those that could not go.
+func (s *Sweeper) handOn(ctx context.Context, p pass, jobs []Job) (left time.Time, err error) {
+	picked := s.clock.Now()
+	var chunk []verdict
+	for _, j := range jobs {
+		shard := p.shards[j.Shard]
+		if shard.flying(j.ID) {
+			continue
+		}
+		v, ok := s.pick(ctx, j, p)
+		if !ok {
+			left = older(left, j.NextCheckAt)
+			continue
+		}
+		shard.takeOff(j)
+		v.shard, v.Job.Last = shard, Look{PickedAt: picked}
+		if chunk = append(chunk, v); len(chunk) == chunkMost {
+			if err := hand(ctx, p.due, chunk); err != nil {
+				return left, err
+			}
+			chunk = make([]verdict, 0, chunkMost)
+		}
+	}
+	return left, hand(ctx, p.due, chunk)
+}
+
+// pick finds out who is to look at a job; ok is false for one that has to wait, for its
+// rule, its streams or a lane, and no more of its version is read in this pass. One that
+// need not wait has its lane.
+func (s *Sweeper) pick(ctx context.Context, j Job, p pass) (v verdict, ok bool) {
+	made := Edition{j.RuleID, j.Version}
+	if _, out := p.out[made]; out {
+		return verdict{}, false
+	}
+	ruleSet := s.book.Revision()
+	rule, err := s.book.Rule(ctx, j.RuleID, j.Version)
+	if err != nil {
+		p.out[made] = err
+		return verdict{}, false
+	}
+	if w := (waitingFor{rule.Streams, j.NextCheckAt}); !w.over(p.through) {
+		s.lagging[made], p.out[made] = w, nil
+		return verdict{}, false
+	}
+	if !prompt(rule) && !s.slow.enter(rule.ID) {
+		p.out[made] = nil
+		return verdict{}, false
+	}
+	return verdict{rule: rule, ruleSet: ruleSet, Decision: Decision{Job: j}}, true
+}
+
+// hand hands a chunk to the checkers, waiting while they are busy.
+func hand(ctx context.Context, due chan<- []verdict, chunk []verdict) error {
+	if len(chunk) == 0 {
+		return nil
+	}
+	select {
+	case due <- chunk:
+		return nil
+	case <-ctx.Done(): // the node stops; the rows stay due
+		return ctx.Err()
+	}
+}
+
+// advance moves each walk to its last job; a shard that gave less than the limit is done.
+func advance(q DueQuery, jobs []Job) []Walk {
+	counts := map[int16]int{}
+	last := map[int16]Job{}
+	for _, j := range jobs {
+		counts[j.Shard]++
+		last[j.Shard] = j
+	}
+	var walks []Walk
+	for _, w := range q.Walks {
+		if counts[w.Shard] == q.Limit {
+			j := last[w.Shard]
+			walks = append(walks, Walk{Shard: w.Shard, At: j.NextCheckAt, ID: j.ID})
+		}
+	}
+	return walks
+}
