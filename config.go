@@ -1,14 +1,16 @@
 package deadman
 
 import (
+	"errors"
+	"fmt"
 	"log/slog"
 	"time"
 
 	futurejobs "deadman/future_jobs"
 )
 
-// The addresses that an embedded node listens on unless told otherwise. A default that is
-// taken moves to a free port; an address that somebody set does not.
+// The addresses that an embedded node listens on where nobody set others. Only these move
+// to a free port when they are taken.
 const (
 	DefaultHTTPAddr = "127.0.0.1:8080"
 	DefaultNATSAddr = "127.0.0.1:4222"
@@ -20,8 +22,8 @@ type Config struct {
 	DatabaseURL string // Postgres; empty: SQLite in DataDir
 	NATSURL     string // a NATS cluster; empty: a server in the process
 	NATSCreds   string // a credentials file for NATSURL
-	HTTPAddr    string // empty: DefaultHTTPAddr
-	NATSAddr    string // of the embedded server; empty: DefaultNATSAddr
+	HTTPAddr    string // empty: DefaultHTTPAddr, or a free port where that is taken
+	NATSAddr    string // of the embedded server; empty: DefaultNATSAddr, or a free port
 	Rules       string // a folder of rule files, applied at start; empty: none
 	PublicURL   string // what links in alerts begin with
 
@@ -47,8 +49,6 @@ type Endpoints struct {
 
 func (c Config) withDefaults() Config {
 	fill(&c.DataDir, "deadman-data")
-	fill(&c.HTTPAddr, DefaultHTTPAddr)
-	fill(&c.NATSAddr, DefaultNATSAddr)
 	fill(&c.Shards, 16)
 	fill(&c.Lease, 15*time.Second)
 	fill(&c.Workers, 64)
@@ -72,6 +72,18 @@ func fill[T comparable](setting *T, value T) {
 	if *setting == zero {
 		*setting = value
 	}
+}
+
+// ErrHalfConfigured means that nodes could share the database but not the broker.
+var ErrHalfConfigured = errors.New("half configured")
+
+// check refuses settings that do not go together. Nodes that share a database but have a
+// broker each would lose the events of all brokers but one.
+func (c Config) check() error {
+	if c.DatabaseURL != "" && c.NATSURL == "" {
+		return fmt.Errorf("%w: DEADMAN_DATABASE_URL is set and DEADMAN_NATS_URL is not; set both, or neither for an embedded node", ErrHalfConfigured)
+	}
+	return nil
 }
 
 // embedded reports whether anything of the node lives in its data folder.

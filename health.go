@@ -25,12 +25,14 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 	defer cancel()
 	_, databaseErr := n.store.Now(ctx)
 	conditions := []web.Condition{
-		condition("database", databaseErr, "answers"),
-		condition("nats", n.natsErr(), "connected"),
-		condition("leases", n.owner.Err(), fmt.Sprintf("%d of %d shards held", len(n.owner.Holding()), n.owner.Count())),
-		condition("intake", n.intake.Err(), fmt.Sprintf("reads every stream that is this node's, by rules at revision %d", n.book.Revision())),
-		condition("sweep", n.sweepErr(), "nothing behind"),
-		condition("relay", n.relay.Err(), "nothing held up"),
+		condition("database", databaseErr, "answers", "the database does not answer; everything waits for it"),
+		condition("nats", n.natsErr(), "connected", "not connected; alerts wait in the database, and events in their streams"),
+		condition("leases", n.owner.Err(), fmt.Sprintf("%d of %d shards held", len(n.owner.Holding()), n.owner.Count()),
+			"leases cannot be kept; other nodes take over what this one held"),
+		condition("intake", n.intake.Err(), fmt.Sprintf("reads every stream that is this node's, by rules at revision %d", n.book.Revision()),
+			"a stream or the rules cannot be read; jobs that wait for it are not judged"),
+		condition("sweep", n.sweepErr(), "nothing behind", "jobs that are due are not being checked"),
+		condition("relay", n.relay.Err(), "nothing held up", "alerts are decided and do not get out; they wait in the database"),
 	}
 	if n.draining.Load() {
 		conditions = append(conditions, web.Condition{Name: "serving", Detail: "the node is stopping"})
@@ -38,9 +40,11 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 	return conditions
 }
 
-func condition(name string, err error, fine string) web.Condition {
+// condition says what is so in a sentence for everybody; the error itself may name hosts
+// and users, and is for the log.
+func condition(name string, err error, fine, broken string) web.Condition {
 	if err != nil {
-		return web.Condition{Name: name, Detail: err.Error()}
+		return web.Condition{Name: name, Detail: broken, Err: err}
 	}
 	return web.Condition{Name: name, OK: true, Detail: fine}
 }
@@ -58,7 +62,7 @@ func (n *node) sweepErr() error {
 
 func (n *node) natsErr() error {
 	if !n.bus.Connected() {
-		return errors.New("not connected; alerts wait in the database, and events in their streams")
+		return errors.New("not connected")
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package deadman
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -49,6 +50,9 @@ type node struct {
 func open(ctx context.Context, c Config) (n *node, err error) {
 	n = &node{Config: c.withDefaults()}
 	n.log = n.Log
+	if err := n.check(); err != nil {
+		return n, err
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, n.close())
@@ -112,6 +116,9 @@ func (n *node) openStore(ctx context.Context) (*store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
+	if s.Alone() && n.NATSURL != "" {
+		n.log.Warn("this node keeps its jobs in its own folder; another one on the same broker would watch everything again (DEADMAN_DATABASE_URL lets them share)")
+	}
 	if s.Alone() {
 		if err := s.Reclaim(ctx); err != nil {
 			return s, err
@@ -125,7 +132,7 @@ func (n *node) openBus(ctx context.Context) (err error) {
 	options := bus.Options{URL: n.NATSURL, Creds: n.NATSCreds, Name: "deadman", PublicURL: n.PublicURL, Log: n.log}
 	if n.NATSURL == "" {
 		n.server, err = bus.StartServer(bus.ServerOptions{
-			Dir: n.natsDir(), Addr: n.NATSAddr, Move: n.NATSAddr == DefaultNATSAddr, Log: n.log,
+			Dir: n.natsDir(), Addr: cmp.Or(n.NATSAddr, DefaultNATSAddr), Move: n.NATSAddr == "", Log: n.log,
 		})
 		if err != nil {
 			return err
@@ -164,7 +171,10 @@ func (n *node) applyRules(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("apply the rules in %s: %w", n.Rules, err)
 	}
-	n.log.Info("rules applied", "folder", n.Rules, "saved", len(report.Saved), "unchanged", len(report.Unchanged), "refused", len(report.Problems))
+	n.log.Info("rules applied", "folder", n.Rules, "saved", len(report.Saved), "unchanged", len(report.Unchanged), "refused", report.Refused)
+	if len(report.Others) > 0 {
+		n.log.Warn("rules are in force that no file of the folder has; they came with an earlier start", "rules", report.Others)
+	}
 	return nil
 }
 

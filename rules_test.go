@@ -25,7 +25,7 @@ slot: 1h
 // A rule that comes from elsewhere may have a slot long before the one the sweep waits for,
 // whichever part of the node is the first to see it.
 func TestARuleFromElsewhereIsCheckedAtItsSlots(t *testing.T) {
-	c := deadman.Config{DatabaseURL: storetest.Postgres(t), Rules: ruleFolder(t, map[string]string{"hourly.yaml": hourlyRule})}
+	c := deadman.Config{DatabaseURL: storetest.Postgres(t), NATSURL: broker(t), Rules: ruleFolder(t, map[string]string{"hourly.yaml": hourlyRule})}
 	n := serve(t, c)
 	s, err := store.Open(t.Context(), store.Options{DatabaseURL: c.DatabaseURL, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {

@@ -3,6 +3,7 @@
 package deadman
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -60,17 +61,17 @@ func (n *node) run(ctx context.Context) error {
 
 // listen opens the HTTP address. A default that is taken moves to a free port.
 func (n *node) listen() (net.Listener, error) {
-	listener, err := net.Listen("tcp", n.HTTPAddr)
+	listener, err := net.Listen("tcp", cmp.Or(n.HTTPAddr, DefaultHTTPAddr))
 	if err == nil {
 		return listener, nil
 	}
-	if n.HTTPAddr != DefaultHTTPAddr {
+	if n.HTTPAddr != "" {
 		return nil, fmt.Errorf("listen for HTTP: %w (choose another address with --http-addr; port 0 picks a free one)", err)
 	}
 	moved, movedErr := net.Listen("tcp", "127.0.0.1:0")
 	if movedErr != nil {
 		return nil, fmt.Errorf("listen for HTTP: %w", errors.Join(err, movedErr))
 	}
-	n.log.Warn("the default HTTP address is taken; serving on another", "taken", n.HTTPAddr, "serving", moved.Addr().String())
+	n.log.Warn("the default HTTP address is taken; serving on another", "taken", DefaultHTTPAddr, "serving", moved.Addr().String())
 	return moved, nil
 }

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"deadman"
+	"deadman/bus"
 	"deadman/store"
 	"deadman/store/storetest"
 )
@@ -52,17 +53,22 @@ func (r *record) String() string {
 	return r.text.String()
 }
 
+// byDefault stands for an address that nobody set.
+const byDefault = "default"
+
 // begin begins to serve and does not wait.
 func begin(t *testing.T, c deadman.Config) (n *node, ready <-chan deadman.Endpoints) {
 	t.Helper()
 	if c.DataDir == "" {
 		c.DataDir = t.TempDir()
 	}
-	if c.HTTPAddr == "" {
-		c.HTTPAddr = "127.0.0.1:0"
-	}
-	if c.NATSAddr == "" {
-		c.NATSAddr = "127.0.0.1:0"
+	for _, addr := range []*string{&c.HTTPAddr, &c.NATSAddr} {
+		switch *addr {
+		case "":
+			*addr = "127.0.0.1:0"
+		case byDefault:
+			*addr = ""
+		}
 	}
 	serves := make(chan deadman.Endpoints, 1)
 	n = &node{T: t, log: &record{}, ended: make(chan error, 1)}
@@ -97,6 +103,17 @@ func serve(t *testing.T, c deadman.Config) *node {
 		t.Fatal("it does not serve")
 	}
 	return n
+}
+
+// broker is a NATS server that several nodes could share.
+func broker(t *testing.T) (url string) {
+	t.Helper()
+	server, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	return server.ClientURL()
 }
 
 // get reads a path of the API into out and returns the status.
@@ -142,9 +159,10 @@ func (n *node) eventually(what string, ok func() bool) {
 // list is a list of the API, with what these tests read of it.
 type list struct {
 	Items []struct {
-		Rule, Key, Outcome, Subject, Reason, Status string
-		Step                                        any // of an alert its name, of a job how many were taken
-		Closes                                      []string
+		Rule, Key, Outcome, Subject, Reason, Status, Severity string
+
+		Step   any // of an alert its name, of a job how many were taken
+		Closes []string
 	}
 }
 
@@ -164,7 +182,7 @@ name: payment-unconfirmed
 entity: payment
 trigger: {event: payments.started, key: event.id}
 resolve: {event: payments.confirmed, key: event.id}
-escalate: [{after: 1s, step: primary, severity: error}]
+escalate: [{after: 1s, step: primary, severity: error}, {after: 1h, step: late, severity: critical}]
 slot: 1s
 `
 
@@ -173,7 +191,7 @@ func TestFromEventToAlertToResolved(t *testing.T) {
 		t.Run(database, func(t *testing.T) {
 			c := deadman.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})}
 			if database == "postgres" {
-				c.DatabaseURL = storetest.Postgres(t)
+				c.DatabaseURL, c.NATSURL = storetest.Postgres(t), broker(t)
 			}
 			n := serve(t, c)
 			if status := n.ask(http.MethodPost, "/api/v1/events/payments.started", `{"id":"p1"}`, nil); status != http.StatusAccepted {
@@ -218,6 +236,9 @@ func TestAJobIsCancelledByHand(t *testing.T) {
 	n.get("/api/v1/alerts", &said)
 	if len(said.Items) != 2 || said.Items[0].Status != "resolved" || len(said.Items[0].Closes) != 1 {
 		t.Errorf("what was said is not closed: %+v", said.Items)
+	}
+	if a := said.Items[0]; a.Severity != "error" || a.Step != "primary" {
+		t.Errorf("it is closed by an alert that is %s, step %v, to others than were told before", a.Severity, a.Step)
 	}
 }
 
@@ -264,7 +285,7 @@ func TestADatabaseThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	if err := socket.Close(); err != nil {
 		t.Fatal(err)
 	}
-	n, ready := begin(t, deadman.Config{DatabaseURL: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)})
+	n, ready := begin(t, deadman.Config{NATSURL: broker(t), DatabaseURL: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)})
 	n.eventually("it says what it waits for", func() bool { return strings.Contains(n.log.String(), "not there yet") })
 
 	cluster, err := storetest.StartCluster(storetest.Settings{Port: port})
@@ -289,6 +310,13 @@ func TestADatabaseThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	}
 }
 
+func TestADatabaseForSeveralNodesNeedsABrokerForThem(t *testing.T) {
+	err := deadman.Serve(t.Context(), deadman.Config{DatabaseURL: storetest.Postgres(t), DataDir: t.TempDir()})
+	if !errors.Is(err, deadman.ErrHalfConfigured) || !strings.Contains(err.Error(), "DEADMAN_NATS_URL") {
+		t.Errorf("a database without a broker: %v", err)
+	}
+}
+
 func TestASecondProcessOnTheDataFolderIsRefused(t *testing.T) {
 	dir := t.TempDir()
 	serve(t, deadman.Config{DataDir: dir})
@@ -306,7 +334,7 @@ func TestDefaultPortsThatAreTakenMove(t *testing.T) {
 			t.Cleanup(func() { _ = taken.Close() })
 		}
 	}
-	n := serve(t, deadman.Config{HTTPAddr: deadman.DefaultHTTPAddr, NATSAddr: deadman.DefaultNATSAddr})
+	n := serve(t, deadman.Config{HTTPAddr: byDefault, NATSAddr: byDefault})
 	if strings.HasSuffix(n.HTTP, deadman.DefaultHTTPAddr) || strings.HasSuffix(n.NATS, deadman.DefaultNATSAddr) {
 		t.Errorf("it serves at %+v, which is taken", n.Endpoints)
 	}
@@ -316,6 +344,23 @@ func TestDefaultPortsThatAreTakenMove(t *testing.T) {
 	for _, addr := range []string{deadman.DefaultHTTPAddr, deadman.DefaultNATSAddr} {
 		if !strings.Contains(n.log.String(), addr) {
 			t.Errorf("the log does not say that %s is taken", addr)
+		}
+	}
+}
+
+func TestAPortThatSomebodySetDoesNotMove(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for name, c := range map[string]deadman.Config{
+		"HTTP": {HTTPAddr: taken.Addr().String(), NATSAddr: "127.0.0.1:0"},
+		"NATS": {HTTPAddr: "127.0.0.1:0", NATSAddr: taken.Addr().String()},
+	} {
+		c.DataDir, c.Log = t.TempDir(), slog.New(slog.DiscardHandler)
+		if err := deadman.Serve(t.Context(), c); err == nil || !strings.Contains(err.Error(), taken.Addr().String()) {
+			t.Errorf("%s where somebody listens already: %v", name, err)
 		}
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -46,9 +48,12 @@ type Bus struct {
 }
 
 // Connect connects, and sees to it that DEADMAN_ALERTS is there. It returns ErrUnreachable
-// when the broker or its JetStream is not there yet. A connection that was made once
+// when the broker or its JetStream is not there yet, and ErrURL when it never will be. A connection that was made once
 // reconnects for ever.
 func Connect(ctx context.Context, o Options) (*Bus, error) {
+	if err := o.spoken(); err != nil {
+		return nil, err
+	}
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
@@ -112,6 +117,18 @@ func (o Options) dialing() []nats.Option {
 		opts = append(opts, nats.InProcessServer(o.InProcess))
 	}
 	return opts
+}
+
+// spoken refuses an address with a scheme that NATS does not speak. Only the scheme is
+// quoted: behind it there may be a password.
+func (o Options) spoken() error {
+	for _, one := range strings.Split(o.URL, ",") {
+		scheme, _, has := strings.Cut(strings.TrimSpace(one), "://")
+		if has && !slices.Contains([]string{"nats", "tls", "ws", "wss"}, strings.ToLower(scheme)) && !strings.ContainsAny(scheme, ":@") {
+			return fmt.Errorf("%w: DEADMAN_NATS_URL begins with %q; write nats://host:4222, or tls://, ws:// or wss://", ErrURL, scheme+"://")
+		}
+	}
+	return nil
 }
 
 // refused says what a person can do about a connection that was not made.

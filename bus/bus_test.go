@@ -4,8 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -201,4 +204,64 @@ func TestReconnects(t *testing.T) {
 	defer again.Close()
 	eventually(t, "the connection is back", b.Connected)
 	bind(t, b, "orders.created")
+}
+
+func TestSchemeThatIsNotSpoken(t *testing.T) {
+	for _, url := range []string{"http://me:secret@127.0.0.1:1", "nats://127.0.0.1:1, postgres://127.0.0.1:1"} {
+		_, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: quietly()})
+		if !errors.Is(err, bus.ErrURL) || errors.Is(err, bus.ErrUnreachable) ||
+			!strings.Contains(err.Error(), "DEADMAN_NATS_URL") || !strings.Contains(err.Error(), "nats://") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// TestUncleanStop: an index that is older than the messages is made good in one plain line.
+func TestUncleanStop(t *testing.T) {
+	dir := t.TempDir()
+	s := serve(t, dir)
+	b := connect(t, s)
+	bind(t, b, "orders.created")
+	publish := func(b *bus.Bus) {
+		t.Helper()
+		if _, _, err := b.PublishEvent(t.Context(), "orders.created", []byte("1"), nil, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(b)
+	b.Close()
+	s.Close()
+	old := make(map[string][]byte) // the indexes as a kill leaves them: older than the messages
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "index.db" {
+			old[path], err = os.ReadFile(path)
+		}
+		return err
+	})
+	if err != nil || len(old) == 0 {
+		t.Fatalf("%d indexes: %v", len(old), err)
+	}
+	s = serve(t, dir)
+	b = connect(t, s)
+	publish(b)
+	b.Close()
+	s.Close()
+	for path, data := range old {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	said := &logged{}
+	again, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if strings.Contains(said.String(), "level=WARN") || strings.Count(said.String(), "not a clean one") != 1 {
+		t.Errorf("said %s", said)
+	}
+	if got := drain(t, connect(t, again), bus.EventsStream, 0, "orders.created"); len(got) != 2 {
+		t.Errorf("%d events, want 2", len(got))
+	}
 }

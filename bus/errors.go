@@ -12,6 +12,8 @@ import (
 var (
 	// ErrUnreachable means that the broker is not there, or not ready, yet. Try again.
 	ErrUnreachable = errors.New("NATS is not reachable")
+	// ErrURL means that the address of the broker is none. Trying again is of no use.
+	ErrURL = errors.New("bad NATS URL")
 	// ErrListen means that the embedded server cannot listen where it was told to.
 	ErrListen = errors.New("cannot listen")
 	// ErrSubject means that nothing can be published on a subject.

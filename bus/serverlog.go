@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
 )
@@ -15,13 +16,40 @@ var _ natsserver.Logger = (*serverLog)(nil)
 type serverLog struct {
 	log   *slog.Logger
 	fatal chan string // the first thing that kept the server from starting
+	reads sync.Once   // says that streams are read anew
 }
 
 func (l *serverLog) Noticef(format string, v ...any) { l.log.Debug(said(format, v)) }
-func (l *serverLog) Warnf(format string, v ...any)   { l.log.Warn(said(format, v)) }
 func (l *serverLog) Errorf(format string, v ...any)  { l.log.Error(said(format, v)) }
 func (l *serverLog) Debugf(format string, v ...any)  { l.log.Debug(said(format, v)) }
 func (l *serverLog) Tracef(format string, v ...any)  { l.log.Debug(said(format, v)) }
+
+// Warnf keeps to itself what every end without notice brings along, but for one line.
+func (l *serverLog) Warnf(format string, v ...any) {
+	text := said(format, v)
+	if !outdated(text) {
+		l.log.Warn(text)
+		return
+	}
+	l.log.Debug(text)
+	l.reads.Do(func() {
+		l.log.Info("the last stop was not a clean one; the streams are read anew from what is on disk, and nothing is lost")
+	})
+}
+
+// outdated reports whether the server says that a stream's index is older than its messages,
+// which it makes good by reading them.
+func outdated(text string) bool {
+	if !strings.HasPrefix(text, "nats: Filestore [") {
+		return false
+	}
+	for _, sign := range []string{"prior state", "Stream state outdated", "state is outdated; attempting to recover"} {
+		if strings.Contains(text, sign) {
+			return true
+		}
+	}
+	return false
+}
 
 // Fatalf must not end the process: a program may embed it.
 func (l *serverLog) Fatalf(format string, v ...any) {

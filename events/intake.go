@@ -27,6 +27,7 @@ const (
 	Created    = "created"     // jobs
 	Ended      = "ended"       // jobs
 	Kept       = "kept"        // triggers for keys that were waited for already
+	Unmatched  = "unmatched"   // resolves for keys that nobody waited for
 	Ignored    = "ignored"     // no rule asked for anything
 	DeadLetter = "dead_letter" // refusals
 )

@@ -81,6 +81,7 @@ func (t *tap) count(done futurejobs.Applied, letters, ignored int) {
 	t.in.taken(Created, done.Created)
 	t.in.taken(Ended, done.Ended)
 	t.in.taken(Kept, done.Kept)
+	t.in.taken(Unmatched, done.Missed)
 	t.in.taken(DeadLetter, letters)
 	t.in.taken(Ignored, ignored)
 	if t.in.Observer != nil {

@@ -22,14 +22,21 @@ type cluster struct {
 	dsn, url string
 }
 
-func newCluster(t *testing.T) *cluster {
+// broker is a NATS server that several nodes share.
+func broker(t *testing.T) (url string) {
 	t.Helper()
 	server, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(server.Close)
-	c := &cluster{T: t, dsn: storetest.Postgres(t), url: server.ClientURL()}
+	return server.ClientURL()
+}
+
+func newCluster(t *testing.T) *cluster {
+	t.Helper()
+	c := &cluster{T: t, dsn: storetest.Postgres(t), url: broker(t)}
+	var err error
 	if c.DB, err = sql.Open("pgx", c.dsn); err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func playRealOrders(t *testing.T, database string, pause bool) {
 		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	if database == "postgres" {
-		config.DatabaseURL = storetest.Postgres(t)
+		config.DatabaseURL, config.NATSURL = storetest.Postgres(t), broker(t)
 	}
 
 	at, stop := serve(t, config)

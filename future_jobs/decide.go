@@ -53,10 +53,11 @@ func (r *Rule) decide(j Job, look Look, answer checks.Answer, failure error, now
 }
 
 // undetermined looks again at the next slot. When the attempts are spent it is said, once
-// until a check decides again, and ends the job if the rule wants that.
+// until a check decides again, and ends the job if the rule wants that; if not, looks become
+// rarer, since what cannot be known now will hardly be known a second later.
 func (r *Rule) undetermined(j Job, failure error, slot, now time.Time) Decision {
 	j.Undecided++
-	j.NextCheckAt = r.Grid.After(now)
+	j.NextCheckAt = r.Grid.After(now.Add(r.patience(j.Undecided)))
 	reason := clip(failure.Error())
 	if !r.Limits.Spent(j.Undecided) {
 		return r.decided(j, "", reason, slot, now, nil)
@@ -75,6 +76,20 @@ func (r *Rule) undetermined(j Job, failure error, slot, now time.Time) Decision 
 		Status: alerts.Undetermined, Severity: r.Loudest, StepIndex: j.Step, Labels: r.Labels,
 		Text: r.Entity + " " + j.Key + ": could not find out: " + reason,
 	}})
+}
+
+// rarest is the longest time between two looks that cannot find out, where slots are not
+// further apart.
+const rarest = 5 * time.Minute
+
+// patience is how long to wait, before the next slot, after so many checks in a row that
+// could not find out: not at all while there are attempts, then a slot, two, four and so on.
+func (r *Rule) patience(undecided int) time.Duration {
+	over := undecided - max(r.Limits.Attempts, 1)
+	if over <= 0 {
+		return 0
+	}
+	return min(time.Duration(r.Grid)<<min(over-1, 9), rarest)
 }
 
 // reasonMost is how much of an error, in bytes, goes into history and alerts.

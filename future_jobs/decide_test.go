@@ -52,7 +52,9 @@ func TestDecide(t *testing.T) {
 			name: "undetermined is said when the attempts are spent", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 2},
 			err: failed, next: time.Minute, says: []alerts.Status{alerts.Undetermined},
 		},
-		{name: "undetermined is said once", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3}, err: failed, next: time.Minute},
+		{name: "undetermined is said once, and then looked at less", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3}, err: failed, next: 2 * time.Minute},
+		{name: "looks grow rarer", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 4}, err: failed, next: 3 * time.Minute},
+		{name: "but never rarer than that", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 1000}, err: failed, next: 6 * time.Minute},
 		{
 			name: "undetermined ends where the rule says so", limits: guards.Limits{Attempts: 1, End: true},
 			err: failed, outcome: checks.Undetermined, says: []alerts.Status{alerts.GaveUp},

@@ -13,6 +13,7 @@ type Net struct {
 	End    []Decision // of jobs that were pending before
 	Born   []Decision // of jobs that began and ended within the run: history only
 	Kept   int        // triggers for keys that were waited for already
+	Missed int        // ends for keys that nobody waited for
 }
 
 // Fold plays effects in their order over the jobs that are pending, and returns the net
@@ -44,6 +45,8 @@ func Fold(effects []Effect, pending map[Ref]Job, now time.Time) Net {
 		case e.Kind == End && isOld:
 			ended[ref] = true
 			net.End = append(net.End, e.end(job, now))
+		case e.Kind == End:
+			net.Missed++
 		}
 	}
 	net.Create = dropGone(net.Create)
@@ -86,13 +89,9 @@ func (e Effect) end(job Job, now time.Time) Decision {
 
 // Cancel is the effect of a person ending a job.
 func Cancel(rule *Rule, ref Ref) Effect {
-	return Effect{
-		Rule: rule, Kind: End, Job: Job{Ref: ref}, Outcome: checks.Cancelled,
-		Close: func(j Job) alerts.Draft {
-			return alerts.Draft{
-				Status: alerts.Resolved, Severity: rule.Loudest, StepIndex: max(j.Step-1, 0),
-				Text: rule.Entity + " " + j.Key + ": cancelled by hand", Labels: rule.Labels,
-			}
-		},
+	e := Effect{Rule: rule, Kind: End, Job: Job{Ref: ref}, Outcome: checks.Cancelled}
+	if rule.Closing != nil {
+		e.Close = func(j Job) alerts.Draft { return rule.Closing(j, rule.Entity+" "+j.Key+": cancelled by hand") }
 	}
+	return e
 }

@@ -85,7 +85,7 @@ func TestFoldIsThePlayOneByOne(t *testing.T) {
 			waiting[ref.Key] = true
 		}
 		var effects []Effect
-		kept, created, ended := 0, 0, 0
+		kept, created, ended, missed := 0, 0, 0, 0
 		for _, s := range steps {
 			key := fmt.Sprint(s / 2)
 			switch {
@@ -97,6 +97,8 @@ func TestFoldIsThePlayOneByOne(t *testing.T) {
 			case waiting[key]:
 				ended++
 				delete(waiting, key)
+			default:
+				missed++
 			}
 			if s%2 == 0 {
 				effects = append(effects, start(rule, key, noon.Add(time.Hour)))
@@ -106,9 +108,9 @@ func TestFoldIsThePlayOneByOne(t *testing.T) {
 		}
 
 		net := Fold(effects, pending, noon)
-		if net.Kept != kept || len(net.Create)+len(net.Born) != created || len(net.End)+len(net.Born) != ended {
-			t.Fatalf("net: kept %d, created %d, ended %d; one by one: %d, %d, %d",
-				net.Kept, len(net.Create)+len(net.Born), len(net.End)+len(net.Born), kept, created, ended)
+		if net.Kept != kept || net.Missed != missed || len(net.Create)+len(net.Born) != created || len(net.End)+len(net.Born) != ended {
+			t.Fatalf("net: kept %d, missed %d, created %d, ended %d; one by one: %d, %d, %d, %d",
+				net.Kept, net.Missed, len(net.Create)+len(net.Born), len(net.End)+len(net.Born), kept, missed, created, ended)
 		}
 		left := map[string]bool{}
 		for ref := range pending {

@@ -46,6 +46,7 @@ type Applied struct {
 	Created int
 	Ended   int
 	Kept    int // triggers for keys that were waited for already
+	Missed  int // ends for keys that nobody waited for
 	Said    []alerts.Alert
 }
 

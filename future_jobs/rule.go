@@ -23,6 +23,8 @@ type Rule struct {
 	// Streams are those that can resolve or change a job of this rule. It is judged only
 	// once they are read past its slot.
 	Streams []string
+	// Closing drafts what closes what was said about a job; nil: it stays unsaid.
+	Closing func(j Job, text string) alerts.Draft
 	// Loudest is the severity of an alert about the look itself, not about the entity.
 	Loudest alerts.Severity
 }

@@ -30,6 +30,10 @@ type Report struct {
 	Saved     []string // rules that have a new version
 	Unchanged []string
 	Problems  Problems // of files and rules that were left out
+	Refused   int      // rules that were left out; a file that cannot be taken apart counts as one
+	// Others are the rules in force that no file of the folder has, by name. Where a file cannot
+	// be taken apart nobody knows, and there are none.
+	Others []string
 }
 
 // ApplyDir applies the rule files of a folder and of those in it: *.yaml, *.yml and *.json, in the order
@@ -47,14 +51,31 @@ func ApplyDir(ctx context.Context, dir string, binder Binder, store Store, log *
 	}
 	a := applying{
 		binder: binder, store: store, log: log, bundle: bundleOf(dir),
-		newest: newestOf(saved), from: make(map[string]string),
+		newest: newestOf(saved), from: make(map[string]string), refused: make(map[string]bool),
 	}
 	for _, file := range files {
 		if err := a.file(ctx, file); err != nil {
 			return a.report, wrap("apply "+file, err)
 		}
 	}
+	a.report.Others = a.others(saved)
 	return a.report, nil
+}
+
+// others are the rules that were in force before and are in none of the files, not even in
+// one that is refused.
+func (a *applying) others(saved []Saved) []string {
+	if a.unread {
+		return nil
+	}
+	var names []string
+	for name := range newestOf(saved) {
+		if _, here := a.from[name]; !here && !a.refused[name] {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // bundleOf names the set of files that a folder is.
@@ -107,13 +128,16 @@ type applying struct {
 	newest map[string]Saved
 	from   map[string]string // the file of each rule so far
 	report Report
+
+	refused map[string]bool // rules of files that are refused
+	unread  bool            // there is a file of which nobody knows what rules it has
 }
 
 func (a *applying) file(ctx context.Context, file string) error {
 	documents, err := parseFile(file)
 	var problems Problems
 	if errors.As(err, &problems) {
-		a.refuse(problems...)
+		a.refuseFile(documents, problems)
 		return nil
 	}
 	if err != nil {
@@ -128,7 +152,7 @@ func (a *applying) file(ctx context.Context, file string) error {
 }
 
 // parseFile parses a file. What is wrong with it is Problems, also that it can't be read.
-func parseFile(path string) ([]Document, error) {
+func parseFile(path string) ([]placed, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, Problems{{File: path, Message: err.Error()}}
@@ -139,13 +163,13 @@ func parseFile(path string) ([]Document, error) {
 	if err != nil {
 		return nil, Problems{{File: path, Message: err.Error()}}
 	}
-	return Parse(data, path)
+	return parse(data, path)
 }
 
 // document saves the rule if it changed.
-func (a *applying) document(ctx context.Context, file string, d Document) error {
+func (a *applying) document(ctx context.Context, file string, d placed) error {
 	if other, taken := a.from[d.Name]; taken {
-		a.refuse(Problem{File: file, Pointer: "/name", Rule: d.Name, Message: fmt.Sprintf("the name is taken by the rule in %s; names are unique", other)})
+		a.refuse(d.problem(file, "/name", fmt.Sprintf("the name is taken by the rule in %s; names are unique", other)))
 		return nil
 	}
 	a.from[d.Name] = file
@@ -155,7 +179,7 @@ func (a *applying) document(ctx context.Context, file string, d Document) error 
 	}
 	reads, err := a.binder.Bind(ctx, d.subjects())
 	if errors.Is(err, ErrSubject) {
-		a.refuse(Problem{File: file, Pointer: "/trigger", Rule: d.Name, Message: err.Error()})
+		a.refuse(d.problem(file, "/trigger", err.Error()))
 		return nil
 	}
 	if err != nil {
@@ -166,13 +190,13 @@ func (a *applying) document(ctx context.Context, file string, d Document) error 
 		a.report.Unchanged = append(a.report.Unchanged, d.Name)
 		return nil
 	}
-	return a.save(ctx, file, s)
+	return a.save(ctx, file, d, s)
 }
 
-func (a *applying) save(ctx context.Context, file string, s Saved) error {
+func (a *applying) save(ctx context.Context, file string, d placed, s Saved) error {
 	saved, err := a.store.Save(ctx, s)
 	if errors.Is(err, ErrEntityChanged) {
-		a.refuse(Problem{File: file, Pointer: "/entity", Rule: s.Name, Message: err.Error()})
+		a.refuse(d.problem(file, "/entity", err.Error()))
 		return nil
 	}
 	if err != nil {
@@ -184,11 +208,33 @@ func (a *applying) save(ctx context.Context, file string, s Saved) error {
 	return nil
 }
 
-func (a *applying) refuse(problems ...Problem) {
+// refuseFile leaves out a file with all rules that it has, as far as they can be told apart.
+func (a *applying) refuseFile(documents []placed, problems Problems) {
+	for _, d := range documents {
+		a.refused[d.Name] = true
+	}
+	a.unread = a.unread || len(documents) == 0
+	a.report.Refused += max(1, len(documents))
+	a.say(problems...)
+}
+
+// refuse leaves out one rule.
+func (a *applying) refuse(p Problem) {
+	a.report.Refused++
+	a.say(p)
+}
+
+func (a *applying) say(problems ...Problem) {
 	a.report.Problems = append(a.report.Problems, problems...)
 	for _, p := range problems {
 		a.log.Error("rule refused", "problem", p.Error())
 	}
+}
+
+// problem is what is wrong with a field of the document.
+func (d placed) problem(file, pointer, message string) Problem {
+	at := d.places[pointer]
+	return Problem{File: file, Line: at.line, Column: at.column, Pointer: pointer, Rule: d.Name, Message: message}
 }
 
 // same reports whether saving t after s would change nothing. Where a subject is read from

@@ -88,10 +88,13 @@ func TestApplyDir(t *testing.T) {
 		`empty.yaml:1:1: there is no rule here; one begins with "name:"`,
 		`large.yaml:1:1: a file of rules may hold 262144 bytes, and this one holds more; split it`,
 		`worse.yaml:1:7: not YAML: sequence end token ']' not found`,
-		`z-again.yaml: a: name: the name is taken by the rule in a.yaml; names are unique`,
+		`z-again.yaml:1:7: a: name: the name is taken by the rule in a.yaml; names are unique`,
 	}
 	if diff := cmp.Diff(want, problems); diff != "" {
 		t.Errorf("problems (-want +got):\n%s", diff)
+	}
+	if report.Refused != 5 {
+		t.Errorf("%d rules refused, want 5", report.Refused)
 	}
 
 	book := refreshed(t, s)
@@ -156,8 +159,37 @@ func TestApplyRefused(t *testing.T) {
 	if diff := cmp.Diff([]string{"good"}, report.Saved); diff != "" {
 		t.Errorf("saved (-want +got):\n%s", diff)
 	}
-	if len(report.Problems) != 2 || report.Problems[0].Pointer != "/entity" || report.Problems[1].Rule != "queue" {
+	if len(report.Problems) != 2 || report.Problems[0].Pointer != "/entity" || report.Problems[0].Line != 2 || report.Problems[0].Column != 9 || report.Problems[1].Rule != "queue" {
 		t.Errorf("%v", report.Problems)
+	}
+}
+
+// TestApplyOthers: what is in force and in no file is named, unless a file keeps that secret.
+func TestApplyOthers(t *testing.T) {
+	_, b := broker(t)
+	s := opened(t)
+	for i, name := range []string{"gone", "good", "bad", "beside"} {
+		saved(t, s, uint64(i), small(name, "orders.x"))
+	}
+	dir := folder(t, map[string]string{
+		"good.yaml": small("good", "orders.x"),
+		"bad.yaml":  small("bad", "orders.x") + "slto: 1m\n---\n" + small("beside", "orders.x"),
+	})
+	apply := func() rules.Report {
+		t.Helper()
+		report, err := rules.ApplyDir(t.Context(), dir, b, s, quietly())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return report
+	}
+	report := apply()
+	if diff := cmp.Diff([]string{"gone"}, report.Others); diff != "" || report.Refused != 2 || len(report.Problems) != 1 {
+		t.Errorf("%d refused; others (-want +got):\n%s", report.Refused, diff)
+	}
+	put(t, filepath.Join(dir, "worse.yaml"), "name: [")
+	if report := apply(); report.Others != nil {
+		t.Errorf("others %v, where nobody knows", report.Others)
 	}
 }
 

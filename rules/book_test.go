@@ -131,6 +131,10 @@ func TestMatch(t *testing.T) {
 	expect(t, b, event(1, "orders.created", `{"id": 1}`), "refuse late: trigger: event.total > 0: invalid operation: a missing value > a number")
 	expect(t, b, event(1, "orders.created", `{"total": 5}`), "refuse late: trigger: key event.id: has to be text or a number, and is a missing value")
 	expect(t, b, event(1, "orders.created", `hello`), "refuse late: trigger: the body is not JSON")
+	expect(t, b, event(1, "orders.created", `[1]`), "refuse late: trigger: event.total > 0: the body is a list, not an object")
+	expect(t, b, event(1, "orders.created", `"total"`), "refuse late: trigger: event.total > 0: the body is text, not an object")
+	expect(t, b, event(1, "orders.created", `7`), "refuse late: trigger: event.total > 0: the body is a number, not an object")
+	expect(t, b, event(1, "orders.shipped", `[1]`), "refuse late: resolve[0]: event.id: the body is a list, not an object")
 	expect(t, b, event(1, "orders.shipped", ``), "refuse late: resolve[0]: the event has no body")
 	expect(t, b, event(1, "orders.changed", `{"status": 1}`), "refuse late: resolve[1]: event.status == \"CANCELLED\": a number and text are compared, which are never equal; convert one with int(), float() or string()")
 	expect(t, b, event(1, "orders.created", `{"id": 1, "total": 5, "at": "2026-03-01"}`),

@@ -86,6 +86,9 @@ func compile(d Document, saved Saved) (*Rule, Problems) {
 		},
 		Streams: d.waitsFor(saved.Reads),
 	}
+	if !d.Quiet {
+		r.engine.Closing = func(j futurejobs.Job, text string) alerts.Draft { return r.closes(j.Step, text) }
+	}
 	return r, nil
 }
 

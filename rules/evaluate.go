@@ -47,7 +47,7 @@ func (x *expression) run(s scope) (any, error) {
 	}
 	v, err := m.vm.Run(x.program, m.env)
 	if err != nil {
-		return nil, x.failed(err)
+		return nil, x.failed(err, m.env[nameEvent])
 	}
 	return v, nil
 }
@@ -81,8 +81,12 @@ func (m *machine) done() {
 	machines.Put(m)
 }
 
-// failed makes an error of the machine one that people can read in a dead letter.
-func (x *expression) failed(err error) error {
+// noFields is what the machine says when a field is read of a list or of text.
+const noFields = "invalid operation: int(text)"
+
+// failed makes an error of the machine one that people can read in a dead letter. event is
+// what it read, nil if nothing.
+func (x *expression) failed(err error, event any) error {
 	message := err.Error()
 	var at *file.Error
 	if errors.As(err, &at) {
@@ -91,7 +95,14 @@ func (x *expression) failed(err error) error {
 			message = plain.Replace(message)
 		}
 	}
+	fieldless := message == noFields && !strings.Contains(x.source, "int(")
+	_, isObject := event.(map[string]any)
+	_, isList := event.([]any)
 	switch {
+	case event != nil && !isObject && (fieldless || !isList && strings.HasPrefix(message, "cannot fetch ")):
+		message = "the body is " + naming(event) + ", not an object"
+	case fieldless:
+		message = "a field is read of a list or of text, which have none; of a list take an item, such as [0]"
 	case strings.Contains(message, "is nil, not") || strings.Contains(message, "from a missing value"):
 		message = "a value is missing or null where one is needed"
 	case strings.Contains(message, "memory budget"):

@@ -16,8 +16,28 @@ const MaxSize = 256 << 10
 // Compile accepts it. The error is Problems and holds all of them, in the order of the text,
 // unless the text is not YAML at all: then the first place where it is not.
 func Parse(data []byte, file string) ([]Document, error) {
+	placed, err := parse(data, file)
+	if err != nil {
+		return nil, err
+	}
+	docs := make([]Document, len(placed))
+	for i, d := range placed {
+		docs[i] = d.Document
+	}
+	return docs, nil
+}
+
+// placed is a document, and where its fields stand in the text, by their pointers.
+type placed struct {
+	Document
+	places map[string]place
+}
+
+// parse is Parse, with the places. It returns the documents of a text that is wrong, too, as
+// far as they can be told apart.
+func parse(data []byte, file string) ([]placed, error) {
 	nodes, ps := readText(data)
-	var docs []Document
+	var docs []placed
 	seen := make(map[string]int)
 	for _, n := range nodes {
 		d, problems := readDocument(n)
@@ -34,10 +54,7 @@ func Parse(data []byte, file string) ([]Document, error) {
 	for i := range ps {
 		ps[i].File = file
 	}
-	if err := ps.orNil(); err != nil {
-		return nil, err
-	}
-	return docs, nil
+	return docs, ps.orNil()
 }
 
 // readText takes a text apart, having looked at its size first.
@@ -82,7 +99,7 @@ func badCharacter(data []byte) (Problem, bool) {
 }
 
 // readDocument makes a document of a node: first its shape, then what it means.
-func readDocument(n node) (Document, Problems) {
+func readDocument(n node) (placed, Problems) {
 	r := reader{places: map[string]place{"": n.place}}
 	d := r.document(n)
 	var meant Problems // what is wrong with the meaning, where the shape is right
@@ -108,7 +125,7 @@ func readDocument(n node) (Document, Problems) {
 	for i := range r.problems {
 		r.problems[i].Rule = d.Name
 	}
-	return d, r.problems
+	return placed{d, r.places}, r.problems
 }
 
 // nearestPlace is where the pointer stands, or what is around it.

@@ -45,7 +45,7 @@ var lastAlert = alerts.ID(bytes.Repeat([]byte{0xff}, len(alerts.ID{})))
 func (s *Store) Alerts(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Said], error) {
 	page, err := s.alerts(ctx, f)
 	if err != nil {
-		return page, fmt.Errorf("alerts: %w", err)
+		return page, failed("alerts", err)
 	}
 	return page, nil
 }
@@ -117,7 +117,7 @@ func (s *Store) Alert(ctx context.Context, id alerts.ID) (futurejobs.Said, error
 	}
 	said, err := s.said(ctx, id, shards)
 	if err != nil {
-		return said, fmt.Errorf("alert %s: %w", id, err)
+		return said, fmt.Errorf("alert %s: %w", id, away(err))
 	}
 	return said, nil
 }
@@ -149,7 +149,7 @@ JOIN alert a ON a.shard = o.shard AND a.id = o.id
 JOIN rule r ON r.id = a.rule_id
 ORDER BY a.shard, a.id`)
 	if err != nil {
-		return nil, fmt.Errorf("unpublished: %w", err)
+		return nil, failed("unpublished", err)
 	}
 	return found, nil
 }

@@ -30,7 +30,7 @@ func (p *postgres) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Ap
 		return err
 	})
 	if err != nil {
-		return futurejobs.Applied{}, fmt.Errorf("apply: %w", err)
+		return futurejobs.Applied{}, failed("apply", err)
 	}
 	return applied(net), nil
 }

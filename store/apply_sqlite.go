@@ -23,7 +23,7 @@ func (e *sqlite) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Appl
 		net, err = w.apply(b, now)
 		return err
 	}); err != nil {
-		return futurejobs.Applied{}, fmt.Errorf("apply: %w", err)
+		return futurejobs.Applied{}, failed("apply", err)
 	}
 	return applied(net), nil
 }

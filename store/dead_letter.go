@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -17,7 +16,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
 func letter(l futurejobs.DeadLetter, now time.Time) ([]any, error) {
 	head, err := header(l.Event.Header)
 	if err != nil {
-		return nil, fmt.Errorf("dead letter: %w", err)
+		return nil, failed("dead letter", err)
 	}
 	data := l.Event.Data
 	if data == nil {
@@ -56,7 +55,7 @@ func (s *Store) DeadLetters(ctx context.Context, f futurejobs.Filter) (futurejob
 WHERE id < $1 AND ($2 = '' OR rule = $2) ORDER BY id DESC LIMIT $3`
 	letters, err := query(ctx, s.read, readLetter, text, before.ID, f.Rule, limit(f)+1)
 	if err != nil {
-		return page, fmt.Errorf("dead letters: %w", err)
+		return page, failed("dead letters", err)
 	}
 	return paged("dead_letter", letters, f, func(l futurejobs.DeadLetter) position { return position{ID: l.ID} }), nil
 }

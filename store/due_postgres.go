@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -25,6 +24,8 @@ CROSS JOIN LATERAL (
 
 // Due implements futurejobs.Queue.
 func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
 	n := len(q.Walks)
 	shards, instants, ids := make([]int16, n), make([]time.Time, n), make([]int64, n)
 	for i, w := range q.Walks {
@@ -36,12 +37,12 @@ func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 	}
 	rows, err := p.pool.Query(ctx, dueText, shards, instants, ids, q.Until, rules, versions, q.Limit)
 	if err != nil {
-		return nil, fmt.Errorf("due: %w", err)
+		return nil, failed("due", err)
 	}
 	defer rows.Close()
 	jobs, err := all(rows, readJob)
 	if err != nil {
-		return nil, fmt.Errorf("due: %w", err)
+		return nil, failed("due", err)
 	}
 	slices.SortFunc(jobs, inDueOrder) // a join promises no order
 	return jobs, nil

@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -29,7 +28,7 @@ func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.J
 	for _, w := range walks {
 		due, err := query(ctx, e.read, readJob, text, w.Shard, w.At, w.ID, q.Until)
 		if err != nil {
-			return nil, fmt.Errorf("due: %w", err)
+			return nil, failed("due", err)
 		}
 		jobs = append(jobs, due...)
 	}

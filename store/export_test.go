@@ -19,6 +19,9 @@ var FenceText = numbered(strings.Split(fence, ", ask AS")[0] + " SELECT count(*)
 // Begin is how a transaction begins.
 var Begin = begin
 
+// Away makes ErrUnavailable of errors that say so.
+var Away = away
+
 // Opening is the first statement of a transaction on database/sql.
 func (s *Store) Opening() string { return s.opening() }
 

@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	futurejobs "deadman/future_jobs"
@@ -18,20 +17,20 @@ func (s *Store) History(ctx context.Context, f futurejobs.Filter) (futurejobs.Pa
 	if f.Key != "" {
 		page, err := s.historyOf(ctx, f)
 		if err != nil {
-			return page, fmt.Errorf("history: %w", err)
+			return page, failed("history", err)
 		}
 		return page, nil
 	}
 	rows, err := s.rulesOf(ctx, f)
 	if err != nil {
-		return futurejobs.Page[futurejobs.Ended]{}, fmt.Errorf("history: %w", err)
+		return futurejobs.Page[futurejobs.Ended]{}, failed("history", err)
 	}
 	if rows != nil && len(rows) == 0 {
 		return futurejobs.Page[futurejobs.Ended]{}, nil
 	}
 	page, err := s.latest(ctx, idsOf(rows), f)
 	if err != nil {
-		return page, fmt.Errorf("history: %w", err)
+		return page, failed("history", err)
 	}
 	return page, nil
 }

@@ -108,7 +108,7 @@ const daysAhead = 3
 func (p *postgres) ahead(ctx context.Context, now time.Time) error {
 	have, err := p.days(ctx)
 	if err != nil {
-		return fmt.Errorf("history ahead: %w", err)
+		return failed("history ahead", err)
 	}
 	today := now.Truncate(futurejobs.Day)
 	for i := range daysAhead + 1 {
@@ -117,7 +117,7 @@ func (p *postgres) ahead(ctx context.Context, now time.Time) error {
 			continue
 		}
 		if err := p.makeDay(ctx, day); err != nil {
-			return fmt.Errorf("history ahead: %w", err)
+			return failed("history ahead", err)
 		}
 	}
 	return nil

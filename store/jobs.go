@@ -22,7 +22,7 @@ const fromJobs = `SELECT ` + listedColumns + ` FROM future_job f JOIN rule r ON 
 func (s *Store) Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Listed], error) {
 	page, err := s.jobs(ctx, f)
 	if err != nil {
-		return page, fmt.Errorf("jobs: %w", err)
+		return page, failed("jobs", err)
 	}
 	return page, nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -23,7 +22,7 @@ ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, expires_at = excluded
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("beat: %w", err)
+		return nil, failed("beat", err)
 	}
 	return live, nil
 }
@@ -39,7 +38,7 @@ func readNode(row scanner, n *futurejobs.Node) error {
 func (s *Store) Nodes(ctx context.Context) ([]futurejobs.Node, error) {
 	nodes, err := query(ctx, s.read, readNode, `SELECT `+nodeColumns+` FROM node ORDER BY id`)
 	if err != nil {
-		return nil, fmt.Errorf("nodes: %w", err)
+		return nil, failed("nodes", err)
 	}
 	return nodes, nil
 }
@@ -47,7 +46,7 @@ func (s *Store) Nodes(ctx context.Context) ([]futurejobs.Node, error) {
 // Leave implements futurejobs.Leases.
 func (s *Store) Leave(ctx context.Context, node string) error {
 	if _, err := exec(ctx, s.db, `DELETE FROM node WHERE id = $1`, node); err != nil {
-		return fmt.Errorf("leave: %w", err)
+		return failed("leave", err)
 	}
 	return nil
 }
@@ -57,7 +56,7 @@ func (s *Store) Leases(ctx context.Context) ([]futurejobs.Lease, error) {
 	leases, err := query(ctx, s.read, readLease,
 		`SELECT shard, epoch, coalesce(node, ''), expires_at, low_water_at, expires_at <= now() FROM shard_lease ORDER BY shard`)
 	if err != nil {
-		return nil, fmt.Errorf("leases: %w", err)
+		return nil, failed("leases", err)
 	}
 	return leases, nil
 }
@@ -85,7 +84,7 @@ WHERE shard = $3 AND epoch = $4 AND node = $5 AND expires_at > $6`,
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("renew: %w", err)
+		return nil, failed("renew", err)
 	}
 	return still, nil
 }
@@ -103,7 +102,7 @@ RETURNING shard, epoch, node, expires_at, low_water_at, expires_at <= $5`,
 		return unless(errors.Is(err, sql.ErrNoRows), err)
 	})
 	if err != nil {
-		return futurejobs.Lease{}, false, fmt.Errorf("take: %w", err)
+		return futurejobs.Lease{}, false, failed("take", err)
 	}
 	return got, ok, nil
 }
@@ -122,7 +121,7 @@ WHERE shard = $3 AND epoch = $4 AND node = $5`,
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("release: %w", err)
+		return failed("release", err)
 	}
 	return nil
 }
@@ -138,7 +137,7 @@ func (s *Store) Reclaim(ctx context.Context) error {
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("reclaim: %w", err)
+		return failed("reclaim", err)
 	}
 	return nil
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -31,7 +30,7 @@ func (s *Store) Cursor(ctx context.Context, stream string) (c futurejobs.Cursor,
 	case errors.Is(err, sql.ErrNoRows):
 		return c, false, nil
 	case err != nil:
-		return c, false, fmt.Errorf("cursor: %w", err)
+		return c, false, failed("cursor", err)
 	}
 	return c, true, nil
 }
@@ -41,7 +40,7 @@ func (s *Store) Cursor(ctx context.Context, stream string) (c futurejobs.Cursor,
 func (s *Store) Cursors(ctx context.Context) ([]futurejobs.Cursor, error) {
 	cursors, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor ORDER BY stream`)
 	if err != nil {
-		return nil, fmt.Errorf("cursors: %w", err)
+		return nil, failed("cursors", err)
 	}
 	return cursors, nil
 }
@@ -54,7 +53,7 @@ INSERT INTO event_cursor (stream, last_seq, last_at, stream_created_at) VALUES (
 ON CONFLICT (stream) DO UPDATE SET stream_created_at = excluded.stream_created_at
 WHERE event_cursor.stream_created_at IS NULL`,
 		c.Stream, int64(c.LastSeq), when(c.LastAt), when(c.StreamCreatedAt)); err != nil {
-		return fmt.Errorf("open cursor: %w", err)
+		return failed("open cursor", err)
 	}
 	return nil
 }
@@ -69,7 +68,7 @@ WHERE stream = $4 AND last_seq = $5 AND stream_created_at IS NOT DISTINCT FROM $
 		err = futurejobs.ErrMoved
 	}
 	if err != nil {
-		return fmt.Errorf("reset cursor: %w", err)
+		return failed("reset cursor", err)
 	}
 	return nil
 }
@@ -83,7 +82,7 @@ WHERE stream = $2 AND last_seq = $3`, through, stream, int64(seq))
 		err = futurejobs.ErrMoved
 	}
 	if err != nil {
-		return fmt.Errorf("mark read: %w", err)
+		return failed("mark read", err)
 	}
 	return nil
 }

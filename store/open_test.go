@@ -146,8 +146,9 @@ func TestDatabaseThatIsNotThereIsUnavailable(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = store.Open(t.Context(), store.Options{DatabaseURL: "postgres://me:secret@" + addr + "/x?sslmode=disable"})
-	if !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), "secret") {
-		t.Errorf("open: %v, want ErrUnavailable without the password", err)
+	if !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), "secret") ||
+		strings.ContainsAny(err.Error(), "\n\t") || strings.Count(err.Error(), addr) != 1 {
+		t.Errorf("open: %v, want ErrUnavailable on one line, with the address once and without the password", err)
 	}
 }
 
@@ -172,5 +173,34 @@ func TestDatabaseThatRefusesSaysWhy(t *testing.T) {
 	cancel()
 	if _, err := store.Open(ctx, store.Options{DatabaseURL: dsn}); !errors.Is(err, context.Canceled) {
 		t.Errorf("after a cancel: %v", err)
+	}
+}
+
+func TestDatabaseURLThatIsWrongSaysSo(t *testing.T) {
+	for _, text := range []string{
+		"mysql://me:secret@host/x", "postgres://me:se%cret@host/x", "postgres://me:secret@host:port/x",
+		"me:secret@host", "postgres://me:secret@host/x?sslmode=secret",
+	} {
+		_, err := store.Open(t.Context(), store.Options{DatabaseURL: text})
+		if err == nil || errors.Is(err, store.ErrUnavailable) {
+			t.Fatalf("%s: %v", text, err)
+		}
+		said := err.Error()
+		if !strings.Contains(said, "DEADMAN_DATABASE_URL") || !strings.Contains(said, "postgres://user:password@host:5432/database") ||
+			strings.Contains(said, "cret") {
+			t.Errorf("%s: %s", text, said)
+		}
+	}
+}
+
+func TestFileThatIsNoDatabaseIsNamed(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, store.DatabaseFile)
+	if err := os.WriteFile(file, []byte(strings.Repeat("no database, but long enough ", 100)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := store.Open(t.Context(), store.Options{DataDir: dir})
+	if err == nil || !strings.Contains(err.Error(), file) || !strings.Contains(err.Error(), "move it away") {
+		t.Errorf("open: %v", err)
 	}
 }

@@ -2,13 +2,14 @@ package store
 
 import (
 	"context"
-	"fmt"
 
 	"deadman/alerts"
 )
 
 // MarkPublished implements alerts.Outbox.
 func (p *postgres) MarkPublished(ctx context.Context, sent []alerts.Alert) error {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
 	shards, ids := make([]int16, len(sent)), make([][16]byte, len(sent))
 	for i, a := range sent {
 		shards[i], ids[i] = a.Shard, a.ID
@@ -19,7 +20,7 @@ WHERE o.shard = sent.shard AND o.id = sent.id`, shards, ids)
 		return err
 	})
 	if err != nil {
-		return fmt.Errorf("mark published: %w", err)
+		return failed("mark published", err)
 	}
 	return nil
 }

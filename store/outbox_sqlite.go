@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"deadman/alerts"
@@ -20,7 +19,7 @@ func (e *sqlite) MarkPublished(ctx context.Context, sent []alerts.Alert) error {
 		}
 		return nil
 	}); err != nil {
-		return fmt.Errorf("mark published: %w", err)
+		return failed("mark published", err)
 	}
 	return nil
 }

@@ -5,7 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"net"
+	"io/fs"
+	"net/url"
 	"strings"
 	"time"
 
@@ -28,7 +29,7 @@ const leastConns = 10
 func openPostgres(ctx context.Context, o Options) (*Store, error) {
 	cfg, err := pgxpool.ParseConfig(o.DatabaseURL)
 	if err != nil {
-		return nil, fmt.Errorf("database URL: %w", err)
+		return nil, misread(o.DatabaseURL, err)
 	}
 	if !strings.Contains(o.DatabaseURL, "pool_max_conns") {
 		cfg.MaxConns = max(cfg.MaxConns, leastConns)
@@ -60,15 +61,33 @@ func speakUTC(_ context.Context, c *pgx.Conn) error {
 	return nil
 }
 
+// rightURL is what a database URL looks like.
+const rightURL = "a right one looks like postgres://user:password@host:5432/database"
+
+// misread says what is wrong with a database URL. It never has the URL's password: what the
+// parsers say quotes what they could not take apart.
+func misread(text string, err error) error {
+	scheme, _, isURL := strings.Cut(text, "://")
+	var path *fs.PathError
+	switch {
+	case errors.As(err, &path):
+		return fmt.Errorf("DEADMAN_DATABASE_URL: %w", path)
+	case isURL && scheme != "postgres" && scheme != "postgresql" && !strings.ContainsAny(scheme, ":@= "):
+		return fmt.Errorf("DEADMAN_DATABASE_URL begins with %q, and only Postgres is spoken here; %s", scheme+"://", rightURL)
+	case errors.As(err, new(url.EscapeError)):
+		return fmt.Errorf(`DEADMAN_DATABASE_URL has a bad percent escape (a "%%" itself is written %%25); %s`, rightURL)
+	}
+	return fmt.Errorf("DEADMAN_DATABASE_URL cannot be read; %s", rightURL)
+}
+
 // reachable says what to do about a database that cannot be connected to.
 func reachable(err error) error {
 	var pg *pgconn.PgError
-	var network net.Error
-	switch {
+	switch lost := away(err); {
 	case errors.As(err, &pg):
-		return refused(pg, err)
-	case errors.As(err, &network), errors.As(err, new(*pgconn.ConnectError)):
-		return fmt.Errorf("%w: %w; is it running, and is DEADMAN_DATABASE_URL right?", ErrUnavailable, err)
+		return refused(pg, lost)
+	case errors.Is(lost, ErrUnavailable):
+		return fmt.Errorf("%w; is it running, and is DEADMAN_DATABASE_URL right?", lost)
 	}
 	return fmt.Errorf("database: %w", err)
 }
@@ -76,13 +95,14 @@ func reachable(err error) error {
 func refused(pg *pgconn.PgError, err error) error {
 	switch pg.Code {
 	case "28P01", "28000": // invalid password, invalid authorization
-		return fmt.Errorf("%w: %w; check the user and password in DEADMAN_DATABASE_URL", ErrDenied, err)
+		return fmt.Errorf("%w: %w; check the user and password in DEADMAN_DATABASE_URL", ErrDenied, pg)
 	case "3D000": // invalid catalog name
-		return fmt.Errorf("%w: %w; create the database, then start again", ErrDenied, err)
-	case "57P03", "53300": // cannot connect now, too many connections
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w; create the database, then start again", ErrDenied, pg)
 	}
-	return fmt.Errorf("database: %w", err)
+	if errors.Is(err, ErrUnavailable) {
+		return err
+	}
+	return fmt.Errorf("database: %w", pg)
 }
 
 func (p *postgres) tables() string {

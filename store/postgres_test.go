@@ -289,6 +289,7 @@ func TestTransactionsAreBounded(t *testing.T) {
 	rows, err := cold.QueryContext(t.Context(), f.Opening())
 	f.check(err)
 	f.check(rows.Close())
+	f.check(rows.Err())
 	bounded(cold.QueryRowContext(t.Context(), settings))
 	f.check(cold.Rollback())
 }

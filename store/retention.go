@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"encoding/binary"
 	"errors"
-	"fmt"
 	"time"
 
 	"deadman/alerts"
@@ -40,7 +39,7 @@ func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 	var p Pruned
 	now, err := s.Now(ctx)
 	if err != nil {
-		return p, fmt.Errorf("prune: %w", err)
+		return p, failed("prune", err)
 	}
 	errs := []error{s.ahead(ctx, now), s.forgetNodes(ctx, now)}
 	if r.History != 0 {
@@ -57,7 +56,7 @@ func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
-		return p, fmt.Errorf("prune: %w", err)
+		return p, failed("prune", err)
 	}
 	return p, nil
 }

@@ -22,7 +22,7 @@ func (s *Store) Revision(ctx context.Context) (int64, error) {
 	defer cancel()
 	var revision int64
 	if err := s.read.QueryRowContext(ctx, `SELECT revision FROM rule_set WHERE id = 1`).Scan(&revision); err != nil {
-		return 0, fmt.Errorf("revision: %w", err)
+		return 0, failed("revision", err)
 	}
 	return revision, nil
 }
@@ -50,7 +50,7 @@ LEFT JOIN rule_version v ON v.rule_id = r.id
 WHERE q.id = 1
 ORDER BY v.rule_id, v.version`)
 	if err != nil {
-		return 0, nil, fmt.Errorf("load rules: %w", err)
+		return 0, nil, failed("load rules", err)
 	}
 	var saved []rules.Saved
 	for _, row := range rows {
@@ -84,7 +84,7 @@ WHERE v.rule_id = $1 AND v.version = $2`, ruleID, version).Scan(savedFields(&sav
 		err = json.Unmarshal([]byte(reads), &saved.Reads)
 	}
 	if err != nil {
-		return saved, fmt.Errorf("version %d of rule %d: %w", version, ruleID, err)
+		return saved, fmt.Errorf("version %d of rule %d: %w", version, ruleID, away(err))
 	}
 	return saved, nil
 }
@@ -93,7 +93,7 @@ WHERE v.rule_id = $1 AND v.version = $2`, ruleID, version).Scan(savedFields(&sav
 // are.
 func (s *Store) Save(ctx context.Context, r rules.Saved) (rules.Saved, error) {
 	if err := s.shut(ctx); err != nil {
-		return r, fmt.Errorf("save rule: %w", err)
+		return r, failed("save rule", err)
 	}
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) (err error) {
 		if _, err := exec(ctx, tx, `UPDATE rule_set SET revision = revision + 1, gate_until = NULL WHERE id = 1`); err != nil {
@@ -109,7 +109,7 @@ func (s *Store) Save(ctx context.Context, r rules.Saved) (rules.Saved, error) {
 		return openCursors(ctx, tx, r.Reads)
 	})
 	if err != nil {
-		return r, fmt.Errorf("save rule: %w", errors.Join(err, s.unshut(ctx)))
+		return r, failed("save rule", errors.Join(err, s.unshut(ctx)))
 	}
 	return r, nil
 }

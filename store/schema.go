@@ -27,11 +27,11 @@ const (
 func (s *Store) migrate(ctx context.Context) error {
 	p, err := s.provider()
 	if err != nil {
-		return fmt.Errorf("migrations: %w", err)
+		return failed("migrations", err)
 	}
 	have, err := s.version(ctx)
 	if err != nil {
-		return fmt.Errorf("schema: %w", err)
+		return failed("schema", err)
 	}
 	sources := p.ListSources()
 	known := sources[len(sources)-1].Version
@@ -43,7 +43,7 @@ func (s *Store) migrate(ctx context.Context) error {
 		return nil
 	}
 	if _, err := p.Up(ctx); err != nil {
-		return fmt.Errorf("migrate: %w", err)
+		return failed("migrate", err)
 	}
 	return nil
 }
@@ -91,6 +91,9 @@ func (s *Store) version(ctx context.Context) (int64, error) {
 	}
 	var v int64
 	if err := s.db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM `+versionTable).Scan(&v); err != nil {
+		if errors.Is(away(err), ErrUnavailable) || ctx.Err() != nil {
+			return 0, err
+		}
 		return 0, foreign("its table " + versionTable + " is another program's")
 	}
 	if v > 0 && !ours["future_job"] {

@@ -131,7 +131,7 @@ func (p *postgres) Settle(ctx context.Context, s futurejobs.Settlement) (futurej
 	defer cancel()
 	c, err := columnsOf(s.Decisions)
 	if err != nil {
-		return settled, fmt.Errorf("settle: %w", err)
+		return settled, failed("settle", err)
 	}
 	var stand []int16
 	var done []int64
@@ -139,7 +139,7 @@ func (p *postgres) Settle(ctx context.Context, s futurejobs.Settlement) (futurej
 		stand, done, err = p.settleOnce(ctx, s, c)
 		return err
 	}); err != nil {
-		return futurejobs.Settled{}, fmt.Errorf("settle: %w", err)
+		return futurejobs.Settled{}, failed("settle", err)
 	}
 	settled.Lost = lost(s.Held, stand)
 	for _, id := range done {

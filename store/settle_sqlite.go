@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -17,7 +16,7 @@ func (e *sqlite) Settle(ctx context.Context, s futurejobs.Settlement) (futurejob
 	if err := e.write(ctx, func(w *writer, now time.Time) error {
 		return w.settle(s, now, &settled)
 	}); err != nil {
-		return futurejobs.Settled{}, fmt.Errorf("settle: %w", err)
+		return futurejobs.Settled{}, failed("settle", err)
 	}
 	return settled, nil
 }

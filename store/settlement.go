@@ -57,6 +57,7 @@ func applied(net futurejobs.Net) futurejobs.Applied {
 		Created: len(net.Create) + len(net.Born),
 		Ended:   len(net.End) + len(net.Born),
 		Kept:    net.Kept,
+		Missed:  net.Missed,
 		Said:    saidBy(net.End),
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	sqlitedriver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // DatabaseFile is the name of the SQLite file in the data folder.
@@ -75,9 +76,18 @@ func (e *sqlite) connect(ctx context.Context, file string) error {
 	read.SetMaxIdleConns(readers)
 	e.read = newPrepared(read)
 	if err := e.db.PingContext(ctx); err != nil {
-		return fmt.Errorf("open %s: %w", file, err)
+		return unreadable(file, err)
 	}
 	return nil
+}
+
+// unreadable says what to do about a file that SQLite cannot read.
+func unreadable(file string, err error) error {
+	var said *sqlitedriver.Error
+	if errors.As(err, &said) && said.Code()&0xff == sqlite3.SQLITE_NOTADB {
+		return fmt.Errorf("%s is not a SQLite database; move it away, or set DEADMAN_DATA_DIR to another folder", file)
+	}
+	return fmt.Errorf("open %s: %w", file, err)
 }
 
 // dataSource names a file and how its connections behave. A commit is on disk when it

@@ -129,7 +129,7 @@ func (s *Store) prepare(ctx context.Context, shards int) error {
 		return err
 	}
 	if err := s.seed(ctx, shards); err != nil {
-		return fmt.Errorf("shards: %w", err)
+		return failed("shards", err)
 	}
 	now, err := s.Now(ctx)
 	if err != nil {
@@ -154,7 +154,7 @@ func (s *Store) Now(ctx context.Context) (time.Time, error) {
 	defer cancel()
 	var now time.Time
 	if err := s.read.QueryRowContext(ctx, `SELECT now()`).Scan(at(&now)); err != nil {
-		return now, fmt.Errorf("now: %w", err)
+		return now, failed("now", err)
 	}
 	return now, nil
 }

@@ -13,7 +13,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-const alertsPath = "/api/v1/alerts"
+const alertsPath = apiPath + "/alerts"
 
 // keepAlive is how long a stream of alerts stays silent; proxies cut longer silences.
 const keepAlive = 15 * time.Second

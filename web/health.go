@@ -3,13 +3,20 @@ package web
 import (
 	"context"
 	"net/http"
+	"sync"
+	"time"
 )
+
+// sayAgain is how often a condition that stays broken is logged at most, for errors that
+// differ each time.
+const sayAgain = time.Minute
 
 // Condition is one thing that has to be so for a node to be ready.
 type Condition struct {
 	Name   string `json:"name"` // such as database, nats, bindings, sweep, draining
 	OK     bool   `json:"ok"`
-	Detail string `json:"detail,omitempty"` // for people; no secrets, it is public
+	Detail string `json:"detail,omitempty"` // for people; a sentence without secrets, it is public
+	Err    error  `json:"-"`                // why it is not OK, for the log alone
 }
 
 // Health looks at all conditions. A node that drains has one that is not OK.
@@ -26,7 +33,41 @@ func (a *api) readiness(ctx context.Context) Readiness {
 	for _, c := range out.Conditions {
 		out.Ready = out.Ready && c.OK
 	}
+	if ctx.Err() == nil { // else the client left, and that may be all that is wrong
+		a.logChanges(ctx, out.Conditions)
+	}
 	return out
+}
+
+// troubles is what was logged of the conditions that are not OK, by name.
+type troubles struct {
+	mu    sync.Mutex
+	known map[string]trouble
+}
+
+type trouble struct {
+	text string
+	at   time.Time
+}
+
+// logChanges logs why conditions are not OK, once and not with each probe, and that they
+// are OK again.
+func (a *api) logChanges(ctx context.Context, conditions []Condition) {
+	a.troubles.mu.Lock()
+	defer a.troubles.mu.Unlock()
+	now := a.Now()
+	for _, c := range conditions {
+		last, known := a.troubles.known[c.Name]
+		switch {
+		case c.OK && known:
+			delete(a.troubles.known, c.Name)
+			a.Log.InfoContext(ctx, "in order again", "condition", c.Name)
+		case c.OK || c.Err == nil:
+		case !known || (last.text != c.Err.Error() && now.Sub(last.at) >= sayAgain):
+			a.troubles.known[c.Name] = trouble{c.Err.Error(), now}
+			a.Log.ErrorContext(ctx, "not in order", "condition", c.Name, "err", c.Err)
+		}
+	}
 }
 
 func (a *api) ready(w http.ResponseWriter, r *http.Request) {

@@ -41,7 +41,7 @@ func New(o Options) http.Handler {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	a := &api{Options: o}
+	a := &api{Options: o, troubles: troubles{known: make(map[string]trouble)}}
 	r := chi.NewRouter()
 	r.Use(a.access, a.rescue, a.sameSite(), middleware.GetHead, bounded)
 	if o.LoopbackOnly {
@@ -56,27 +56,12 @@ func New(o Options) http.Handler {
 	if o.Metrics != nil {
 		r.Method(http.MethodGet, "/metrics", o.Metrics)
 	}
-	r.Route("/api/v1", a.routes)
+	r.Route(apiPath, a.mount)
 	return r
 }
 
 // api is the handlers' common ground.
 type api struct {
 	Options
-}
-
-func (a *api) routes(r chi.Router) {
-	job, noJob := op(a, http.StatusOK, readRef, a.job), op(a, http.StatusNoContent, readRef, a.cancel)
-
-	r.Get("/jobs", op(a, http.StatusOK, readJobs, a.jobs))
-	r.Get("/jobs/{rule}", job)
-	r.Get("/jobs/{rule}/{key}", job)
-	r.Delete("/jobs/{rule}", noJob)
-	r.Delete("/jobs/{rule}/{key}", noJob)
-	r.Get("/history", op(a, http.StatusOK, readFilter, a.history))
-	r.Get("/alerts", a.alertsOrStream)
-	r.Get("/alerts/{id}", op(a, http.StatusOK, readAlertID, a.alert))
-	r.Get("/dead-letters", op(a, http.StatusOK, readDeadLetters, a.deadLetters))
-	r.Get("/nodes", op(a, http.StatusOK, readNothing, a.nodes))
-	r.Post("/events/{subject}", op(a, http.StatusAccepted, readEvent, a.event))
+	troubles troubles
 }

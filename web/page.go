@@ -45,6 +45,7 @@ type overview struct {
 	Broken   []Condition
 	Blind    bool // the lists could not be read
 	Jobs     []pageJob
+	MoreJobs bool // than are shown
 	Alerts   []pageAlert
 	Now      time.Time
 }
@@ -85,6 +86,7 @@ func (a *api) overview(ctx context.Context) overview {
 		state.Conditions = append(state.Conditions, Condition{Name: "lists", Detail: "jobs and alerts cannot be read; the log says why"})
 		view.Blind = true
 	}
+	view.MoreJobs = jobs.Next != ""
 	for _, j := range jobs.Items {
 		view.Jobs = append(view.Jobs, pageJob{j, Relative(j.NextCheckAt, view.Now)})
 	}
@@ -111,6 +113,30 @@ func (o *overview) judge(state Readiness) {
 	case len(o.Jobs) == 0:
 		o.Sentence = "deadman is fine, and waits for nothing at the moment."
 	default:
-		o.Sentence = "deadman is fine. The next look is " + o.Jobs[0].In + "."
+		o.Sentence = "deadman is fine. " + capital(o.open()+"the next look is "+o.Jobs[0].In) + "."
 	}
 }
+
+// open says how many of the jobs were alerted and are watched on, or "" when none is known.
+func (o *overview) open() string {
+	n := 0
+	for _, j := range o.Jobs {
+		if len(j.Job.Alerts) > 0 {
+			n++
+		}
+	}
+	least := ""
+	if o.MoreJobs {
+		least = "at least "
+	}
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return least + "1 alert is open; "
+	}
+	return fmt.Sprintf("%s%d alerts are open; ", least, n)
+}
+
+// capital begins a sentence; s begins with a letter of ASCII or a digit.
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

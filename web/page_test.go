@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"fmt"
 	"regexp"
 	"strings"
 	"testing"
@@ -28,7 +29,7 @@ func TestPage(t *testing.T) {
 		t.Error("a key is not escaped")
 	}
 	for _, part := range []string{
-		"deadman is fine. The next look is in 89 m.", "&lt;script&gt;alert(&#34;x&#34;)&lt;/script&gt; is late", "order-unshipped", "primary",
+		"deadman is fine. 1 alert is open; the next look is in 89 m.", "&lt;script&gt;alert(&#34;x&#34;)&lt;/script&gt; is late", "order-unshipped", "primary",
 	} {
 		if !strings.Contains(a.body, part) {
 			t.Errorf("there is no %s", part)
@@ -46,6 +47,28 @@ func TestPage(t *testing.T) {
 	if regexp.MustCompile(`(?i)\sstyle=|\son[a-z]+=|<script|javascript:`).MatchString(a.body) {
 		t.Error("the page has what its policy forbids")
 	}
+}
+
+func TestPageCountsOpenAlerts(t *testing.T) {
+	s := newStand(t)
+	says := func(want string) {
+		t.Helper()
+		if a := do(t, s.Server, "GET", "/", ""); !strings.Contains(a.body, want) {
+			t.Errorf("it does not say %q: %s", want, a.body)
+		}
+	}
+	for i := range 3 {
+		s.place(fmt.Sprint("waiting ", i), 2*time.Hour, `{}`)
+	}
+	says("deadman is fine. The next look is in ")
+	for i := range 2 {
+		s.alert(fmt.Sprint("waiting ", i), "late", 90*time.Minute)
+	}
+	says("deadman is fine. 2 alerts are open; the next look is in ")
+	for i := range 10 {
+		s.place(fmt.Sprint("later ", i), 3*time.Hour, `{}`)
+	}
+	says("deadman is fine. At least 2 alerts are open; the next look is in ")
 }
 
 // People look at the page when something is wrong; it has to be there then.

@@ -101,7 +101,11 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 }
 
 func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
-	a.fail(w, r, problem(http.StatusNotFound, "there is nothing at %s; the API is under /api/v1", r.URL.Path))
+	hint := "the API is under " + apiPath
+	if strings.HasPrefix(r.URL.Path, apiPath+"/") {
+		hint = apiPath + " lists what there is"
+	}
+	a.fail(w, r, problem(http.StatusNotFound, "there is nothing at %s; %s", r.URL.Path, hint))
 }
 
 func (a *api) notAllowed(routes chi.Routes) http.HandlerFunc {

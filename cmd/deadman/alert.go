@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
 	"deadman/web"
 )
 
@@ -92,6 +93,9 @@ func (p *program) tailCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "tail", Short: "Show alerts as they come, until Ctrl-C", Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if backlog < 0 || backlog > futurejobs.MaxLimit {
+				return usage("--backlog is %d; it takes a whole number from 0 to %d", backlog, futurejobs.MaxLimit)
+			}
 			c, err := p.client()
 			if err != nil {
 				return err

@@ -47,7 +47,7 @@ func (p *program) showSettings(all []chosen) error {
 		}
 		t.row(say(c.name), say(c.shown()), from)
 	}
-	return t.end()
+	return t.fit(terminalWidth(p.out)).end()
 }
 
 // shown is the value without its secrets.
@@ -56,22 +56,44 @@ func (c chosen) shown() string { return redact(c.value) }
 var (
 	passwordWord = regexp.MustCompile(`(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)`)
 	secretParam  = regexp.MustCompile(`(?i)([?&](?:password|token|sslpassword)=)[^&\s]+`)
+	withScheme   = regexp.MustCompile(`^\s*[A-Za-z][A-Za-z0-9+.-]*://`)
+	isPath       = regexp.MustCompile(`^(?:[/.~]|[A-Za-z]:\\)`)
+	keywords     = regexp.MustCompile(`^\s*(?:host|hostaddr|port|user|dbname|password|sslmode|service)\s*=`)
 	userInfo     = regexp.MustCompile(`://(\S*)@`) // to the last @: what cannot be parsed may hold others
 )
 
-// redact takes passwords and tokens out of addresses, also where several are in a list,
-// and out of the keywords that Postgres takes. Where it is in doubt it takes out more.
+// redact takes passwords and tokens out of addresses, also where several are in a list and
+// where the scheme is left out, and out of the keywords that Postgres takes. Where it is in
+// doubt it takes out more.
 func redact(s string) string {
-	if parts := strings.Split(s, ","); strings.Count(s, "://") == len(parts) {
+	parts, schemes, users := strings.Split(s, ","), strings.Count(s, "://"), 0
+	for _, part := range parts {
+		if strings.Contains(part, "@") {
+			users++
+		}
+	}
+	if schemes == len(parts) || (schemes == 0 && users == len(parts)) {
 		for i, part := range parts {
-			parts[i] = userInfo.ReplaceAllStringFunc(part, redactUser)
+			parts[i] = redactAddress(part)
 		}
 		s = strings.Join(parts, ",")
 	} else {
-		s = userInfo.ReplaceAllStringFunc(s, redactUser)
+		s = redactAddress(s)
 	}
 	s = secretParam.ReplaceAllString(s, "${1}xxxxx")
 	return passwordWord.ReplaceAllString(s, "${1}xxxxx")
+}
+
+// redactAddress takes out who logs in. Paths, and the keywords of Postgres, say nobody.
+func redactAddress(s string) string {
+	if withScheme.MatchString(s) {
+		return userInfo.ReplaceAllStringFunc(s, redactUser)
+	}
+	at := strings.LastIndex(s, "@")
+	if at < 0 || isPath.MatchString(s) || keywords.MatchString(s) {
+		return s
+	}
+	return strings.TrimPrefix(redactUser("://"+s[:at+1]), "://") + s[at+1:]
 }
 
 // redactUser keeps a user's name where a password stands beside it; alone it may be a token.

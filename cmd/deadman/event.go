@@ -26,7 +26,7 @@ func (p *program) eventCommand() *cobra.Command {
   deadman event send orders.created @order.json --id order-1234-created`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 1 || len(args) > 2 {
-				return usage("%s takes SUBJECT and DATA; it got %d arguments", cmd.CommandPath(), len(args))
+				return usage("%s takes SUBJECT and DATA; it got %s", cmd.CommandPath(), number(len(args), "argument"))
 			}
 			return nil
 		},

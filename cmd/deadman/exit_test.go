@@ -44,6 +44,7 @@ func TestExitCodes(t *testing.T) {
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
 	nobody := "http://" + free(t)
+	long := strings.Repeat("long/", 60)
 
 	for _, c := range []struct {
 		name string
@@ -60,12 +61,22 @@ func TestExitCodes(t *testing.T) {
 		{"unknown command", nil, []string{"jov"}, 2, []string{"jov", "did you mean deadman job?"}},
 		{"unknown command of a group", nil, []string{"job", "lisst"}, 2, []string{"lisst", "did you mean deadman job list?"}},
 		{"unknown flag", nil, []string{"job", "list", "--colour"}, 2, []string{"--colour"}},
-		{"too few arguments", nil, []string{"job", "get", "rule"}, 2, []string{"RULE KEY"}},
+		{"too few arguments", nil, []string{"job", "get", "rule"}, 2, []string{"RULE KEY", "it got 1 argument\n"}},
+		{"a group without a verb", nil, []string{"job"}, 2, []string{"deadman job takes a command: cancel, get, list", "deadman job --help"}},
+		{"help about a command", nil, []string{"help", "job"}, 0, []string{"Usage:", "cancel", "--help"}},
+		{"help about a verb", nil, []string{"help", "job", "list"}, 0, []string{"deadman job list [flags]", "--limit"}},
+		{"help about everything", nil, []string{"help"}, 0, []string{"Usage:", "serve", "--version"}},
+		{"help about nothing there is", nil, []string{"help", "nope"}, 2, []string{`deadman has no command "nope"`}},
+		{"help about no verb there is", nil, []string{"help", "job", "lisst"}, 2, []string{"did you mean deadman job list?"}},
+		{"limit 0", nil, []string{"job", "list", "--limit", "0"}, 2, []string{"--limit is 0", "from 1 to 500"}},
+		{"limit below 0", nil, []string{"alert", "list", "--limit", "-1"}, 2, []string{"from 1 to 500"}},
+		{"limit over the most", nil, []string{"history", "list", "--limit", "501"}, 2, []string{"--limit is 501", "from 1 to 500"}},
+		{"backlog over the most", nil, []string{"alert", "tail", "--backlog", "501"}, 2, []string{"from 0 to 500"}},
 		{"too many arguments", nil, []string{"version", "now"}, 2, []string{"no arguments"}},
 		{"bad output", nil, []string{"version", "-o", "xml"}, 2, []string{"xml", "neither text nor json"}},
 		{"bad url", nil, []string{"job", "list", "--url", "localhost:8080"}, 2, []string{"localhost:8080", "--url", "in full"}},
 		{"bad id", nil, []string{"alert", "get", "7"}, 2, []string{"id of an alert"}},
-		{"no data", nil, []string{"event", "send"}, 2, []string{"SUBJECT and DATA"}},
+		{"no data", nil, []string{"event", "send"}, 2, []string{"SUBJECT and DATA", "0 arguments"}},
 		{"no file of data", nil, []string{"event", "send", "a.b", "@nowhere.json"}, 2, []string{"nowhere.json"}},
 		{"nobody there", nil, []string{"job", "list", "--url", nobody}, 1, []string{nobody, "--url", "make run"}},
 		{"nobody there, by variable", []string{"DEADMAN_URL=" + nobody}, []string{"alert", "tail"}, 1, []string{nobody, "DEADMAN_URL"}},
@@ -80,6 +91,7 @@ func TestExitCodes(t *testing.T) {
 		{"unknown variable of config", []string{"DEADMAN_LEESE=1s"}, []string{"config"}, 2, []string{"DEADMAN_LEESE"}},
 		{"bad setting", nil, []string{"serve", "--lease", "long"}, 2, []string{"lease", "--lease"}},
 		{"config", []string{"DEADMAN_DATABASE_URL=postgres://u:secret@h/d"}, []string{"config"}, 0, []string{"postgres://u:xxxxx@h/d", "DEADMAN_DATABASE_URL"}},
+		{"a table into a pipe is whole", nil, []string{"config", "--rules", long}, 0, []string{long}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()

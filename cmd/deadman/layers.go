@@ -35,6 +35,9 @@ func (l layer) Read() (map[string]any, error) { return l.values, nil }
 // ReadBytes is of koanf.Provider; a layer has no bytes.
 func (l layer) ReadBytes() ([]byte, error) { return nil, errors.New("a layer is not bytes") }
 
+// byDefault is where a value comes from that nobody set.
+const byDefault = "default"
+
 // chosen is a setting with its value and where that came from.
 type chosen struct {
 	setting
@@ -88,6 +91,9 @@ func resolve(flags *pflag.FlagSet, env []string) (running, error) {
 	var r running
 	var wrong []error
 	for _, c := range all {
+		if c.origin == byDefault && strings.HasSuffix(c.name, "_addr") {
+			continue // the node has the same default, and may move from an address that nobody set
+		}
 		if err := c.take(&r, c.value); err != nil {
 			wrong = append(wrong, fmt.Errorf("%s is %q (%s): %w", c.name, c.shown(), c.origin, err))
 		}
@@ -103,7 +109,7 @@ func presetLayer() layer {
 	for _, s := range settings {
 		values[s.name] = s.preset
 	}
-	return layer{values, func(setting) string { return "default" }}
+	return layer{values, func(setting) string { return byDefault }}
 }
 
 // envLayer refuses variables that set nothing, because a slip would go unseen. One that is

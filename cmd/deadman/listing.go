@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	futurejobs "deadman/future_jobs"
 	"deadman/web"
 )
 
@@ -30,7 +31,10 @@ func (l listing[T]) command(p *program) *cobra.Command {
 				query.Set(name, *value)
 			}
 		}
-		if limit > 0 {
+		if cmd.Flags().Changed("limit") {
+			if limit < 1 || limit > futurejobs.MaxLimit {
+				return usage("--limit is %d; it takes a whole number from 1 to %d", limit, futurejobs.MaxLimit)
+			}
 			query.Set("limit", strconv.Itoa(limit))
 		}
 		return l.run(cmd, p, query)
@@ -38,7 +42,7 @@ func (l listing[T]) command(p *program) *cobra.Command {
 	for _, f := range append(l.filters, [2]string{"cursor", "where the last page ended"}) {
 		given[f[0]] = cmd.Flags().String(flagOf(f[0]), "", f[1])
 	}
-	cmd.Flags().IntVar(&limit, "limit", 0, "at most so many, up to 500 (default 50)")
+	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many, up to 500")
 	return cmd
 }
 
@@ -62,7 +66,7 @@ func (l listing[T]) run(cmd *cobra.Command, p *program, query url.Values) error 
 	for _, item := range page.Items {
 		t.row(l.row(p, item)...)
 	}
-	if err := t.end(); err != nil {
+	if err := t.fit(terminalWidth(p.out)).end(); err != nil {
 		return err
 	}
 	if page.Next != "" {

@@ -204,7 +204,7 @@ func TestVerbs(t *testing.T) {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
-	if got := n.run(t, "job", "list", "--limit", "501"); got.code != 1 || !strings.Contains(got.err, "500") {
+	if got := n.run(t, "job", "list", "--limit", "501"); got.code != 2 || !strings.Contains(got.err, "500") {
 		t.Errorf("over the limit: %+v", got)
 	}
 	if got := n.run(t, "job", "cancel", "order-unshipped", key); got.code != 0 || !strings.Contains(got.out, "cancelled") {

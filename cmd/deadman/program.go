@@ -70,6 +70,7 @@ func (p *program) command() *cobra.Command {
 		return usage("%v; see %s --help", err, cmd.CommandPath())
 	})
 	root.PersistentFlags().VarP(&p.output, "output", "o", "text or json")
+	root.SetHelpCommand(helpCommand())
 	root.AddCommand(
 		p.serveCommand(), p.configCommand(), p.demoCommand(), p.jobCommand(), p.alertCommand(),
 		p.eventCommand(), p.historyCommand(), p.deadLetterCommand(), p.ruleCommand(), p.versionCommand(),
@@ -85,13 +86,45 @@ func group(use, short string) *cobra.Command {
 			if len(args) == 0 {
 				return nil
 			}
-			hint := "see " + cmd.CommandPath() + " --help"
-			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
-				hint = "did you mean " + cmd.CommandPath() + " " + near[0] + "?"
-			}
-			return usage("%s has no command %q; %s", cmd.CommandPath(), args[0], hint)
+			return noCommand(cmd, args[0])
 		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !cmd.HasParent() {
+				return cmd.Help()
+			}
+			var verbs []string
+			for _, verb := range cmd.Commands() {
+				verbs = append(verbs, verb.Name())
+			}
+			return usage("%s takes a command: %s; see %s --help", cmd.CommandPath(), strings.Join(verbs, ", "), cmd.CommandPath())
+		},
+	}
+}
+
+func noCommand(cmd *cobra.Command, name string) error {
+	hint := "see " + cmd.CommandPath() + " --help"
+	if near := cmd.SuggestionsFor(name); len(near) > 0 {
+		hint = "did you mean " + cmd.CommandPath() + " " + near[0] + "?"
+	}
+	return usage("%s has no command %q; %s", cmd.CommandPath(), name, hint)
+}
+
+// helpCommand is in place of cobra's, for which help on what is not there is no mistake.
+func helpCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "help [COMMAND]", Short: "Help about any command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			of, rest, err := cmd.Root().Find(args)
+			if err != nil {
+				return usageError{err}
+			}
+			if len(rest) > 0 {
+				return noCommand(of, rest[0])
+			}
+			of.InitDefaultHelpFlag()
+			of.InitDefaultVersionFlag()
+			return of.Help()
+		},
 	}
 }
 
@@ -99,7 +132,7 @@ func group(use, short string) *cobra.Command {
 func exactly(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != len(names) {
-			return usage("%s takes %s; it got %d arguments", cmd.CommandPath(), list(names), len(args))
+			return usage("%s takes %s; it got %s", cmd.CommandPath(), list(names), number(len(args), "argument"))
 		}
 		return nil
 	}

@@ -205,6 +205,17 @@ func TestRedact(t *testing.T) {
 		"nats://token@h:4222":                       "nats://xxxxx@h:4222",
 		"nats://u:a@h1,nats://u:b@h2":               "nats://u:xxxxx@h1,nats://u:xxxxx@h2",
 		"nats://u:sec,ret@h1":                       "nats://u:xxxxx@h1",
+		"u:s3cret@h:4222":                           "u:xxxxx@h:4222",
+		"u:s3c@ret@h:4222":                          "u:xxxxx@h:4222",
+		"token@h:4222":                              "xxxxx@h:4222",
+		"u:a@h1:4222,v:b@h2:4222":                   "u:xxxxx@h1:4222,v:xxxxx@h2:4222",
+		"u:a@h1:4222,h2:4222":                       "u:xxxxx@h1:4222,h2:4222",
+		"h1:4222,u:a@h2:4222":                       "h1:xxxxx@h2:4222",
+		"u:a@h1,nats://v:b@h2":                      "xxxxx@h2",
+		"nats://u:a@h1,v:b@h2":                      "nats://u:xxxxx@h2",
+		"h1:4222,h2:4222":                           "h1:4222,h2:4222",
+		"/var/lib/deadman@1":                        "/var/lib/deadman@1",
+		"host=h user=me@azure dbname=d":             "host=h user=me@azure dbname=d",
 	} {
 		if got := redact(from); got != want {
 			t.Errorf("%q is shown as %q, want %q", from, got, want)

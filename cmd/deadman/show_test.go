@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
@@ -139,6 +140,36 @@ NO     STATUS    TEXT
 	}
 	bare = strings.ReplaceAll(bare, "\x1b[00m", "")
 	compare(t, bare, show(false))
+}
+
+// A table is as wide as its terminal, and whole where there is none.
+func TestTableFits(t *testing.T) {
+	remedy := strings.Repeat("what to do about it, ", 10)
+	show := func(width int) string {
+		var out bytes.Buffer
+		table := newTable(&out, palette{}, "said", "key", "text")
+		table.row(say("5 s ago"), say(strings.Repeat("k", 40)), say(remedy))
+		if err := table.fit(width).end(); err != nil {
+			t.Fatal(err)
+		}
+		return out.String()
+	}
+	if whole := show(terminalWidth(new(bytes.Buffer))); !strings.Contains(whole, remedy) {
+		t.Errorf("a pipe gets %s", whole)
+	}
+	for _, width := range []int{44, 60, 80, 200, 270} {
+		for line := range strings.Lines(show(width)) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, " \n")); n > width {
+				t.Errorf("a line of %d letters does not fit into %d: %s", n, width, line)
+			}
+		}
+	}
+	if got := show(80); !strings.Contains(got, strings.Repeat("k", 40)) || !strings.Contains(got, "what to do about it") || !strings.Contains(got, "…") {
+		t.Errorf("the text has to give way first:\n%s", got)
+	}
+	if got := show(3); !strings.Contains(got, "5 s ago") || !strings.Contains(got, "what to do abou…") {
+		t.Errorf("on no terminal of sense it is\n%s", got)
+	}
 }
 
 func TestColours(t *testing.T) {

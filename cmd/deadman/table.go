@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 	"text/tabwriter"
+	"unicode/utf8"
 )
 
 // cell is one cell of a table: text from anywhere, and its colour.
@@ -18,18 +19,21 @@ func sayIn(c colour, text string) cell      { return cell{text, c} }
 func sayNumber[N int | uint64](n N) cell    { return cell{fmt.Sprint(n), normal} }
 func faint(format string, args ...any) cell { return cell{fmt.Sprintf(format, args...), dim} }
 
-// widest is how much of one cell is shown; -o json shows all of it.
-const widest = 100
+const (
+	between = 2  // spaces from one column to the next
+	least   = 16 // letters that are left of any cell, however narrow the terminal is
+)
 
 // table lines rows up for people.
 type table struct {
-	w       *tabwriter.Writer
+	out     io.Writer
 	palette palette
+	rows    [][]cell
 }
 
 // newTable begins a table with a header.
 func newTable(out io.Writer, p palette, header ...string) *table {
-	t := &table{w: tabwriter.NewWriter(out, 0, 4, 2, ' ', 0), palette: p}
+	t := &table{out: out, palette: p}
 	cells := make([]cell, len(header))
 	for i, h := range header {
 		cells[i] = faint("%s", strings.ToUpper(h))
@@ -39,12 +43,67 @@ func newTable(out io.Writer, p palette, header ...string) *table {
 }
 
 func (t *table) row(cells ...cell) {
-	painted := make([]string, len(cells))
-	for i, c := range cells {
-		painted[i] = t.palette.paint(c.colour, clip(plain(c.text), widest))
+	for i := range cells {
+		cells[i].text = plain(cells[i].text)
 	}
-	fmt.Fprintln(t.w, strings.Join(painted, "\t"))
+	t.rows = append(t.rows, cells)
 }
 
-// end writes the table out.
-func (t *table) end() error { return t.w.Flush() }
+// end writes the table out, all of it: programs may read it.
+func (t *table) end() error {
+	w := tabwriter.NewWriter(t.out, 0, 4, between, ' ', 0)
+	for _, row := range t.rows {
+		painted := make([]string, len(row))
+		for i, c := range row {
+			painted[i] = t.palette.paint(c.colour, c.text)
+		}
+		fmt.Fprintln(w, strings.Join(painted, "\t"))
+	}
+	return w.Flush()
+}
+
+// fit clips the rows to a width, in letters; 0 is no limit. The last column gives way
+// first, then the widest of the others.
+func (t *table) fit(width int) *table {
+	if width <= 0 {
+		return t
+	}
+	columns := t.widths()
+	over := between*(len(columns)-1) - width
+	for _, w := range columns {
+		over += w
+	}
+	give := func(i int) {
+		if cut := min(over, columns[i]-least); cut > 0 {
+			columns[i] -= cut
+			over -= cut
+		}
+	}
+	give(len(columns) - 1)
+	for range columns {
+		widest := 0
+		for i, w := range columns {
+			if w > columns[widest] {
+				widest = i
+			}
+		}
+		give(widest)
+	}
+	for _, row := range t.rows {
+		for i := range row {
+			row[i].text = clip(row[i].text, columns[i])
+		}
+	}
+	return t
+}
+
+// widths are the columns' own, in letters.
+func (t *table) widths() []int {
+	columns := make([]int, len(t.rows[0]))
+	for _, row := range t.rows {
+		for i, c := range row {
+			columns[i] = max(columns[i], utf8.RuneCountInString(c.text))
+		}
+	}
+	return columns
+}

@@ -1,0 +1,87 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// failed is the error of an operation, which is ErrUnavailable where the database is away.
+func failed(operation string, err error) error {
+	return fmt.Errorf("%s: %w", operation, away(err))
+}
+
+// absence is a database that cannot be reached, in one line. It stays what it was, too.
+type absence struct{ err error }
+
+func (a absence) Error() string   { return ErrUnavailable.Error() + ": " + brief(a.err) }
+func (a absence) Unwrap() []error { return []error{ErrUnavailable, a.err} }
+
+// away makes ErrUnavailable of an error that says no more than that the database is not
+// there, or does not answer within its time. What a caller called off is the caller's.
+func away(err error) error {
+	if err == nil || errors.Is(err, ErrUnavailable) || errors.Is(err, context.Canceled) || !absent(err) {
+		return err
+	}
+	return absence{err}
+}
+
+func absent(err error) bool {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return absentCode(pg.Code)
+	}
+	for _, lost := range []error{
+		context.DeadlineExceeded, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed,
+		driver.ErrBadConn, sql.ErrConnDone, sql.ErrTxDone,
+	} {
+		if errors.Is(err, lost) {
+			return true
+		}
+	}
+	return errors.As(err, new(net.Error)) || errors.As(err, new(*pgconn.ConnectError)) || pgconn.SafeToRetry(err)
+}
+
+// absentCode reports whether Postgres says that it goes, comes, is full, or took longer than
+// a transaction may.
+func absentCode(code string) bool {
+	return strings.HasPrefix(code, "08") || slices.Contains([]string{
+		"57P01", "57P02", "57P03", // shut down, crashed, starting
+		"53300",          // too many connections
+		"57014", "25P03", // the bounds of a transaction
+	}, code)
+}
+
+// brief is a driver's error on one line: each cause once, without what leads to it.
+func brief(err error) string {
+	causes := causesOf(err, nil)
+	if len(causes) == 0 {
+		return strings.Join(strings.Fields(err.Error()), " ")
+	}
+	return strings.Join(causes, "; ")
+}
+
+// causesOf adds what the network and Postgres say to known.
+func causesOf(err error, known []string) []string {
+	switch e := err.(type) { //nolint:errorlint // the chain is walked here
+	case *net.OpError, *pgconn.PgError:
+		if !slices.Contains(known, e.Error()) {
+			known = append(known, e.Error())
+		}
+	case interface{ Unwrap() error }:
+		return causesOf(e.Unwrap(), known)
+	case interface{ Unwrap() []error }:
+		for _, one := range e.Unwrap() {
+			known = causesOf(one, known)
+		}
+	}
+	return known
+}

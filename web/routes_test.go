@@ -1,0 +1,25 @@
+package web_test
+
+import (
+	"regexp"
+	"testing"
+
+	"deadman/web"
+)
+
+// What the index lists is there: none of it is an unknown path or a wrong method.
+func TestIndex(t *testing.T) {
+	s := newStand(t)
+	for _, path := range []string{"/api/v1", "/api/v1/"} {
+		if index := get[web.Index](t, s.Server, path); len(index.Routes) != 11 {
+			t.Errorf("%s lists %+v", path, index.Routes)
+		}
+	}
+	part := regexp.MustCompile(`\{[a-z]+\}`)
+	for _, route := range get[web.Index](t, s.Server, "/api/v1").Routes {
+		a := do(t, s.Server, route.Method, part.ReplaceAllString(route.Path, "x"), "{}")
+		if a.StatusCode == 405 || regexp.MustCompile("there is nothing at").MatchString(a.body) || route.Does == "" {
+			t.Errorf("%+v: %d %s", route, a.StatusCode, a.body)
+		}
+	}
+}
