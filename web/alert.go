@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"net/http"
 
 	"github.com/google/uuid"
 
@@ -50,4 +51,9 @@ func (a *api) alert(ctx context.Context, id alerts.ID) (Alert, error) {
 		return Alert{}, err
 	}
 	return newAlert(s), nil
+}
+
+// toAPI leads the link of an alert to its document: there is no page of it yet.
+func toAPI(w http.ResponseWriter, r *http.Request) {
+	http.Redirect(w, r, apiPath+r.URL.EscapedPath(), http.StatusTemporaryRedirect)
 }

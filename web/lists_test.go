@@ -3,6 +3,7 @@ package web_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -159,6 +160,9 @@ func TestAlert(t *testing.T) {
 	raw, err := json.Marshal(said)
 	fatal(t, err)
 	fatal(t, json.Unmarshal(raw, &want))
+	if link := do(t, s.Server, "GET", "/alerts/"+said.ID.String(), ""); link.StatusCode != http.StatusOK && link.StatusCode != http.StatusTemporaryRedirect {
+		t.Errorf("the link of an alert leads to %d", link.StatusCode)
+	}
 	a := do(t, s.Server, "GET", "/api/v1/alerts/"+said.ID.String(), "")
 	fatal(t, json.Unmarshal([]byte(a.body), &got))
 	if got["published"] != true {

@@ -56,6 +56,7 @@ func New(o Options) http.Handler {
 	if o.Metrics != nil {
 		r.Method(http.MethodGet, "/metrics", o.Metrics)
 	}
+	r.Get("/alerts/{id}", toAPI)
 	r.Route(apiPath, a.mount)
 	return r
 }

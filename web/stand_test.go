@@ -64,6 +64,9 @@ func newStand(t *testing.T) *stand {
 	s := &stand{t: t, store: db, bus: wire, now: time.Now().UTC().Truncate(time.Second), rule: &futurejobs.Rule{
 		ID: saved.RuleID, Version: saved.Version, Name: saved.Name, Entity: saved.Entity, Grid: futurejobs.Grid(time.Second),
 		Limits: guards.Limits{MaxChecks: 5}, Loudest: alerts.Critical,
+		Closing: func(_ futurejobs.Job, text string) alerts.Draft {
+			return alerts.Draft{Status: alerts.Resolved, Severity: alerts.Critical, Text: text}
+		},
 	}}
 	s.Server = httptest.NewServer(web.New(web.Options{
 		Lists: db, Desk: s, Wire: wire, Metrics: web.NewMetrics("test", func(context.Context) (web.Gauges, error) { return web.Gauges{}, nil }),
