@@ -49,11 +49,28 @@ type Said struct {
 	Status     string `json:"status"`
 	Step       string `json:"step"`
 	StepIndex  int    `json:"step_index"`
+	Passed     []string
 	CheckCount int    `json:"check_count"`
 	Since      string `json:"since"`
 	Slot       time.Time
 	DecidedAt  time.Time `json:"decided_at"`
 	MsgID      string
+}
+
+// Spoken is the steps that were said of each key, in order: "primary escalated", or
+// "primary+escalated" where both were due at one look and only the higher one spoke.
+func Spoken(said []Said) map[string]string {
+	steps := map[string]string{}
+	for _, s := range said {
+		if s.Status != "firing" {
+			continue
+		}
+		if steps[s.Key] != "" {
+			steps[s.Key] += " "
+		}
+		steps[s.Key] += strings.Join(append(s.Passed, s.Step), "+")
+	}
+	return steps
 }
 
 // Stream reads all alerts of the stream from its beginning.
