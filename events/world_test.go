@@ -220,16 +220,16 @@ func (w *world) start() *node {
 	return n
 }
 
-// eventually polls until ok, for at most fifteen seconds.
+// eventually polls until ok, for at most a minute.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for !ok() {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
-			t.Fatalf("in fifteen seconds it did not happen that %s", what)
+			t.Fatalf("in a minute it did not happen that %s", what)
 		}
 	}
 }
