@@ -26,6 +26,8 @@ type Config struct {
 	NATSAddr    string // of the embedded server; empty: DefaultNATSAddr, or a free port
 	Rules       string // a folder of rule files, applied at start; empty: none
 	PublicURL   string // what links in alerts begin with
+	Calendars   string // a file of calendars that rules may name; empty: none
+	Insecure    bool   // answer everybody, also beyond loopback
 
 	Shards  int           // how many, at creation of the database; 0: 16
 	Lease   time.Duration // how long a shard is held without renewal; 0: 15 s
@@ -39,12 +41,17 @@ type Config struct {
 	Log     *slog.Logger    // nil: slog.Default()
 	Version string          // of the program, for people; empty: "dev"
 	Ready   func(Endpoints) // called once the node serves; may be nil
+	// FirstToken is called where the node made its first token itself, with the token and
+	// the address to log in at, before Ready. It is the only time that anybody sees it.
+	// nil: it is logged.
+	FirstToken func(secret, login string)
 }
 
 // Endpoints is where a node can be reached.
 type Endpoints struct {
 	HTTP string `json:"http"`
 	NATS string `json:"nats"`
+	Open bool   `json:"open,omitempty"` // whoever reaches it may do everything
 }
 
 func (c Config) withDefaults() Config {

@@ -3,38 +3,167 @@ package deadman
 import (
 	"context"
 	"errors"
+	"fmt"
+	"time"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+	"deadman/web"
 )
 
-// Cancel ends a job by hand. What was said about it is closed by an alert. A job that is
-// not there is futurejobs.ErrNotFound.
-func (n *node) Cancel(ctx context.Context, rule, key string) error {
-	for {
+// deskTries bounds how often a deed is begun again because the rules or the job changed
+// meanwhile.
+const deskTries = 5
+
+// deed is what a person does to jobs, as the audit names it.
+type deed string
+
+const (
+	created   deed = "job.create"
+	cancelled deed = "job.cancel"
+	looked    deed = "job.check"
+	snoozed   deed = "job.snooze"
+)
+
+// do applies the effects that ask returns, asking again where the rules changed meanwhile.
+func (n *node) do(ctx context.Context, what deed, ask func() ([]futurejobs.Effect, error)) (futurejobs.Applied, error) {
+	for range deskTries {
 		ruleSet := n.book.Revision()
-		job, err := n.store.Job(ctx, rule, key)
-		if err != nil {
-			return err
+		effects, err := ask()
+		if err != nil || len(effects) == 0 {
+			return futurejobs.Applied{}, err
 		}
-		made, err := n.book.Rule(ctx, job.RuleID, job.Version)
-		if err != nil {
-			return err
-		}
-		applied, err := n.store.Apply(ctx, futurejobs.Batch{
-			RuleSet: ruleSet, Effects: []futurejobs.Effect{futurejobs.Cancel(made, job.Ref)},
-		})
+		applied, err := n.store.Apply(ctx, futurejobs.Batch{RuleSet: ruleSet, Effects: effects, Deed: string(what)})
 		if errors.Is(err, futurejobs.ErrRulesChanged) {
 			if err := n.book.Refresh(ctx); err != nil {
-				return err
+				return futurejobs.Applied{}, err
 			}
 			continue
-		}
-		if err == nil && applied.Ended == 0 {
-			return futurejobs.ErrNotFound // it ended by itself meanwhile
 		}
 		for _, a := range applied.Said {
 			n.witness.Alerted(a)
 		}
-		return err
+		if applied.Created+applied.Changed > 0 {
+			n.sweeper.Wake() // it may be due before anything else
+		}
+		return applied, err
 	}
+	return futurejobs.Applied{}, futurejobs.ErrRulesChanged
+}
+
+// doOne is do for the pending job of a rule and a key; futurejobs.ErrNotFound where there is
+// none. Where ask returns nothing, nothing is done.
+func (n *node) doOne(ctx context.Context, what deed, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) error {
+	applied, err := n.do(ctx, what, func() ([]futurejobs.Effect, error) {
+		job, err := n.store.Job(ctx, rule, key)
+		if err != nil {
+			return nil, err
+		}
+		made, err := n.book.Rule(ctx, job.RuleID, job.Version)
+		if err != nil {
+			return nil, err
+		}
+		effect, err := ask(made, job.Job)
+		if effect == nil {
+			return nil, err
+		}
+		return []futurejobs.Effect{*effect}, err
+	})
+	if err == nil && applied.Missed > 0 {
+		return futurejobs.ErrNotFound // it ended by itself meanwhile
+	}
+	return err
+}
+
+// Create begins a wait by hand, as the rule's trigger does. One that is there already is
+// futurejobs.ErrExists.
+func (n *node) Create(ctx context.Context, job web.NewJob) (futurejobs.Listed, error) {
+	now := n.clock.Now()
+	applied, err := n.do(ctx, created, func() ([]futurejobs.Effect, error) {
+		rule, err := n.newest(ctx, job.Rule)
+		if err != nil {
+			return nil, err
+		}
+		effect, err := rule.Begin(job.Key, job.Since, now, job.Event, n.store.Shards())
+		return []futurejobs.Effect{effect}, err
+	})
+	if err != nil {
+		return futurejobs.Listed{}, err
+	}
+	if applied.Kept > 0 {
+		return futurejobs.Listed{}, fmt.Errorf("rule %s, key %s: %w", job.Rule, job.Key, futurejobs.ErrExists)
+	}
+	return n.store.Job(ctx, job.Rule, job.Key)
+}
+
+// newest is the newest version of a rule, also of one that was saved this moment.
+func (n *node) newest(ctx context.Context, name string) (*rules.Rule, error) {
+	rule, err := n.book.Newest(name)
+	if !errors.Is(err, futurejobs.ErrNotFound) {
+		return rule, err
+	}
+	if err := n.book.Refresh(ctx); err != nil {
+		return nil, err
+	}
+	return n.book.Newest(name)
+}
+
+// Cancel ends a job by hand. What was said about it is closed by an alert. A job that is
+// not there is futurejobs.ErrNotFound.
+func (n *node) Cancel(ctx context.Context, rule, key string) error {
+	return n.doOne(ctx, cancelled, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+		effect := futurejobs.Cancel(r, j.Ref)
+		return &effect, nil
+	})
+}
+
+// CancelEntity ends the pending jobs of all rules for an entity's key, and returns how many.
+func (n *node) CancelEntity(ctx context.Context, entity, key string) (int, error) {
+	applied, err := n.do(ctx, cancelled, func() ([]futurejobs.Effect, error) {
+		page, err := n.store.Jobs(ctx, futurejobs.Filter{Entity: entity, Key: key, Limit: futurejobs.MaxLimit})
+		if err != nil {
+			return nil, err
+		}
+		var effects []futurejobs.Effect
+		for _, job := range page.Items {
+			made, err := n.book.Rule(ctx, job.RuleID, job.Version)
+			if err != nil {
+				return nil, err
+			}
+			effects = append(effects, futurejobs.Cancel(made, job.Ref))
+		}
+		return effects, nil
+	})
+	return applied.Ended, err
+}
+
+// Check looks at a job now. It ends if it is found not to be waited for any more; no step is
+// taken.
+func (n *node) Check(ctx context.Context, rule, key string) (saw web.Looked, err error) {
+	err = n.doOne(ctx, looked, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+		effect, ends, err := r.LookNow(ctx, j, n.clock.Now())
+		switch {
+		case err != nil:
+			saw = web.Looked{Next: j.NextCheckAt, Reason: "could not find out: " + err.Error()}
+			return nil, nil
+		case !ends:
+			saw = web.Looked{Next: j.NextCheckAt, Reason: "still waiting"}
+			return nil, nil
+		}
+		end := effect.Ask.(futurejobs.End)
+		saw = web.Looked{Ended: true, Outcome: string(end.Outcome), Reason: end.Reason}
+		return &effect, nil
+	})
+	return saw, err
+}
+
+// Snooze puts a job's next look off until an instant, or brings it forward.
+func (n *node) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.Listed, error) {
+	err := n.doOne(ctx, snoozed, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+		return &futurejobs.Effect{Rule: r, Ref: j.Ref, Ask: futurejobs.Snooze{Until: until}}, nil
+	})
+	if err != nil {
+		return futurejobs.Listed{}, err
+	}
+	return n.store.Job(ctx, rule, key)
 }

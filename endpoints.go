@@ -19,7 +19,7 @@ func (n *node) natsDir() string { return filepath.Join(n.DataDir, "nats") }
 
 // announce says where the node serves, to the data folder and to Config.Ready.
 func (n *node) announce(addr net.Addr) error {
-	at := Endpoints{HTTP: "http://" + reachable(addr), NATS: n.NATSURL}
+	at := Endpoints{HTTP: "http://" + reachable(addr), NATS: n.NATSURL, Open: n.open.Load()}
 	if n.server != nil {
 		at.NATS = n.server.ClientURL()
 	}

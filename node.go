@@ -9,11 +9,14 @@ import (
 	"os"
 	"sync/atomic"
 	"time"
+	_ "time/tzdata" // rules and calendars name zones that a machine may not know
 
 	"github.com/google/uuid"
 
+	"deadman/access"
 	"deadman/alerts"
 	"deadman/bus"
+	"deadman/calendars"
 	"deadman/events"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
@@ -33,6 +36,8 @@ type node struct {
 	server  *bus.Server // nil: the broker is elsewhere
 	bus     *bus.Bus
 	book    *rules.Book
+	rules   *rules.Registry
+	keeper  *access.Keeper
 	clock   *futurejobs.Clock
 	owner   *futurejobs.Owner
 	sweeper *futurejobs.Sweeper
@@ -42,6 +47,7 @@ type node struct {
 	witness witness
 	upkeep  *upkeep
 
+	open     atomic.Bool // whoever reaches the node may do everything
 	draining atomic.Bool
 }
 
@@ -64,13 +70,10 @@ func open(ctx context.Context, c Config) (n *node, err error) {
 	if err := n.openBus(ctx); err != nil {
 		return n, err
 	}
-	n.book = rules.NewBook(n.store, n.store.Shards())
-	if err := n.applyRules(ctx); err != nil {
+	if err := n.openRules(ctx); err != nil {
 		return n, err
 	}
-	if err := n.book.Refresh(ctx); err != nil {
-		return n, fmt.Errorf("read the rules: %w", err)
-	}
+	n.keeper = access.NewKeeper(n.store, time.Now)
 	n.metrics = web.NewMetrics(n.Version, n.gauges)
 	n.assemble()
 	return n, n.clock.Sync(ctx)
@@ -95,13 +98,15 @@ func (n *node) assemble() {
 	n.intake = events.NewIntake(events.Options{
 		Streams: n.bus, Book: n.book, Ledger: n.store, Shards: n.owner, Now: n.clock.Now, Observer: n.witness, Log: n.log,
 	})
-	n.upkeep = &upkeep{store: n.store, owner: n.owner, log: n.log, keep: store.Retention{
-		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters,
+	n.upkeep = &upkeep{store: n.store, rules: n.rules, owner: n.owner, log: n.log, wake: make(chan struct{}, 1), keep: store.Retention{
+		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory,
 	}}
 
 	n.owner.Doing = n.sweeper.Doing
 	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake() }
-	n.book.Changed = n.sweeper.Wake // a new rule may have a slot before the one it waits for
+	// A new rule may have a slot before the one that the sweep waits for, and one that is gone
+	// may leave jobs.
+	n.book.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake() }
 	n.sweeper.Observer = n.witness
 }
 
@@ -161,13 +166,48 @@ func (n *node) persist(ctx context.Context, missing string, reason error, try fu
 	}
 }
 
+// openRules reads the rules, having applied those of the folder.
+func (n *node) openRules(ctx context.Context) error {
+	known, err := n.calendars()
+	if err != nil {
+		return err
+	}
+	n.book = rules.NewBook(n.store, n.store.Shards())
+	n.book.Calendars = known
+	n.rules = &rules.Registry{Store: n.store, Binder: n.bus, Book: n.book, Jobs: n.store, Calendars: known, Log: n.log}
+	if err := n.applyRules(ctx); err != nil {
+		return err
+	}
+	if err := n.book.Refresh(ctx); err != nil {
+		return fmt.Errorf("read the rules: %w", err)
+	}
+	return nil
+}
+
+// calendars are those of the file that the settings name; none without one.
+func (n *node) calendars() (calendars.Set, error) {
+	if n.Calendars == "" {
+		return calendars.Set{}, nil
+	}
+	data, err := os.ReadFile(n.Calendars)
+	if err != nil {
+		return nil, fmt.Errorf("calendars: %w (--calendars names a file)", err)
+	}
+	known, err := calendars.Parse(data, n.Calendars)
+	if err != nil {
+		return nil, fmt.Errorf("calendars: %w", err)
+	}
+	return known, nil
+}
+
 // applyRules applies the folder of rules. A rule that is refused is said, and the others
 // are served.
 func (n *node) applyRules(ctx context.Context) error {
 	if n.Rules == "" {
 		return nil
 	}
-	report, err := rules.ApplyDir(ctx, n.Rules, n.bus, n.store, n.log)
+	ctx = access.As(ctx, access.Actor{Name: rules.BundleOf(n.Rules)})
+	report, err := n.rules.ApplyDir(ctx, n.Rules)
 	if err != nil {
 		return fmt.Errorf("apply the rules in %s: %w", n.Rules, err)
 	}

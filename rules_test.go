@@ -40,7 +40,8 @@ func TestARuleFromElsewhereIsCheckedAtItsSlots(t *testing.T) {
 	n.eventually("it rests", func() bool { return n.get("/readyz", nil) == http.StatusOK })
 
 	folder := ruleFolder(t, map[string]string{"payment.yaml": paymentRule})
-	if _, err := rules.ApplyDir(t.Context(), folder, b, s, slog.New(slog.DiscardHandler)); err != nil {
+	registry := &rules.Registry{Store: s, Binder: b, Book: rules.NewBook(s, s.Shards()), Jobs: s, Log: slog.New(slog.DiscardHandler)}
+	if _, err := registry.ApplyDir(t.Context(), folder); err != nil {
 		t.Fatal(err)
 	}
 	const payments = 10

@@ -33,6 +33,9 @@ func (n *node) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := n.door(ctx, listener.Addr()); err != nil {
+		return errors.Join(err, listener.Close())
+	}
 	drain, cut := context.WithCancel(context.WithoutCancel(ctx))
 	defer cut()
 

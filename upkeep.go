@@ -6,6 +6,7 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/rules"
 	"deadman/store"
 )
 
@@ -15,12 +16,22 @@ const upkeepEvery = time.Minute
 // upkeepShard is the shard whose holder does the upkeep.
 const upkeepShard = 0
 
-// upkeep removes what retention no longer keeps.
+// upkeep removes what retention no longer keeps, and ends the jobs of deleted rules.
 type upkeep struct {
 	store *store.Store
+	rules *rules.Registry
+	wake  chan struct{} // a rule may have been deleted
 	owner *futurejobs.Owner
 	keep  store.Retention
 	log   *slog.Logger
+}
+
+// Wake makes the next round begin at once.
+func (u *upkeep) Wake() {
+	select {
+	case u.wake <- struct{}{}:
+	default: // it is going to wake
+	}
 }
 
 // Run prunes until ctx ends, on the node that holds the upkeep's shard.
@@ -35,6 +46,7 @@ func (u *upkeep) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
+		case <-u.wake:
 		}
 	}
 }
@@ -44,7 +56,14 @@ func (u *upkeep) step(ctx context.Context) {
 	switch {
 	case err != nil && ctx.Err() == nil:
 		u.log.Error("upkeep failed; trying again", "again_in", upkeepEvery, "err", err)
+		return
 	case pruned != (store.Pruned{}):
-		u.log.Info("pruned", "history", pruned.History, "alerts", pruned.Alerts, "dead_letters", pruned.DeadLetters)
+		u.log.Info("pruned", "history", pruned.History, "alerts", pruned.Alerts, "dead_letters", pruned.DeadLetters, "audit", pruned.Audit)
+	}
+	switch ended, err := u.rules.Sweep(ctx); {
+	case err != nil && ctx.Err() == nil:
+		u.log.Error("the jobs of a deleted rule are still there; trying again", "again_in", upkeepEvery, "err", err)
+	case ended > 0:
+		u.log.Info("ended the jobs of deleted rules", "jobs", ended)
 	}
 }

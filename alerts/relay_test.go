@@ -52,7 +52,7 @@ func newWorld(t *testing.T) *world {
 			t.Error(err)
 		}
 	})
-	saved, err := w.store.Save(t.Context(), rules.Saved{Name: "late", Entity: "order", Document: []byte(`{}`)})
+	saved, err := w.store.Save(t.Context(), rules.Saved{Name: "late", Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,9 +105,9 @@ func (w *world) decide(n int) {
 	batch := futurejobs.Batch{RuleSet: revision}
 	for i := range n {
 		key := fmt.Sprint(now.UnixMicro(), "-", i)
-		batch.Effects = append(batch.Effects, futurejobs.Effect{Rule: w.rule, Kind: futurejobs.Start, Job: futurejobs.Job{
-			Ref:     futurejobs.Ref{Shard: futurejobs.ShardOf("order", key, w.store.Shards()), RuleID: w.rule.ID, Key: key},
-			Version: w.rule.Version, Since: now, FirstCheckAt: w.rule.Grid.Up(now),
+		ref := futurejobs.Ref{Shard: futurejobs.ShardOf("order", key, w.store.Shards()), RuleID: w.rule.ID, Key: key}
+		batch.Effects = append(batch.Effects, futurejobs.Effect{Rule: w.rule, Ref: ref, Ask: futurejobs.Start{
+			Job: futurejobs.Job{Version: w.rule.Version, Since: now, FirstCheckAt: w.rule.Grid.Up(now)},
 		}})
 	}
 	if _, err := w.store.Apply(ctx, batch); err != nil {

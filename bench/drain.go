@@ -106,7 +106,7 @@ func saveRule(ctx context.Context, s *store.Store) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.Save(ctx, rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: text})
+	_, err = s.Save(ctx, rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: text}, rules.AnyVersion)
 	return err
 }
 

@@ -20,35 +20,59 @@ var _ rules.Binder = (*Bus)(nil)
 // stream's last sequence at this moment. A subject that no stream takes in is added to
 // DEADMAN_EVENTS.
 func (b *Bus) Bind(ctx context.Context, subjects []string) ([]rules.Read, error) {
+	return eachOf(subjects, func(s string) ([]rules.Read, error) { return b.bind(ctx, s) })
+}
+
+// Find implements rules.Binder.
+func (b *Bus) Find(ctx context.Context, subjects []string) ([]rules.Read, error) {
+	return eachOf(subjects, func(s string) ([]rules.Read, error) {
+		found, err := b.find(ctx, s)
+		if err != nil {
+			return nil, err
+		}
+		return b.readsOf(ctx, s, found)
+	})
+}
+
+// eachOf returns what all subjects are read from, each asked about once.
+func eachOf(subjects []string, reads func(subject string) ([]rules.Read, error)) ([]rules.Read, error) {
 	for _, s := range subjects {
 		if err := checkSubject(s); err != nil {
 			return nil, fmt.Errorf("%w: %w", rules.ErrSubject, err)
 		}
 	}
-	subjects = slices.Compact(slices.Sorted(slices.Values(subjects)))
-	var reads []rules.Read
-	for _, s := range subjects {
-		got, err := b.bind(ctx, s)
+	var all []rules.Read
+	for _, s := range slices.Compact(slices.Sorted(slices.Values(subjects))) {
+		got, err := reads(s)
 		if err != nil {
 			return nil, err
 		}
-		reads = append(reads, got...)
+		all = append(all, got...)
 	}
-	return reads, nil
+	return all, nil
+}
+
+// find returns the streams that a subject is read from; none where it has to be captured.
+func (b *Bus) find(ctx context.Context, subject string) ([]*jetstream.StreamInfo, error) {
+	streams, err := b.streams(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := carriers(subject, streams)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 && !capturable(subject, nil) {
+		return nil, fmt.Errorf("%w: %q begins with a wildcard, and no stream has such events; name the first token", rules.ErrSubject, subject)
+	}
+	return found, nil
 }
 
 func (b *Bus) bind(ctx context.Context, subject string) ([]rules.Read, error) {
 	for range bindTries {
-		streams, err := b.streams(ctx)
+		found, err := b.find(ctx, subject)
 		if err != nil {
 			return nil, err
-		}
-		found, err := carriers(subject, streams)
-		if err != nil {
-			return nil, err
-		}
-		if len(found) == 0 && !capturable(subject, nil) {
-			return nil, fmt.Errorf("%w: %q begins with a wildcard, and no stream has such events; name the first token", rules.ErrSubject, subject)
 		}
 		if len(found) > 0 && !widens(subject, found) {
 			b.sayUncaptured(subject, found)

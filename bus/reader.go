@@ -65,20 +65,23 @@ func (b *Bus) Read(ctx context.Context, stream string, after uint64, subjects []
 		return nil, err
 	}
 	r.created = info.CreatedAt
-	if err := r.open(ctx, after); err != nil {
+	if err := r.openWith(ctx, func(cfg *jetstream.ConsumerConfig) {
+		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after+1
+	}); err != nil {
 		return nil, fmt.Errorf("read stream %s: %w", stream, err)
 	}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	return r, nil
 }
 
-func (r *reader) open(ctx context.Context, after uint64) (err error) {
+// openWith makes the consumer; begin says where it begins.
+func (r *reader) openWith(ctx context.Context, begin func(*jetstream.ConsumerConfig)) (err error) {
 	cfg := jetstream.ConsumerConfig{
-		Description:   "deadman",
-		DeliverPolicy: jetstream.DeliverByStartSequencePolicy, OptStartSeq: after + 1,
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
+		Description: "deadman",
+		AckPolicy:   jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1,
 		InactiveThreshold: idleConsumer, FilterSubjects: r.subjects,
 	}
+	begin(&cfg)
 	r.consumer, err = r.bus.js.CreateConsumer(ctx, r.stream, cfg)
 	if isCode(err, jetstream.JSErrCodeOverlappingFilterSubjects) {
 		cfg.FilterSubjects, r.match = nil, true

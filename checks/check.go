@@ -25,6 +25,14 @@ type Check struct {
 	Count       int             // decided checks before this one
 	Step        int             // steps taken before this one
 	Said        int             // alerts about the job before this one
+	Pauses      []Pause         // when time stood still, oldest first
+	Manual      bool            // a person asks: the answer may end the job, and takes no step
+}
+
+// Pause is a span in which time stood still for a job.
+type Pause struct {
+	From time.Time
+	To   time.Time // zero: it goes on
 }
 
 // Answer is all that happens because of a check.

@@ -27,7 +27,12 @@ const (
 	Created    = "created"     // jobs
 	Ended      = "ended"       // jobs
 	Kept       = "kept"        // triggers for keys that were waited for already
-	Unmatched  = "unmatched"   // resolves for keys that nobody waited for
+	Restarted  = "restarted"   // triggers that began a wait anew
+	Updated    = "updated"     // updates, and members of sets
+	Paused     = "paused"      // jobs
+	Resumed    = "resumed"     // jobs
+	Remembered = "remembered"  // resolves that may have come before their trigger
+	Unmatched  = "unmatched"   // what is for keys that nobody waits for
 	Ignored    = "ignored"     // no rule asked for anything
 	DeadLetter = "dead_letter" // refusals
 )

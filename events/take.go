@@ -78,12 +78,13 @@ func (t *tap) match(e *futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refu
 }
 
 func (t *tap) count(done futurejobs.Applied, letters, ignored int) {
-	t.in.taken(Created, done.Created)
-	t.in.taken(Ended, done.Ended)
-	t.in.taken(Kept, done.Kept)
-	t.in.taken(Unmatched, done.Missed)
-	t.in.taken(DeadLetter, letters)
-	t.in.taken(Ignored, ignored)
+	for outcome, n := range map[string]int{
+		Created: done.Created, Ended: done.Ended, Kept: done.Kept, Restarted: done.Restarted, Updated: done.Updated,
+		Paused: done.Paused, Resumed: done.Resumed, Remembered: done.Remembered, Unmatched: done.Missed,
+		DeadLetter: letters + done.Refused, Ignored: ignored,
+	} {
+		t.in.taken(outcome, n)
+	}
 	if t.in.Observer != nil {
 		for _, a := range done.Said {
 			t.in.Observer.Alerted(a)

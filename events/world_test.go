@@ -83,10 +83,14 @@ slot: 1s
 	if err := os.WriteFile(filepath.Join(w.rules, entity+".yaml"), []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
-	report, err := rules.ApplyDir(w.t.Context(), w.rules, w.bus, w.store, quietly())
+	report, err := w.registry().ApplyDir(w.t.Context(), w.rules)
 	if err != nil || len(report.Problems) > 0 {
 		w.t.Fatal(err, report.Problems)
 	}
+}
+
+func (w *world) registry() *rules.Registry {
+	return &rules.Registry{Store: w.store, Binder: w.bus, Book: rules.NewBook(w.store, w.store.Shards()), Jobs: w.store, Log: quietly()}
 }
 
 func (w *world) publish(subject, body string) uint64 {

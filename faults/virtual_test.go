@@ -192,9 +192,12 @@ func (v *virtual) save(t *testing.T, document string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reads := []rules.Read{{Subject: "orders.created", Stream: "ORDERS"}, {Subject: "orders.shipped", Stream: "ORDERS"}}
+	var reads []rules.Read
+	for _, subject := range documents[0].Subjects() {
+		reads = append(reads, rules.Read{Subject: subject, Stream: "ORDERS"})
+	}
 	saved := rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: text, Reads: reads}
-	if _, err := v.store.Save(t.Context(), saved); err != nil {
+	if _, err := v.store.Save(t.Context(), saved, rules.AnyVersion); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -235,16 +238,31 @@ func (v *virtual) end(t *testing.T) {
 // returns what is yet to happen.
 func (v *virtual) apply(t *testing.T, happenings []happening) []happening {
 	t.Helper()
+	events := make([]rules.PreviewEvent, 0, len(happenings))
+	for _, h := range happenings {
+		if h.at.After(time.Now()) {
+			break
+		}
+		events = append(events, rules.PreviewEvent{
+			Subject: h.subject, At: h.at, Data: fmt.Appendf(nil, `{"id":%q,"total":%d}`, h.key, h.total),
+		})
+	}
+	left := v.take(t, events)
+	return happenings[len(events)-len(left):]
+}
+
+// take is apply for any events.
+func (v *virtual) take(t *testing.T, happenings []rules.PreviewEvent) []rules.PreviewEvent {
+	t.Helper()
 	now := time.Now().UTC()
 	batch := futurejobs.Batch{Stream: "ORDERS", After: v.seq, Last: v.seq, RuleSet: v.book.Revision()}
-	for len(happenings) > 0 && !happenings[0].at.After(now) {
+	for len(happenings) > 0 && !happenings[0].At.After(now) {
 		h := happenings[0]
 		happenings = happenings[1:]
 		batch.Last++
-		batch.LastAt = h.at
+		batch.LastAt = h.At
 		effects, refusals := v.book.Match(futurejobs.Event{
-			Stream: "ORDERS", Subject: h.subject, Seq: batch.Last, At: h.at,
-			Data: fmt.Appendf(nil, `{"id":%q,"total":%d}`, h.key, h.total),
+			Stream: "ORDERS", Subject: h.Subject, Seq: batch.Last, At: h.At, Data: json.RawMessage(h.Data),
 		})
 		if len(refusals) > 0 {
 			t.Fatalf("%+v refused: %+v", h, refusals)

@@ -57,7 +57,7 @@ func (r *Rule) decide(j Job, look Look, answer checks.Answer, failure error, now
 // rarer, since what cannot be known now will hardly be known a second later.
 func (r *Rule) undetermined(j Job, failure error, slot, now time.Time) Decision {
 	j.Undecided++
-	j.NextCheckAt = r.Grid.After(now.Add(r.patience(j.Undecided)))
+	j.NextCheckAt = r.Grid.After(now.Add(r.patience(j)))
 	reason := clip(failure.Error())
 	if !r.Limits.Spent(j.Undecided) {
 		return r.decided(j, "", reason, slot, now, nil)
@@ -73,7 +73,7 @@ func (r *Rule) undetermined(j Job, failure error, slot, now time.Time) Decision 
 		return r.decided(j, "", reason, slot, now, nil)
 	}
 	return r.decided(j, "", reason, slot, now, []alerts.Draft{{
-		Status: alerts.Undetermined, Severity: r.Loudest, StepIndex: j.Step, Labels: r.Labels,
+		Status: alerts.Undetermined, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(j),
 		Text: r.Entity + " " + j.Key + ": could not find out: " + reason,
 	}})
 }
@@ -82,14 +82,21 @@ func (r *Rule) undetermined(j Job, failure error, slot, now time.Time) Decision 
 // further apart.
 const rarest = 5 * time.Minute
 
-// patience is how long to wait, before the next slot, after so many checks in a row that
-// could not find out: not at all while there are attempts, then a slot, two, four and so on.
-func (r *Rule) patience(undecided int) time.Duration {
-	over := undecided - max(r.Limits.Attempts, 1)
+// patience is how long to wait, before the next slot, after the checks in a row of j that
+// could not find out: the rule's interval, doubled each time, while there are attempts; then
+// a slot, two, four and so on.
+func (r *Rule) patience(j Job) time.Duration {
+	over := j.Undecided - max(r.Limits.Attempts, 1)
 	if over <= 0 {
-		return 0
+		return min(r.Limits.Interval<<min(j.Undecided-1, 16), Day) + time.Duration(float64(r.Limits.Jitter)*chance(j))
 	}
 	return min(time.Duration(r.Grid)<<min(over-1, 9), rarest)
+}
+
+// chance is a number from 0 to 1 that is another for each job and attempt, and the same
+// whoever asks.
+func chance(j Job) float64 {
+	return float64(mix(uint64(j.ID)*31+uint64(j.Undecided))>>11) / (1 << 53)
 }
 
 // reasonMost is how much of an error, in bytes, goes into history and alerts.
@@ -106,7 +113,7 @@ func clip(text string) string {
 // gaveUp drafts the alert that nobody is looking any more.
 func (r *Rule) gaveUp(j Job, reason string) alerts.Draft {
 	return alerts.Draft{
-		Status: alerts.GaveUp, Severity: r.Loudest, StepIndex: j.Step, Labels: r.Labels,
+		Status: alerts.GaveUp, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(j),
 		Text: r.Entity + " " + j.Key + ": gave up looking: " + reason,
 	}
 }

@@ -1,6 +1,7 @@
 package futurejobs
 
 import (
+	"encoding/json"
 	"time"
 
 	"deadman/alerts"
@@ -18,29 +19,96 @@ type Event struct {
 	Data    []byte
 }
 
-// Effect is what one event asks of one job.
+// Effect is what one event, or a person, asks of one job.
 type Effect struct {
-	Rule *Rule
-	Job  Job // for Start: the job to be; for End: its Ref
-	Kind EffectKind
-
-	Outcome checks.Outcome // for End
-	// Close drafts the alert that closes what was said about the job; nil: it stays unsaid.
-	// For End.
-	Close func(Job) alerts.Draft
+	Rule  *Rule
+	Ref   Ref
+	Event *Event // nil: a person asks
+	Rev   *int32 // what the job has to be at, or it is missed; nil: any
+	Ask   Ask
 }
 
-// EffectKind is what an event asks for.
-type EffectKind uint8
+// Ask is what is asked: Start, End, Gather, Update, Pause, Resume, Snooze or Move.
+type Ask interface {
+	// play is called with the job that waits for the effect's key, or nil.
+	play(f *fold, e Effect, s *standing)
+}
 
-// The kinds of effects.
-const (
-	Start EffectKind = iota + 1 // a wait begins
-	End                         // it is over
-)
+// Closing drafts the alert that closes what was said about a job; nil: it stays unsaid.
+type Closing func(Job) alerts.Draft
+
+// Start begins a wait, unless there is one.
+type Start struct {
+	Job     Job
+	Restart bool     // one that is there ends, and another begins
+	Early   bool     // something may have happened before
+	Close   Closing  // of the one that ends
+	Sets    []Gather // the rule's sets, for members that came before
+}
+
+// End ends a wait because it happened.
+type End struct {
+	Outcome checks.Outcome
+	Reason  string
+	Close   Closing
+	Early   time.Duration // how long it is remembered where nobody waits
+}
+
+// Gather adds a member to a set, and ends the wait if that was the last one needed.
+type Gather struct {
+	Set    uint8 // which of the rule's sets
+	Member string
+	Need   func(Job) (int, error) // how many members the set has
+	End    End
+}
+
+// Update merges news into what is known.
+type Update struct {
+	// Merge returns what is known after the news, from what was known before.
+	Merge func(known json.RawMessage) (json.RawMessage, error)
+}
+
+// Pause makes time stand still.
+type Pause struct{}
+
+// Resume lets time go on.
+type Resume struct {
+	// Next is when to look at the job now that it was paused for longer; zero: as much later
+	// as it was paused. It may be nil.
+	Next func(Job) time.Time
+}
+
+// Snooze puts the next look off, or brings it forward.
+type Snooze struct{ Until time.Time }
+
+// Move takes a job to the version of the effect's rule.
+type Move struct {
+	// Next is when to look at it next, at that version; zero: as before.
+	Next func(Job) time.Time
+}
 
 // Refusal is an event that a rule could not take in.
 type Refusal struct {
 	Rule   string // empty: no rule's fault
 	Reason string
+}
+
+// Cancel is the effect of a person ending a job.
+func Cancel(rule *Rule, ref Ref) Effect {
+	return Effect{Rule: rule, Ref: ref, Ask: End{
+		Outcome: checks.Cancelled, Close: rule.closing(func(j Job) string { return rule.Entity + " " + j.Key + ": cancelled by hand" }),
+	}}
+}
+
+// Purge is the effect of a rule's deletion on a job of it. Nothing is said any more.
+func Purge(rule *Rule, ref Ref) Effect {
+	return Effect{Rule: rule, Ref: ref, Ask: End{Outcome: checks.RuleDeleted}}
+}
+
+// closing is how the rule closes a job with a text; nil if it says nothing then.
+func (r *Rule) closing(text func(Job) string) Closing {
+	if r.Closing == nil {
+		return nil
+	}
+	return func(j Job) alerts.Draft { return r.Closing(j, text(j)) }
 }

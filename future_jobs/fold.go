@@ -12,86 +12,340 @@ type Net struct {
 	Create []Job      // new jobs, without an id
 	End    []Decision // of jobs that were pending before
 	Born   []Decision // of jobs that began and ended within the run: history only
-	Kept   int        // triggers for keys that were waited for already
-	Missed int        // ends for keys that nobody waited for
+	Change []Job      // that go on otherwise: NextCheckAt, Version, Pauses, PausedNext, Members, State; rev grows
+	Update []Job      // of which more is known: State, Members; rev stays
+
+	Remember []Early      // what happened before anybody waited for it
+	Forget   []Ref        // whose Early somebody waited for
+	Letters  []DeadLetter // events that could not be played
+	Tally
 }
 
-// Fold plays effects in their order over the jobs that are pending, and returns the net
-// effect. now is the database's time.
+// Tally counts what became of effects.
+type Tally struct {
+	Created    int
+	Ended      int
+	Kept       int // triggers for keys that were waited for already
+	Missed     int // effects on keys that nobody waited for
+	Restarted  int
+	Updated    int // and gathered
+	Paused     int
+	Resumed    int
+	Remembered int // ends, and members of sets, that came before anybody waited
+	Changed    int // by hand: snoozed, moved
+	Refused    int
+}
+
+// Early is what happened before anybody waited for it: an outcome, or members of sets.
+type Early struct {
+	Ref
+	At      time.Time // when it happened, the last of it
+	Until   time.Time // how long it is remembered
+	Outcome checks.Outcome
+	Members Members
+}
+
+// Known is what a run of effects finds: the jobs and what is remembered, of its refs.
+type Known struct {
+	Pending map[Ref]Job
+	Early   map[Ref]Early
+}
+
+// Fold plays effects in their order over what is known, and returns the net effect. now is
+// the database's time.
 //
-//  1. A start for a key that is waited for is kept out: the first counts.
-//  2. A start puts the first check on its slot, or on the first slot after now.
+//  1. A start for a key that is waited for is kept out, or ends that wait and begins another.
+//  2. A start puts the first check on its slot, or on the first slot after now. One that is
+//     not newer than an end that is remembered ends at once.
 //  3. An end takes the job away, and closes what was said about it.
-func Fold(effects []Effect, pending map[Ref]Job, now time.Time) Net {
-	var net Net
-	begun := make(map[Ref]int) // places in net.Create
-	ended := make(map[Ref]bool)
+//  4. A pause takes the next check away, and a resume puts it back, later by the pause.
+func Fold(effects []Effect, known Known, now time.Time) Net {
+	f := &fold{now: now, known: known, at: make(map[Ref]*standing), early: make(map[Ref]*Early)}
 	for _, e := range effects {
-		ref := e.Job.Ref
-		at, isNew := begun[ref]
-		job, isOld := pending[ref]
-		isOld = isOld && !ended[ref]
+		s := f.find(e.Ref)
+		if s != nil && e.Rev != nil && *e.Rev != s.job.Rev {
+			s = nil
+		}
+		e.Ask.play(f, e, s)
+	}
+	return f.sum()
+}
 
+// fold is a run of effects being played.
+type fold struct {
+	now   time.Time
+	known Known
+	at    map[Ref]*standing // jobs as they stand; nil: ended
+	order []*standing       // the jobs of at, and those that ended, as they were met
+	early map[Ref]*Early    // what was remembered in this run, or used up (nil)
+	net   Net
+}
+
+// standing is a job in the middle of a run.
+type standing struct {
+	job     Job
+	isNew   bool // it is not in the table yet
+	gone    bool
+	changed bool // its rev has to grow
+	updated bool
+}
+
+func (f *fold) find(ref Ref) *standing {
+	if s, met := f.at[ref]; met {
+		return s
+	}
+	job, pending := f.known.Pending[ref]
+	if !pending {
+		return nil
+	}
+	s := &standing{job: job}
+	f.stand(ref, s)
+	return s
+}
+
+func (f *fold) stand(ref Ref, s *standing) {
+	f.at[ref] = s
+	f.order = append(f.order, s)
+}
+
+// sum is the net effect once all is played.
+func (f *fold) sum() Net {
+	for _, s := range f.order {
 		switch {
-		case e.Kind == Start && (isNew || isOld):
-			net.Kept++
-		case e.Kind == Start:
-			begun[ref] = len(net.Create)
-			net.Create = append(net.Create, e.begin(now))
-		case e.Kind == End && isNew:
-			net.Born = append(net.Born, Decision{Job: net.Create[at], Outcome: e.Outcome})
-			net.Create[at].Key = "" // gone again; dropped below
-			delete(begun, ref)
-		case e.Kind == End && isOld:
-			ended[ref] = true
-			net.End = append(net.End, e.end(job, now))
-		case e.Kind == End:
-			net.Missed++
+		case s.gone:
+		case s.isNew:
+			f.net.Create = append(f.net.Create, s.job)
+		case s.changed:
+			f.net.Change = append(f.net.Change, s.job)
+		case s.updated:
+			f.net.Update = append(f.net.Update, s.job)
 		}
 	}
-	net.Create = dropGone(net.Create)
-	return net
-}
-
-func dropGone(jobs []Job) []Job {
-	kept := jobs[:0]
-	for _, j := range jobs {
-		if j.Key != "" {
-			kept = append(kept, j)
+	for ref, early := range f.early {
+		if early != nil {
+			f.net.Remember = append(f.net.Remember, *early)
+		} else if _, stored := f.known.Early[ref]; stored {
+			f.net.Forget = append(f.net.Forget, ref)
 		}
 	}
-	return kept
+	return f.net
 }
 
-// begin is the job that a Start makes.
-func (e Effect) begin(now time.Time) Job {
-	job := e.Job
-	job.CreatedAt = now
-	job.NextCheckAt = job.FirstCheckAt
-	if !job.NextCheckAt.After(now) {
-		job.NextCheckAt = e.Rule.Grid.After(now) // nothing is written behind the sweep
+// refuse makes a dead letter of the event. What a person asks is refused before it comes
+// here.
+func (f *fold) refuse(e Effect, err error) {
+	f.net.Refused++
+	if e.Event != nil {
+		f.net.Letters = append(f.net.Letters, DeadLetter{Event: *e.Event, Rule: e.Rule.Name, Reason: clip(err.Error()), At: f.now})
 	}
-	return job
 }
 
-// end is the decision that an End makes of a job.
-func (e Effect) end(job Job, now time.Time) Decision {
-	d := Decision{Job: job, Outcome: e.Outcome}
-	if len(job.Alerts) == 0 || e.Close == nil {
-		return d
+func (a Start) play(f *fold, e Effect, s *standing) {
+	if s != nil {
+		if !a.Restart {
+			f.net.Kept++
+			return
+		}
+		f.net.Restarted++
+		f.end(e, s, End{Outcome: checks.Restarted, Close: a.Close})
 	}
-	said := e.Rule.say(job, 0, now, now, []alerts.Draft{e.Close(job)})
-	said[0].Closes = job.Alerts
+	job := a.Job
+	job.Ref, job.CreatedAt = e.Ref, f.now
+	job.NextCheckAt = e.Rule.notBehind(job.FirstCheckAt, f.now)
+	f.net.Created++
+	s = &standing{job: job, isNew: true}
+	f.stand(e.Ref, s)
+
+	if !a.Early {
+		return
+	}
+	early := f.remembered(e.Ref)
+	if early == nil || early.At.Before(job.Since) {
+		return
+	}
+	f.early[e.Ref] = nil
+	s.job.Members = early.Members
+	if early.Outcome != "" {
+		f.end(e, s, End{Outcome: early.Outcome, Reason: "it happened before the trigger came"})
+		return
+	}
+	for _, set := range a.Sets {
+		if f.complete(e, s, set) {
+			return
+		}
+	}
+}
+
+func (a End) play(f *fold, e Effect, s *standing) {
+	switch {
+	case s != nil:
+		f.end(e, s, a)
+	case a.Early > 0 && e.Event != nil:
+		early := f.remember(e, a.Early)
+		early.Outcome = a.Outcome
+	default:
+		f.net.Missed++
+	}
+}
+
+func (a Gather) play(f *fold, e Effect, s *standing) {
+	switch {
+	case s != nil:
+		if members, more := s.job.Members.add(a.Set, a.Member); more {
+			s.job.Members, s.updated = members, true
+		}
+		f.net.Updated++
+		f.complete(e, s, a)
+	case a.End.Early > 0 && e.Event != nil:
+		early := f.remember(e, a.End.Early)
+		early.Members, _ = early.Members.add(a.Set, a.Member)
+	default:
+		f.net.Missed++
+	}
+}
+
+// complete ends a wait whose set has all its members, and reports whether it did.
+func (f *fold) complete(e Effect, s *standing, a Gather) bool {
+	need, err := a.Need(s.job)
+	if err != nil {
+		f.refuse(e, err)
+		return false
+	}
+	if s.job.Members.count(a.Set) < need {
+		return false
+	}
+	f.end(e, s, a.End)
+	return true
+}
+
+func (a Update) play(f *fold, e Effect, s *standing) {
+	if s == nil {
+		f.net.Missed++
+		return
+	}
+	state, err := a.Merge(s.job.Known())
+	if err != nil {
+		f.refuse(e, err)
+		return
+	}
+	s.job.State, s.updated = state, true
+	f.net.Updated++
+}
+
+func (Pause) play(f *fold, e Effect, s *standing) {
+	if s == nil || !s.job.PausedAt().IsZero() {
+		f.net.Missed++
+		return
+	}
+	s.job.pause(f.when(e))
+	s.changed = true
+	f.net.Paused++
+}
+
+func (a Resume) play(f *fold, e Effect, s *standing) {
+	if s == nil || s.job.PausedAt().IsZero() {
+		f.net.Missed++
+		return
+	}
+	next := s.job.resume(f.when(e))
+	if a.Next != nil {
+		if at := a.Next(s.job); !at.IsZero() {
+			next = at
+		}
+	}
+	s.job.NextCheckAt = e.Rule.notBehind(e.Rule.Grid.Up(next), f.now)
+	s.changed = true
+	f.net.Resumed++
+}
+
+func (a Snooze) play(f *fold, e Effect, s *standing) {
+	if s == nil {
+		f.net.Missed++
+		return
+	}
+	s.job.reschedule(e.Rule.notBehind(e.Rule.Grid.Up(a.Until), f.now))
+	s.changed = true
+	f.net.Changed++
+}
+
+func (a Move) play(f *fold, e Effect, s *standing) {
+	if s == nil || s.job.Version >= e.Rule.Version {
+		f.net.Missed++
+		return
+	}
+	s.job.Version = e.Rule.Version
+	if a.Next != nil {
+		if at := a.Next(s.job); !at.IsZero() {
+			s.job.reschedule(e.Rule.notBehind(at, f.now))
+		}
+	}
+	s.changed = true
+	f.net.Changed++
+}
+
+// notBehind is a slot that the sweep is still to come to.
+func (r *Rule) notBehind(slot, now time.Time) time.Time {
+	if slot.After(now) {
+		return slot
+	}
+	return r.Grid.After(now)
+}
+
+// when is when it happened what asks for an effect.
+func (f *fold) when(e Effect) time.Time {
+	if e.Event == nil {
+		return f.now
+	}
+	return e.Event.At.UTC().Truncate(time.Microsecond)
+}
+
+// remembered is what is remembered of a ref, nil if nothing is.
+func (f *fold) remembered(ref Ref) *Early {
+	if early, met := f.early[ref]; met {
+		return early
+	}
+	if early, stored := f.known.Early[ref]; stored && early.Until.After(f.now) {
+		return &early
+	}
+	return nil
+}
+
+// remember notes that something happened that nobody waits for.
+func (f *fold) remember(e Effect, keep time.Duration) *Early {
+	early := f.remembered(e.Ref)
+	if early == nil {
+		early = &Early{Ref: e.Ref}
+	}
+	f.early[e.Ref] = early
+	if at := f.when(e); at.After(early.At) {
+		early.At = at
+	}
+	early.Until = f.now.Add(keep)
+	f.net.Remembered++
+	return early
+}
+
+// end takes a job away.
+func (f *fold) end(e Effect, s *standing, a End) {
+	s.gone = true
+	f.at[e.Ref] = nil
+	f.net.Ended++
+	d := Decision{Job: s.job, Outcome: a.Outcome, Reason: a.Reason}
+	if s.isNew {
+		f.net.Born = append(f.net.Born, d)
+		return
+	}
+	if len(s.job.Alerts) > 0 && a.Close != nil {
+		d.close(e.Rule, a.Close(s.job), f.now)
+	}
+	f.net.End = append(f.net.End, d)
+}
+
+// close says that what was said is over.
+func (d *Decision) close(rule *Rule, draft alerts.Draft, now time.Time) {
+	said := rule.say(d.Job, 0, now, now, []alerts.Draft{draft})
+	before := d.Job.Alerts
+	said[0].Closes = before
 	d.Alerts = said
-	d.Job.Alerts = append(job.Alerts[:len(job.Alerts):len(job.Alerts)], said[0].ID)
-	return d
-}
-
-// Cancel is the effect of a person ending a job.
-func Cancel(rule *Rule, ref Ref) Effect {
-	e := Effect{Rule: rule, Kind: End, Job: Job{Ref: ref}, Outcome: checks.Cancelled}
-	if rule.Closing != nil {
-		e.Close = func(j Job) alerts.Draft { return rule.Closing(j, rule.Entity+" "+j.Key+": cancelled by hand") }
-	}
-	return e
+	d.Job.Alerts = append(before[:len(before):len(before)], said[0].ID)
 }

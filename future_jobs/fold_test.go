@@ -18,22 +18,37 @@ func orderRule() *Rule {
 }
 
 func start(rule *Rule, key string, first time.Time) Effect {
-	return Effect{Rule: rule, Kind: Start, Job: Job{
-		Ref: Ref{RuleID: rule.ID, Key: key}, Version: rule.Version, Since: noon, FirstCheckAt: first,
+	return Effect{Rule: rule, Ref: Ref{RuleID: rule.ID, Key: key}, Ask: Start{
+		Job: Job{Version: rule.Version, Since: noon, FirstCheckAt: first},
 	}}
 }
 
 func end(rule *Rule, key string) Effect {
-	return Effect{
-		Rule: rule, Kind: End, Job: Job{Ref: Ref{RuleID: rule.ID, Key: key}}, Outcome: checks.Resolved,
-		Close: func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Resolved, Severity: alerts.Critical} },
-	}
+	return Effect{Rule: rule, Ref: Ref{RuleID: rule.ID, Key: key}, Ask: End{
+		Outcome: checks.Resolved,
+		Close:   func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Resolved, Severity: alerts.Critical} },
+	}}
+}
+
+// by makes the effect one that an event asks for.
+func (e Effect) by(at time.Time) Effect {
+	e.Event = &Event{Stream: "S", Subject: "s", At: at}
+	return e
+}
+
+func (e Effect) asking(a Ask) Effect {
+	e.Ask = a
+	return e
+}
+
+func folded(effects []Effect, pending map[Ref]Job, now time.Time) Net {
+	return Fold(effects, Known{Pending: pending}, now)
 }
 
 func TestFoldNeverWritesBehindTheSweep(t *testing.T) {
 	rule := orderRule()
 	late := noon.Add(-time.Hour)
-	net := Fold([]Effect{start(rule, "1", late)}, nil, noon)
+	net := folded([]Effect{start(rule, "1", late)}, nil, noon)
 	job := net.Create[0]
 	if !job.FirstCheckAt.Equal(late) {
 		t.Errorf("first check moved to %s", job.FirstCheckAt)
@@ -48,7 +63,7 @@ func TestFoldClosesWhatWasSaid(t *testing.T) {
 	said := alerts.Decision{JobID: 7, CreatedAt: noon, Check: 1, Status: alerts.Firing, At: noon}.ID()
 	pending := map[Ref]Job{{RuleID: 1, Key: "1"}: {ID: 7, Ref: Ref{RuleID: 1, Key: "1"}, CreatedAt: noon, Alerts: []alerts.ID{said}}}
 
-	net := Fold([]Effect{end(rule, "1")}, pending, noon.Add(time.Hour))
+	net := folded([]Effect{end(rule, "1")}, pending, noon.Add(time.Hour))
 	if len(net.End) != 1 || len(net.End[0].Alerts) != 1 {
 		t.Fatalf("net effect %+v", net)
 	}
@@ -64,7 +79,7 @@ func TestFoldClosesWhatWasSaid(t *testing.T) {
 	}
 
 	pending[Ref{RuleID: 1, Key: "1"}] = Job{ID: 7, Ref: Ref{RuleID: 1, Key: "1"}}
-	if quiet := Fold([]Effect{end(rule, "1")}, pending, noon); len(quiet.End[0].Alerts) != 0 {
+	if quiet := folded([]Effect{end(rule, "1")}, pending, noon); len(quiet.End[0].Alerts) != 0 {
 		t.Errorf("an end of a job about which nothing was said says %+v", quiet.End[0].Alerts)
 	}
 }
@@ -107,8 +122,9 @@ func TestFoldIsThePlayOneByOne(t *testing.T) {
 			}
 		}
 
-		net := Fold(effects, pending, noon)
-		if net.Kept != kept || net.Missed != missed || len(net.Create)+len(net.Born) != created || len(net.End)+len(net.Born) != ended {
+		net := folded(effects, pending, noon)
+		if net.Kept != kept || net.Missed != missed || net.Created != created || net.Ended != ended ||
+			len(net.Create)+len(net.Born) != created || len(net.End)+len(net.Born) != ended {
 			t.Fatalf("net: kept %d, missed %d, created %d, ended %d; one by one: %d, %d, %d, %d",
 				net.Kept, net.Missed, len(net.Create)+len(net.Born), len(net.End)+len(net.Born), kept, missed, created, ended)
 		}

@@ -23,7 +23,7 @@ type Ref struct {
 type Job struct {
 	Ref
 	ID        int64 // never reused
-	Rev       int32 // grows with every change but an update of State
+	Rev       int32 // grows with every change but one of State and Members
 	Version   int32 // of the rule that made it
 	CreatedAt time.Time
 	Since     time.Time // when the wait began
@@ -36,6 +36,10 @@ type Job struct {
 
 	Event json.RawMessage // the trigger's body; nil when there was none
 	State json.RawMessage // nil while no update came: then it is Event
+
+	Pauses     []checks.Pause // when time stood still, oldest first; the last may go on
+	PausedNext time.Time      // of a paused job: when it would have been due
+	Members    Members        // of the sets that resolve it
 
 	Alerts []alerts.ID // what was said about this job, oldest first
 
@@ -76,6 +80,12 @@ func (c Cost) add(d time.Duration) Cost {
 	return Cost{Checks: c.Checks + 1, CheckTotal: c.CheckTotal + d, CheckSlowest: max(c.CheckSlowest, d)}
 }
 
+// Of is the job with another key.
+func (j Job) Of(key string) Job {
+	j.Key = key
+	return j
+}
+
 // Known is the state that a condition sees: the trigger's body with the updates over it.
 func (j Job) Known() json.RawMessage {
 	if j.State != nil {
@@ -101,9 +111,12 @@ func ShardOf(entity, key string, n int) int16 {
 	_, _ = h.Write([]byte(entity)) // a hash.Hash never returns an error
 	_, _ = h.Write([]byte{0})
 	_, _ = h.Write([]byte(key))
-	x := h.Sum64()
-	x ^= x >> 33 // FNV's low bits are its weak ones
-	x *= 0xff51afd7ed558ccd
+	return int16(mix(h.Sum64()) % uint64(n))
+}
+
+// mix spreads a hash over all its bits: FNV's low ones are weak.
+func mix(x uint64) uint64 {
 	x ^= x >> 33
-	return int16(x % uint64(n))
+	x *= 0xff51afd7ed558ccd
+	return x ^ x>>33
 }

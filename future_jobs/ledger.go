@@ -39,15 +39,13 @@ type Batch struct {
 	RuleSet     int64 // the revision that was evaluated
 	Effects     []Effect
 	DeadLetters []DeadLetter
+	Deed        string // what a person did, for the audit, such as job.cancel; empty: nobody did
 }
 
 // Applied is what a batch came to.
 type Applied struct {
-	Created int
-	Ended   int
-	Kept    int // triggers for keys that were waited for already
-	Missed  int // ends for keys that nobody waited for
-	Said    []alerts.Alert
+	Tally
+	Said []alerts.Alert
 }
 
 // Ledger is where events become jobs. Implementations are safe for concurrent use.
@@ -58,7 +56,8 @@ type Ledger interface {
 	// learns c.StreamCreatedAt if it did not know it.
 	OpenCursor(ctx context.Context, c Cursor) error
 	// Apply locks the jobs that the batch names, folds its effects with Fold, and writes
-	// the net effect, the dead letters and the cursor in one transaction. It returns
+	// the net effect, the dead letters and the cursor in one transaction; a deed is audited,
+	// once for each effect. It returns
 	// ErrMoved or ErrRulesChanged, having written nothing.
 	Apply(ctx context.Context, b Batch) (Applied, error)
 	// ResetCursor puts to in the place of old, which the cursor has to equal in LastSeq and
@@ -66,6 +65,9 @@ type Ledger interface {
 	// StreamCreatedAt, and leaves ReadThrough and Created alone. It serves a stream that was
 	// recreated.
 	ResetCursor(ctx context.Context, old, to Cursor) error
+	// JobsOf returns up to limit pending jobs of a rule, by (shard, key), after a ref. The
+	// rule may be deleted.
+	JobsOf(ctx context.Context, ruleID int32, after Ref, limit int) ([]Job, error)
 	// MarkRead records that nothing of the stream was pending at the instant through.
 	// It returns ErrMoved when the cursor does not stand at seq.
 	MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error

@@ -11,6 +11,9 @@ import (
 // ErrNotFound means that there is no such job, alert, rule or letter.
 var ErrNotFound = errors.New("not found")
 
+// ErrExists means that a key is waited for already.
+var ErrExists = errors.New("there is a pending job for this rule and key already")
+
 // ErrBadCursor means that a cursor was not made by the list it is given to.
 var ErrBadCursor = errors.New("the cursor is not one of this list; leave it out to begin at the start")
 
@@ -19,13 +22,21 @@ const MaxLimit = 500
 
 // Filter narrows a list. Zero values narrow nothing.
 type Filter struct {
-	Rule      string
-	Entity    string
-	Key       string
-	DueAfter  time.Time // jobs only, inclusive
-	DueBefore time.Time // jobs only, exclusive
-	Cursor    string    // where the last page ended; opaque
-	Limit     int       // 1 to MaxLimit; 0: 50
+	Rule       string
+	RulePrefix string // what the names of rules begin with
+	Entity     string
+	Key        string
+	DueAfter   time.Time // jobs only, inclusive
+	DueBefore  time.Time // jobs only, exclusive
+
+	After    time.Time       // history and alerts: ended or decided then or later
+	Before   time.Time       // history and alerts: ended or decided before
+	Outcome  checks.Outcome  // history only
+	Status   alerts.Status   // alerts only
+	Severity alerts.Severity // alerts only
+
+	Cursor string // where the last page ended; opaque
+	Limit  int    // 1 to MaxLimit; 0: 50
 }
 
 // Page is a part of a list.

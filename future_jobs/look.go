@@ -1,12 +1,14 @@
 package futurejobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"runtime/debug"
 	"time"
 
+	"deadman/alerts"
 	"deadman/checks"
 )
 
@@ -21,8 +23,42 @@ func (r *Rule) question(j Job, now time.Time) checks.Check {
 	return checks.Check{
 		JobID: j.ID, Rule: r.Name, RuleVersion: int(r.Version), Entity: r.Entity, Key: j.Key,
 		Event: j.Event, State: j.Known(), Since: j.Since, Slot: j.NextCheckAt, At: now,
-		Count: j.CheckCount, Step: j.Step, Said: len(j.Alerts),
+		Count: j.CheckCount, Step: j.Step, Said: len(j.Alerts), Pauses: j.Pauses,
 	}
+}
+
+// Look asks the rule's handler about a job, in line, and decides. now is the database's
+// time, not before the job's slot.
+func (r *Rule) Look(ctx context.Context, j Job, now time.Time) Decision {
+	if d, ok := r.foregone(j, now); ok {
+		return d
+	}
+	answer, err := ask(ctx, r.Handler, r.question(j, now))
+	look := Look{PickedAt: now, StartedAt: now, CompletedAt: now}
+	if err != nil {
+		look.CompletedAt, look.FailedAt = time.Time{}, now
+	}
+	return r.decide(j, look, answer, err, now)
+}
+
+// LookNow asks about a job because a person wants to know. It may end the job, by the
+// effect that is returned, and takes no step; ends is false where the wait goes on.
+func (r *Rule) LookNow(ctx context.Context, j Job, now time.Time) (effect Effect, ends bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, r.Limits.Timeout)
+	defer cancel()
+	c := r.question(j, now)
+	c.Manual = true
+	answer, err := ask(ctx, r.Handler, c)
+	if err != nil || !answer.Next.IsZero() || answer.Outcome == checks.Exhausted {
+		return Effect{}, false, err
+	}
+	end := End{Outcome: cmp.Or(answer.Outcome, checks.Cleared), Reason: "found by a look by hand"}
+	for _, draft := range answer.Alerts {
+		if draft.Status == alerts.Resolved {
+			end.Close = func(Job) alerts.Draft { return draft }
+		}
+	}
+	return Effect{Rule: r, Ref: j.Ref, Rev: &j.Rev, Ask: end}, true, nil
 }
 
 // panicked is the error of a handler that panicked.
@@ -85,6 +121,10 @@ func (s *Sweeper) check(ctx context.Context, chunk []verdict, decided chan<- []v
 	ready := chunk[:0]
 	for _, v := range chunk {
 		now := s.clock.Now()
+		if v.unasked {
+			ready = append(ready, v)
+			continue
+		}
 		v.Job.Last.StartedAt = now
 		if prompt(v.rule) {
 			answer, err := ask(ctx, v.rule.Handler, v.rule.question(v.Job, now))

@@ -154,15 +154,22 @@ func (s *Sweeper) pick(ctx context.Context, j Job, p pass) (v verdict, ok bool) 
 		p.out[made] = err
 		return verdict{}, false
 	}
+	v = verdict{rule: rule, ruleSet: ruleSet, Decision: Decision{Job: j}}
+	if rule.Deleted {
+		return v.forgo(s.clock.Now()), true
+	}
 	if w := (waitingFor{rule.Streams, j.NextCheckAt}); !w.over(p.through) {
 		s.lagging[made], p.out[made] = w, nil
 		return verdict{}, false
+	}
+	if v = v.forgo(s.clock.Now()); v.unasked {
+		return v, true
 	}
 	if !prompt(rule) && !s.slow.enter(rule.ID) {
 		p.out[made] = nil
 		return verdict{}, false
 	}
-	return verdict{rule: rule, ruleSet: ruleSet, Decision: Decision{Job: j}}, true
+	return v, true
 }
 
 // hand hands a chunk to the checkers, waiting while they are busy.

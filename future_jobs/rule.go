@@ -18,7 +18,13 @@ type Rule struct {
 	Grid    Grid
 	Limits  guards.Limits
 	Handler checks.Handler
-	Labels  map[string]string
+
+	// Labels are what alerts about a job carry; nil: nothing.
+	Labels func(Job) map[string]string
+	// CatchUp is what becomes of a job that is found late.
+	CatchUp CatchUp
+	// Deleted: its jobs end unasked, and nothing is said.
+	Deleted bool
 
 	// Streams are those that can resolve or change a job of this rule. It is judged only
 	// once they are read past its slot.
@@ -27,6 +33,14 @@ type Rule struct {
 	Closing func(j Job, text string) alerts.Draft
 	// Loudest is the severity of an alert about the look itself, not about the entity.
 	Loudest alerts.Severity
+}
+
+// labels are what an alert about a job carries.
+func (r *Rule) labels(j Job) map[string]string {
+	if r.Labels == nil {
+		return nil
+	}
+	return r.Labels(j)
 }
 
 // Book knows the rules. Implementations are safe for concurrent use.

@@ -22,6 +22,15 @@ type verdict struct {
 	rule    *Rule
 	ruleSet int64
 	Decision
+	unasked bool // the handler was not asked
+}
+
+// forgo decides on a job whose handler is not to be asked.
+func (v verdict) forgo(now time.Time) verdict {
+	if d, ok := v.rule.foregone(v.Job, now); ok {
+		v.Decision, v.unasked = d, true
+	}
+	return v
 }
 
 // settle collects verdicts into batches and writes them until in is closed.
@@ -115,6 +124,8 @@ func (s *Sweeper) observe(batch []verdict, got Settled) {
 		outcome := string(v.Outcome)
 		switch {
 		case outcome != "":
+		case v.unasked:
+			outcome = "skipped"
 		case v.Job.Undecided > 0:
 			outcome = "undetermined"
 		default:

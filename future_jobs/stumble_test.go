@@ -78,7 +78,9 @@ func (e *engine) odd(subject string, keys ...string) {
 	for _, k := range keys {
 		effects, _ := e.book.Match(futurejobs.Event{Stream: "S", Subject: subject, Seq: 1, At: time.Now().UTC(), Data: fmt.Appendf(nil, `{"id":%q}`, k)})
 		for _, effect := range effects {
-			effect.Job.Version = 99
+			start := effect.Ask.(futurejobs.Start)
+			start.Job.Version = 99
+			effect.Ask = start
 			batch.Effects = append(batch.Effects, effect)
 		}
 	}

@@ -29,8 +29,8 @@ const syncEvery = 5 * time.Second
 
 // Observer is told what was decided. Implementations are safe for concurrent use.
 type Observer interface {
-	// Checked counts one check; outcome is the job's, or "waiting", "undetermined", or
-	// "dropped" where the job or its shard had changed meanwhile.
+	// Checked counts one check; outcome is the job's, or "waiting", "undetermined",
+	// "skipped" where it was found too late, or "dropped" where the job or its shard had changed meanwhile.
 	Checked(rule, outcome string, took time.Duration)
 	// Alerted is told of an alert that was written.
 	Alerted(a alerts.Alert)

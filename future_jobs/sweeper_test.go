@@ -106,7 +106,7 @@ func (e *engine) save(document string, more ...rules.Read) {
 	}
 	if _, err := e.store.Save(e.Context(), rules.Saved{
 		Name: parsed[0].Name, Entity: parsed[0].Entity, Document: text, Reads: append(reads, more...),
-	}); err != nil {
+	}, rules.AnyVersion); err != nil {
 		e.Fatal(err)
 	}
 }

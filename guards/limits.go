@@ -13,6 +13,10 @@ type Limits struct {
 	Timeout time.Duration
 	// Attempts is how many checks in a row may fail to find out before that is said.
 	Attempts int
+	// Interval is how long to wait before the second attempt at least; it doubles with each.
+	Interval time.Duration
+	// Jitter is the most that is added to an interval.
+	Jitter time.Duration
 	// MaxChecks bounds the decided checks of one occurrence.
 	MaxChecks int
 	// Horizon bounds how far after its slot a check may ask for the next one.

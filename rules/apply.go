@@ -7,23 +7,11 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 )
-
-// Binder finds the streams that take in what a rule listens to, and makes one where there is
-// none. The bus implements it.
-type Binder interface {
-	// Bind returns what to read for the subjects. A subject that can't be read from, as of
-	// a work queue, is ErrSubject, with the remedy.
-	Bind(ctx context.Context, subjects []string) ([]Read, error)
-}
-
-// ErrSubject means that events of a subject can't be read, whatever is retried.
-var ErrSubject = errors.New("the subject can't be listened to")
 
 // Report is what applying a folder of rules came to.
 type Report struct {
@@ -40,36 +28,39 @@ type Report struct {
 // of their paths. What is wrong with a file is in the report, and the others are applied all the
 // same. Only what changed is saved. The error is of the store, the binder or the folder;
 // what was saved until then stays.
-func ApplyDir(ctx context.Context, dir string, binder Binder, store Store, log *slog.Logger) (Report, error) {
+func (r *Registry) ApplyDir(ctx context.Context, dir string) (Report, error) {
 	files, err := ruleFiles(dir)
 	if err != nil {
 		return Report{}, wrap("rules folder", err)
 	}
-	_, saved, err := store.Load(ctx)
+	before, err := r.List(ctx)
 	if err != nil {
 		return Report{}, wrap("apply rules", err)
 	}
 	a := applying{
-		binder: binder, store: store, log: log, bundle: bundleOf(dir),
-		newest: newestOf(saved), from: make(map[string]string), refused: make(map[string]bool),
+		Registry: r, bundle: BundleOf(dir), before: make(map[string]*Listing),
+		from: make(map[string]string), refused: make(map[string]bool),
+	}
+	for i := range before {
+		a.before[before[i].Name] = &before[i]
 	}
 	for _, file := range files {
 		if err := a.file(ctx, file); err != nil {
 			return a.report, wrap("apply "+file, err)
 		}
 	}
-	a.report.Others = a.others(saved)
+	a.report.Others = a.others()
 	return a.report, nil
 }
 
 // others are the rules that were in force before and are in none of the files, not even in
 // one that is refused.
-func (a *applying) others(saved []Saved) []string {
+func (a *applying) others() []string {
 	if a.unread {
 		return nil
 	}
 	var names []string
-	for name := range newestOf(saved) {
+	for name := range a.before {
 		if _, here := a.from[name]; !here && !a.refused[name] {
 			names = append(names, name)
 		}
@@ -78,8 +69,8 @@ func (a *applying) others(saved []Saved) []string {
 	return names
 }
 
-// bundleOf names the set of files that a folder is.
-func bundleOf(dir string) string {
+// BundleOf names the set of files that a folder, or a file, is.
+func BundleOf(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
 	}
@@ -121,11 +112,9 @@ func newestOf(saved []Saved) map[string]Saved {
 
 // applying is one folder being applied.
 type applying struct {
-	binder Binder
-	store  Store
-	log    *slog.Logger
+	*Registry
 	bundle string
-	newest map[string]Saved
+	before map[string]*Listing
 	from   map[string]string // the file of each rule so far
 	report Report
 
@@ -134,7 +123,7 @@ type applying struct {
 }
 
 func (a *applying) file(ctx context.Context, file string) error {
-	documents, err := parseFile(file)
+	documents, err := a.parseFile(file)
 	var problems Problems
 	if errors.As(err, &problems) {
 		a.refuseFile(documents, problems)
@@ -152,7 +141,7 @@ func (a *applying) file(ctx context.Context, file string) error {
 }
 
 // parseFile parses a file. What is wrong with it is Problems, also that it can't be read.
-func parseFile(path string) ([]placed, error) {
+func (r *Registry) parseFile(path string) ([]placed, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, Problems{{File: path, Message: err.Error()}}
@@ -163,7 +152,7 @@ func parseFile(path string) ([]placed, error) {
 	if err != nil {
 		return nil, Problems{{File: path, Message: err.Error()}}
 	}
-	return parse(data, path)
+	return parse(data, path, r.Calendars)
 }
 
 // document saves the rule if it changed.
@@ -173,38 +162,24 @@ func (a *applying) document(ctx context.Context, file string, d placed) error {
 		return nil
 	}
 	a.from[d.Name] = file
-	canonical, err := d.Canonical()
-	if err != nil {
-		return err
-	}
-	reads, err := a.binder.Bind(ctx, d.subjects())
-	if errors.Is(err, ErrSubject) {
-		a.refuse(d.problem(file, "/trigger", err.Error()))
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	s := Saved{Name: d.Name, Entity: d.Entity, Document: canonical, Reads: reads, Bundle: a.bundle}
-	if before, ok := a.newest[d.Name]; ok && before.same(s) {
+	c, err := a.save(ctx, d, a.before[d.Name], SaveOptions{Version: AnyVersion, Bundle: a.bundle, Adopt: true})
+	var problems Problems
+	switch {
+	case errors.As(err, &problems):
+		for _, p := range problems {
+			p.File = file
+			a.refuse(p)
+		}
+	case errors.Is(err, ErrConflict): // another node applies the same files
 		a.report.Unchanged = append(a.report.Unchanged, d.Name)
-		return nil
-	}
-	return a.save(ctx, file, d, s)
-}
-
-func (a *applying) save(ctx context.Context, file string, d placed, s Saved) error {
-	saved, err := a.store.Save(ctx, s)
-	if errors.Is(err, ErrEntityChanged) {
-		a.refuse(d.problem(file, "/entity", err.Error()))
-		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
+	case c.Changed:
+		a.report.Saved = append(a.report.Saved, d.Name)
+		a.Log.Info("rule saved", "rule", d.Name, "version", c.After.Version, "file", file)
+	default:
+		a.report.Unchanged = append(a.report.Unchanged, d.Name)
 	}
-	a.newest[s.Name] = saved
-	a.report.Saved = append(a.report.Saved, s.Name)
-	a.log.Info("rule saved", "rule", s.Name, "version", saved.Version, "file", file)
 	return nil
 }
 
@@ -227,7 +202,7 @@ func (a *applying) refuse(p Problem) {
 func (a *applying) say(problems ...Problem) {
 	a.report.Problems = append(a.report.Problems, problems...)
 	for _, p := range problems {
-		a.log.Error("rule refused", "problem", p.Error())
+		a.Log.Error("rule refused", "problem", p.Error())
 	}
 }
 

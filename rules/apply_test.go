@@ -12,10 +12,11 @@ import (
 
 	"deadman/bus"
 	"deadman/rules"
+	"deadman/store"
 )
 
 // broker is an embedded server and a connection to it.
-func broker(t *testing.T) (*bus.Server, *bus.Bus) {
+func broker(t testing.TB) (*bus.Server, *bus.Bus) {
 	t.Helper()
 	server, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: quietly()})
 	if err != nil {
@@ -28,6 +29,11 @@ func broker(t *testing.T) (*bus.Server, *bus.Bus) {
 	}
 	t.Cleanup(b.Close)
 	return server, b
+}
+
+// registry is one over a store and a broker of the test's own.
+func registry(b *bus.Bus, s *store.Store) *rules.Registry {
+	return &rules.Registry{Store: s, Binder: b, Book: rules.NewBook(s, s.Shards()), Jobs: s, Log: quietly()}
 }
 
 // folder writes files and returns their folder.
@@ -72,7 +78,7 @@ func TestApplyDir(t *testing.T) {
 		"large.yaml":       "#" + strings.Repeat("x", rules.MaxSize),
 		"README.yaml.orig": "name: x",
 	})
-	report, err := rules.ApplyDir(t.Context(), dir, b, s, quietly())
+	report, err := registry(b, s).ApplyDir(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -110,7 +116,7 @@ func TestApplyAgain(t *testing.T) {
 	dir := folder(t, map[string]string{"a.yaml": small("a", "orders.a"), "b.yaml": small("b", "orders.b")})
 	apply := func() rules.Report {
 		t.Helper()
-		report, err := rules.ApplyDir(t.Context(), dir, b, s, quietly())
+		report, err := registry(b, s).ApplyDir(t.Context(), dir)
 		if err != nil || report.Problems != nil {
 			t.Fatal(err, report.Problems)
 		}
@@ -152,7 +158,7 @@ func TestApplyRefused(t *testing.T) {
 	dir := folder(t, map[string]string{
 		"entity.yaml": small("entity", "orders.x"), "good.yaml": small("good", "orders.good"), "queue.yaml": small("queue", "work.done"),
 	})
-	report, err := rules.ApplyDir(t.Context(), dir, b, s, quietly())
+	report, err := registry(b, s).ApplyDir(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -177,7 +183,7 @@ func TestApplyOthers(t *testing.T) {
 	})
 	apply := func() rules.Report {
 		t.Helper()
-		report, err := rules.ApplyDir(t.Context(), dir, b, s, quietly())
+		report, err := registry(b, s).ApplyDir(t.Context(), dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -194,7 +200,7 @@ func TestApplyOthers(t *testing.T) {
 }
 
 func TestApplyNowhere(t *testing.T) {
-	if _, err := rules.ApplyDir(t.Context(), "/does/not/exist", nil, nil, quietly()); err == nil {
+	if _, err := new(rules.Registry).ApplyDir(t.Context(), "/does/not/exist"); err == nil {
 		t.Error("a folder that is not there is no error")
 	}
 }

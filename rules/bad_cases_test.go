@@ -28,13 +28,13 @@ var badDocuments = []struct {
 		"a list of rules",
 		`- name: late
 `,
-		[]string{"1:1 : expected a mapping with the fields name, description, entity, enabled, trigger, resolve, while, escalate, slot, hold, guards, quiet, labels, not a list"},
+		[]string{"1:1 : expected a mapping with the fields name, description, entity, enabled, trigger, update, resolve, pause, lookup, while, escalate, recheck, handler, slot, catch_up, hold, early, again, guards, quiet, labels, not a list"},
 	},
 	{
 		"plain text",
 		`order
 `,
-		[]string{"1:1 : expected a mapping with the fields name, description, entity, enabled, trigger, resolve, while, escalate, slot, hold, guards, quiet, labels, not text"},
+		[]string{"1:1 : expected a mapping with the fields name, description, entity, enabled, trigger, update, resolve, pause, lookup, while, escalate, recheck, handler, slot, catch_up, hold, early, again, guards, quiet, labels, not text"},
 	},
 	{
 		"not UTF-8",
@@ -54,7 +54,7 @@ var badDocuments = []struct {
 	{
 		"unknown field far from any",
 		edited("colour: red"),
-		[]string{`7:1 /colour: unknown field "colour"; the fields here are name, description, entity, enabled, trigger, resolve, while, escalate, slot, hold, guards, quiet, labels`},
+		[]string{`7:1 /colour: unknown field "colour"; the fields here are name, description, entity, enabled, trigger, update, resolve, pause, lookup, while, escalate, recheck, handler, slot, catch_up, hold, early, again, guards, quiet, labels`},
 	},
 	{
 		"unknown field in trigger",
@@ -113,17 +113,17 @@ entity: parcel`),
 	{
 		"trigger as text",
 		edited("trigger: orders.created"),
-		[]string{"3:10 /trigger: expected a mapping with the fields event, key, if, since, not text"},
+		[]string{"3:10 /trigger: expected a mapping with the fields event, key, if, since, shape, schedule, zone, keys, heartbeat, not text"},
 	},
 	{
 		"trigger as list",
 		edited("trigger: [{event: orders.created, key: event.id}]"),
-		[]string{"3:1 /trigger: expected a mapping with the fields event, key, if, since, not a list"},
+		[]string{"3:1 /trigger: expected a mapping with the fields event, key, if, since, shape, schedule, zone, keys, heartbeat, not a list"},
 	},
 	{
 		"resolve as text",
 		edited("resolve: orders.shipped"),
-		[]string{"4:10 /resolve: expected a mapping with the fields event, key, if, as, not text"},
+		[]string{"4:10 /resolve: expected a mapping with the fields event, key, if, shape, as, distinct, need, not text"},
 	},
 	{
 		"resolve empty",
@@ -143,7 +143,7 @@ entity: parcel`),
 	{
 		"step as text",
 		edited("escalate: [3h]"),
-		[]string{"5:12 /escalate/0: expected a mapping with the fields after, step, severity, text, not text"},
+		[]string{"5:12 /escalate/0: expected a mapping with the fields after, at, every, times, of, within, step, severity, text, not text"},
 	},
 	{
 		"labels as list",
@@ -153,7 +153,7 @@ entity: parcel`),
 	{
 		"guards as text",
 		edited("guards: strict"),
-		[]string{"7:9 /guards: expected a mapping with the fields timeout, attempts, max_checks, horizon, end, not text"},
+		[]string{"7:9 /guards: expected a mapping with the fields timeout, attempts, interval, jitter, max_checks, horizon, end, not text"},
 	},
 	{
 		"name as number",
@@ -221,11 +221,6 @@ entity: parcel`),
 		[]string{`7:17 /labels/a b: "a b" is not a label; write letters, digits, dots, _ and -, beginning with a letter`},
 	},
 	{
-		"label template",
-		edited(`labels: {team: "{{event.team}}"}`),
-		[]string{"7:16 /labels/team: expressions in labels are not supported yet by this version; write plain text"},
-	},
-	{
 		"no trigger",
 		without("trigger"),
 		[]string{"1:1 /trigger: the trigger is missing; write trigger: {event: orders.created, key: event.id}"},
@@ -283,80 +278,56 @@ entity: parcel`),
 	{
 		"schedule trigger",
 		edited(`trigger: {schedule: "0 0 * * *"}`),
-		[]string{`3:11 /trigger/schedule: "schedule" is not supported yet by this version; leave it out`},
+		[]string{"3:21 /trigger/schedule: a schedule is stored but not run yet by this version; write enabled: false to keep the rule until then"},
 	},
 	{
 		"heartbeat trigger",
 		edited("trigger: {heartbeat: {event: a, key: event.id}}"),
-		[]string{`3:11 /trigger/heartbeat: "heartbeat" is not supported yet by this version; leave it out`},
+		[]string{
+			"3:11 /trigger/heartbeat/every: a heartbeat has to come every so often; say how often, such as every: 10m",
+			"3:11 /trigger/heartbeat: a heartbeat is stored but not run yet by this version; write enabled: false to keep the rule until then",
+		},
 	},
 	{
 		"query trigger",
 		edited("trigger: {query: x}"),
-		[]string{`3:11 /trigger/query: "query" is not supported yet by this version; leave it out`},
-	},
-	{
-		"update",
-		edited("update: {event: orders.changed, key: event.id}"),
-		[]string{`7:1 /update: "update" is not supported yet by this version; leave it out`},
+		[]string{`3:11 /trigger/query: "query" is reserved for a later version; write an event, a schedule or a heartbeat`},
 	},
 	{
 		"pause",
 		edited("pause: {event: orders.changed, key: event.id}"),
-		[]string{`7:1 /pause: "pause" is not supported yet by this version; leave it out`},
+		[]string{`7:1 /pause: time would never go on: give it an if that no longer holds when it should, such as if: event.status == "ON_HOLD"`},
 	},
 	{
 		"lookup",
 		edited("lookup: {sql: {source: shop}}"),
-		[]string{`7:1 /lookup: "lookup" is not supported yet by this version; leave it out`},
-	},
-	{
-		"recheck",
-		edited("recheck: date(state.eta)"),
-		[]string{`7:1 /recheck: "recheck" is not supported yet by this version; leave it out`},
-	},
-	{
-		"catch_up",
-		edited("catch_up: {after: 1h}"),
-		[]string{`7:1 /catch_up: "catch_up" is not supported yet by this version; leave it out`},
-	},
-	{
-		"early",
-		edited("early: 1h"),
-		[]string{`7:1 /early: "early" is not supported yet by this version; leave it out`},
-	},
-	{
-		"again",
-		edited("again: restart"),
-		[]string{`7:1 /again: "again" is not supported yet by this version; leave it out`},
+		[]string{
+			"7:1 /lookup: a lookup is stored but not run yet by this version; write enabled: false to keep the rule until then",
+			"7:10 /lookup/sql/query: the query is missing; write one for one row, such as select status from orders where id = $1",
+		},
 	},
 	{
 		"handler",
 		edited("handler: mine"),
-		[]string{`7:1 /handler: "handler" is not supported yet by this version; leave it out`},
-	},
-	{
-		"step of a calendar",
-		edited("escalate: [{after: 3h, of: office}]"),
-		[]string{`5:24 /escalate/0/of: "of" is not supported yet by this version; leave it out`},
+		[]string{
+			"5:1 /escalate: the rule has a handler, which answers in the place of escalate; leave one of the two out",
+			"7:10 /handler: a handler is stored but not run yet by this version; write enabled: false to keep the rule until then",
+		},
 	},
 	{
 		"step at",
 		edited(`escalate: [{at: "09:00", after: 1h}]`),
-		[]string{`5:13 /escalate/0/at: "at" is not supported yet by this version; leave it out`},
+		[]string{"5:12 /escalate/0: a step is taken after a time, at a time or every so often; keep one of after, at and every"},
 	},
 	{
 		"step every",
 		edited("escalate: [{after: 1h}, {every: 24h}]"),
-		[]string{
-			"5:25 /escalate/1/after: a step needs a time after which it is taken, such as after: 3h",
-			`5:26 /escalate/1/every: "every" is not supported yet by this version; leave it out`,
-		},
+		[]string{"5:25 /escalate/1/times: say how often: times: 3"},
 	},
 	{
 		"resolve need",
 		edited("resolve: {event: a, key: event.id, need: 3}"),
-		[]string{`4:36 /resolve/need: "need" is not supported yet by this version; leave it out`},
+		[]string{"4:42 /resolve/need: need counts the members of a set; say what tells them apart, such as distinct: event.parcel"},
 	},
 	{
 		"key is a number",
@@ -453,11 +424,6 @@ while: {{state.x}}`),
 		"clock",
 		edited("while: now() > date(state.eta)"),
 		[]string{"7:8 /while: there is no clock in an expression; use since, or a step's after (at character 1)"},
-	},
-	{
-		"wildcard",
-		edited("trigger: {event: orders.*, key: wildcard(1)}"),
-		[]string{`3:33 /trigger/key: "wildcard" is not supported yet by this version; take the key from the event (at character 1)`},
 	},
 	{
 		"unknown function",
@@ -612,7 +578,7 @@ while: {{state.x}}`),
 	{
 		"after is no duration",
 		edited("escalate: [{after: soon}]"),
-		[]string{`5:20 /escalate/0/after: "soon" is not a duration; write a number with a unit, such as "90s", "15m", "1h30m" or "7d"`},
+		[]string{`5:20 /escalate/0/after: "soon" is not a duration; write a number with a unit, such as "90s", "15m", "1h30m" or "7d"; or an expression such as hours(event.sla_hours)`},
 	},
 	{
 		"after negative",
@@ -672,7 +638,7 @@ while: {{state.x}}`),
 	{
 		"text unknown name",
 		edited(`escalate: [{after: 3h, text: "order {{id}}"}]`),
-		[]string{`5:30 /escalate/0/text: {{id}}: unknown name "id"; an expression reads event, key, since, state, step, as in event.id (at character 1)`},
+		[]string{`5:30 /escalate/0/text: {{id}}: unknown name "id"; an expression reads event, job, key, since, state, step, as in event.id (at character 1)`},
 	},
 	{
 		"as reserved",

@@ -3,6 +3,7 @@ package rules_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -21,17 +22,26 @@ escalate: [{after: 3h}]
 slot: 15m
 `
 
-// edited puts the lines of edit in the place of the base's line of that field, or at the end.
-func edited(edit string) string {
+// edited puts the lines of each edit in the place of the base's line of that field, or at the
+// end.
+func edited(edits ...string) string {
+	text := base
+	for _, edit := range edits {
+		text = replaced(text, edit)
+	}
+	return text
+}
+
+func replaced(text, edit string) string {
 	field, _, _ := strings.Cut(edit, ":")
-	lines := strings.SplitAfter(base, "\n")
+	lines := strings.SplitAfter(text, "\n")
 	for i, line := range lines {
 		if strings.HasPrefix(line, field+":") {
 			lines[i] = edit + "\n"
 			return strings.Join(lines, "")
 		}
 	}
-	return base + edit + "\n"
+	return text + edit + "\n"
 }
 
 // without leaves a field of the base out.
@@ -70,7 +80,7 @@ func TestBase(t *testing.T) {
 }
 
 func TestBadDocuments(t *testing.T) {
-	for _, c := range badDocuments {
+	for _, c := range slices.Concat(badDocuments, badMeanings) {
 		t.Run(c.name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, found(t, c.text)); diff != "" {
 				t.Errorf("%s\nproblems (-want +got):\n%s", c.text, diff)
@@ -102,7 +112,7 @@ escalate: []
 	}
 	want := []string{
 		"1:7 /name", "3:18 /trigger/event", "3:40 /trigger/key", "3:49 /trigger/fi",
-		"5:27 /escalate/0/severity", "6:13 /escalate/1/after", "7:7 /slot", "8:1 /update", "13:1 /escalate",
+		"5:27 /escalate/0/severity", "6:13 /escalate/1/after", "7:7 /slot", "8:1 /update/key", "13:1 /escalate",
 	}
 	if diff := cmp.Diff(want, places); diff != "" {
 		t.Errorf("places (-want +got):\n%s\n%s", diff, strings.Join(got, "\n"))

@@ -40,6 +40,19 @@ func shelf(b *testing.B, n int) rules.Store {
 	return s
 }
 
+// BenchmarkRegister saves rules one after the other, as a client does: the ten thousandth must
+// not cost more than the first.
+func BenchmarkRegister(b *testing.B) {
+	_, broker := broker(b)
+	r := registry(broker, opened(b))
+	for i := 0; b.Loop(); i++ {
+		text := fmt.Sprintf("name: r%d\nentity: order\ntrigger: {event: orders.r%d.created, key: event.id}\nescalate: [{after: 3h}]\n", i, i%100)
+		if _, err := r.Save(b.Context(), []byte(text), "", rules.SaveOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
 // BenchmarkCheck is a look with a real condition.
 func BenchmarkCheck(b *testing.B) {
 	h := compiled(b, resolvable).Engine().Handler

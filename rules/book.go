@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"deadman/alerts"
+	"deadman/calendars"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -18,6 +18,8 @@ type Book struct {
 	// Changed is called when a refresh found other rules. It has to return at once. Set before
 	// the parts run; may be nil.
 	Changed func()
+	// Calendars are those that rules may name. Set before the first refresh.
+	Calendars calendars.Set
 
 	store   Store
 	shards  int
@@ -40,7 +42,7 @@ const maxOld = 1024
 // hashed into.
 func NewBook(store Store, shards int) *Book {
 	b := &Book{store: store, shards: shards, old: make(map[id]*version)}
-	b.current.Store(newEdition(-1, nil, nil))
+	b.current.Store(newEdition(-1, nil, nil, nil))
 	return b
 }
 
@@ -64,7 +66,10 @@ func (b *Book) Refresh(ctx context.Context) error {
 	if err != nil {
 		return wrap("refresh rules", err)
 	}
-	b.current.Store(newEdition(revision, saved, before))
+	b.mu.Lock()
+	clear(b.old) // one that is kept there may have been deleted since
+	b.mu.Unlock()
+	b.current.Store(newEdition(revision, saved, before, b.Calendars))
 	if b.Changed != nil {
 		b.Changed()
 	}
@@ -84,6 +89,15 @@ func (b *Book) Rule(ctx context.Context, ruleID, number int32) (*futurejobs.Rule
 	return &r.engine, nil
 }
 
+// Newest returns the newest version of the rule of a name, or futurejobs.ErrNotFound.
+func (b *Book) Newest(name string) (*Rule, error) {
+	r := b.current.Load().names[name]
+	if r == nil {
+		return nil, fmt.Errorf("rule %s: %w", name, futurejobs.ErrNotFound)
+	}
+	return r.versions[0].compiled()
+}
+
 func (b *Book) version(ctx context.Context, which id) (*version, error) {
 	if v := b.current.Load().versions[which]; v != nil {
 		return v, nil
@@ -98,7 +112,7 @@ func (b *Book) version(ctx context.Context, which id) (*version, error) {
 	if err != nil {
 		return nil, wrap(fmt.Sprintf("rule %d version %d", which.rule, which.version), err)
 	}
-	v = newVersion(saved)
+	v = newVersion(saved, b.Calendars)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.old) >= maxOld {
@@ -156,57 +170,4 @@ func clone(reads map[string][]string) map[string][]string {
 		c[stream] = slices.Clone(subjects)
 	}
 	return c
-}
-
-// matching is one event going through the rules.
-type matching struct {
-	event    futurejobs.Event
-	body     *body
-	shards   int
-	effects  []futurejobs.Effect
-	refusals []futurejobs.Refusal
-}
-
-func (m *matching) ask(all *rule, v *version) {
-	r, err := v.compiled()
-	if err != nil {
-		m.refuse(v.saved.Name, err)
-		return
-	}
-	begin, err := r.begins(m.event, m.body, m.shards)
-	if err != nil {
-		m.refuse(v.saved.Name, err)
-	}
-	if begin != nil {
-		m.effects = append(m.effects, *begin)
-	}
-	end, failed := r.ends(m.event, m.body, m.shards)
-	for _, err := range failed {
-		m.refuse(v.saved.Name, err)
-	}
-	if end != nil {
-		if !r.document.Quiet {
-			end.Close = closingOf(all, r, *end, m.event.At)
-		}
-		m.effects = append(m.effects, *end)
-	}
-}
-
-func (m *matching) refuse(rule string, err error) {
-	m.refusals = append(m.refusals, futurejobs.Refusal{Rule: rule, Reason: err.Error()})
-}
-
-// closingOf drafts what closes a job. The steps are those of the version that made it.
-func closingOf(all *rule, newest *Rule, end futurejobs.Effect, at time.Time) func(futurejobs.Job) alerts.Draft {
-	return func(j futurejobs.Job) alerts.Draft {
-		r := newest
-		if made, err := all.of(j.Version).compiled(); err == nil {
-			r = made
-		}
-		text := fmt.Sprintf("%s %s: %s", r.engine.Entity, j.Key, end.Outcome)
-		if took := at.Sub(j.Since).Truncate(time.Second); took > 0 {
-			text += " after " + Duration(took).String()
-		}
-		return r.closes(j.Step, text)
-	}
 }

@@ -52,11 +52,11 @@ func saved(t testing.TB, s rules.Store, from uint64, text string) rules.Saved {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reads := []rules.Read{{Subject: d.Trigger.Event, Stream: "S", From: from}}
-	for _, r := range d.Resolve {
-		reads = append(reads, rules.Read{Subject: r.Event, Stream: "S", From: from})
+	var reads []rules.Read
+	for _, subject := range d.Subjects() {
+		reads = append(reads, rules.Read{Subject: subject, Stream: "S", From: from})
 	}
-	v, err := s.Save(t.Context(), rules.Saved{Name: d.Name, Entity: d.Entity, Document: document, Reads: reads})
+	v, err := s.Save(t.Context(), rules.Saved{Name: d.Name, Entity: d.Entity, Document: document, Reads: reads}, rules.AnyVersion)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -81,11 +81,20 @@ func meant(b *rules.Book, e futurejobs.Event) []string {
 	effects, refusals := b.Match(e)
 	var lines []string
 	for _, f := range effects {
-		switch f.Kind {
+		on := fmt.Sprintf("%s@%d %s", f.Rule.Name, f.Rule.Version, f.Ref.Key)
+		switch ask := f.Ask.(type) {
 		case futurejobs.Start:
-			lines = append(lines, fmt.Sprintf("start %s@%d %s %s", f.Rule.Name, f.Job.Version, f.Job.Key, f.Job.FirstCheckAt.Format("15:04")))
+			lines = append(lines, "start "+on+" "+ask.Job.FirstCheckAt.Format("15:04"))
 		case futurejobs.End:
-			lines = append(lines, fmt.Sprintf("end %s@%d %s %s", f.Rule.Name, f.Rule.Version, f.Job.Key, f.Outcome))
+			lines = append(lines, "end "+on+" "+string(ask.Outcome))
+		case futurejobs.Gather:
+			lines = append(lines, fmt.Sprintf("gather %s %d:%s", on, ask.Set, ask.Member))
+		case futurejobs.Update:
+			lines = append(lines, "update "+on)
+		case futurejobs.Pause:
+			lines = append(lines, "pause "+on)
+		case futurejobs.Resume:
+			lines = append(lines, "resume "+on)
 		}
 	}
 	for _, r := range refusals {
@@ -149,12 +158,16 @@ func TestStartedJob(t *testing.T) {
 	b := refreshed(t, s)
 	body := `{"id": "é 1", "total": 5}`
 	effects, _ := b.Match(event(1, "orders.created", body))
+	ref := futurejobs.Ref{Shard: futurejobs.ShardOf("order", "é 1", shards), RuleID: v.RuleID, Key: "é 1"}
+	if diff := cmp.Diff(ref, effects[0].Ref); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
 	want := futurejobs.Job{
-		Ref: futurejobs.Ref{Shard: futurejobs.ShardOf("order", "é 1", shards), RuleID: v.RuleID, Key: "é 1"}, Version: 1,
+		Version: 1,
 		Since: time.Date(2026, 1, 1, 10, 5, 0, 0, time.UTC), FirstCheckAt: time.Date(2026, 1, 1, 13, 15, 0, 0, time.UTC),
 		Event: json.RawMessage(body),
 	}
-	if diff := cmp.Diff(want, effects[0].Job); diff != "" {
+	if diff := cmp.Diff(want, effects[0].Ask.(futurejobs.Start).Job); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	r := effects[0].Rule
@@ -170,7 +183,7 @@ func TestBodyThatIsNotJSON(t *testing.T) {
 	b := refreshed(t, s)
 	for body, carried := range map[string]bool{`{"a": 1}`: true, `hello`: false, ``: false, "\"\xff\"": false, strings.Repeat("[", 70) + strings.Repeat("]", 70): false} {
 		effects, refusals := b.Match(event(1, "things", body))
-		if len(effects) != 1 || len(refusals) != 0 || (effects[0].Job.Event != nil) != carried {
+		if len(effects) != 1 || len(refusals) != 0 || (effects[0].Ask.(futurejobs.Start).Job.Event != nil) != carried {
 			t.Errorf("%q: %+v, %+v", body, effects, refusals)
 		}
 	}
@@ -193,7 +206,7 @@ func TestClose(t *testing.T) {
 	} {
 		job.Step = step
 		want.Status, want.Text, want.Labels = alerts.Resolved, "order 1: cancelled after 3h5m", map[string]string{"team": "x"}
-		if diff := cmp.Diff(want, effects[0].Close(job)); diff != "" {
+		if diff := cmp.Diff(want, effects[0].Ask.(futurejobs.End).Close(job)); diff != "" {
 			t.Errorf("step %d (-want +got):\n%s", step, diff)
 		}
 	}
@@ -203,7 +216,7 @@ func TestQuiet(t *testing.T) {
 	s := opened(t)
 	saved(t, s, 0, orders+"quiet: true\n")
 	effects, _ := refreshed(t, s).Match(event(1, "orders.shipped", `{"id": 1}`))
-	if len(effects) != 1 || effects[0].Close != nil {
+	if len(effects) != 1 || effects[0].Ask.(futurejobs.End).Close != nil {
 		t.Errorf("%+v", effects)
 	}
 }
@@ -238,7 +251,7 @@ func TestAnotherStream(t *testing.T) {
 	saved(t, s, 0, orders)
 	v2 := saved(t, s, 0, strings.Replace(orders, "after: 3h", "after: 1h", 1))
 	document := v2.Document
-	v3, err := s.Save(t.Context(), rules.Saved{Name: "late", Entity: "order", Document: document, Reads: []rules.Read{{Subject: "orders.created", Stream: "T", From: 7}}})
+	v3, err := s.Save(t.Context(), rules.Saved{Name: "late", Entity: "order", Document: document, Reads: []rules.Read{{Subject: "orders.created", Stream: "T", From: 7}}}, rules.AnyVersion)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -268,7 +281,7 @@ escalate: [{after: 3h}]
 	e := event(1, "orders.x", `{"id": 1, "status": "SHIPPED"}`)
 	expect(t, b, e, "start late@1 1 13:05", "end late@1 1 resolved")
 	effects, _ := b.Match(e)
-	net := futurejobs.Fold(effects, nil, e.At)
+	net := futurejobs.Fold(effects, futurejobs.Known{}, e.At)
 	if len(net.Create) != 0 || len(net.Born) != 1 {
 		t.Errorf("%+v", net)
 	}
@@ -326,7 +339,7 @@ func TestBrokenVersion(t *testing.T) {
 	broken, err := s.Save(t.Context(), rules.Saved{
 		Name: "newer", Entity: "order", Document: []byte(`{"name": "newer", "telepathy": true}`),
 		Reads: []rules.Read{{Subject: "orders.>", Stream: "S"}},
-	})
+	}, rules.AnyVersion)
 	if err != nil {
 		t.Fatal(err)
 	}

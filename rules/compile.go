@@ -2,44 +2,52 @@ package rules
 
 import (
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"deadman/alerts"
-	"deadman/checks"
+	"deadman/calendars"
 	futurejobs "deadman/future_jobs"
-	"deadman/guards"
 )
 
 // Bounds of a document.
 const (
 	MaxSteps       = 32
-	MaxResolves    = 32
+	MaxTurns       = 1000 // steps, those with every written out
+	MaxResolves    = 32   // also of updates, and of pauses
 	MaxLabels      = 32
 	MaxDescription = 4 << 10 // bytes
 	maxLabel       = 256     // bytes
 	maxChecks      = 10_000
 	maxAttempts    = 100
-	longest        = Duration(3650 * 24 * time.Hour)
-	longestCheck   = Duration(10 * time.Minute)
+	longest        = Duration(3650 * futurejobs.Day)
+	longestCheck   = Duration(600e9)
+	longestEarly   = Duration(futurejobs.Day)
+	longestRetry   = Duration(futurejobs.Day)
+	longestCatchUp = Duration(365 * futurejobs.Day)
 )
 
 var (
 	namePattern   = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 	entityPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$`)
 	labelPattern  = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,62}$`)
+	bucketPattern = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,255}$`) // what JetStream takes
 )
 
-const nameHint = "1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit, such as order-unshipped"
+const (
+	nameForm = "1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit"
+	nameHint = nameForm + ", such as order-unshipped"
+)
 
 // Compile checks what a document means and makes it ready to be asked. The error is
 // Problems, without places in a text; Parse has those. Of saved, the id, the version and
-// what it reads count.
-func Compile(d Document, saved Saved) (*Rule, error) {
-	r, problems := compile(d, saved)
+// what it reads count. known are the calendars that there are; where it is nil nobody knows,
+// and a step's calendar is only looked at for the form of its name: such a rule must not run.
+func Compile(d Document, saved Saved, known calendars.Set) (*Rule, error) {
+	r, problems := compile(d, saved, known, nil)
 	if err := problems.orNil(); err != nil {
 		for i := range problems {
 			problems[i].Rule = d.Name
@@ -50,10 +58,29 @@ func Compile(d Document, saved Saved) (*Rule, error) {
 }
 
 // compiler collects what is wrong on its way through a document.
-type compiler struct{ problems Problems }
+type compiler struct {
+	document  Document
+	calendars calendars.Set
+	single    map[string]bool // lists that were written as the one mapping they hold
+	watched   []watched
+	closest   Duration // between two looks whose times are written out; 0: there are no two
+	readings  []reading
+	problems  Problems
+}
+
+// watched is an event that the rule reads.
+type watched struct {
+	subject string
+	shape   Shape
+	pointer string
+	merged  bool // into the state
+}
 
 func (c *compiler) problem(pointer, format string, args ...any) {
-	c.problems = append(c.problems, Problem{Pointer: pointer, Message: fmt.Sprintf(format, args...)})
+	p := Problem{Pointer: pointer, Message: fmt.Sprintf(format, args...)}
+	if !slices.Contains(c.problems, p) {
+		c.problems = append(c.problems, p)
+	}
 }
 
 // must notes the error as a problem of the field.
@@ -63,32 +90,42 @@ func (c *compiler) must(pointer string, err error) {
 	}
 }
 
-func compile(d Document, saved Saved) (*Rule, Problems) {
-	c := &compiler{}
+// item is the pointer of a list's item, as the list was written.
+func (c *compiler) item(pointer string, i int) string {
+	if c.single[pointer] {
+		return pointer
+	}
+	return item(pointer, i)
+}
+
+// notRun refuses a rule with a part that is stored and not run yet, unless the rule rests.
+func (c *compiler) notRun(pointer, what string) {
+	if c.document.Enabled {
+		c.problem(pointer, "%s is stored but not run yet by this version; write enabled: false to keep the rule until then", what)
+	}
+}
+
+func compile(d Document, saved Saved, known calendars.Set, single map[string]bool) (*Rule, Problems) {
+	c := &compiler{document: d, calendars: known, single: single}
 	r := &Rule{document: d}
 	c.names(d)
 	r.trigger = c.trigger(d.Trigger)
+	r.updates = c.watches("/update", d.Update, "changes the state")
 	r.resolves = c.resolves(d)
-	r.while = c.expression("/while", d.While, inWhile)
+	r.pauses = c.pauses(d)
+	c.lookup(d.Lookup)
+	r.while = c.expression("/while", d.While, c.over(inWhile))
+	r.recheck = c.expression("/recheck", d.Recheck, c.over(inRecheck))
+	c.handler(d)
 	r.steps = c.steps(d)
 	grid := c.times(d)
 	c.guards(d)
-	c.labels(d.Labels)
+	r.labels = c.labels(d.Labels)
+	c.shapes(d)
 	if len(c.problems) > 0 {
 		return nil, c.problems
 	}
-	r.engine = futurejobs.Rule{
-		ID: saved.RuleID, Version: saved.Version, Name: d.Name, Entity: d.Entity,
-		Grid: grid, Labels: d.Labels, Handler: handler{r}, Loudest: loudest(d.Escalate),
-		Limits: guards.Limits{
-			Timeout: time.Duration(d.Guards.Timeout), Attempts: d.Guards.Attempts, MaxChecks: d.Guards.MaxChecks,
-			Horizon: time.Duration(d.Guards.Horizon), End: d.Guards.End,
-		},
-		Streams: d.waitsFor(saved.Reads),
-	}
-	if !d.Quiet {
-		r.engine.Closing = func(j futurejobs.Job, text string) alerts.Draft { return r.closes(j.Step, text) }
-	}
+	r.engage(saved, grid)
 	return r, nil
 }
 
@@ -110,6 +147,13 @@ func (c *compiler) names(d Document) {
 	}
 }
 
+// name notes what is no name, of which example is one.
+func (c *compiler) name(pointer, name, example string) {
+	if !namePattern.MatchString(name) {
+		c.problem(pointer, "%q is not a name; write %s, such as %s", clip(name, 80), nameForm, example)
+	}
+}
+
 // expression compiles what is there; nothing there is nil.
 func (c *compiler) expression(pointer, source string, d dialect) *expression {
 	if source == "" {
@@ -117,128 +161,78 @@ func (c *compiler) expression(pointer, source string, d dialect) *expression {
 	}
 	x, err := compileExpression(source, d)
 	c.must(pointer, err)
+	c.read(pointer, x)
 	return x
 }
 
-func (c *compiler) subject(pointer, subject, purpose string) {
-	if subject == "" {
-		c.problem(pointer, "the event is missing; name the subject that %s, such as orders.created", purpose)
-	} else if wrong := checkSubject(subject); wrong != "" {
-		c.problem(pointer, "%s", wrong)
+// over is the dialect over the event that begins a wait, if one does.
+func (c *compiler) over(d dialect) dialect {
+	if t := c.document.Trigger; t.Schedule == "" {
+		return d.over(t.subject())
 	}
+	return d.eventless()
 }
 
-func (c *compiler) key(pointer, source string) *expression {
+// template compiles what is there; nothing there is nil.
+func (c *compiler) template(pointer, source string, d dialect) *template {
 	if source == "" {
-		c.problem(pointer, "the key is missing; say which entity the event is about, such as key: event.id")
-	}
-	return c.expression(pointer, source, inKey)
-}
-
-func (c *compiler) trigger(t Trigger) watch {
-	if t == (Trigger{}) {
-		c.problem("/trigger", "the trigger is missing; write trigger: {event: orders.created, key: event.id}")
-		return watch{}
-	}
-	c.subject("/trigger/event", t.Event, "begins the wait")
-	return watch{
-		subject: t.Event,
-		key:     c.key("/trigger/key", t.Key),
-		cond:    c.expression("/trigger/if", t.If, inIf),
-		since:   c.expression("/trigger/since", t.Since, inSince),
-	}
-}
-
-// reserved are the outcomes that a rule can't claim.
-var reserved = []checks.Outcome{
-	checks.Cleared, checks.Exhausted, checks.Restarted, checks.Expired, checks.RuleDeleted, checks.Undetermined,
-	checks.GuardTimeout, checks.GuardMaxChecks, checks.GuardHorizon, checks.GuardPast,
-}
-
-func (c *compiler) resolves(d Document) []watch {
-	if len(d.Resolve) > MaxResolves {
-		c.problem("/resolve", "%d events resolve, the most is %d; use a wildcard", len(d.Resolve), MaxResolves)
 		return nil
 	}
-	var list []watch
-	for i, s := range d.Resolve {
-		p := item("/resolve", i)
-		c.subject(p+"/event", s.Event, "ends the wait")
-		w := watch{
-			subject: s.Event,
-			key:     c.key(p+"/key", s.Key),
-			cond:    c.expression(p+"/if", s.If, inIf),
-			outcome: checks.Outcome(s.As),
-		}
-		switch {
-		case s.As == "":
-			w.outcome = checks.Resolved
-		case !namePattern.MatchString(s.As):
-			c.problem(p+"/as", "%q is not an outcome; write %s", clip(s.As, 80), "a word such as cancelled")
-		case slices.Contains(reserved, w.outcome):
-			c.problem(p+"/as", "%q is reserved for what happens without an event; write another word, such as done", s.As)
-		}
-		if s.If == "" && s.Key == d.Trigger.Key && s.Event != "" && covers(s.Event, d.Trigger.Event) {
-			c.problem(p+"/event", "every event that begins the wait also ends it, so nothing is ever said; give the trigger or the resolve an if")
-		}
-		list = append(list, w)
-	}
-	return list
-}
-
-func (c *compiler) steps(d Document) []step {
-	if len(d.Escalate) == 0 {
-		c.problem("/escalate", "there are no steps, so nothing is ever said; write escalate: [{after: 3h, step: primary}]")
-	}
-	if len(d.Escalate) > MaxSteps {
-		c.problem("/escalate", "%d steps, the most is %d", len(d.Escalate), MaxSteps)
+	t, err := compileTemplate(source, d)
+	c.must(pointer, err)
+	if err != nil {
 		return nil
 	}
-	var list []step
-	for i, s := range d.Escalate {
-		p := item("/escalate", i)
-		c.after(p+"/after", d, i)
-		c.step(p, d, i)
-		var text *template
-		if s.Text != "" {
-			var err error
-			text, err = compileTemplate(s.Text)
-			c.must(p+"/text", err)
-		}
-		list = append(list, step{after: time.Duration(s.After), name: s.Name, severity: s.Severity, text: text})
+	for _, p := range t.parts {
+		c.read(pointer, p.x)
 	}
-	return list
+	return t
 }
 
-func (c *compiler) after(pointer string, d Document, i int) {
-	after := d.Escalate[i].After
-	switch {
-	case after <= 0:
-		c.problem(pointer, `a step needs a time after which it is taken, such as after: 3h`)
-	case after > d.Guards.Horizon && d.Guards.Horizon > 0:
-		c.problem(pointer, "%s is beyond the horizon, %s; raise guards.horizon or shorten it", after, d.Guards.Horizon)
-	case i > 0 && after <= d.Escalate[i-1].After:
-		c.problem(pointer, "%s is not after the step before, %s; steps have to rise", after, d.Escalate[i-1].After)
+// read notes what an expression takes the fields for that it reads.
+func (c *compiler) read(pointer string, x *expression) {
+	if x == nil {
+		return
+	}
+	for _, u := range x.uses {
+		r := reading{use: u, pointer: pointer}
+		if !u.state {
+			r.subject = x.dialect.subject
+		}
+		c.readings = append(c.readings, r)
 	}
 }
 
-func (c *compiler) step(pointer string, d Document, i int) {
-	s := d.Escalate[i]
-	if !namePattern.MatchString(s.Name) {
-		c.problem(pointer+"/step", "%q is not a name; write 1 to 63 of a-z, 0-9, _ and -, such as primary", clip(s.Name, 80))
+// choice notes what is not one of the words.
+func (c *compiler) choice(pointer, noun, word string, words []string) {
+	if !slices.Contains(words, word) {
+		c.problem(pointer, "%s", notOneOf(noun, word, words))
 	}
-	before := d.Escalate[:i]
-	if j := slices.IndexFunc(before, func(b Step) bool { return b.Name == s.Name }); j >= 0 {
-		c.problem(pointer+"/step", "step %d is named %q too; names of steps are unique", j+1, clip(s.Name, 80))
+}
+
+func notOneOf(noun, word string, words []string) string {
+	if near := Nearest(word, words); near != "" {
+		return fmt.Sprintf("%q is not %s; did you mean %q?", clip(word, 40), noun, near)
 	}
-	if !s.Severity.Valid() {
-		severities := []string{string(alerts.Info), string(alerts.Warning), string(alerts.Error), string(alerts.Critical)}
-		message := fmt.Sprintf("%q is not a severity; write one of %s", clip(string(s.Severity), 40), strings.Join(severities, ", "))
-		if near := Nearest(string(s.Severity), severities); near != "" {
-			message = fmt.Sprintf("%q is not a severity; did you mean %q?", clip(string(s.Severity), 40), near)
+	return fmt.Sprintf("%q is not %s; write one of %s", clip(word, 40), noun, strings.Join(words, ", "))
+}
+
+var severities = []string{string(alerts.Info), string(alerts.Warning), string(alerts.Error), string(alerts.Critical)}
+
+func (c *compiler) handler(d Document) {
+	if d.Handler == "" {
+		return
+	}
+	c.name("/handler", d.Handler, "shipping-checks")
+	for _, field := range []struct {
+		name    string
+		written bool
+	}{{"while", d.While != ""}, {"escalate", len(d.Escalate) > 0}, {"recheck", d.Recheck != ""}} {
+		if field.written {
+			c.problem("/"+field.name, "the rule has a handler, which answers in the place of %s; leave one of the two out", field.name)
 		}
-		c.problem(pointer+"/severity", "%s", message)
 	}
+	c.notRun("/handler", "a handler")
 }
 
 func (c *compiler) times(d Document) futurejobs.Grid {
@@ -247,67 +241,39 @@ func (c *compiler) times(d Document) futurejobs.Grid {
 	if d.Hold < 0 || d.Hold > longest {
 		c.problem("/hold", "%s is not between 0 and %s", d.Hold, longest)
 	}
+	if d.Early < 0 || d.Early > longestEarly {
+		c.problem("/early", "%s is not between 0 and %s", d.Early, longestEarly)
+	}
+	if d.Again != "" { // a version from before there was this field
+		c.choice("/again", "a value of again", string(d.Again), againWords)
+	}
+	if d.CatchUp != (CatchUp{}) { // the same
+		c.choice("/catch_up/do", "a value of catch_up.do", string(d.CatchUp.Do), lateWords)
+		if after := d.CatchUp.After; after < d.Slot || after > longestCatchUp {
+			c.problem("/catch_up/after", "%s is not between the slot, %s, and %s", after, d.Slot, longestCatchUp)
+		}
+	}
 	return grid
 }
 
-func (c *compiler) guards(d Document) {
-	g := d.Guards
-	if g.Timeout <= 0 || g.Timeout > longestCheck {
-		c.problem("/guards/timeout", "%s is not between 1ms and %s", g.Timeout, longestCheck)
-	}
-	if g.Attempts < 1 || g.Attempts > maxAttempts {
-		c.problem("/guards/attempts", "%d is not between 1 and %d", g.Attempts, maxAttempts)
-	}
-	if g.Horizon <= 0 || g.Horizon > longest {
-		c.problem("/guards/horizon", "%s is not between 1s and %s", g.Horizon, longest)
-	}
-	need, why := len(d.Escalate), ""
-	if d.held() {
-		need, why = need+1, " and the one that ends the hold"
-	}
-	switch {
-	case g.MaxChecks > maxChecks:
-		c.problem("/guards/max_checks", "%d is more than %d", g.MaxChecks, maxChecks)
-	case g.MaxChecks < need:
-		c.problem("/guards/max_checks", "%d checks are fewer than the %d that the steps%s take; write %d or more", g.MaxChecks, need, why, need)
-	}
-}
-
-func (c *compiler) labels(labels map[string]string) {
+func (c *compiler) labels(labels map[string]string) []label {
 	if len(labels) > MaxLabels {
 		c.problem("/labels", "%d labels, the most is %d", len(labels), MaxLabels)
 	}
-	for name, value := range labels {
-		p := under("/labels", name)
+	var list []label
+	for _, name := range slices.Sorted(maps.Keys(labels)) {
+		p, value := under("/labels", name), labels[name]
 		switch {
 		case !labelPattern.MatchString(name):
 			c.problem(p, "%q is not a label; write letters, digits, dots, _ and -, beginning with a letter", clip(name, 80))
-		case len(value) > maxLabel || !utf8.ValidString(value):
+		case len(value) > maxLabel:
 			c.problem(p, "the label has %d bytes, the most is %d", len(value), maxLabel)
-		case strings.Contains(value, "{{"):
-			c.problem(p, "expressions in labels are not supported yet by this version; write plain text")
 		}
-	}
-}
-
-// waitsFor are the streams that can end a wait of the rule, each once, sorted.
-func (d Document) waitsFor(reads []Read) []string {
-	var streams []string
-	for _, read := range reads {
-		if slices.ContainsFunc(d.Resolve, func(s Resolve) bool { return s.Event == read.Subject }) {
-			streams = append(streams, read.Stream)
+		said := c.template(p, value, c.over(inLabel))
+		if said == nil {
+			said = &template{}
 		}
+		list = append(list, label{name, said})
 	}
-	slices.Sort(streams)
-	return slices.Compact(streams)
-}
-
-// loudest is the highest severity of the steps.
-func loudest(steps []Step) alerts.Severity {
-	order := []alerts.Severity{alerts.Info, alerts.Warning, alerts.Error, alerts.Critical}
-	at := 0
-	for _, s := range steps {
-		at = max(at, slices.Index(order, s.Severity))
-	}
-	return order[at]
+	return list
 }

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/expr-lang/expr/types"
@@ -16,36 +18,93 @@ type dialect struct {
 	// literal: numbers of a body are text as the producer wrote them, so that a key keeps
 	// every digit.
 	literal bool
-	bool    bool // true or false has to come out
-	instant bool // an instant has to come out
+	yields  result
+	place   string // as messages name it: since
+	// subject is of the event that can be read. hand: it is the event at hand, so that the
+	// tokens its wildcards matched are known.
+	subject string
+	hand    bool
 }
 
-func vocabulary(names ...string) types.Map {
-	all := map[string]types.Type{
-		nameEvent: types.Any, nameState: types.Any, nameKey: types.String, nameStep: types.String,
-		nameSince: types.TypeOf(time.Time{}), nameMeter: types.TypeOf(&meter{}),
-	}
-	m := types.Map{nameMeter: all[nameMeter]}
-	for _, n := range names {
-		m[n] = all[n]
-	}
-	return m
-}
+// result is what has to come out of an expression.
+type result int
 
-// The names that expressions read. The meter's can't be written in one.
+const (
+	anything result = iota
+	truth           // true or false
+	identity        // text or a whole number
+	instant         // a time, or text that is one
+	perhaps         // an instant or nothing
+	span            // a duration
+	amount          // a whole number
+)
+
+// The names that expressions read. The last two can't be written in one.
 const (
 	nameEvent = "event"
 	nameState = "state"
 	nameKey   = "key"
 	nameSince = "since"
 	nameStep  = "step"
+	nameJob   = "job"
 	nameMeter = "=meter"
+	nameWild  = "=wild"
 )
 
+var typesOf = map[string]types.Type{
+	nameEvent: types.Any, nameState: types.Any, nameKey: types.String, nameStep: types.String,
+	nameSince: types.TypeOf(time.Time{}), nameMeter: types.TypeOf(&meter{}), nameWild: types.TypeOf([]string{}),
+	nameJob: types.Map{
+		"rule": types.String, "since": types.TypeOf(time.Time{}), "count": types.Int,
+		"step": types.String, "turn": types.Int, "turns": types.Int,
+	},
+}
+
+func vocabulary(names ...string) types.Map {
+	m := types.Map{nameMeter: typesOf[nameMeter], nameWild: typesOf[nameWild]}
+	for _, n := range names {
+		m[n] = typesOf[n]
+	}
+	return m
+}
+
 var (
-	inKey   = dialect{names: vocabulary(nameEvent), literal: true}
-	inIf    = dialect{names: vocabulary(nameEvent), lenient: true, bool: true}
-	inSince = dialect{names: vocabulary(nameEvent), lenient: true, instant: true}
-	inWhile = dialect{names: vocabulary(nameEvent, nameState, nameKey, nameSince), bool: true}
-	inText  = dialect{names: vocabulary(nameEvent, nameState, nameKey, nameSince, nameStep), lenient: true}
+	inKey      = dialect{place: "key", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
+	inDistinct = dialect{place: "distinct", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
+	inIf       = dialect{place: "if", names: vocabulary(nameEvent), lenient: true, yields: truth, hand: true}
+	inSince    = dialect{place: "since", names: vocabulary(nameEvent), lenient: true, yields: instant, hand: true}
+	inNeed     = dialect{place: "need", names: vocabulary(nameEvent, nameState), yields: amount, hand: true}
+
+	inWhile   = dialect{place: "while", names: vocabulary(nameEvent, nameState, nameKey, nameSince), yields: truth}
+	inRecheck = dialect{place: "recheck", names: vocabulary(nameEvent, nameState, nameKey, nameSince), lenient: true, yields: perhaps}
+	inAfter   = dialect{place: "after", names: vocabulary(nameEvent, nameKey, nameSince), lenient: true, yields: span}
+	inAt      = dialect{place: "at", names: vocabulary(nameEvent, nameKey, nameSince), lenient: true, yields: instant}
+	inLookup  = dialect{place: "lookup", names: vocabulary(nameEvent, nameState, nameKey, nameSince), lenient: true}
+	inLabel   = dialect{place: "labels", names: vocabulary(nameEvent, nameState, nameKey, nameSince, nameStep), lenient: true}
+	inText    = dialect{place: "text", names: vocabulary(nameEvent, nameState, nameKey, nameSince, nameStep, nameJob), lenient: true}
 )
+
+// over is the dialect where the event that is read is of the subject.
+func (d dialect) over(subject string) dialect {
+	d.subject = subject
+	return d
+}
+
+// eventless is the dialect where there is no event to read.
+func (d dialect) eventless() dialect {
+	d.names = maps.Clone(d.names)
+	delete(d.names, nameEvent)
+	return d
+}
+
+// readable are the names that can be written, sorted.
+func (d dialect) readable() []string {
+	var all []string
+	for n := range d.names {
+		if n != nameMeter && n != nameWild {
+			all = append(all, n)
+		}
+	}
+	slices.Sort(all)
+	return all
+}

@@ -1,77 +1,216 @@
 package rules
 
 import (
+	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"pgregory.net/rapid"
 
 	"deadman/alerts"
+	"deadman/calendars"
 )
 
-// drawDocument draws a document without a mistake.
-func drawDocument(t *rapid.T) Document {
-	name := rapid.StringMatching(`[a-z0-9][a-z0-9_-]{0,62}`)
-	text := rapid.StringN(0, 40, 200).Filter(func(s string) bool { return !slices.Contains([]rune(s), 0) })
+// drawing draws the parts of a document without a mistake.
+type drawing struct{ *rapid.T }
+
+func (t drawing) yes(label string) bool { return rapid.Bool().Draw(t.T, label) }
+
+func one[T any](t drawing, label string, of ...T) T { return rapid.SampledFrom(of).Draw(t.T, label) }
+
+func (t drawing) span(label string, least, most time.Duration) Duration {
+	return Duration(rapid.Int64Range(least.Milliseconds(), most.Milliseconds()).Draw(t.T, label)) * Duration(time.Millisecond)
+}
+
+func (t drawing) name(label string) string {
+	return rapid.StringMatching(`[a-z0-9][a-z0-9_-]{0,62}`).Draw(t.T, label)
+}
+
+func (t drawing) text(label string) string {
+	return rapid.StringN(1, 40, 200).Filter(func(s string) bool { return !slices.Contains([]rune(s), 0) }).Draw(t.T, label)
+}
+
+// document draws a document without a mistake.
+func (t drawing) document() Document {
 	d := blank()
-	d.Name, d.Entity = name.Draw(t, "name"), name.Draw(t, "entity")
-	d.Description = text.Draw(t, "description")
-	d.Enabled, d.Quiet = rapid.Bool().Draw(t, "enabled"), rapid.Bool().Draw(t, "quiet")
-	d.Trigger = Trigger{
-		Event: "orders.created", Key: rapid.SampledFrom([]string{`event.id`, `event.a + "/" + event.b`}).Draw(t, "key"),
-		If:    rapid.SampledFrom([]string{"", `event.total > 0`, `event.a == "it's: #1"`}).Draw(t, "if"),
-		Since: rapid.SampledFrom([]string{"", "event.placed_at"}).Draw(t, "since"),
+	d.Name, d.Entity = t.name("name"), t.name("entity")
+	if t.yes("described") {
+		d.Description = t.text("description")
 	}
-	for range rapid.IntRange(0, 3).Draw(t, "resolves") {
-		d.Resolve = append(d.Resolve, Resolve{
-			Event: rapid.SampledFrom([]string{"orders.shipped", "orders.*.changed", "parcels.>"}).Draw(t, "event"),
-			Key:   "event.id", As: rapid.SampledFrom([]string{"", "cancelled", "done"}).Draw(t, "as"),
-		})
+	d.Enabled, d.Quiet = t.yes("enabled"), t.yes("quiet")
+	d.Trigger = t.trigger(&d)
+	for range one(t, "resolves", 0, 1, 3) {
+		d.Resolve = append(d.Resolve, t.resolve(len(d.Resolve)))
 	}
-	d.While = rapid.SampledFrom([]string{"", `state.status == "OPEN"`, `!(state.paid ?? false)`}).Draw(t, "while")
-	after := Duration(0)
-	for i := range rapid.IntRange(1, 5).Draw(t, "steps") {
-		after += Duration(rapid.Int64Range(1, 500_000).Draw(t, "after")) * Duration(time.Millisecond)
-		d.Escalate = append(d.Escalate, Step{
-			After: after, Name: "step-" + string(rune('a'+i)), Text: rapid.SampledFrom([]string{"", "{{key}}: {{since}}"}).Draw(t, "text"),
-			Severity: rapid.SampledFrom([]alerts.Severity{alerts.Info, alerts.Warning, alerts.Error, alerts.Critical}).Draw(t, "severity"),
-		})
+	for range one(t, "updates", 0, 1, 2) {
+		d.Update = append(d.Update, Watch{Event: one(t, "update", "orders.changed", "parcels.>"), Key: "event.id"})
 	}
-	d.Guards.MaxChecks = rapid.IntRange(len(d.Escalate)+1, 100).Draw(t, "max_checks")
-	d.Hold = Duration(rapid.Int64Range(0, 1_000_000).Draw(t, "hold")) * Duration(time.Second)
-	d.Slot = Duration(rapid.SampledFrom([]time.Duration{time.Second, time.Minute, 15 * time.Minute, 24 * time.Hour}).Draw(t, "slot"))
-	if rapid.Bool().Draw(t, "labelled") {
-		d.Labels = map[string]string{"team": "x", "url": "https://example.com/?a=b&c=<d>"}
+	for range one(t, "pauses", 0, 1, 2) {
+		d.Pause = append(d.Pause, Watch{Event: "orders.changed", Key: "event.id", If: `event.status == "ON: #HOLD"`})
+	}
+	if t.yes("handled") && !d.Enabled {
+		d.Handler = t.name("handler")
+	} else {
+		t.wait(&d)
+	}
+	d.Slot = Duration(one(t, "slot", time.Second, time.Minute, 15*time.Minute, 24*time.Hour))
+	d.Hold, d.Early = t.span("hold", 0, time.Hour), t.span("early", 0, 24*time.Hour)
+	d.CatchUp = CatchUp{After: t.span("catch_up", 24*time.Hour, 48*time.Hour), Do: one(t, "do", Run, Skip, Expire)}
+	d.Again = one(t, "again", Keep, Restart)
+	d.Guards = Guards{
+		Timeout: t.span("timeout", time.Millisecond, time.Second), Attempts: rapid.IntRange(1, 4).Draw(t.T, "attempts"),
+		Interval: t.span("interval", 0, time.Second), Jitter: t.span("jitter", 0, time.Second),
+		MaxChecks: d.checks() + one(t, "more checks", -1, 0, 7), Horizon: Duration(one(t, "horizon", 30*24*time.Hour, 90*24*time.Hour)), End: t.yes("end"),
+	}
+	if t.yes("labelled") {
+		d.Labels = map[string]string{"team": "x", "url": "https://example.com/?a=b&c=<d>", "of": "{{key}}: #1", "y": t.text("label")}
+		if strings.Contains(d.Labels["y"], "{{") {
+			delete(d.Labels, "y")
+		}
 	}
 	return d
+}
+
+func (t drawing) trigger(d *Document) Trigger {
+	kind := one(t, "trigger", "event", "event", "schedule", "heartbeat")
+	if kind != "event" {
+		d.Enabled = false
+	}
+	switch kind {
+	case "schedule":
+		return Trigger{
+			Schedule: one(t, "schedule", "0 0 * * 1-5", "? 3 * * *", "@every 1d", "@at 2026-11-20T15:04:05Z", "@daily", "*/15 * * * *"),
+			Zone:     one(t, "zone", "", "Europe/Berlin"), Keys: one(t, "keys", nil, []string{"a", "1", "true", "it's: #1"}),
+		}
+	case "heartbeat":
+		return Trigger{Heartbeat: &Heartbeat{
+			Event: "devices.*.*.beat", Key: `wildcard(1) + "/" + wildcard(2)`, If: one(t, "if", "", "event.ok == true"),
+			Every: t.span("every", time.Minute, time.Hour), Grace: t.span("grace", 0, time.Hour),
+		}}
+	}
+	return Trigger{
+		Event: "orders.created", Key: one(t, "key", `event.id`, `event.a + "/" + event.b`),
+		If: one(t, "if", "", `event.total > 0`, `event.a == "it's: #1"`), Since: one(t, "since", "", "event.placed_at"),
+		Shape: one(t, "shape", nil, Shape{
+			"id": {Kind: Text}, "a": {Kind: Any}, "b": {Kind: Any}, "total": {Kind: Number}, "placed_at": {Kind: Time}, "status": {Kind: Text}, "paid": {Kind: Boolean}, "eta": {Kind: Time}, "parcels": {Kind: List},
+			"items": {Kind: List, Items: &Form{Kind: Object, Fields: Shape{"sku": {Kind: Text}}}}, "customer": {Kind: Object, Fields: Shape{"name": {Kind: Text}}},
+		}),
+	}
+}
+
+// resolve draws the i-th resolve, which the ones before it leave something to.
+func (t drawing) resolve(i int) Resolve {
+	r := Resolve{
+		Watch: Watch{Event: []string{"orders.shipped", "orders.*.changed", "parcels.>"}[i], Key: one(t, "key", "event.id", `"n" + event.nr`)},
+		As:    one(t, "as", "", "cancelled", "done"),
+	}
+	if t.yes("distinct") {
+		r.Distinct, r.Need = "event.parcel", one(t, "need", "3", "len(state.parcels)", "10000")
+	}
+	return r
+}
+
+// wait draws what is said, and while.
+func (t drawing) wait(d *Document) {
+	scheduled := d.Trigger.Schedule != ""
+	d.While = one(t, "while", "", `state.status == "OPEN"`, `!(state.paid ?? false)`)
+	d.Recheck = one(t, "recheck", "", "date(state.eta) + minutes(10)", `state.eta == nil ? nil : date(state.eta)`)
+	after := Duration(0)
+	for i := range rapid.IntRange(1, 5).Draw(t.T, "steps") {
+		s := Step{
+			Name: one(t, "step name", fmt.Sprintf("step-%d", i+1), "step-"+string(rune('a'+i))), Text: one(t, "text", "", "{{key}}: {{since}}", "{{job.turn}} of {{job.turns}}"),
+			Severity: one(t, "severity", alerts.Info, alerts.Warning, alerts.Error, alerts.Critical), Within: one(t, "within", "", "office", "123"),
+		}
+		switch kind := one(t, "step", "after", "after", "every", "computed", "at"); {
+		case kind == "every":
+			s.Every, s.Times = t.span("every", time.Hour, 2*time.Hour), rapid.IntRange(1, 5).Draw(t.T, "times")
+			after += s.Every * Duration(s.Times)
+		case kind == "at" && scheduled:
+			s.At = "09:00"
+		case kind == "at":
+			s.At = "since + hours(1)"
+		case kind == "computed":
+			s.After = Delay{Computed: `key == "1" ? hours(1) : hours(3)`}
+		default:
+			after += t.span("after", time.Minute, time.Hour)
+			s.After = Delay{Fixed: after}
+		}
+		d.Escalate = append(d.Escalate, s)
+	}
 }
 
 // TestRoundTrips: a document that is written as JSON or as YAML and read again is the same.
 func TestRoundTrips(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		d := drawDocument(t)
+		d := drawing{t}.document()
 		roundTrip(t, d)
-		// The YAML writer leaves control characters as they are; the reader is what is tested.
-		d.Description = rapid.StringMatching(`[a-zA-Z0-9:#'"{}ä€-]{0,40}`).Draw(t, "plain description")
-		text, err := d.Canonical()
+		text, err := d.YAML()
 		if err != nil {
 			t.Fatal(err)
 		}
-		asYAML, err := yaml.JSONToYAML(text)
+		again, err := Parse(text, "")
 		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := Parse(asYAML, "")
-		if err != nil {
-			t.Fatalf("%s\n%v", asYAML, err)
+			t.Fatalf("%s\n%v", text, err)
 		}
 		if !reflect.DeepEqual(again[0], d) {
-			t.Fatalf("%s\n%+v\nbecame\n%+v", asYAML, d, again[0])
+			t.Fatalf("%s\n%+v\nbecame\n%+v", text, d, again[0])
+		}
+		if same, err := again[0].YAML(); err != nil || string(same) != string(text) {
+			t.Fatalf("%s\nbecame\n%s\n%v", text, same, err)
 		}
 	})
+}
+
+// TestQuoted: a text that is written as YAML is read as what it was, whatever it looks like.
+func TestQuoted(t *testing.T) {
+	check := func(t interface{ Fatalf(string, ...any) }, s string) {
+		for _, text := range []string{"a: " + quoted(s) + "\n", quoted(s) + ": x\n", "a:\n  - " + quoted(s) + "\n", "a:\n  b: " + quoted(s) + "\n"} {
+			nodes, problems := readYAML(text)
+			if problems != nil {
+				t.Fatalf("%q: %v", text, problems)
+			}
+			f := nodes[0].fields[0]
+			for len(f.value.fields)+len(f.value.items) > 0 {
+				if len(f.value.items) > 0 {
+					f = field{value: f.value.items[0]}
+				} else {
+					f = f.value.fields[0]
+				}
+			}
+			if got := f.value; f.name != s && (got.kind != aText || got.text != s) {
+				t.Fatalf("%q is read as %s %q", text, got.kind, got.text)
+			}
+		}
+	}
+	for _, s := range []string{
+		"", " ", "a", "true", "No", "null", "~", "1", "1e3", "0x1f", "1_000", "12:30", "3h", "1d2h", "1d 2h", ".5", "-", "- a", "a - b", "a: b", "a #b", "a#b", "#a",
+		"!x", "&a", "*a", "a*", "orders.*.>", ">", "|", "%a", "@a", "`a", "{a}", "[a]", "a, b", "'a'", "\"a\"", "a\nb", "a\tb", "a ", " a", "a\\b", "\u0085", "\u2028", "\ufeff", "ä€😀", "a  b",
+		"a ? b : c", "a ? b", "? a", "=", "<<", "inf", "nan", "event.a == \"x\"", "a \"b", "a 'b", "y", "---", "...", "a |", "a >", "a | b", "\x7f", "\x01",
+	} {
+		check(t, s)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		check(t, rapid.StringMatching(`[a-z01 .:#'"{}\[\]!&*?|<>=@%,~+()/$\\\n\t_-]{0,12}`).Draw(t, "text"))
+	})
+}
+
+// TestOldDocuments: what was saved before a field was there goes on meaning what it meant.
+func TestOldDocuments(t *testing.T) {
+	d, err := decodeDocument([]byte(`{"name":"late","entity":"order","enabled":true,"trigger":{"event":"a","key":"event.id"},"resolve":[{"event":"b","key":"event.id","as":"done"}],` +
+		`"escalate":[{"after":"3h","step":"step-1","severity":"warning"}],"slot":"1d","hold":"7d","guards":{"timeout":"5s","attempts":3,"max_checks":6,"horizon":"30d"}}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Compile(d, Saved{}, calendars.Set{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.steps[0].after != 3*time.Hour || r.engine.CatchUp.After != 0 || d.Early != 0 || d.Again == Restart {
+		t.Errorf("%+v", d)
+	}
 }
 
 func TestDurations(t *testing.T) {
@@ -98,11 +237,12 @@ func TestDefaults(t *testing.T) {
 	want := Document{
 		Name: "late", Entity: "order", Enabled: true, Trigger: Trigger{Event: "a", Key: "event.id"},
 		Escalate: []Step{
-			{After: Duration(3 * time.Hour), Name: "step-1", Severity: "warning"},
-			{After: Duration(4 * time.Hour), Name: "step-2", Severity: "warning"},
+			{After: Delay{Fixed: Duration(3 * time.Hour)}, Name: "step-1", Severity: "warning"},
+			{After: Delay{Fixed: Duration(4 * time.Hour)}, Name: "step-2", Severity: "warning"},
 		},
-		Slot: Duration(time.Minute), Hold: Duration(7 * 24 * time.Hour),
-		Guards: Guards{Timeout: Duration(5 * time.Second), Attempts: 3, MaxChecks: 7, Horizon: Duration(30 * 24 * time.Hour)},
+		Slot: Duration(time.Minute), Hold: Duration(7 * 24 * time.Hour), Early: Duration(time.Hour), Again: "keep",
+		CatchUp: CatchUp{After: Duration(time.Hour), Do: "run"},
+		Guards:  Guards{Timeout: Duration(5 * time.Second), Attempts: 3, MaxChecks: 7, Horizon: Duration(30 * 24 * time.Hour)},
 	}
 	if !reflect.DeepEqual(documents[0], want) {
 		t.Errorf("got  %+v\nwant %+v", documents[0], want)

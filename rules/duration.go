@@ -59,3 +59,44 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 	*d = parsed
 	return err
 }
+
+// Delay is a span that is written out, or an expression that yields one, such as
+// hours(event.sla_hours).
+type Delay struct {
+	Fixed    Duration
+	Computed string // an expression; empty: Fixed
+}
+
+// String is d as it is written.
+func (d Delay) String() string {
+	if d.Computed != "" {
+		return d.Computed
+	}
+	return d.Fixed.String()
+}
+
+// MarshalJSON writes d as UnmarshalJSON reads it.
+func (d Delay) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
+
+// UnmarshalJSON reads what is a duration as one, and anything else as an expression.
+func (d *Delay) UnmarshalJSON(b []byte) error {
+	var s string
+	if err := json.Unmarshal(b, &s); err != nil {
+		return errDuration
+	}
+	*d = delayOf(s)
+	return nil
+}
+
+func delayOf(s string) Delay {
+	if fixed, err := ParseDuration(s); err == nil {
+		return Delay{Fixed: fixed}
+	}
+	return Delay{Computed: s}
+}
+
+// looksLikeSpan reports whether a delay is meant to be a duration: no expression begins so.
+func looksLikeSpan(s string) bool {
+	s = strings.TrimLeft(s, " +-.")
+	return s != "" && s[0] >= '0' && s[0] <= '9'
+}

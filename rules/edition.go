@@ -3,6 +3,7 @@ package rules
 import (
 	"slices"
 
+	"deadman/calendars"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -10,6 +11,7 @@ import (
 type edition struct {
 	revision int64
 	versions map[id]*version
+	names    map[string]*rule
 	subjects trie[*rule]
 	reads    map[string][]string
 	finest   map[string]futurejobs.Grid
@@ -18,9 +20,9 @@ type edition struct {
 
 // newEdition makes an edition of what the store holds, by rule and version. Versions that
 // the edition before has are taken from it, since they never change.
-func newEdition(revision int64, saved []Saved, before *edition) *edition {
+func newEdition(revision int64, saved []Saved, before *edition, known calendars.Set) *edition {
 	e := &edition{
-		revision: revision, versions: make(map[id]*version, len(saved)),
+		revision: revision, versions: make(map[id]*version, len(saved)), names: make(map[string]*rule),
 		reads: make(map[string][]string), finest: make(map[string]futurejobs.Grid),
 	}
 	rules := make(map[int32]*rule)
@@ -32,13 +34,15 @@ func newEdition(revision int64, saved []Saved, before *edition) *edition {
 			v = before.versions[which]
 		}
 		if v == nil {
-			v = newVersion(s)
+			v = newVersion(s, known)
 		}
 		e.versions[which] = v
 		if rules[s.RuleID] == nil {
 			rules[s.RuleID] = &rule{}
+			e.names[s.Name] = rules[s.RuleID]
 			order = append(order, rules[s.RuleID])
 		}
+		rules[s.RuleID].paused = !s.PausedAt.IsZero()
 		rules[s.RuleID].versions = append(rules[s.RuleID].versions, v)
 	}
 	for _, r := range order {

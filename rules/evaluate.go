@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +22,11 @@ type scope struct {
 	key   string
 	since time.Time
 	step  string
+	turn  int // of the step, from 1
+	turns int
+	count int // decided looks at the job so far
+	rule  string
+	wild  []string // what the wildcards of a subject matched in the event's
 }
 
 // machine runs programs, one at a time. Machines are used again, since a new one for each
@@ -32,7 +38,7 @@ type machine struct {
 }
 
 var machines = sync.Pool{New: func() any {
-	m := &machine{env: make(map[string]any, 6)}
+	m := &machine{env: make(map[string]any, 8)}
 	m.vm.MemoryBudget = maxMemory
 	m.env[nameMeter] = &m.meter
 	return m
@@ -56,6 +62,14 @@ func (x *expression) run(s scope) (any, error) {
 func (m *machine) load(x *expression, s scope) (err error) {
 	m.meter = meter{left: maxRounds}
 	m.env[nameKey], m.env[nameSince], m.env[nameStep] = s.key, s.since, s.step
+	if x.wild {
+		m.env[nameWild] = s.wild
+	}
+	if x.job {
+		m.env[nameJob] = map[string]any{
+			"rule": s.rule, "since": s.since, "count": s.count, "step": s.step, "turn": s.turn, "turns": s.turns,
+		}
+	}
 	if x.event {
 		m.meter.size += s.event.size()
 		if m.env[nameEvent], err = s.event.value(x.dialect.literal); err != nil {
@@ -76,6 +90,8 @@ func (m *machine) done() {
 	delete(m.env, nameEvent)
 	delete(m.env, nameState)
 	delete(m.env, nameKey)
+	delete(m.env, nameJob)
+	delete(m.env, nameWild)
 	clear(m.vm.Stack[:cap(m.vm.Stack)])
 	clear(m.vm.Variables)
 	machines.Put(m)
@@ -95,6 +111,7 @@ func (x *expression) failed(err error, event any) error {
 			message = plain.Replace(message)
 		}
 	}
+	absent := strings.Contains(message, "missing value") || strings.Contains(message, "is nil, not")
 	fieldless := message == noFields && !strings.Contains(x.source, "int(")
 	_, isObject := event.(map[string]any)
 	_, isList := event.([]any)
@@ -110,8 +127,15 @@ func (x *expression) failed(err error, event any) error {
 	case strings.HasPrefix(message, "interface conversion"):
 		message = "a value is not of the kind that is needed"
 	}
-	return fmt.Errorf("%s: %s", clip(x.source, 120), clip(message, 200))
+	err = fmt.Errorf("%s: %s", clip(x.source, 120), clip(message, 200))
+	if absent {
+		return absentError{err}
+	}
+	return err
 }
+
+// absentError means that a value is missing, and nothing else is wrong.
+type absentError struct{ error }
 
 // plain puts words of the rule language in the place of Go's.
 var plain = strings.NewReplacer(
@@ -169,19 +193,77 @@ func checkKey(key string) error {
 	return nil
 }
 
-// instant evaluates when a wait began.
+// instant evaluates when something is.
 func (x *expression) instant(s scope) (time.Time, error) {
 	v, err := x.run(s)
 	if err != nil {
 		return time.Time{}, err
 	}
+	return x.toInstant(v)
+}
+
+// instantOrNone evaluates when something is. Nothing, or something made of what is missing,
+// is the zero time.
+func (x *expression) instantOrNone(s scope) (time.Time, error) {
+	v, err := x.run(s)
+	if absent := (absentError{}); errors.As(err, &absent) {
+		return time.Time{}, nil
+	}
+	if v == nil || err != nil {
+		return time.Time{}, err
+	}
+	return x.toInstant(v)
+}
+
+func (x *expression) toInstant(v any) (time.Time, error) {
 	switch v := v.(type) {
 	case time.Time:
 		return bounded(v)
 	case string:
 		return parseDate(v)
 	}
-	return time.Time{}, fmt.Errorf("since %s: has to be an instant as text, and is %s; for seconds since 1970 write date(…)", clip(x.source, 120), naming(v))
+	return time.Time{}, fmt.Errorf("%s %s: has to be an instant as text, and is %s; for seconds since 1970 write date(…)",
+		x.dialect.place, clip(x.source, 120), naming(v))
+}
+
+// span evaluates how long something is. It may be negative.
+func (x *expression) span(s scope) (time.Duration, error) {
+	v, err := x.run(s)
+	if err != nil {
+		return 0, err
+	}
+	d, ok := v.(time.Duration)
+	if !ok {
+		return 0, fmt.Errorf("%s %s: has to be a duration, and is %s; write hours(…) or duration(…)", x.dialect.place, clip(x.source, 120), naming(v))
+	}
+	return d, nil
+}
+
+// MaxNeed is the most members that a set may need.
+const MaxNeed = 10_000
+
+// whole evaluates how many there have to be.
+func (x *expression) whole(s scope) (int, error) {
+	v, err := x.run(s)
+	if err != nil {
+		return 0, err
+	}
+	var n int
+	switch v := v.(type) {
+	case int:
+		n = v
+	case float64:
+		if v != math.Trunc(v) || math.Abs(v) > MaxNeed {
+			return 0, fmt.Errorf("%s %s: %v is not a whole number between 1 and %d", x.dialect.place, clip(x.source, 120), v, MaxNeed)
+		}
+		n = int(v)
+	default:
+		return 0, fmt.Errorf("%s %s: has to be a number, and is %s", x.dialect.place, clip(x.source, 120), naming(v))
+	}
+	if n < 1 || n > MaxNeed {
+		return 0, fmt.Errorf("%s %s: %d is not between 1 and %d", x.dialect.place, clip(x.source, 120), n, MaxNeed)
+	}
+	return n, nil
 }
 
 // show is a value as a text says it.

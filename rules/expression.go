@@ -10,7 +10,9 @@ import (
 	"unicode/utf8"
 
 	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
 	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/types"
 	"github.com/expr-lang/expr/vm"
 )
 
@@ -28,8 +30,11 @@ type expression struct {
 	source  string
 	dialect dialect
 	program *vm.Program
-	event   bool // it reads the event
-	state   bool // it reads the state
+	event   bool  // it reads the event
+	state   bool  // it reads the state
+	job     bool  // it reads the job
+	wild    bool  // it reads what the subject's wildcards matched
+	uses    []use // what it takes the fields it reads for
 }
 
 // compileExpression checks the text against its dialect. Errors are for people.
@@ -44,7 +49,8 @@ func compileExpression(source string, d dialect) (x *expression, err error) {
 	}()
 	// The types are checked before the tree is changed: calls that a patch puts in hide
 	// what is wrong in their arguments.
-	if _, err := expr.Compile(source, append(options(d), expr.Optimize(false))...); err != nil {
+	plain, err := expr.Compile(source, append(options(d), expr.Optimize(false))...)
+	if err != nil {
 		return nil, explain(err, d)
 	}
 	g := &guard{dialect: d}
@@ -55,11 +61,15 @@ func compileExpression(source string, d dialect) (x *expression, err error) {
 	if err != nil {
 		return nil, explain(err, d)
 	}
-	x = &expression{source: source, dialect: d, program: program, event: g.reads[nameEvent], state: g.reads[nameState]}
-	if err := x.checkResult(g); err != nil {
+	x = &expression{
+		source: source, dialect: d, program: program,
+		event: g.reads[nameEvent], state: g.reads[nameState], job: g.reads[nameJob], wild: g.wild,
+	}
+	if err := x.checkResult(plain.Node(), g); err != nil {
 		return nil, err
 	}
-	return x, nil
+	x.uses, err = usesOf(plain.Node(), d)
+	return x, err
 }
 
 func options(d dialect) []expr.Option {
@@ -73,17 +83,37 @@ func options(d dialect) []expr.Option {
 }
 
 // checkResult refuses an expression whose result is known beforehand, or of no use.
-func (x *expression) checkResult(g *guard) error {
-	t := x.program.Node().Type()
-	switch {
-	case x.dialect.bool && !oneOf(t, reflect.Bool, reflect.Interface):
-		return fmt.Errorf("a condition has to be true or false, not %s", typeName(t))
-	case x.dialect.bool && len(g.reads) == 0:
-		return errors.New("the condition reads nothing, so it is always the same; compare a field, such as event.total > 0")
-	case x.dialect.instant && !oneOf(t, reflect.String, reflect.Interface) && t != reflect.TypeFor[time.Time]():
-		return fmt.Errorf("since has to be an instant, not %s; write event.placed_at or date(…)", typeName(t))
-	case x.dialect.literal && !oneOf(t, reflect.String, reflect.Int, reflect.Interface):
-		return fmt.Errorf("a key has to be text or a whole number, not %s", typeName(t))
+func (x *expression) checkResult(root ast.Node, g *guard) error {
+	t, place := x.program.Node().Type(), x.dialect.place
+	reads := len(g.reads) > 0 || g.wild
+	switch x.dialect.yields {
+	case truth:
+		if !oneOf(t, reflect.Bool, reflect.Interface) {
+			return fmt.Errorf("a condition has to be true or false, not %s", typeName(t))
+		}
+		if !reads {
+			return errors.New("the condition reads nothing, so it is always the same; compare a field, such as event.total > 0")
+		}
+		return checkVerdict(root)
+	case instant, perhaps:
+		if !oneOf(t, reflect.String, reflect.Interface) && t != reflect.TypeFor[time.Time]() {
+			return fmt.Errorf("%s has to be an instant, not %s; write event.placed_at or date(…)", place, typeName(t))
+		}
+	case identity:
+		if !oneOf(t, reflect.String, reflect.Int, reflect.Interface) {
+			return fmt.Errorf("a key has to be text or a whole number, not %s", typeName(t))
+		}
+	case amount:
+		if !oneOf(t, reflect.Int, reflect.Float64, reflect.Interface) {
+			return fmt.Errorf("%s has to be a whole number, not %s", place, typeName(t))
+		}
+	case span:
+		if t != reflect.TypeFor[time.Duration]() && !oneOf(t, reflect.Interface) {
+			return fmt.Errorf("%s has to be a duration, not %s; write 3h, hours(event.sla_hours) or duration(event.sla)", place, typeName(t))
+		}
+		if !reads {
+			return fmt.Errorf("the expression reads nothing, so %s is always the same; write the duration out, such as %s: 3h", place, place)
+		}
 	}
 	return nil
 }
@@ -122,6 +152,9 @@ func explain(err error, d dialect) error {
 		if name, ok := strings.CutPrefix(at.Message, "unknown name "); ok {
 			return fmt.Errorf("%s (at character %d)", unknownName(name, d), at.Column+1)
 		}
+		if name, ok := strings.CutPrefix(at.Message, "unknown field "); ok {
+			return fmt.Errorf("%s (at character %d)", unknownOfJob(name), at.Column+1)
+		}
 	}
 	switch {
 	case strings.Contains(message, `Operator("=")`):
@@ -135,25 +168,35 @@ func explain(err error, d dialect) error {
 }
 
 func unknownName(name string, d dialect) string {
-	var known []string
-	for n := range d.names {
-		if n != nameMeter {
-			known = append(known, n)
-		}
-	}
-	slices.Sort(known)
+	known := d.readable()
 	switch {
 	case name == "now":
 		return "there is no clock in an expression; use since, or a step's after"
-	case name == "wildcard":
-		return `"wildcard" is not supported yet by this version; take the key from the event`
-	case d.names[name] == nil && slices.Contains([]string{nameEvent, nameState, nameKey, nameSince, nameStep}, name):
+	case name == nameState && (d.yields == span || d.place == inAt.place):
+		return `"state" can't be read here: a step's time is fixed when the wait begins; use recheck for what changes`
+	case name == nameEvent && d.names[name] == nil:
+		return fmt.Sprintf(`"event" can't be read here, only %s: a schedule has no event`, strings.Join(known, ", "))
+	case d.names[name] == nil && typesOf[name] != nil && len(known) > 0:
 		return fmt.Sprintf("%q can't be read here, only %s", name, strings.Join(known, ", "))
 	}
 	if near := Nearest(name, append(functionNames(), known...)); near != "" {
 		return fmt.Sprintf("unknown name %q; did you mean %q?", clip(name, 40), near)
 	}
-	return fmt.Sprintf("unknown name %q; an expression reads %s, as in event.%s", clip(name, 40), strings.Join(known, ", "), clip(name, 40))
+	example := ""
+	if d.names[nameEvent] != nil {
+		example = ", as in event." + clip(name, 40)
+	}
+	return fmt.Sprintf("unknown name %q; an expression reads %s%s", clip(name, 40), strings.Join(known, ", "), example)
+}
+
+// unknownOfJob is about a field of job, whose fields alone are known to the compiler.
+func unknownOfJob(name string) string {
+	var fields []string
+	for f := range typesOf[nameJob].(types.Map) {
+		fields = append(fields, f)
+	}
+	slices.Sort(fields)
+	return unknown(name, "field of job", fields)
 }
 
 func typeName(t reflect.Type) string {

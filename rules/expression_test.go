@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -16,7 +17,10 @@ const sample = `{
 func seen(t testing.TB) scope {
 	t.Helper()
 	b := newBody([]byte(sample))
-	return scope{event: b, state: b, key: "k", since: time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC), step: "primary"}
+	return scope{
+		event: b, state: b, key: "k", since: time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC), step: "primary",
+		turn: 2, turns: 3, count: 4, rule: "late", wild: []string{"a", "b.c"},
+	}
 }
 
 // TestConditions pins what conditions mean: + is true, - is false, anything else a part of
@@ -90,7 +94,7 @@ func TestConditions(t *testing.T) {
 		`date(event.at) == date(event.seconds)`:      {"+"},
 		`date(event.at) + hours(1) > date(event.at)`: {"+"},
 		`date(event.at) + days(0.5) == date(event.at) + duration("12h")`: {"+"},
-		`date(event.at) == event.at`:                                     {"a time and text are compared"},
+		`date(event.at) == event.at`:                                     {"event.at is text or a number in an event, never a time; write date(event.at)"},
 		`date(event.text) == date(event.at)`:                             {"is not an instant"},
 		`date(event.missing) == date(event.at)`:                          {"a missing value is not an instant"},
 		`date(event.int * 1000000000000) == date(1)`:                     {"milliseconds"},
@@ -247,8 +251,11 @@ func TestTemplates(t *testing.T) {
 		`{{event.text + "}}"}} }}`:           "UNSHIPPED}} }}",
 		"{{hours(26)}}":                      "1d2h",
 		"{{event.yes ? 'a' : 'b'}}":          "a",
+
+		"{{job.rule}} {{job.step}} {{job.turn}}/{{job.turns}} {{job.count}}": "late primary 2/3 4",
+		"{{job.since == since}} {{job.count + 1}}":                           "true 5",
 	} {
-		x, err := compileTemplate(source)
+		x, err := compileTemplate(source, inText)
 		if err != nil {
 			t.Errorf("%s: %v", source, err)
 			continue
@@ -259,8 +266,175 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
+// TestWildcards: the tokens that a subject's wildcards match can be read where the event is
+// at hand.
+func TestWildcards(t *testing.T) {
+	for _, c := range []struct{ pattern, subject, source, want string }{
+		{"orders.*", "orders.x", `wildcard(1)`, "x"},
+		{"*.orders.*", "eu.orders.x", `wildcard(2) + "/" + wildcard(1)`, "x/eu"},
+		{"orders.>", "orders.x.y.z", `wildcard(1)`, "x.y.z"},
+		{"orders.*.>", "orders.x.y.z", `wildcard(1) + " " + wildcard(2)`, "x y.z"},
+		{"orders.*", "orders.7", `wildcard(1) + event.id`, "75"},
+	} {
+		x, err := compileExpression(c.source, inKey.over(c.pattern))
+		if err != nil {
+			t.Errorf("%s: %v", c.source, err)
+			continue
+		}
+		if !x.wild {
+			t.Errorf("%s does not say that it reads the subject", c.source)
+		}
+		got, err := x.keyOf(scope{event: newBody([]byte(`{"id": 5}`)), wild: wildcards(c.pattern, c.subject)})
+		if err != nil || got != c.want {
+			t.Errorf("%s of %s in %s: got %q, %v, want %q", c.source, c.subject, c.pattern, got, err, c.want)
+		}
+	}
+	x, err := compileExpression(`wildcard(1) == "a"`, inIf.over("orders.*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := x.holds(scope{}); err == nil || !strings.Contains(err.Error(), "no such token") {
+		t.Errorf("without a subject: %v", err)
+	}
+}
+
+func TestSpans(t *testing.T) {
+	for source, want := range map[string]any{
+		`hours(event.int)`:                           5 * time.Hour,
+		`minutes(event.float) * 2`:                   3 * time.Minute,
+		`duration(event.sla)`:                        36 * time.Hour,
+		`event.yes ? hours(1) : hours(2)`:            time.Hour,
+		`event.missing == "x" ? hours(1) : hours(2)`: 2 * time.Hour,
+		`date(event.at) - since`:                     time.Duration(0),
+		`since - date(event.seconds) - hours(1)`:     -time.Hour,
+		`key == "k" ? hours(1) : hours(2)`:           time.Hour,
+		`hours(event.missing)`:                       "a number is wanted, not a missing value",
+		`event.no ? hours(1) : nil`:                  "after event.no ? hours(1) : nil: has to be a duration, and is a missing value",
+		`duration(event.text)`:                       "is not a duration",
+	} {
+		x, err := compileExpression(source, inAfter)
+		var got time.Duration
+		if err == nil {
+			s := seen(t)
+			s.event = newBody([]byte(strings.Replace(sample, "{", `{"sla": "1d12h", `, 1)))
+			got, err = x.span(s)
+		}
+		switch want := want.(type) {
+		case time.Duration:
+			if err != nil || got != want {
+				t.Errorf("%s: got %s, %v, want %s", source, got, err, want)
+			}
+		case string:
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %s, %v, want %q", source, got, err, want)
+			}
+		}
+	}
+}
+
+func TestRecheck(t *testing.T) {
+	at := time.Date(2026, 1, 1, 10, 10, 0, 0, time.UTC)
+	for source, want := range map[string]any{
+		`date(state.at) + minutes(10)`:                     at,
+		`state.missing == nil ? nil : date(state.missing)`: time.Time{},
+		`state.missing`: time.Time{},
+		`state.text`:    "is not an instant",
+		`state.int`:     "recheck state.int: has to be an instant as text, and is a number",
+	} {
+		x, err := compileExpression(source, inRecheck)
+		var got time.Time
+		if err == nil {
+			got, err = x.instantOrNone(seen(t))
+		}
+		switch want := want.(type) {
+		case time.Time:
+			if err != nil || !got.Equal(want) {
+				t.Errorf("%s: got %s, %v, want %s", source, got, err, want)
+			}
+		case string:
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %s, %v, want %q", source, got, err, want)
+			}
+		}
+	}
+}
+
+func TestNeeds(t *testing.T) {
+	for source, want := range map[string]any{
+		`3`: 3, `len(state.items)`: 3, `event.int`: 5, `event.exponent`: 1000, `event.int / 5`: 1, `min(event.int, 2)`: 2,
+		`event.float`:          "1.5 is not a whole number between 1 and 10000",
+		`event.int - 5`:        "0 is not between 1 and 10000",
+		`event.beyond53`:       "is not between 1 and 10000",
+		`event.exponent * 1e9`: "is not a whole number between 1 and 10000",
+		`event.text`:           "need event.text: has to be a number, and is text",
+		`event.missing`:        "need event.missing: has to be a number, and is a missing value",
+	} {
+		x, err := compileExpression(source, inNeed)
+		var got int
+		if err == nil {
+			got, err = x.whole(seen(t))
+		}
+		switch want := want.(type) {
+		case int:
+			if err != nil || got != want {
+				t.Errorf("%s: got %d, %v, want %d", source, got, err, want)
+			}
+		case string:
+			if err == nil || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: got %d, %v, want %q", source, got, err, want)
+			}
+		}
+	}
+}
+
+// TestUses pins what an expression takes the fields that it reads for.
+func TestUses(t *testing.T) {
+	for source, want := range map[string]string{
+		`event.a == "x"`:                              "event object, event.a, event.a text",
+		`event.a > 3`:                                 "event object, event.a, event.a number",
+		`3 <= event.a`:                                "event object, event.a, event.a number",
+		`event.a == event.b`:                          "event object, event.a, event.b",
+		`not event.a`:                                 "event object, event.a, event.a boolean",
+		`-event.a == 1`:                               "event object, event.a, event.a number",
+		`event.a.b.c == true`:                         "event object, event.a, event.a object, event.a.b, event.a.b object, event.a.b.c, event.a.b.c boolean",
+		`event["a b"] in ["x", 1]`:                    "event object, event.a b, event.a b number, event.a b text",
+		`event.a?.b == "x"`:                           "event object, event.a, event.a object, event.a.b, event.a.b text",
+		`event.a[0].b == 1`:                           "event object, event.a, event.a list, event.a[], event.a[] object, event.a[].b, event.a[].b number",
+		`event.a[-1] == 1`:                            "event object, event.a, event.a list, event.a[], event.a[] number",
+		`any(event.a, # > 1)`:                         "event object, event.a, event.a list, event.a[] number",
+		`any(event.a, any(.b, #.c == "x"))`:           "event object, event.a, event.a list, event.a[] object, event.a[].b, event.a[].b list, event.a[].b[] object, event.a[].b[].c, event.a[].b[].c text",
+		`first(event.a).b == 1`:                       "event object, event.a, event.a list, event.a[] object, event.a[].b, event.a[].b number",
+		`filter(event.a, .n > 1)[0].m == "x"`:         "event object, event.a, event.a list, event.a[], event.a[] object, event.a[].m, event.a[].m text, event.a[].n, event.a[].n number",
+		`sum(event.a, .n) > 1`:                        "event object, event.a, event.a list, event.a[] object, event.a[].n, event.a[].n number",
+		`(event.a ?? "") == "x"`:                      "event object, event.a, event.a text",
+		`(event.a ?? event.b) > 5`:                    "event object, event.a, event.a number, event.b, event.b number",
+		`(event.c ? event.a : event.b) > 5`:           "event object, event.a, event.a number, event.b, event.b number, event.c, event.c boolean",
+		`date(event.a) > date(event.b)`:               "event object, event.a, event.a time, event.b, event.b time",
+		`event.a startsWith "x" and event.b * 2 == 4`: "event object, event.a, event.a text, event.b, event.b number",
+		`string(event.a) == "x" and len(event.b) > 2`: "event object, event.a, event.b",
+		`type(event.a) == "int"`:                      "event object, event.a, event.a any",
+		`get(event, "a") == 1`:                        "event.a number",
+		`event[event.name] == 1`:                      "event object, event.name",
+		`event.a == nil`:                              "event object, event.a",
+	} {
+		x, err := compileExpression(source, inIf)
+		if err != nil {
+			t.Errorf("%s: %v", source, err)
+			continue
+		}
+		var found []string
+		for _, u := range x.uses {
+			found = append(found, strings.TrimSpace(u.String()+" "+string(u.kind)))
+		}
+		slices.Sort(found)
+		if got := strings.Join(slices.Compact(found), ", "); got != want {
+			t.Errorf("%s:\ngot  %s\nwant %s", source, got, want)
+		}
+	}
+}
+
 func TestLongTextIsCut(t *testing.T) {
-	x, err := compileTemplate("{{event.t}}{{event.t}}")
+	x, err := compileTemplate("{{event.t}}{{event.t}}", inText)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -302,6 +476,19 @@ func TestHostile(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s came to an end", c.source)
 		}
+	}
+}
+
+// TestManyRoads: a value that may come from many fields is not followed to all of them.
+func TestManyRoads(t *testing.T) {
+	const levels = 16
+	source := "any(event.a, " + strings.Repeat("any(event.z ? #.x : #.y, ", levels) + "true" + strings.Repeat(")", levels+1)
+	x, err := compileExpression(source, inWhile)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(x.uses) > maxUses*maxNodes {
+		t.Errorf("it has %d uses", len(x.uses))
 	}
 }
 

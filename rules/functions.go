@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"errors"
 	"time"
 
 	"github.com/expr-lang/expr"
@@ -21,6 +22,7 @@ const (
 	funcIn     = "=in"
 	funcAdd    = "=add"
 	funcTick   = "=tick"
+	funcToken  = "=token"
 
 	funcMeasure = "=measure"
 )
@@ -29,7 +31,7 @@ var spans = map[string]time.Duration{"days": 24 * time.Hour, "hours": time.Hour,
 
 // functionNames are those that people may write.
 func functionNames() []string {
-	return append([]string{"date", "duration", "trim", "days", "hours", "minutes", "seconds"}, builtins...)
+	return append([]string{"date", "duration", "trim", "wildcard", "days", "hours", "minutes", "seconds"}, builtins...)
 }
 
 // constants check what is written out as the argument of a function.
@@ -43,6 +45,8 @@ func functions(d dialect) []expr.Option {
 		expr.Function("date", func(p ...any) (any, error) { return toDate(p[0]) }, new(func(any) time.Time)),
 		expr.Function("duration", func(p ...any) (any, error) { return toDuration(p[0]) }, new(func(any) time.Duration)),
 		expr.Function("trim", func(p ...any) (any, error) { return trim(p[0]) }, new(func(any) string)),
+		expr.Function("wildcard", func(...any) (any, error) { return nil, errNoToken }, new(func(int) string)),
+		expr.Function(funcToken, func(p ...any) (any, error) { return tokenAt(p[0], p[1]) }, new(func([]string, int) string)),
 		expr.Function(funcEqual, func(p ...any) (any, error) { return equal(p[0], p[1], d.lenient) }, new(func(any, any) bool)),
 		expr.Function(funcDiffer, func(p ...any) (any, error) {
 			same, err := equal(p[0], p[1], d.lenient)
@@ -57,4 +61,16 @@ func functions(d dialect) []expr.Option {
 		all = append(all, expr.Function(name, func(p ...any) (any, error) { return times(p[0], span) }, new(func(any) time.Duration)))
 	}
 	return all
+}
+
+var errNoToken = errors.New("the subject has no such token")
+
+// tokenAt is what the n-th wildcard matched, from 1.
+func tokenAt(matched, n any) (string, error) {
+	tokens, _ := matched.([]string)
+	i, _ := n.(int)
+	if i < 1 || i > len(tokens) {
+		return "", errNoToken
+	}
+	return tokens[i-1], nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -23,17 +24,23 @@ func FuzzExpression(f *testing.F) {
 		`map(filter(event.items, .n > 1), .sku)[0]`, `event.text matches "a+"`, `1..9`, `let x = 1; x`, `((((`, `event.text[1:2]`,
 		`all(event.items, any(event.items, #.n == .n))`, `event.int ** event.int ** event.int`, `-9223372036854775808`, `"\u{10FFFF}"`,
 		`event.items | map(.n) | sum()`, `if event.yes {1} else {2}`, `get(event, "a")`, `split(event.text, "")`, `string(event)`,
+		`wildcard(1) + "/" + wildcard(2)`, `hours(event.int) + duration("1h")`, `date(state.at) - hours(1)`, `state.at == nil ? nil : date(state.at)`,
+		`len(state.items)`, `job.count + job.turn`, `type(event.a) == "int" and not (event.b == 1 or true)`, `event.int > 5 and event.int < 3`,
+		`event.at - since`, `get(event.items[-1], "n") ?? 1`, `find(event.items, .n > 1)?.sku`, `event.text + wildcard(3)`,
 	} {
 		f.Add(source)
 	}
 	f.Fuzz(func(t *testing.T, source string) {
 		begin := time.Now()
 		defer soon(t, begin, source)
-		for _, d := range []dialect{inKey, inIf, inSince, inWhile, inText} {
-			x, err := compileExpression(source, d)
+		for _, d := range []dialect{
+			inKey, inDistinct, inIf, inSince, inNeed, inWhile, inRecheck, inAfter, inAt, inLookup, inLabel, inText, inText.eventless(),
+		} {
+			x, err := compileExpression(source, d.over("a.*.>"))
 			if err != nil {
 				continue
 			}
+			answered(x, seen(t))
 			before := slices.Clone([]byte(sample))
 			v, err := x.run(seen(t))
 			again, errAgain := x.run(seen(t))
@@ -47,6 +54,15 @@ func FuzzExpression(f *testing.F) {
 	})
 }
 
+// answered asks x for what comes out of its dialect; an error is fine.
+func answered(x *expression, s scope) {
+	_, _ = x.holds(s)
+	_, _ = x.keyOf(s)
+	_, _ = x.instantOrNone(s)
+	_, _ = x.span(s)
+	_, _ = x.whole(s)
+}
+
 // same leaves out what is equal to nothing, not even itself.
 func same(a, b any) bool {
 	x, err := json.Marshal(a)
@@ -54,12 +70,44 @@ func same(a, b any) bool {
 	return err != nil && errY != nil || string(x) == string(y)
 }
 
+// everything is a rule that says nearly all there is to say.
+const everything = `name: everything
+description: "it's: #1"
+entity: order
+trigger: {event: orders.*.created, key: "wildcard(1) + event.id", if: event.total > 0, since: event.placed_at, shape: {id: text, total: number, placed_at: time, items: [{n: number}], rest: any, sla: number, eta: time, status: text, parcels: list}}
+update: {event: orders.changed, key: event.id}
+resolve:
+  - {event: orders.shipped, key: event.id, distinct: event.parcel, need: len(state.parcels)}
+  - {event: orders.changed, key: event.id, if: event.status == "CANCELLED", as: cancelled}
+pause: {event: orders.changed, key: event.id, if: event.status == "ON_HOLD"}
+while: state.status == "UNSHIPPED"
+escalate:
+  - {after: 1h, step: primary, severity: warning, text: "order {{key}} waits since {{since}}"}
+  - {after: 8h, of: office, step: escalated, severity: critical}
+  - {every: 24h, times: 3, within: office, step: reminder}
+  - {after: hours(event.sla)}
+  - {at: date(event.eta)}
+recheck: date(state.eta) + minutes(10)
+slot: 15m
+catch_up: {after: 2h, do: skip}
+hold: 1d
+early: 2h
+again: restart
+guards: {timeout: 1s, attempts: 4, interval: 1s, jitter: 2s, max_checks: 99, horizon: 90d, end: true}
+quiet: true
+labels: {team: fulfilment, "y": "{{state.status}}"}
+`
+
 func FuzzParse(f *testing.F) {
 	for _, text := range []string{
 		"name: late\nentity: order\ntrigger: {event: a, key: event.id}\nescalate: [{after: 3h}]\n",
 		`{"name": "late", "entity": "order", "trigger": {"event": "a", "key": "event.id"}, "escalate": [{"after": "3h"}]}`,
 		"name: late\nwhile: !x\n", "a: &b [*b]\n", "- - - -", "{{{{", "? a\n: b", "a: |\n  b\n", "---\n...\n---", "%YAML 1.2\n---\na: b",
 		"name: late\nentity: order\ntrigger: {event: a, key: event.id}\nresolve: [{event: b, key: event.id, as: done}]\nwhile: state.a == 1\nescalate:\n  - {after: 3h, text: \"{{key}}\"}\nhold: 0\nlabels: {a: b}\nguards: {timeout: 1s, end: true}\n",
+		everything,
+		"name: tick\nentity: e\nenabled: false\ntrigger: {schedule: \"? 0 * * 1-5\", zone: Europe/Berlin, keys: [a, \"1\"]}\nescalate: [{at: \"09:00\"}, {after: 12h}]\n",
+		"name: beat\nentity: e\nenabled: false\ntrigger: {heartbeat: {event: d.*.beat, key: wildcard(1), every: 10m, grace: 2m, shape: {ok: boolean}}}\nhandler: h\n",
+		"name: look\nentity: e\nenabled: false\ntrigger: {event: a, key: event.id}\nlookup: {http: {source: s, path: \"/a/{{key}}\", absent: [404]}}\nescalate: [{every: 1h, times: 3}]\n",
 	} {
 		f.Add([]byte(text))
 	}
@@ -84,6 +132,33 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// FuzzSchedule: a schedule that is taken comes again, and what is not is refused with words.
+func FuzzSchedule(f *testing.F) {
+	for _, s := range []string{
+		"0 0 * * 1-5", "? ? ? ? ?", "0 0 30 2 *", "0 0 29 2 *", "TZ=UTC", "CRON_TZ=", "@every 1d", "@every 0", "@at 1763735945", "@at 2026-11-20T15:04:05Z",
+		"@daily", "@", "*/0 * * * *", "1-99999999999999999999 * * * *", ", , , , ,", "*-5 * * * *", "5/2,? * * JAN sun", "0 0 31 4,6,9,11 *", "  0\t0 1 1 *  ",
+	} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		defer soon(t, time.Now(), s)
+		err := checkSchedule(s)
+		if err != nil {
+			if err.Error() == "" || strings.Contains(err.Error(), "strconv") {
+				t.Errorf("%q: %q", s, err)
+			}
+			return
+		}
+		if strings.HasPrefix(strings.TrimSpace(s), "@") {
+			return
+		}
+		schedule, err := parseCrontab(s)
+		if err != nil || schedule.Next(time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)).IsZero() {
+			t.Errorf("%q is taken, and never comes: %v", s, err)
+		}
+	})
+}
+
 // roundTrip writes a document and reads it both ways.
 func roundTrip(t interface {
 	Fatal(...any)
@@ -104,6 +179,17 @@ func roundTrip(t interface {
 	}
 	if !reflect.DeepEqual(again[0], stored) {
 		t.Fatalf("parsed %+v\nstored %+v", again[0], stored)
+	}
+	written, err := d.YAML()
+	if err != nil {
+		t.Fatal(err)
+	}
+	read, err := Parse(written, "again.yaml")
+	if err != nil {
+		t.Fatalf("%s\n%v", written, err)
+	}
+	if !reflect.DeepEqual(read[0], stored) {
+		t.Fatalf("%s\nread %+v\nstored %+v", written, read[0], stored)
 	}
 	back, err := again[0].Canonical()
 	if err != nil || string(back) != string(text) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/expr-lang/expr/ast"
@@ -14,6 +15,7 @@ import (
 type guard struct {
 	dialect dialect
 	reads   map[string]bool
+	wild    bool // it reads what wildcards matched
 	regexps int
 	err     error
 }
@@ -32,7 +34,7 @@ func (g *guard) Visit(n *ast.Node) {
 	case *ast.VariableDeclaratorNode, *ast.SequenceNode:
 		g.refuse("variables and sequences are not part of the language; write one expression")
 	case *ast.CallNode:
-		g.call(v)
+		g.call(n, v)
 	case *ast.MemberNode:
 		if t := v.Node.Type(); t == reflect.TypeFor[time.Time]() || t == reflect.TypeFor[time.Duration]() {
 			g.refuse("%s has no fields; compare it with another one", typeName(t))
@@ -48,7 +50,7 @@ func (g *guard) identifier(v *ast.IdentifierNode) {
 	if v.Value == "$env" {
 		g.refuse(`"$env" is not part of the language; name what you read, such as event.total`)
 	}
-	if g.dialect.names[v.Value] != nil {
+	if g.dialect.names[v.Value] != nil && !strings.HasPrefix(v.Value, "=") {
 		if g.reads == nil {
 			g.reads = make(map[string]bool)
 		}
@@ -56,11 +58,14 @@ func (g *guard) identifier(v *ast.IdentifierNode) {
 	}
 }
 
-func (g *guard) call(v *ast.CallNode) {
+func (g *guard) call(n *ast.Node, v *ast.CallNode) {
 	name, ok := v.Callee.(*ast.IdentifierNode)
 	if !ok {
 		g.refuse("only the functions of the language can be called, and no methods")
 		return
+	}
+	if name.Value == "wildcard" {
+		g.wildcard(n, v)
 	}
 	if check := constants[name.Value]; check != nil && len(v.Arguments) == 1 {
 		if s, ok := v.Arguments[0].(*ast.StringNode); ok {
@@ -69,6 +74,24 @@ func (g *guard) call(v *ast.CallNode) {
 			}
 		}
 	}
+}
+
+// wildcard puts the token that a wildcard matched in the place of the call.
+func (g *guard) wildcard(n *ast.Node, v *ast.CallNode) {
+	number, written := v.Arguments[0].(*ast.IntegerNode)
+	known := wildcardsIn(g.dialect.subject)
+	switch {
+	case !g.dialect.hand:
+		g.refuse("wildcard(…) can't be read here: only key, if, since, distinct and need look at the subject; take it from event or key")
+	case !written:
+		g.refuse("the number of a wildcard has to be written out, such as wildcard(1)")
+	case known == 0:
+		g.refuse("%q has no wildcards; take the value from the event", clip(g.dialect.subject, 80))
+	case number.Value < 1 || number.Value > known:
+		g.refuse("wildcard(%d) is not one of %q, which has %d, counted from 1", number.Value, clip(g.dialect.subject, 80), known)
+	}
+	g.wild = true
+	ast.Patch(n, invoke(funcToken, &ast.IdentifierNode{Value: nameWild}, v.Arguments[0]))
 }
 
 // builtin meters the loops, and refuses the library's functions that are not ours.

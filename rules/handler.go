@@ -7,6 +7,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/checks"
+	futurejobs "deadman/future_jobs"
 )
 
 // handler answers checks with what the rule says.
@@ -25,30 +26,38 @@ func (h handler) Prompt() {}
 //  3. Steps are left: the next look is at the slot of the first of them.
 //  4. The last step is taken: a rule that can still be resolved holds the job for a while,
 //     any other job ends.
+//  5. Before the next step the rule may ask for a look in between.
 //
-// A condition that can't be evaluated is an error: nobody knows.
+// What can't be evaluated is an error: nobody knows. A look by hand takes no step.
 func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
 	r := h.rule
-	s := r.scope(c)
+	w := waitOfCheck(c)
 	if r.while != nil {
-		still, err := r.while.holds(s)
+		still, err := r.while.holds(w.scope)
 		if err != nil {
 			return checks.Answer{}, fmt.Errorf("while: %w", err)
 		}
 		if !still {
-			return r.cleared(c), nil
+			return r.cleared(c, w), nil
 		}
 	}
+	if c.Manual {
+		return checks.Answer{Next: c.Slot, Step: c.Step}, nil
+	}
+	line, err := r.timeline(w)
+	if err != nil {
+		return checks.Answer{}, err
+	}
 	at := lookedAt(c)
-	taken := max(r.due(c.Since, at), c.Step)
-	answer := checks.Answer{Step: taken}
-	if taken > c.Step {
-		answer.Alerts = []alerts.Draft{r.speak(c.Step, taken-1, s)}
+	answer := checks.Answer{Step: max(r.due(line, at), c.Step)}
+	if answer.Step > c.Step {
+		answer.Alerts = []alerts.Draft{r.speak(line[c.Step:answer.Step], answer.Step-1, w.scope)}
 	}
 	switch {
-	case taken < len(r.steps):
-		answer.Next, answer.Nominal = r.slot(c.Since, taken), true
-	case taken > c.Step && r.document.held():
+	case answer.Step < len(line):
+		answer.Next, answer.Nominal = r.engine.Grid.Up(line[answer.Step].at), true
+		return r.sooner(answer, w.scope, at)
+	case answer.Step > c.Step && r.document.held():
 		answer.Next, answer.Nominal = r.engine.Grid.Up(at.Add(time.Duration(r.document.Hold))), true
 	default:
 		answer.Outcome = checks.Exhausted
@@ -56,39 +65,35 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 	return answer, nil
 }
 
-// scope is what expressions see of a check.
-func (r *Rule) scope(c checks.Check) scope {
-	event := newBody(c.Event)
-	state := event
-	if c.State != nil && !sameBytes(c.State, c.Event) {
-		state = newBody(c.State)
+// sooner looks before the next step where the rule wants that. What it names that is over or
+// comes later changes nothing.
+func (r *Rule) sooner(answer checks.Answer, s scope, at time.Time) (checks.Answer, error) {
+	if r.recheck == nil {
+		return answer, nil
 	}
-	return scope{event: event, state: state, key: c.Key, since: c.Since}
+	look, err := r.recheck.instantOrNone(s)
+	if err != nil {
+		return checks.Answer{}, fmt.Errorf("recheck: %w", err)
+	}
+	if look = r.engine.Grid.Up(look); look.After(at) && look.Before(answer.Next) {
+		answer.Next, answer.Nominal = look, false
+	}
+	return answer, nil
 }
 
-// sameBytes reports whether two bodies are one in memory, which spares decoding it twice.
-func sameBytes(a, b []byte) bool {
-	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
-}
-
-func (r *Rule) cleared(c checks.Check) checks.Answer {
+func (r *Rule) cleared(c checks.Check, w wait) checks.Answer {
 	answer := checks.Answer{Outcome: checks.Cleared, Step: c.Step}
 	if c.Said > 0 && !r.document.Quiet {
 		text := fmt.Sprintf("%s %s: the condition no longer holds", r.engine.Entity, c.Key)
-		answer.Alerts = []alerts.Draft{r.closes(c.Step, text)}
+		answer.Alerts = []alerts.Draft{r.closes(w, c.Step, text)}
 	}
 	return answer
 }
 
-// slot is when a step is due.
-func (r *Rule) slot(since time.Time, step int) time.Time {
-	return r.engine.Grid.Up(since.Add(r.steps[step].after))
-}
-
 // due is how many steps have had their slot.
-func (r *Rule) due(since, at time.Time) int {
+func (r *Rule) due(line []moment, at time.Time) int {
 	n := 0
-	for n < len(r.steps) && !r.slot(since, n).After(at) {
+	for n < len(line) && !r.engine.Grid.Up(line[n].at).After(at) {
 		n++
 	}
 	return n
@@ -102,31 +107,58 @@ func lookedAt(c checks.Check) time.Time {
 	return c.Slot
 }
 
-// speak drafts the alert of a step. from is the first step that was due.
-func (r *Rule) speak(from, at int, s scope) alerts.Draft {
-	st := &r.steps[at]
-	s.step = st.name
+// speak drafts the alert of the last of the steps that are due; the others are passed over.
+// at is its place in the timeline.
+func (r *Rule) speak(due []moment, at int, s scope) alerts.Draft {
+	last := due[len(due)-1]
+	s.step, s.turn, s.turns = last.name, last.turn, last.turns
 	var passed []string
-	for _, p := range r.steps[from:at] {
-		passed = append(passed, p.name)
+	for _, m := range due[:len(due)-1] {
+		passed = append(passed, m.name)
 	}
 	return alerts.Draft{
-		Status: alerts.Firing, Severity: st.severity, Step: st.name, StepIndex: at,
-		Passed: passed, Text: r.text(st, s), Labels: r.engine.Labels,
+		Status: alerts.Firing, Severity: last.severity, Step: last.name, StepIndex: at,
+		Passed: passed, Text: r.text(last, s), Labels: r.label(s),
 	}
 }
 
 // text is what a step says: its own text, or a sentence made from the rule.
-func (r *Rule) text(st *step, s scope) string {
-	if st.text != nil {
-		return st.text.say(s)
+func (r *Rule) text(m moment, s scope) string {
+	if m.text != nil {
+		return m.text.say(s)
 	}
-	after := Duration(st.after)
+	name := m.name
+	if m.turns > 1 {
+		name = fmt.Sprintf("%s %d of %d", m.name, m.turn, m.turns)
+	}
+	after := Duration(m.at.Sub(s.since).Truncate(time.Second))
 	switch {
 	case len(r.resolves) > 0:
-		return fmt.Sprintf("%s %s: not resolved after %s (%s)", r.engine.Entity, s.key, after, st.name)
+		return fmt.Sprintf("%s %s: not resolved after %s (%s)", r.engine.Entity, s.key, after, name)
 	case r.while != nil:
-		return fmt.Sprintf("%s %s: the condition still holds after %s (%s)", r.engine.Entity, s.key, after, st.name)
+		return fmt.Sprintf("%s %s: the condition still holds after %s (%s)", r.engine.Entity, s.key, after, name)
 	}
-	return fmt.Sprintf("%s %s: %s have passed (%s)", r.engine.Entity, s.key, after, st.name)
+	return fmt.Sprintf("%s %s: %s have passed (%s)", r.engine.Entity, s.key, after, name)
+}
+
+// label fills the labels in.
+func (r *Rule) label(s scope) map[string]string {
+	if len(r.labels) == 0 {
+		return nil
+	}
+	if r.said != nil {
+		return r.said
+	}
+	filled := make(map[string]string, len(r.labels))
+	for _, l := range r.labels {
+		filled[l.name] = clip(l.text.say(s), maxLabel)
+	}
+	return filled
+}
+
+// labelsOf are the labels of an alert that the engine makes.
+func (r *Rule) labelsOf(j futurejobs.Job) map[string]string {
+	w := waitOf(j)
+	w.rule = r.engine.Name
+	return r.label(w.scope)
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"deadman/calendars"
 )
 
 // MaxSize is the most that a text of rules may hold, in bytes.
@@ -15,8 +17,15 @@ const MaxSize = 256 << 10
 // is the name that problems carry. What it returns is complete: defaults are filled in, and
 // Compile accepts it. The error is Problems and holds all of them, in the order of the text,
 // unless the text is not YAML at all: then the first place where it is not.
+// It does not know which calendars there are; ParseAgainst does.
 func Parse(data []byte, file string) ([]Document, error) {
-	placed, err := parse(data, file)
+	return ParseAgainst(data, file, nil)
+}
+
+// ParseAgainst is Parse for rules that are to run with these calendars: a step that names
+// another one is a problem.
+func ParseAgainst(data []byte, file string, known calendars.Set) ([]Document, error) {
+	placed, err := parse(data, file, known)
 	if err != nil {
 		return nil, err
 	}
@@ -35,12 +44,12 @@ type placed struct {
 
 // parse is Parse, with the places. It returns the documents of a text that is wrong, too, as
 // far as they can be told apart.
-func parse(data []byte, file string) ([]placed, error) {
+func parse(data []byte, file string, known calendars.Set) ([]placed, error) {
 	nodes, ps := readText(data)
 	var docs []placed
 	seen := make(map[string]int)
 	for _, n := range nodes {
-		d, problems := readDocument(n)
+		d, problems := readDocument(n, known)
 		if line, twice := seen[d.Name]; twice && d.Name != "" {
 			problems = append(problems, Problem{
 				Line: n.line, Column: n.column, Pointer: "/name", Rule: d.Name,
@@ -99,20 +108,13 @@ func badCharacter(data []byte) (Problem, bool) {
 }
 
 // readDocument makes a document of a node: first its shape, then what it means.
-func readDocument(n node) (placed, Problems) {
-	r := reader{places: map[string]place{"": n.place}}
+func readDocument(n node, known calendars.Set) (placed, Problems) {
+	r := reader{places: map[string]place{"": n.place}, single: make(map[string]bool)}
 	d := r.document(n)
-	var meant Problems // what is wrong with the meaning, where the shape is right
-	if _, problems := compile(d, Saved{}); len(problems) > 0 {
-		for _, p := range problems {
-			if rest, ok := strings.CutPrefix(p.Pointer, "/resolve/0"); ok && r.single {
-				p.Pointer = "/resolve" + rest
-			}
-			if !r.problems.near(p.Pointer) {
-				meant = append(meant, p)
-			}
-		}
-		for _, p := range meant {
+	shape := slices.Clone(r.problems)
+	_, problems := compile(d, Saved{}, known, r.single)
+	for _, p := range problems {
+		if !shape.near(p.Pointer) {
 			r.problem(p.Pointer, "%s", p.Message)
 		}
 	}

@@ -2,11 +2,14 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"deadman/alerts"
+	"deadman/calendars"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
+	"deadman/guards"
 )
 
 // Rule is one version of a rule, compiled. It is safe for concurrent use.
@@ -14,9 +17,17 @@ type Rule struct {
 	document Document
 	engine   futurejobs.Rule
 	trigger  watch
+	updates  []watch
 	resolves []watch
-	while    *expression // nil: not resolved is still not
-	steps    []step
+	pauses   []watch
+	while    *expression       // nil: not resolved is still not
+	recheck  *expression       // nil: no look in between
+	steps    []step            // each turn of a step that is repeated is one
+	labels   []label           // by name
+	said     map[string]string // the labels, where they say the same of every job
+
+	starts    []string // the streams that the trigger comes from
+	remembers bool     // an end may come before its trigger
 }
 
 // watch is an event that a rule listens to.
@@ -26,13 +37,34 @@ type watch struct {
 	cond    *expression // nil: every event
 	since   *expression // nil: when the stream took the event in
 	outcome checks.Outcome
+	wild    bool // it reads what the wildcards of its subject stand for
+
+	distinct *expression // nil: it is no set
+	need     *expression // how many members the set has; nil where distinct is
 }
 
+// step is one rung as it is climbed. It is taken a span after the wait began or, with every,
+// after the step before; or at an instant.
 type step struct {
 	after    time.Duration
+	every    bool
+	computed *expression // yields the span, in the place of after; nil: after
+	at       *expression // yields an instant; nil: a span
+
+	of     *calendars.Calendar // counts the span; nil: all time counts
+	within *calendars.Calendar // where it is closed the step waits until it opens; nil: always open
+
 	name     string
 	severity alerts.Severity
 	text     *template // nil: a sentence made from the rule
+	turn     int       // from 1, of turns; both 1 for a step that is not repeated
+	turns    int
+}
+
+// label is a label that alerts carry.
+type label struct {
+	name string
+	text *template
 }
 
 // Document is what the rule was made from.
@@ -41,85 +73,76 @@ func (r *Rule) Document() Document { return r.document }
 // Engine is what the engine has to know of the rule.
 func (r *Rule) Engine() *futurejobs.Rule { return &r.engine }
 
-// wanted reports whether the event is one that the watch is for.
-func (w *watch) wanted(s scope) (bool, error) {
-	if w.cond == nil {
-		return true, nil
+// engage makes the rule ready for the engine, once all of it is compiled.
+func (r *Rule) engage(saved Saved, grid futurejobs.Grid) {
+	d := r.document
+	r.said = constant(r.labels)
+	for _, read := range saved.Reads {
+		if read.Subject == d.Trigger.Event {
+			r.starts = append(r.starts, read.Stream)
+		}
 	}
-	return w.cond.holds(s)
-}
-
-// begins is the wait that the event begins, if it does.
-func (r *Rule) begins(e futurejobs.Event, b *body, shards int) (*futurejobs.Effect, error) {
-	if !r.document.Enabled || !matches(r.trigger.subject, e.Subject) {
-		return nil, nil
+	for _, read := range saved.Reads {
+		r.remembers = r.remembers || r.early(read.Stream) > 0
 	}
-	s := scope{event: b}
-	wanted, err := r.trigger.wanted(s)
-	if !wanted || err != nil {
-		return nil, wrap("trigger", err)
-	}
-	key, err := r.trigger.key.keyOf(s)
-	if err != nil {
-		return nil, wrap("trigger", err)
-	}
-	since, err := r.since(e, s)
-	if err != nil {
-		return nil, wrap("trigger", err)
-	}
-	return &futurejobs.Effect{
-		Rule: &r.engine, Kind: futurejobs.Start,
-		Job: futurejobs.Job{
-			Ref: r.ref(key, shards), Version: r.engine.Version, Since: since,
-			FirstCheckAt: r.engine.Grid.Up(since.Add(r.steps[0].after)), Event: b.valid(),
+	r.engine = futurejobs.Rule{
+		ID: saved.RuleID, Version: saved.Version, Name: d.Name, Entity: d.Entity, Deleted: !saved.DeletedAt.IsZero(),
+		Grid: grid, Labels: r.labelsOf, Handler: handler{r}, Loudest: loudest(d.Escalate),
+		Limits: guards.Limits{
+			Timeout: time.Duration(d.Guards.Timeout), Attempts: d.Guards.Attempts, MaxChecks: d.Guards.MaxChecks,
+			Interval: time.Duration(d.Guards.Interval), Jitter: time.Duration(d.Guards.Jitter),
+			Horizon: time.Duration(d.Guards.Horizon), End: d.Guards.End,
 		},
-	}, nil
+		CatchUp: futurejobs.CatchUp{After: time.Duration(d.CatchUp.After), Do: late[d.CatchUp.Do]},
+		Streams: d.waitsFor(saved.Reads),
+	}
+	if !d.Quiet {
+		r.engine.Closing = func(j futurejobs.Job, text string) alerts.Draft { return r.closes(waitOf(j), j.Step, text) }
+	}
 }
 
-// since is when the wait began. An instant so far ahead that the first look would lie beyond
-// the horizon is refused: nobody would notice that the job is never looked at.
-func (r *Rule) since(e futurejobs.Event, s scope) (time.Time, error) {
-	at := e.At.UTC().Truncate(time.Microsecond)
-	if r.trigger.since == nil {
-		return at, nil
+var late = map[Late]futurejobs.Late{Run: futurejobs.Run, Skip: futurejobs.Skip, Expire: futurejobs.Expire}
+
+// constant are labels that say the same of every job; nil where one does not.
+func constant(labels []label) map[string]string {
+	said := make(map[string]string, len(labels))
+	for _, l := range labels {
+		text, is := l.text.constant()
+		if !is {
+			return nil
+		}
+		said[l.name] = text
 	}
-	since, err := r.trigger.since.instant(s)
-	if err != nil {
-		return time.Time{}, err
-	}
-	if horizon := r.engine.Limits.Horizon; since.After(at.Add(horizon)) {
-		return time.Time{}, fmt.Errorf("since is %s, further ahead of the event than the horizon, %s", since.Format(time.RFC3339), Duration(horizon))
-	}
-	return since, nil
+	return said
 }
 
-// ends is the wait that the event ends, if it does: by the first resolve that wants it. Those
-// that can't be evaluated are returned as errors beside it.
-func (r *Rule) ends(e futurejobs.Event, b *body, shards int) (*futurejobs.Effect, []error) {
-	var failed []error
-	s := scope{event: b}
-	for i := range r.resolves {
-		w := &r.resolves[i]
-		if !matches(w.subject, e.Subject) {
-			continue
-		}
-		wanted, err := w.wanted(s)
-		var key string
-		if wanted && err == nil {
-			key, err = w.key.keyOf(s)
-		}
-		if err != nil {
-			failed = append(failed, wrap(fmt.Sprintf("resolve[%d]", i), err))
-			continue
-		}
-		if wanted {
-			return &futurejobs.Effect{
-				Rule: &r.engine, Kind: futurejobs.End, Outcome: w.outcome,
-				Job: futurejobs.Job{Ref: r.ref(key, shards)},
-			}, failed
+// loudest is the highest severity of the steps.
+func loudest(steps []Step) alerts.Severity {
+	order := []alerts.Severity{alerts.Info, alerts.Warning, alerts.Error, alerts.Critical}
+	at := 0
+	for _, s := range steps {
+		at = max(at, slices.Index(order, s.Severity))
+	}
+	return order[at]
+}
+
+// waitsFor are the streams that can change or end a wait of the rule, each once, sorted.
+func (d Document) waitsFor(reads []Read) []string {
+	changing := make(map[string]bool)
+	for _, r := range d.Resolve {
+		changing[r.Event] = true
+	}
+	for _, w := range slices.Concat(d.Update, d.Pause) {
+		changing[w.Event] = true
+	}
+	var streams []string
+	for _, read := range reads {
+		if changing[read.Subject] {
+			streams = append(streams, read.Stream)
 		}
 	}
-	return nil, failed
+	slices.Sort(streams)
+	return slices.Compact(streams)
 }
 
 func (r *Rule) ref(key string, shards int) futurejobs.Ref {
@@ -127,13 +150,14 @@ func (r *Rule) ref(key string, shards int) futurejobs.Ref {
 }
 
 // closes drafts the alert that closes what was said: as loud as the last thing said, so
-// that whoever was called is told.
-func (r *Rule) closes(step int, text string) alerts.Draft {
+// that whoever was called is told. step is how many steps were taken.
+func (r *Rule) closes(w wait, step int, text string) alerts.Draft {
 	d := alerts.Draft{
-		Status: alerts.Resolved, Severity: r.engine.Loudest, Text: text, Labels: r.engine.Labels,
+		Status: alerts.Resolved, Severity: r.engine.Loudest, Text: text, Labels: r.label(w.scope),
 	}
-	if at := min(step, len(r.steps)) - 1; at >= 0 {
-		d.Severity, d.Step, d.StepIndex = r.steps[at].severity, r.steps[at].name, at
+	line, err := r.timeline(w)
+	if at := min(step, len(line)) - 1; err == nil && at >= 0 {
+		d.Severity, d.Step, d.StepIndex = line[at].severity, line[at].name, at
 	}
 	return d
 }

@@ -68,3 +68,34 @@ func covers(a, b string) bool {
 		a, b = restA, restB
 	}
 }
+
+// wildcardsIn is how many wildcards the pattern has.
+func wildcardsIn(pattern string) int {
+	n := 0
+	for token := range strings.SplitSeq(pattern, ".") {
+		if token == "*" || token == ">" {
+			n++
+		}
+	}
+	return n
+}
+
+// wildcards are the tokens that the pattern's wildcards match in the subject, in order; all
+// that follow, with their dots, for ">". The subject has to be one of the pattern's.
+func wildcards(pattern, subject string) []string {
+	var tokens []string
+	for {
+		p, restP, moreP := strings.Cut(pattern, ".")
+		s, restS, _ := strings.Cut(subject, ".")
+		switch p {
+		case ">":
+			return append(tokens, subject)
+		case "*":
+			tokens = append(tokens, s)
+		}
+		if !moreP {
+			return tokens
+		}
+		pattern, subject = restP, restS
+	}
+}

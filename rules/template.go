@@ -10,6 +10,7 @@ import (
 const (
 	maxTemplate = 4 << 10 // bytes, as written
 	maxText     = 4 << 10 // bytes, as said
+	maxParts    = 64      // expressions in it
 )
 
 // template is text with expressions in {{ }}.
@@ -24,7 +25,7 @@ type part struct {
 }
 
 // compileTemplate takes a text apart. Errors are for people.
-func compileTemplate(s string) (*template, error) {
+func compileTemplate(s string, d dialect) (*template, error) {
 	if len(s) > maxTemplate {
 		return nil, fmt.Errorf("the text has %d bytes, the most is %d", len(s), maxTemplate)
 	}
@@ -35,6 +36,9 @@ func compileTemplate(s string) (*template, error) {
 		if !found {
 			return t, nil
 		}
+		if len(t.parts) > 2*maxParts {
+			return nil, fmt.Errorf("the text has more than %d expressions; make it shorter", maxParts)
+		}
 		end := closing(rest)
 		if end < 0 {
 			return nil, errors.New(`"{{" is never closed; write "}}" behind the expression`)
@@ -43,7 +47,7 @@ func compileTemplate(s string) (*template, error) {
 		if source == "" {
 			return nil, errors.New(`"{{}}" is empty; write an expression in it, such as {{key}}`)
 		}
-		x, err := compileExpression(source, inText)
+		x, err := compileExpression(source, d)
 		if err != nil {
 			return nil, fmt.Errorf("{{%s}}: %w", clip(source, 80), err)
 		}
@@ -69,6 +73,16 @@ func closing(s string) int {
 		}
 	}
 	return -1
+}
+
+// constant is the text if it has no expressions.
+func (t *template) constant() (string, bool) {
+	for _, p := range t.parts {
+		if p.x != nil {
+			return "", false
+		}
+	}
+	return t.say(scope{}), true
 }
 
 // say fills the template in. What can't be evaluated stands in the text as what it is: an

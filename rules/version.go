@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"deadman/calendars"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -19,13 +20,13 @@ type version struct {
 	compiled func() (*Rule, error)
 }
 
-func newVersion(s Saved) *version {
+func newVersion(s Saved, known calendars.Set) *version {
 	v := &version{saved: s, starts: make(map[string]uint64)}
 	v.document, v.err = decodeDocument(s.Document)
 	for _, read := range s.Reads {
 		v.starts[read.Stream] = max(v.starts[read.Stream], read.From)
 	}
-	v.compiled = sync.OnceValues(v.compile)
+	v.compiled = sync.OnceValues(func() (*Rule, error) { return v.compile(known) })
 	return v
 }
 
@@ -39,11 +40,11 @@ func decodeDocument(stored []byte) (Document, error) {
 	return d, wrap("read document", err)
 }
 
-func (v *version) compile() (*Rule, error) {
+func (v *version) compile(known calendars.Set) (*Rule, error) {
 	if v.err != nil {
 		return nil, fmt.Errorf("rule %s version %d: %w", v.saved.Name, v.saved.Version, v.err)
 	}
-	r, err := Compile(v.document, v.saved)
+	r, err := Compile(v.document, v.saved, known)
 	return r, wrap(fmt.Sprintf("rule %s version %d", v.saved.Name, v.saved.Version), err)
 }
 
@@ -54,7 +55,10 @@ func (v *version) grid() (futurejobs.Grid, bool) {
 }
 
 // rule is all versions of one rule that is not deleted, newest first.
-type rule struct{ versions []*version }
+type rule struct {
+	versions []*version
+	paused   bool // no new waits begin
+}
 
 // inCharge is the version that decides about an event: the newest that was saved before it.
 // Where a version does not read the event's stream, its time has to tell. It is nil for an

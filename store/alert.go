@@ -76,8 +76,16 @@ func (s *Store) alerts(ctx context.Context, f futurejobs.Filter) (page futurejob
 }
 
 func (s *Store) alertsOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID) ([]futurejobs.Said, error) {
-	return query(ctx, s.read, readSaid, `SELECT `+alertColumns+`, `+unpublished+fromAlert+`
-WHERE a.shard = $1 AND a.id < $2`+c.and("a")+` ORDER BY a.id DESC LIMIT $3`, c.shard, before[:], limit(f)+1)
+	w := where{`SELECT ` + alertColumns + `, ` + unpublished + fromAlert + `
+WHERE a.shard = ? AND a.id < ?` + c.and("a"), []any{c.shard, before[:]}}
+	w.said(f)
+	return query(ctx, s.read, readSaid, numbered(w.text+` ORDER BY a.id DESC LIMIT ?`), append(w.args, limit(f)+1)...)
+}
+
+// wanted reports whether a filter leaves an alert in, as where.said does.
+func wanted(f futurejobs.Filter, a alerts.Alert) bool {
+	return (f.Status == "" || a.Status == f.Status) && (f.Severity == "" || a.Severity == f.Severity) &&
+		!a.DecidedAt.Before(f.After) && (f.Before.IsZero() || a.DecidedAt.Before(f.Before))
 }
 
 // alertsOfKey finds the alerts of a key by what its jobs, pending and ended, remember.
@@ -104,7 +112,9 @@ SELECT f.alert_ids FROM history f WHERE f.shard = $1 AND f.key = $2 AND f.alert_
 		if err != nil {
 			return nil, err
 		}
-		said = append(said, found)
+		if wanted(f, found.Alert) {
+			said = append(said, found)
+		}
 	}
 	return said, nil
 }

@@ -2,25 +2,23 @@ package store
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"time"
 
 	futurejobs "deadman/future_jobs"
 )
 
 const (
-	findOne = `SELECT ` + jobColumns + ` FROM future_job f WHERE f.shard = $1 AND f.rule_id = $2 AND f.key = $3`
-
-	createOne = `
-INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, state)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) RETURNING id`
+	findOne   = `SELECT ` + jobColumns + ` FROM future_job f WHERE f.shard = $1 AND f.rule_id = $2 AND f.key = $3`
+	anyEarly  = `SELECT 1 FROM early LIMIT 1`
+	recallOne = `SELECT ` + earlyColumns + ` FROM early e WHERE e.shard = $1 AND e.rule_id = $2 AND e.key = $3`
 )
 
 // Apply implements futurejobs.Ledger. The one writer has all jobs locked.
 func (e *sqlite) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
 	var net futurejobs.Net
 	if err := e.write(ctx, func(w *writer, now time.Time) (err error) {
-		net, err = w.apply(b, now)
+		net, err = w.apply(ctx, b, now)
 		return err
 	}); err != nil {
 		return futurejobs.Applied{}, failed("apply", err)
@@ -28,19 +26,19 @@ func (e *sqlite) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Appl
 	return applied(net), nil
 }
 
-func (w *writer) apply(b futurejobs.Batch, now time.Time) (net futurejobs.Net, err error) {
+func (w *writer) apply(ctx context.Context, b futurejobs.Batch, now time.Time) (net futurejobs.Net, err error) {
 	if err := w.ruleSetAt(b.RuleSet); err != nil {
 		return net, err
 	}
-	pending, err := w.pending(refs(b.Effects))
+	known, err := w.knownOf(b.Effects)
 	if err != nil {
 		return net, err
 	}
-	net = futurejobs.Fold(b.Effects, pending, now)
+	net = futurejobs.Fold(b.Effects, known, now)
 	if err := w.writeNet(net, now); err != nil {
 		return net, err
 	}
-	for _, l := range b.DeadLetters {
+	for _, l := range slices.Concat(b.DeadLetters, net.Letters) {
 		args, err := letter(l, now)
 		if err != nil {
 			return net, err
@@ -49,11 +47,25 @@ func (w *writer) apply(b futurejobs.Batch, now time.Time) (net futurejobs.Net, e
 			return net, err
 		}
 	}
+	for _, e := range deeds(b, net) {
+		if _, err := w.exec(insertAudit, auditArgs(ctx, now, b.Deed, object(e), "")...); err != nil {
+			return net, err
+		}
+	}
 	n, err := w.exec(advance, b.Last, when(b.LastAt), len(net.Create)+len(net.Born), b.Stream, b.After)
 	if err == nil && n == 0 {
 		return net, futurejobs.ErrMoved
 	}
 	return net, err
+}
+
+// knownOf reads what is known of the jobs that effects name.
+func (w *writer) knownOf(effects []futurejobs.Effect) (known futurejobs.Known, err error) {
+	if known.Pending, err = w.pending(refs(effects)); err != nil {
+		return known, err
+	}
+	known.Early, err = w.early(earlyRefs(effects))
+	return known, err
 }
 
 // pending returns the jobs that are waited for.
@@ -72,39 +84,25 @@ func (w *writer) pending(refs []futurejobs.Ref) (map[futurejobs.Ref]futurejobs.J
 	return found, nil
 }
 
-// writeNet writes endings before creations, which may be for the same keys.
-func (w *writer) writeNet(net futurejobs.Net, now time.Time) error {
-	for _, d := range net.End {
-		ok, err := w.decide(d, now)
+// early returns what happened early. Most of the time there is nothing at all.
+func (w *writer) early(refs []futurejobs.Ref) (map[futurejobs.Ref]futurejobs.Early, error) {
+	if len(refs) == 0 {
+		return nil, nil
+	}
+	var one int
+	if some, err := w.row([]any{&one}, anyEarly); err != nil || !some {
+		return nil, err
+	}
+	found := make(map[futurejobs.Ref]futurejobs.Early)
+	for _, ref := range refs {
+		var e futurejobs.Early
+		ok, err := w.row(earlyFields(&e), recallOne, ref.Shard, ref.RuleID, verbatim(ref.Key))
 		if err != nil {
-			return err
+			return nil, err
 		}
-		if !ok {
-			return fmt.Errorf("job %d is not as it was read", d.Job.ID)
-		}
-	}
-	for _, d := range net.Born {
-		// A job that began and ended at once takes an id like any other.
-		id, err := w.create(d.Job)
-		if err != nil {
-			return err
-		}
-		d.Job.ID = id
-		if _, err := w.end(d, now); err != nil {
-			return err
+		if ok {
+			found[ref] = e
 		}
 	}
-	for _, j := range net.Create {
-		if _, err := w.create(j); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (w *writer) create(j futurejobs.Job) (id int64, err error) {
-	_, err = w.row([]any{&id}, createOne,
-		j.Shard, j.RuleID, j.Version, verbatim(j.Key), j.CreatedAt, j.Since, j.FirstCheckAt, j.NextCheckAt,
-		body(j.Event), body(j.State))
-	return id, err
+	return found, nil
 }

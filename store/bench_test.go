@@ -62,10 +62,16 @@ func BenchmarkReschedule(b *testing.B) {
 }
 
 // BenchmarkCreate makes jobs. ns/op are of one job.
-func BenchmarkCreate(b *testing.B) {
+func BenchmarkCreate(b *testing.B) { benchmarkCreate(b, false) }
+
+// BenchmarkCreateLate makes jobs whose end may have come before them.
+func BenchmarkCreateLate(b *testing.B) { benchmarkCreate(b, true) }
+
+func benchmarkCreate(b *testing.B, early bool) {
 	for name, open := range stores(b) {
 		b.Run(name, func(b *testing.B) {
 			l := newLoad(b, open(b))
+			l.early = early
 			for n := 0; n < b.N; n += benchBatch {
 				l.create(benchBatch)
 			}
@@ -125,12 +131,13 @@ type load struct {
 	walks []futurejobs.Walk
 	first time.Time
 	made  int
+	early bool // what ends a job may come before it
 }
 
 func newLoad(tb testing.TB, s *store.Store) *load {
 	tb.Helper()
 	l := &load{Store: s, tb: tb, first: time.Now().UTC().Add(24 * time.Hour).Truncate(time.Second)}
-	saved, err := s.Save(tb.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)})
+	saved, err := s.Save(tb.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
 	l.check(err)
 	l.set, err = s.Revision(tb.Context())
 	l.check(err)
@@ -159,11 +166,11 @@ func (l *load) create(n int) {
 	for range n {
 		l.made++
 		key := fmt.Sprintf("k%09d", l.made)
-		b.Effects = append(b.Effects, futurejobs.Effect{Rule: l.rule, Kind: futurejobs.Start, Job: futurejobs.Job{
-			Ref:     futurejobs.Ref{Shard: futurejobs.ShardOf("e", key, l.Shards()), RuleID: l.rule.ID, Key: key},
+		ref := futurejobs.Ref{Shard: futurejobs.ShardOf("e", key, l.Shards()), RuleID: l.rule.ID, Key: key}
+		b.Effects = append(b.Effects, futurejobs.Effect{Rule: l.rule, Ref: ref, Ask: futurejobs.Start{Early: l.early, Job: futurejobs.Job{
 			Version: 1, Since: l.first, FirstCheckAt: l.first,
 			Event: []byte(`{"order_id":"` + key + `","status":"UNSHIPPED","total":123,"currency":"EUR","customer":{"id":"cus-00001234","tier":"gold"}}`),
-		}})
+		}}})
 	}
 	_, err := l.Apply(l.tb.Context(), b)
 	l.check(err)

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -43,17 +44,31 @@ func readLetter(row scanner, l *futurejobs.DeadLetter) error {
 	return err
 }
 
-// DeadLetters lists what could not be taken in, newest first. A filter's Rule narrows it;
-// what else a filter says does not apply.
+const letterColumns = `id, stream, subject, seq, event_at, event_id, header, body, rule, reason, at`
+
+// DeadLetter returns one letter, or futurejobs.ErrNotFound.
+func (s *Store) DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter, error) {
+	letters, err := query(ctx, s.read, readLetter, `SELECT `+letterColumns+` FROM dead_letter WHERE id = $1`, id)
+	if err == nil && len(letters) == 0 {
+		err = futurejobs.ErrNotFound
+	}
+	if err != nil {
+		return futurejobs.DeadLetter{}, failed(fmt.Sprintf("dead letter %d", id), err)
+	}
+	return letters[0], nil
+}
+
+// DeadLetters lists what could not be taken in, newest first. A filter's Rule and RulePrefix
+// narrow it; what else a filter says does not apply.
 func (s *Store) DeadLetters(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.DeadLetter], error) {
 	var page futurejobs.Page[futurejobs.DeadLetter]
 	before := position{ID: maxID}
 	if err := before.read("dead_letter", f.Cursor); err != nil {
 		return page, err
 	}
-	text := `SELECT id, stream, subject, seq, event_at, event_id, header, body, rule, reason, at FROM dead_letter
-WHERE id < $1 AND ($2 = '' OR rule = $2) ORDER BY id DESC LIMIT $3`
-	letters, err := query(ctx, s.read, readLetter, text, before.ID, f.Rule, limit(f)+1)
+	w := where{`SELECT ` + letterColumns + ` FROM dead_letter WHERE id < ?`, []any{before.ID}}
+	w.named(`rule`, f)
+	letters, err := query(ctx, s.read, readLetter, numbered(w.text+` ORDER BY id DESC LIMIT ?`), append(w.args, limit(f)+1)...)
 	if err != nil {
 		return page, failed("dead letters", err)
 	}

@@ -10,7 +10,7 @@ import (
 
 const historyOfKey = `
 SELECT ` + endedColumns + ` FROM history f JOIN rule r ON r.id = f.rule_id
-WHERE f.shard = $1 AND f.key = $2 AND (f.ended_at, f.id) < ($3, $4)`
+WHERE f.shard = ? AND f.key = ? AND (f.ended_at, f.id) < (?, ?)`
 
 // History lists jobs that ended, newest first.
 func (s *Store) History(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Ended], error) {
@@ -47,8 +47,10 @@ func (s *Store) historyOf(ctx context.Context, f futurejobs.Filter) (page future
 	}
 	var ended []futurejobs.Ended
 	for _, c := range scopes {
-		found, err := query(ctx, s.read, readEnded, historyOfKey+c.and("f")+` ORDER BY f.ended_at DESC, f.id DESC LIMIT $5`,
-			c.shard, verbatim(f.Key), before.At, before.ID, limit(f)+1)
+		w := where{historyOfKey + c.and("f"), []any{c.shard, verbatim(f.Key), before.At, before.ID}}
+		w.ended(f)
+		found, err := query(ctx, s.read, readEnded, numbered(w.text+` ORDER BY f.ended_at DESC, f.id DESC LIMIT ?`),
+			append(w.args, limit(f)+1)...)
 		if err != nil {
 			return page, err
 		}

@@ -25,17 +25,26 @@ func (p *postgres) latest(ctx context.Context, rules []int32, f futurejobs.Filte
 	if err != nil {
 		return page, err
 	}
-	text := `SELECT ` + endedColumns + ` FROM history f JOIN rule r ON r.id = f.rule_id
-WHERE f.ended_at >= $1 AND f.ended_at < $2 AND (f.ended_at, f.shard, f.id) < ($3, $4, $5)` + ofRules("f", rules) + `
-ORDER BY f.ended_at DESC, f.shard DESC, f.id DESC LIMIT $6`
-	var ended []futurejobs.Ended
-	to := newest
-	if before.At.Before(to) {
-		to = before.At.Add(time.Microsecond)
+	if f.After.After(oldest) {
+		oldest = f.After
 	}
+	to := newest
+	for _, bound := range []time.Time{before.At.Add(time.Microsecond), f.Before} {
+		if !bound.IsZero() && bound.Before(to) {
+			to = bound
+		}
+	}
+	var ended []futurejobs.Ended
 	for window := futurejobs.Day; len(ended) <= limit(f) && to.After(oldest); window *= 2 {
 		from := to.Truncate(futurejobs.Day).Add(futurejobs.Day - window)
-		rows, err := p.pool.Query(ctx, text, from, to, before.At, before.Shard, before.ID, limit(f)+1-len(ended))
+		w := where{
+			`SELECT ` + endedColumns + ` FROM history f JOIN rule r ON r.id = f.rule_id
+WHERE f.ended_at >= ? AND f.ended_at < ? AND (f.ended_at, f.shard, f.id) < (?, ?, ?)` + ofRules("f", rules),
+			[]any{from, to, before.At, before.Shard, before.ID},
+		}
+		w.ended(f)
+		rows, err := p.pool.Query(ctx, numbered(w.text+` ORDER BY f.ended_at DESC, f.shard DESC, f.id DESC LIMIT ?`),
+			append(w.args, limit(f)+1-len(ended))...)
 		if err != nil {
 			return page, err
 		}

@@ -29,9 +29,11 @@ func (e *sqlite) latest(ctx context.Context, rules []int32, f futurejobs.Filter)
 	if err := before.read("history", f.Cursor); err != nil {
 		return page, err
 	}
-	found, err := query(ctx, e.read, readNumbered, `
-SELECT `+endedColumns+`, f.seq FROM history f JOIN rule r ON r.id = f.rule_id
-WHERE f.seq < $1`+ofRules("f", rules)+` ORDER BY f.seq DESC LIMIT $2`, before.ID, limit(f)+1)
+	w := where{`
+SELECT ` + endedColumns + `, f.seq FROM history f JOIN rule r ON r.id = f.rule_id
+WHERE f.seq < ?` + ofRules("f", rules), []any{before.ID}}
+	w.ended(f)
+	found, err := query(ctx, e.read, readNumbered, numbered(w.text+` ORDER BY f.seq DESC LIMIT ?`), append(w.args, limit(f)+1)...)
 	if err != nil {
 		return page, err
 	}

@@ -12,8 +12,8 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// forever is after every slot.
-var forever = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+// forever is after every slot, and after when a paused job is due.
+var forever = futurejobs.Never.Add(time.Hour)
 
 const fromJobs = `SELECT ` + listedColumns + ` FROM future_job f JOIN rule r ON r.id = f.rule_id WHERE f.shard = $1`
 
@@ -128,14 +128,15 @@ func (p position) idIn(shard int16) int64 {
 	return -1
 }
 
-// Job returns the pending job of a rule and a key, or futurejobs.ErrNotFound.
+// Job returns the pending job of a rule and a key, or futurejobs.ErrNotFound. Of several rules
+// that had the name, the last one's is meant.
 func (s *Store) Job(ctx context.Context, rule, key string) (futurejobs.Listed, error) {
-	page, err := s.Jobs(ctx, futurejobs.Filter{Rule: rule, Key: key, Limit: 1})
+	page, err := s.Jobs(ctx, futurejobs.Filter{Rule: rule, Key: key, Limit: futurejobs.MaxLimit})
 	if err != nil {
 		return futurejobs.Listed{}, err
 	}
 	if len(page.Items) == 0 {
 		return futurejobs.Listed{}, fmt.Errorf("job of rule %q and key %q: %w", rule, key, futurejobs.ErrNotFound)
 	}
-	return page.Items[0], nil
+	return slices.MaxFunc(page.Items, func(a, b futurejobs.Listed) int { return cmp.Compare(a.RuleID, b.RuleID) }), nil
 }

@@ -19,7 +19,7 @@ func TestJobsOfRulesWithManyAndWithFew(t *testing.T) {
 		l := newLoad(t, s)
 		l.create(2500)
 		many := l.rule
-		saved, err := s.Save(t.Context(), rules.Saved{Name: "rare", Entity: "e", Document: []byte(`{}`)})
+		saved, err := s.Save(t.Context(), rules.Saved{Name: "rare", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
 		l.check(err)
 		l.set, err = s.Revision(t.Context())
 		l.check(err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"strconv"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -71,6 +72,22 @@ WHERE stream = $4 AND last_seq = $5 AND stream_created_at IS NOT DISTINCT FROM $
 		return failed("reset cursor", err)
 	}
 	return nil
+}
+
+// JobsOf implements futurejobs.Ledger. It walks the key of the jobs, shard by shard.
+func (s *Store) JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error) {
+	var jobs []futurejobs.Job
+	for shard := after.Shard; int(shard) < s.shards && len(jobs) < limit; shard++ {
+		found, err := query(ctx, s.read, readJob, `SELECT `+jobColumns+` FROM future_job f
+WHERE f.shard = $1 AND f.rule_id = $2 AND (f.rule_id, f.key) > ($3, $4)
+ORDER BY f.shard, f.rule_id, f.key LIMIT `+strconv.Itoa(limit), shard, ruleID, after.RuleID, verbatim(after.Key))
+		if err != nil {
+			return nil, failed("jobs of a rule", err)
+		}
+		jobs = append(jobs, found...)
+		after = futurejobs.Ref{} // the other shards from their beginning
+	}
+	return jobs[:min(limit, len(jobs))], nil
 }
 
 // MarkRead implements futurejobs.Ledger. It never goes back.

@@ -31,7 +31,7 @@ type fixture struct {
 func onPostgres(t *testing.T, lease time.Duration) *fixture {
 	dsn := storetest.Postgres(t)
 	f := &fixture{Store: open(t, store.Options{DatabaseURL: dsn, Shards: 4}), t: t, dsn: dsn}
-	saved, err := f.Save(t.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)})
+	saved, err := f.Save(t.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
 	f.check(err)
 	f.set, err = f.Revision(t.Context())
 	f.check(err)
@@ -55,6 +55,10 @@ func (f *fixture) check(err error) {
 	}
 }
 
+func (f *fixture) ref(key string) futurejobs.Ref {
+	return futurejobs.Ref{Shard: futurejobs.ShardOf("e", key, f.Shards()), RuleID: f.rule.ID, Key: key}
+}
+
 // start begins n waits and returns their jobs.
 func (f *fixture) start(n int) []futurejobs.Job {
 	f.t.Helper()
@@ -62,9 +66,8 @@ func (f *fixture) start(n int) []futurejobs.Job {
 	first := time.Now().Add(time.Hour).Truncate(time.Second)
 	for i := range n {
 		key := fmt.Sprintf("k%05d", i)
-		b.Effects = append(b.Effects, futurejobs.Effect{Rule: f.rule, Kind: futurejobs.Start, Job: futurejobs.Job{
-			Ref:     futurejobs.Ref{Shard: futurejobs.ShardOf("e", key, f.Shards()), RuleID: f.rule.ID, Key: key},
-			Version: 1, Since: first, FirstCheckAt: first,
+		b.Effects = append(b.Effects, futurejobs.Effect{Rule: f.rule, Ref: f.ref(key), Ask: futurejobs.Start{
+			Job: futurejobs.Job{Version: 1, Since: first, FirstCheckAt: first},
 		}})
 	}
 	_, err := f.Apply(f.t.Context(), b)
@@ -226,7 +229,7 @@ func TestSettlesThatOverlapDoNotHoldOffAChangeOfTheRules(t *testing.T) {
 	f := onPostgres(t, time.Hour)
 	f.overlap()
 	quick(t, "the save", func() error {
-		_, err := f.Save(t.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)})
+		_, err := f.Save(t.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
 		return err
 	})
 }

@@ -22,6 +22,7 @@ type Retention struct {
 	History     time.Duration
 	Alerts      time.Duration
 	DeadLetters time.Duration
+	Audit       time.Duration
 }
 
 // Pruned is how many rows retention took away.
@@ -29,6 +30,7 @@ type Pruned struct {
 	History     int64
 	Alerts      int64
 	DeadLetters int64
+	Audit       int64
 }
 
 // Prune takes away what is older than its retention, in bounded transactions, and makes
@@ -41,7 +43,7 @@ func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 	if err != nil {
 		return p, failed("prune", err)
 	}
-	errs := []error{s.ahead(ctx, now), s.forgetNodes(ctx, now)}
+	errs := []error{s.ahead(ctx, now), s.forgetNodes(ctx, now), s.forgetEarly(ctx, now), s.forgetRequests(ctx, now)}
 	if r.History != 0 {
 		p.History, err = s.forget(ctx, now.Add(-r.History))
 		errs = append(errs, err)
@@ -55,6 +57,10 @@ func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 	(SELECT id FROM (SELECT id, at FROM dead_letter ORDER BY id LIMIT $1) AS oldest WHERE at < $2)`, pruneBatch, now.Add(-r.DeadLetters))
 		errs = append(errs, err)
 	}
+	if r.Audit != 0 {
+		p.Audit, err = s.PruneAudit(ctx, now.Add(-r.Audit))
+		errs = append(errs, err)
+	}
 	if err := errors.Join(errs...); err != nil {
 		return p, failed("prune", err)
 	}
@@ -64,6 +70,25 @@ func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 // forgetNodes forgets nodes that died a day ago.
 func (s *Store) forgetNodes(ctx context.Context, now time.Time) error {
 	_, err := exec(ctx, s.db, `DELETE FROM node WHERE expires_at < $1`, now.Add(-futurejobs.Day))
+	return err
+}
+
+// forgetEarly forgets what happened early and nobody waited for in time.
+func (s *Store) forgetEarly(ctx context.Context, now time.Time) error {
+	for shard := range s.shards {
+		if _, err := s.pruneAll(ctx, "", `DELETE FROM early WHERE shard = $1 AND until_at <= $2 AND (rule_id, key) IN
+	(SELECT e.rule_id, e.key FROM early e WHERE e.shard = $1 AND e.until_at <= $2 ORDER BY e.until_at LIMIT $3)`,
+			shard, now, pruneBatch); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forgetRequests forgets what was answered long ago.
+func (s *Store) forgetRequests(ctx context.Context, now time.Time) error {
+	_, err := s.pruneAll(ctx, "", `DELETE FROM idempotency WHERE key IN
+	(SELECT i.key FROM idempotency i WHERE i.at < $1 ORDER BY i.at LIMIT $2)`, now.Add(-remembered), pruneBatch)
 	return err
 }
 
@@ -87,7 +112,8 @@ func firstAlert(t time.Time) (id alerts.ID) {
 	return id
 }
 
-// pruneAll deletes until nothing is left to delete.
+// pruneAll deletes until nothing is left to delete. What has a name among the pruned is
+// counted there.
 func (s *Store) pruneAll(ctx context.Context, name, text string, args ...any) (total int64, err error) {
 	for {
 		var n int64
@@ -95,7 +121,9 @@ func (s *Store) pruneAll(ctx context.Context, name, text string, args ...any) (t
 			if n, err = exec(ctx, tx, text, args...); err != nil || n == 0 {
 				return err
 			}
-			_, err = exec(ctx, tx, countPruned, n, name)
+			if name != "" {
+				_, err = exec(ctx, tx, countPruned, n, name)
+			}
 			return err
 		})
 		total += n

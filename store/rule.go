@@ -8,13 +8,10 @@ import (
 	"fmt"
 	"time"
 
+	"deadman/access"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 )
-
-// gate is how long a change of the rules keeps others out while it waits for those that
-// are in. It opens by itself when the one who closed it is gone.
-const gate = 5 * time.Second
 
 // Revision implements rules.Store.
 func (s *Store) Revision(ctx context.Context) (int64, error) {
@@ -27,10 +24,15 @@ func (s *Store) Revision(ctx context.Context) (int64, error) {
 	return revision, nil
 }
 
-const savedColumns = `v.rule_id, v.version, r.name, r.entity, v.document, v.reads, v.bundle, v.saved_at`
+// versionColumns are the columns that versionFields reads, of the version v and its rule r.
+const versionColumns = `v.rule_id, v.version, r.name, r.entity, v.document, v.reads, v.bundle, v.saved_at, v.saved_by,
+	r.paused_at, r.paused_by, r.deleted_at`
 
-func savedFields(s *rules.Saved, reads *string) []any {
-	return []any{&s.RuleID, &s.Version, &s.Name, &s.Entity, &s.Document, reads, &s.Bundle, at(&s.SavedAt)}
+func versionFields(s *rules.Saved, reads *string) []any {
+	return []any{
+		&s.RuleID, &s.Version, &s.Name, &s.Entity, &s.Document, reads, &s.Bundle, at(&s.SavedAt), (*verbatim)(&s.SavedBy),
+		at(&s.PausedAt), (*verbatim)(&s.PausedBy), at(&s.DeletedAt),
+	}
 }
 
 // loaded is a row of Load: a version, or none, and the revision.
@@ -43,7 +45,8 @@ type loaded struct {
 func (s *Store) Load(ctx context.Context) (int64, []rules.Saved, error) {
 	rows, err := query(ctx, s.read, readLoaded, `
 SELECT q.revision, coalesce(v.rule_id, 0), coalesce(v.version, 0), coalesce(r.name, ''), coalesce(r.entity, ''),
-	coalesce(v.document, ''), coalesce(v.reads, '[]'), coalesce(v.bundle, ''), v.saved_at
+	coalesce(v.document, ''), coalesce(v.reads, '[]'), coalesce(v.bundle, ''), v.saved_at, coalesce(v.saved_by, ''),
+	r.paused_at, coalesce(r.paused_by, ''), r.deleted_at
 FROM rule_set q
 LEFT JOIN rule r ON r.deleted_at IS NULL
 LEFT JOIN rule_version v ON v.rule_id = r.id
@@ -63,10 +66,29 @@ ORDER BY v.rule_id, v.version`)
 
 func readLoaded(row scanner, l *loaded) error {
 	var reads string
-	if err := row.Scan(append([]any{&l.revision}, savedFields(&l.Saved, &reads)...)...); err != nil {
+	if err := row.Scan(append([]any{&l.revision}, versionFields(&l.Saved, &reads)...)...); err != nil {
 		return err
 	}
 	return json.Unmarshal([]byte(reads), &l.Reads)
+}
+
+// Named implements rules.Store.
+func (s *Store) Named(ctx context.Context, name string) ([]rules.Saved, error) {
+	named, err := query(ctx, s.read, readSaved, `SELECT `+versionColumns+` FROM rule_version v JOIN rule r ON r.id = v.rule_id
+WHERE r.name = $1
+ORDER BY v.rule_id DESC, v.version DESC`, name)
+	if err != nil {
+		return nil, failed("versions of rule "+name, err)
+	}
+	return named, nil
+}
+
+func readSaved(row scanner, s *rules.Saved) error {
+	var reads string
+	if err := row.Scan(versionFields(s, &reads)...); err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(reads), &s.Reads)
 }
 
 // Version implements rules.Store.
@@ -75,8 +97,8 @@ func (s *Store) Version(ctx context.Context, ruleID, version int32) (rules.Saved
 	defer cancel()
 	var saved rules.Saved
 	var reads string
-	err := s.read.QueryRowContext(ctx, `SELECT `+savedColumns+` FROM rule_version v JOIN rule r ON r.id = v.rule_id
-WHERE v.rule_id = $1 AND v.version = $2`, ruleID, version).Scan(savedFields(&saved, &reads)...)
+	err := s.read.QueryRowContext(ctx, `SELECT `+versionColumns+` FROM rule_version v JOIN rule r ON r.id = v.rule_id
+WHERE v.rule_id = $1 AND v.version = $2`, ruleID, version).Scan(versionFields(&saved, &reads)...)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		err = futurejobs.ErrNotFound
@@ -89,86 +111,98 @@ WHERE v.rule_id = $1 AND v.version = $2`, ruleID, version).Scan(savedFields(&sav
 	return saved, nil
 }
 
-// Save implements rules.Store. It waits for the transactions that rest on the rules as they
-// are.
-func (s *Store) Save(ctx context.Context, r rules.Saved) (rules.Saved, error) {
-	if err := s.shut(ctx); err != nil {
-		return r, failed("save rule", err)
-	}
-	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) (err error) {
-		if _, err := exec(ctx, tx, `UPDATE rule_set SET revision = revision + 1, gate_until = NULL WHERE id = 1`); err != nil {
+// Save implements rules.Store.
+func (s *Store) Save(ctx context.Context, r rules.Saved, version int32) (rules.Saved, error) {
+	r.SavedBy = access.ActorOf(ctx).Name
+	err := s.change(ctx, r.Name, func(c change) (err error) {
+		if err := c.rule.at(version); err != nil {
 			return err
 		}
-		r.SavedAt = now
-		if r.RuleID, err = ruleOf(ctx, tx, r); err != nil {
+		r.SavedAt, r.PausedAt, r.PausedBy, r.DeletedAt = c.now, c.rule.pausedAt, c.rule.pausedBy, time.Time{}
+		if r.RuleID, err = c.ruleOf(ctx, r); err != nil {
 			return err
 		}
-		if r.Version, err = insertVersion(ctx, tx, r); err != nil {
+		if r.Version, err = c.insertVersion(ctx, r); err != nil {
 			return err
 		}
-		return openCursors(ctx, tx, r.Reads)
+		if err := openCursors(ctx, c.tx, r.Reads); err != nil {
+			return err
+		}
+		return c.audit(ctx, "rule.save", fmt.Sprintf("version %d", r.Version))
 	})
 	if err != nil {
-		return r, failed("save rule", errors.Join(err, s.unshut(ctx)))
+		return r, failed("save rule", err)
 	}
 	return r, nil
 }
 
-// shut keeps new transactions from resting on the rules while a change waits for the old
-// ones; they would follow each other without a gap.
-func (s *Store) shut(ctx context.Context) error {
-	return s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		_, err := exec(ctx, tx, `UPDATE rule_set SET gate_until = $1 WHERE id = 1`, now.Add(gate))
-		return err
-	})
-}
-
-// unshut takes shut back after a change that came to nothing.
-func (s *Store) unshut(ctx context.Context) error {
-	_, err := exec(context.WithoutCancel(ctx), s.db, `UPDATE rule_set SET gate_until = NULL WHERE id = 1`)
-	return err
-}
-
-// ruleOf returns the id of the rule of that name, a new one if there is none. A name that
-// was deleted comes back as another rule.
-func ruleOf(ctx context.Context, tx *sql.Tx, r rules.Saved) (id int32, err error) {
-	var entity string
-	err = tx.QueryRowContext(ctx, `SELECT id, entity FROM rule WHERE name = $1 AND deleted_at IS NULL`, r.Name).Scan(&id, &entity)
-	if errors.Is(err, sql.ErrNoRows) {
-		err = tx.QueryRowContext(ctx, `INSERT INTO rule (name, entity) VALUES ($1, $2) RETURNING id`, r.Name, r.Entity).Scan(&id)
-		return id, err
-	}
-	if err == nil && entity != r.Entity {
-		return 0, fmt.Errorf("rule %s waits for %s, not %s: %w", r.Name, entity, r.Entity, rules.ErrEntityChanged)
-	}
-	return id, err
-}
-
-func insertVersion(ctx context.Context, tx *sql.Tx, r rules.Saved) (version int32, err error) {
-	reads, err := json.Marshal(r.Reads)
-	if err != nil {
-		return 0, err
-	}
-	err = tx.QueryRowContext(ctx, `
-INSERT INTO rule_version (rule_id, version, document, reads, bundle, saved_at)
-SELECT $1, coalesce(max(version), 0) + 1, $2, $3, $4, $5 FROM rule_version WHERE rule_id = $1
-RETURNING version`, r.RuleID, string(r.Document), string(reads), r.Bundle, r.SavedAt).Scan(&version)
-	return version, err
-}
-
-// openCursors starts the streams that were never read, at the earliest place a rule names.
-func openCursors(ctx context.Context, tx *sql.Tx, reads []rules.Read) error {
-	from := make(map[string]uint64, len(reads))
-	for _, r := range reads {
-		if seq, ok := from[r.Stream]; !ok || r.From < seq {
-			from[r.Stream] = r.From
+// Pause implements rules.Store.
+func (s *Store) Pause(ctx context.Context, name string, paused bool) error {
+	err := s.change(ctx, name, func(c change) error {
+		switch {
+		case c.rule.id == 0:
+			return futurejobs.ErrNotFound
+		case paused != c.rule.pausedAt.IsZero():
+			return errAsItWas
 		}
-	}
-	for stream, seq := range from {
-		if _, err := exec(ctx, tx, `INSERT INTO event_cursor (stream, last_seq) VALUES ($1, $2) ON CONFLICT (stream) DO NOTHING`,
-			stream, int64(seq)); err != nil {
+		deed, since, by := "rule.resume", time.Time{}, ""
+		if paused {
+			deed, since, by = "rule.pause", c.now, access.ActorOf(ctx).Name
+		}
+		if _, err := exec(ctx, c.tx, `UPDATE rule SET paused_at = $1, paused_by = $2 WHERE id = $3`,
+			when(since), escape(by), c.rule.id); err != nil {
 			return err
 		}
+		return c.audit(ctx, deed, "")
+	})
+	if err != nil {
+		return failed("pause rule "+name, err)
 	}
 	return nil
+}
+
+// Delete implements rules.Store.
+func (s *Store) Delete(ctx context.Context, name string, version int32) (ruleID int32, err error) {
+	err = s.change(ctx, name, func(c change) error {
+		if c.rule.id == 0 {
+			return futurejobs.ErrNotFound
+		}
+		if err := c.rule.at(version); err != nil {
+			return err
+		}
+		ruleID = c.rule.id
+		if _, err := exec(ctx, c.tx, `UPDATE rule SET deleted_at = $1 WHERE id = $2`, c.now, ruleID); err != nil {
+			return err
+		}
+		return c.audit(ctx, "rule.delete", "")
+	})
+	if err != nil {
+		return 0, failed("delete rule "+name, err)
+	}
+	return ruleID, nil
+}
+
+// Deleted implements rules.Store. A rule that has no jobs left is not asked about again: no
+// job of a deleted rule is created any more.
+func (s *Store) Deleted(ctx context.Context) ([]int32, error) {
+	deleted, err := query(ctx, s.read, func(row scanner, id *int32) error { return row.Scan(id) },
+		`SELECT id FROM rule WHERE deleted_at IS NOT NULL AND purged_at IS NULL ORDER BY id`)
+	if err != nil {
+		return nil, failed("deleted rules", err)
+	}
+	var left []int32
+	for _, id := range deleted {
+		jobs, err := s.JobsOf(ctx, id, futurejobs.Ref{}, 1)
+		if err != nil {
+			return nil, failed("deleted rules", err)
+		}
+		if len(jobs) > 0 {
+			left = append(left, id)
+			continue
+		}
+		if _, err := exec(ctx, s.db, `UPDATE rule SET purged_at = now() WHERE id = $1`, id); err != nil {
+			return nil, failed("deleted rules", err)
+		}
+	}
+	return left, nil
 }

@@ -76,14 +76,19 @@ func idsOf(rows []ruleRow) []int32 {
 	return ids
 }
 
-// rulesOf returns the rules that fit a filter, deleted ones too, or nil when the filter
-// does not narrow them down.
+// rulesOf returns the rules that fit a filter, or nil when the filter does not narrow them
+// down. All that ever had a name are among them: what a deleted rule left is still listed.
 func (s *Store) rulesOf(ctx context.Context, f futurejobs.Filter) ([]ruleRow, error) {
-	if f.Rule == "" && f.Entity == "" && f.Key == "" {
+	if f.Rule == "" && f.RulePrefix == "" && f.Entity == "" && f.Key == "" {
 		return nil, nil
 	}
+	w := where{text: `SELECT id, entity FROM rule WHERE 1 = 1`}
+	w.named(`name`, f)
+	if f.Entity != "" {
+		w.and(`entity = ?`, escape(f.Entity))
+	}
 	rows, err := query(ctx, s.read, func(row scanner, r *ruleRow) error { return row.Scan(&r.id, &r.entity) },
-		`SELECT id, entity FROM rule WHERE ($1 = '' OR name = $1) AND ($2 = '' OR entity = $2) ORDER BY id`, f.Rule, f.Entity)
+		numbered(w.text+` ORDER BY id`), w.args...)
 	if err != nil {
 		return nil, err
 	}

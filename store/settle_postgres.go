@@ -51,7 +51,8 @@ WITH rule_now AS MATERIALIZED (
 	end = `, ended AS (
 	DELETE FROM future_job f USING ask
 	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ask.rev AND ask.outcome <> ''
-	RETURNING f.shard, f.id, f.rule_id, f.version, f.key, f.created_at, f.since_at, f.first_check_at, f.next_check_at,
+	RETURNING f.shard, f.id, f.rule_id, f.version, f.key, f.created_at, f.since_at, f.first_check_at,
+		coalesce(f.paused_next_at, f.next_check_at),
 		ask.outcome, ask.reason, ask.check_count, ask.step, ask.picked_at, ask.started_at, ask.completed_at, ask.failed_at,
 		ask.checks, ask.check_total, ask.check_slowest, ask.alert_ids
 ), archived AS (

@@ -94,7 +94,7 @@ INSERT INTO history (shard, key, rule_id, id, version, outcome, reason, ended_at
 	first_check_at, next_check_at, check_count, step, picked_at, started_at, completed_at, failed_at,
 	checks, check_total, check_slowest, alert_ids)
 SELECT shard, key, rule_id, id, version, $1, $2, $3, created_at, since_at,
-	first_check_at, next_check_at, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13
+	first_check_at, coalesce(paused_next_at, next_check_at), $4, $5, $6, $7, $8, $9, $10, $11, $12, $13
 FROM future_job WHERE id = $14 AND shard = $15 AND rev = $16`
 
 	moveOne = `
@@ -112,7 +112,8 @@ WHERE id = $13 AND shard = $14 AND rev = $15`
 
 // hotWrites are prepared once, not once a transaction.
 var hotWrites = []string{
-	ruleStood, leaseHeld, archiveOne, deleteOne, moveOne, sayOne, postOne, findOne, createOne, advance, sentOne,
+	ruleStood, leaseHeld, archiveOne, deleteOne, moveOne, sayOne, postOne, sentOne,
+	findOne, anyEarly, recallOne, createOne, changeOne, updateOne, rememberOne, forgetOne, advance,
 }
 
 func (w *writer) end(d futurejobs.Decision, now time.Time) (bool, error) {

@@ -53,23 +53,22 @@ func saidBy(decisions []futurejobs.Decision) (said []alerts.Alert) {
 
 // applied is what a net effect came to.
 func applied(net futurejobs.Net) futurejobs.Applied {
-	return futurejobs.Applied{
-		Created: len(net.Create) + len(net.Born),
-		Ended:   len(net.End) + len(net.Born),
-		Kept:    net.Kept,
-		Missed:  net.Missed,
-		Said:    saidBy(net.End),
-	}
+	return futurejobs.Applied{Tally: net.Tally, Said: saidBy(net.End)}
 }
 
 // refs are the jobs that effects name, each once, in the order in which they are locked.
 func refs(effects []futurejobs.Effect) []futurejobs.Ref {
 	all := make([]futurejobs.Ref, len(effects))
 	for i, e := range effects {
-		all[i] = e.Job.Ref
+		all[i] = e.Ref
 	}
-	slices.SortFunc(all, compareRefs)
-	return slices.Compact(all)
+	return inLockOrder(all)
+}
+
+// inLockOrder sorts refs as their rows are locked, and leaves each once.
+func inLockOrder(refs []futurejobs.Ref) []futurejobs.Ref {
+	slices.SortFunc(refs, compareRefs)
+	return slices.Compact(refs)
 }
 
 func compareRefs(a, b futurejobs.Ref) int {

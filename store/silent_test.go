@@ -17,6 +17,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"deadman/access"
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
@@ -189,9 +190,20 @@ func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
 		"load":           func() error { _, _, err := s.Load(ctx); return err },
 		"version":        func() error { _, err := s.Version(ctx, 1, 1); return err },
 		"save": func() error {
-			_, err := s.Save(ctx, rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)})
+			_, err := s.Save(ctx, rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
 			return err
 		},
+		"pause": func() error { return s.Pause(ctx, "r", true) },
+		"delete": func() error {
+			_, err := s.Delete(ctx, "r", rules.AnyVersion)
+			return err
+		},
+		"deleted":        func() error { _, err := s.Deleted(ctx); return err },
+		"jobs of a rule": func() error { _, err := s.JobsOf(ctx, 1, ref, 1); return err },
+		"dead letter":    func() error { _, err := s.DeadLetter(ctx, 1); return err },
+		"begin":          func() error { _, err := s.Begin(ctx, "k", [32]byte{}); return err },
+		"finish":         func() error { return s.Finish(ctx, "k", access.Reply{}) },
+		"forget":         func() error { return s.Forget(ctx, "k") },
 		"jobs":           func() error { _, err := s.Jobs(ctx, futurejobs.Filter{Limit: 1}); return err },
 		"job":            func() error { _, err := s.Job(ctx, "r", "k"); return err },
 		"history":        func() error { _, err := s.History(ctx, futurejobs.Filter{Limit: 1}); return err },

@@ -26,8 +26,8 @@ func TestJobsDoNotAppearBehindTheSweep(t *testing.T) {
 	f.check(err)
 
 	began := time.Now()
-	effect := futurejobs.Effect{Rule: f.rule, Kind: futurejobs.Start, Job: futurejobs.Job{
-		Ref: futurejobs.Ref{RuleID: f.rule.ID, Key: "k"}, Version: 1, Since: began, FirstCheckAt: began,
+	effect := futurejobs.Effect{Rule: f.rule, Ref: f.ref("k"), Ask: futurejobs.Start{
+		Job: futurejobs.Job{Version: 1, Since: began, FirstCheckAt: began},
 	}}
 	var took time.Duration
 	var after sync.WaitGroup

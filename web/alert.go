@@ -3,9 +3,11 @@ package web
 import (
 	"context"
 	"net/http"
+	"time"
 
-	"github.com/google/uuid"
+	"github.com/danielgtaylor/huma/v2"
 
+	"deadman/access"
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
@@ -14,39 +16,83 @@ import (
 // in the stream yet.
 type Alert struct {
 	SchemaVersion int `json:"schema_version"`
-	alert
-	Published bool `json:"published"`
+	AlertFields
+	Published bool `json:"published" doc:"It is in the stream."`
 }
 
-// alert has the fields of an alerts.Alert and not its MarshalJSON, which knows nothing of
-// the fields beside it.
-type alert alerts.Alert
+// AlertFields has the fields of an alerts.Alert and not its MarshalJSON, which knows nothing
+// of the fields beside it.
+type AlertFields alerts.Alert
 
 func newAlert(s futurejobs.Said) Alert {
-	return Alert{SchemaVersion: alerts.SchemaVersion, alert: alert(s.Alert), Published: s.Published}
+	return Alert{SchemaVersion: alerts.SchemaVersion, AlertFields: AlertFields(s.Alert), Published: s.Published}
 }
 
 // Said is the alert alone.
-func (a Alert) Said() alerts.Alert { return alerts.Alert(a.alert) }
+func (a Alert) Said() alerts.Alert { return alerts.Alert(a.AlertFields) }
+
+// alertListIn is what a list of alerts is narrowed by, and where a stream of them begins.
+type alertListIn struct {
+	Narrowing
+	Status   string    `query:"status" enum:"firing,resolved,undetermined,gave_up,expired" doc:"What kind of news."`
+	Severity string    `query:"severity" enum:"info,warning,error,critical" doc:"How much it matters."`
+	After    time.Time `query:"decided_after" doc:"Then or later." example:"2026-01-31T15:04:05Z"`
+	Before   time.Time `query:"decided_before" doc:"Before then." example:"2026-01-31T15:04:05Z"`
+	Backlog  int       `query:"backlog" minimum:"0" maximum:"500" doc:"Of a stream only: how many of the newest alerts come first."`
+	Paging
+}
+
+func (a *api) mountAlerts() {
+	add(a, operation{
+		ID: "list-alerts", Tag: tagAlerts, Method: "GET", Path: "/alerts", Does: "lists alerts, newest first; follows them with Accept: text/event-stream",
+		Says: "As a stream of server-sent events, each alert is an event of the kind alert with the alert's id. " +
+			"Of the parameters, a stream takes backlog and no other.",
+		Scope: access.Read, Reach: narrowed, Middlewares: huma.Middlewares{a.streamed},
+		Responses: map[string]*huma.Response{"200": {Description: "A page of alerts, or a stream of them", Content: map[string]*huma.MediaType{
+			jsonType: {}, streamType: {Schema: &huma.Schema{Type: huma.TypeString}},
+		}}},
+	}, a.alertList)
+	add(a, operation{
+		ID: "get-alert", Tag: tagAlerts, Method: "GET", Path: "/alerts/{id}", Does: "shows an alert",
+		Scope: access.Read, Reach: byItself, Errors: []int{http.StatusNotFound},
+	}, shown(a.alert))
+}
+
+// alertListOut is a page that depends on what is accepted.
+type alertListOut struct {
+	Vary string `header:"Vary" hidden:"true"`
+	Body Page[Alert]
+}
+
+func (a *api) alertList(ctx context.Context, in *alertListIn) (*alertListOut, error) {
+	if in.Backlog != 0 {
+		return nil, refused("query.backlog", "it is of a stream; send Accept: text/event-stream, or ask for a page with limit")
+	}
+	f := in.page(in.filter())
+	f.Status, f.Severity = alerts.Status(in.Status), alerts.Severity(in.Severity)
+	f.After, f.Before = in.After.UTC(), in.Before.UTC()
+	page, err := a.alerts(ctx, f)
+	return &alertListOut{Vary: "Accept", Body: page}, err
+}
 
 func (a *api) alerts(ctx context.Context, f futurejobs.Filter) (Page[Alert], error) {
-	p, err := a.Lists.Alerts(ctx, f)
+	p, err := a.Lists.Alerts(ctx, narrow(ctx, f))
 	if err != nil {
 		return Page[Alert]{}, err
 	}
 	return pageOf(p, newAlert), nil
 }
 
-func readAlertID(from *reading) alerts.ID {
-	id, err := uuid.Parse(from.path("id"))
-	if err != nil {
-		from.refuse("path.id", "no alert has such an id: %v", err)
-	}
-	return id
+// alertIn names an alert.
+type alertIn struct {
+	ID alerts.ID `path:"id" format:"uuid" doc:"The alert's id." example:"019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d"`
 }
 
-func (a *api) alert(ctx context.Context, id alerts.ID) (Alert, error) {
-	s, err := a.Lists.Alert(ctx, id)
+func (a *api) alert(ctx context.Context, in *alertIn) (Alert, error) {
+	s, err := a.Lists.Alert(ctx, in.ID)
+	if err == nil && !visitorOf(ctx).sees(s.Rule) {
+		err = missing("alert " + in.ID.String())
+	}
 	if err != nil {
 		return Alert{}, err
 	}

@@ -6,8 +6,13 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
@@ -18,23 +23,42 @@ const alertsPath = apiPath + "/alerts"
 // keepAlive is how long a stream of alerts stays silent; proxies cut longer silences.
 const keepAlive = 15 * time.Second
 
-// alertsOrStream answers with a list, or with a stream for who accepts one.
-func (a *api) alertsOrStream(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Vary", "Accept")
+const streamType = "text/event-stream"
+
+// streamed answers who accepts a stream of alerts with one, and leaves all others to the list.
+func (a *api) streamed(ctx huma.Context, next func(huma.Context)) {
+	r, w := humachi.Unwrap(ctx)
 	if !acceptsStream(r) {
-		op(a, http.StatusOK, readFilter, a.alerts)(w, r)
+		next(ctx)
 		return
 	}
-	from := newReading(w, r)
-	backlog := from.number("backlog", 0, futurejobs.MaxLimit, 0)
-	if err := from.done(); err != nil {
+	backlog, err := readBacklog(r.URL.Query())
+	if err != nil {
 		a.fail(w, r, err)
 		return
 	}
-	s := &alertStream{w: w, flow: http.NewResponseController(w)}
+	s := &alertStream{w: w, flow: http.NewResponseController(w), sees: visitorOf(r.Context()).sees}
 	if err := s.run(r, a, backlog); err != nil && r.Context().Err() == nil {
 		a.Log.DebugContext(r.Context(), "a stream of alerts ended", "err", err)
 	}
+}
+
+// readBacklog reads the one parameter that a stream takes.
+func readBacklog(query url.Values) (int, error) {
+	for name := range query {
+		if name != "backlog" {
+			return 0, refused("query."+name, "a stream of alerts takes backlog alone")
+		}
+	}
+	given := query.Get("backlog")
+	if given == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(given)
+	if err != nil || n < 0 || n > futurejobs.MaxLimit {
+		return 0, refused("query.backlog", "%q is no whole number from 0 to %d", given, futurejobs.MaxLimit)
+	}
+	return n, nil
 }
 
 func acceptsStream(r *http.Request) bool {
@@ -42,7 +66,7 @@ func acceptsStream(r *http.Request) bool {
 		return false
 	}
 	for part := range strings.SplitSeq(r.Header.Get("Accept"), ",") {
-		if kind, _, err := mime.ParseMediaType(part); err == nil && kind == "text/event-stream" {
+		if kind, _, err := mime.ParseMediaType(part); err == nil && kind == streamType {
 			return true
 		}
 	}
@@ -53,6 +77,7 @@ func acceptsStream(r *http.Request) bool {
 type alertStream struct {
 	w    http.ResponseWriter
 	flow *http.ResponseController
+	sees func(rule string) bool // alerts of other rules are left out
 }
 
 // news is what Follow yields.
@@ -67,8 +92,8 @@ func (s *alertStream) run(r *http.Request, a *api, backlog int) error {
 	ctx, stop := context.WithCancel(r.Context())
 	defer stop()
 	h := s.w.Header()
-	h.Set("Content-Type", "text/event-stream")
-	h.Set("Cache-Control", "no-store")
+	h.Set("Content-Type", streamType)
+	h.Set("Vary", "Accept")
 	h.Set("X-Accel-Buffering", "no") // or nginx holds events back
 	if err := s.send("retry: 2000\n\n"); err != nil {
 		return err
@@ -107,6 +132,9 @@ func (s *alertStream) pump(ctx context.Context, a *api, follow <-chan news) erro
 		case n, more := <-follow:
 			if !more {
 				return nil
+			}
+			if n.err == nil && !s.sees(n.alert.Rule) {
+				continue
 			}
 			var err error
 			if text, err = n.event(a); err != nil {

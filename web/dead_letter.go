@@ -2,9 +2,11 @@ package web
 
 import (
 	"context"
+	"net/http"
 	"time"
 	"unicode/utf8"
 
+	"deadman/access"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -12,7 +14,7 @@ import (
 type DeadLetter struct {
 	ID      int64     `json:"id"`
 	At      time.Time `json:"at"`
-	Rule    string    `json:"rule,omitempty"` // absent: no rule's fault
+	Rule    string    `json:"rule,omitempty" doc:"Absent: no rule's fault."`
 	Reason  string    `json:"reason"`
 	Stream  string    `json:"stream"`
 	Subject string    `json:"subject"`
@@ -21,7 +23,7 @@ type DeadLetter struct {
 
 	Header     map[string][]string `json:"header,omitempty"`
 	Body       string              `json:"body,omitempty"`
-	BodyBase64 []byte              `json:"body_base64,omitempty"` // in place of Body where that is no UTF-8
+	BodyBase64 []byte              `json:"body_base64,omitempty" doc:"In place of body where that is no UTF-8."`
 }
 
 func newDeadLetter(d futurejobs.DeadLetter) DeadLetter {
@@ -38,14 +40,36 @@ func newDeadLetter(d futurejobs.DeadLetter) DeadLetter {
 	return out
 }
 
-func readDeadLetters(from *reading) futurejobs.Filter {
-	return futurejobs.Filter{Rule: from.text("rule"), Cursor: from.cursor(), Limit: from.limit()}
+// deadLetterListIn is what the dead letters are narrowed by.
+type deadLetterListIn struct {
+	Rule text `query:"rule" doc:"That this rule could not take in." example:"order-unshipped"`
+	Paging
 }
 
-func (a *api) deadLetters(ctx context.Context, f futurejobs.Filter) (Page[DeadLetter], error) {
-	p, err := a.Lists.DeadLetters(ctx, f)
-	if err != nil {
-		return Page[DeadLetter]{}, err
-	}
-	return pageOf(p, newDeadLetter), nil
+// deadLetterIn names a dead letter.
+type deadLetterIn struct {
+	ID int64 `path:"id" minimum:"1" doc:"The letter's id." example:"7"`
+}
+
+func (a *api) mountDeadLetters() {
+	add(a, operation{
+		ID: "list-dead-letters", Tag: tagEvents, Method: "GET", Path: "/dead-letters", Does: "lists events that could not be taken in, newest first",
+		Scope: access.Read, Reach: everything,
+	}, shown(func(ctx context.Context, in *deadLetterListIn) (Page[DeadLetter], error) {
+		p, err := a.Lists.DeadLetters(ctx, in.page(futurejobs.Filter{Rule: string(in.Rule)}))
+		if err != nil {
+			return Page[DeadLetter]{}, err
+		}
+		return pageOf(p, newDeadLetter), nil
+	}))
+	add(a, operation{
+		ID: "get-dead-letter", Tag: tagEvents, Method: "GET", Path: "/dead-letters/{id}", Does: "shows an event that could not be taken in",
+		Scope: access.Read, Reach: everything, Errors: []int{http.StatusNotFound},
+	}, shown(func(ctx context.Context, in *deadLetterIn) (DeadLetter, error) {
+		d, err := a.Lists.DeadLetter(ctx, in.ID)
+		if err != nil {
+			return DeadLetter{}, err
+		}
+		return newDeadLetter(d), nil
+	}))
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,14 +10,14 @@ import (
 	"net/http"
 	"strings"
 
+	"github.com/danielgtaylor/huma/v2"
+
+	"deadman/access"
 	"deadman/alerts"
 )
 
 // MaxEventBytes is the largest body of an event that the API takes.
 const MaxEventBytes = 256 << 10
-
-// maxEventID is the longest id of an event, in bytes.
-const maxEventID = 256
 
 // Wire is the streams as HTTP needs them. The bus implements it. Implementations are safe
 // for concurrent use.
@@ -35,50 +36,54 @@ type Taken struct {
 	Seq    uint64 `json:"seq"`
 }
 
+// EventPath is where an event is published, and by what a repeat of it is known.
+type EventPath struct {
+	Subject text   `path:"subject" doc:"A NATS subject, without wildcards." example:"orders.created"`
+	ID      string `header:"Idempotency-Key" hidden:"true"`
+	NATSID  string `header:"Nats-Msg-Id" doc:"The producer's id of the event: the stream does not store a repeat. Absent: the Idempotency-Key."`
+	Type    string `header:"Content-Type" hidden:"true"`
+}
+
+// eventIn is an event on its way in.
 type eventIn struct {
-	subject string
-	id      string
-	header  map[string][]string
-	data    []byte
+	EventPath
+	RawBody []byte `contentType:"application/json"`
+
+	header map[string][]string
 }
 
-func readEvent(from *reading) eventIn {
-	in := eventIn{subject: from.path("subject"), id: from.eventID(), header: eventHeader(from.r.Header)}
-	if why := badSubject(in.subject); why != "" {
-		from.refuse("path.subject", "%q cannot be published on: %s", in.subject, why)
-	}
-	in.data = from.body(MaxEventBytes)
-	if from.err == nil && isJSON(from.r.Header) && !json.Valid(in.data) {
-		from.refuse("body", "not valid JSON, though the Content-Type says so")
-	}
-	return in
-}
+var _ huma.Resolver = (*eventIn)(nil)
 
-// eventID is the producer's id, by which a repeat is known.
-func (from *reading) eventID() string {
-	nats, plain := from.r.Header.Get("Nats-Msg-Id"), from.r.Header.Get("Idempotency-Key")
-	switch {
-	case nats != "" && plain != "" && nats != plain:
-		from.refuse("header.Idempotency-Key", "differs from Nats-Msg-Id; give one of them")
-	case max(len(nats), len(plain)) > maxEventID:
-		from.refuse("header.Idempotency-Key", "the id is over the limit of %d bytes", maxEventID)
-	}
-	if nats != "" {
-		return nats
-	}
-	return plain
-}
-
-// eventHeader picks the headers that belong to the event and not to the request.
-func eventHeader(h http.Header) map[string][]string {
-	picked := make(map[string][]string)
-	for name, values := range h {
-		lower := strings.ToLower(name)
-		if strings.HasPrefix(lower, "ce-") || lower == "content-type" || lower == "traceparent" || lower == "tracestate" {
-			picked[lower] = values
+// Resolve is of huma.Resolver: it looks at the event as a whole.
+func (in *eventIn) Resolve(ctx huma.Context) []error {
+	in.header = make(map[string][]string)
+	ctx.EachHeader(func(name, value string) {
+		if name = strings.ToLower(name); belongs(name) {
+			in.header[name] = append(in.header[name], value)
 		}
+	})
+	var wrong []error
+	refuse := func(location, format string, args ...any) {
+		wrong = append(wrong, Detail{Location: location, Message: fmt.Sprintf(format, args...)})
 	}
-	return picked
+	if why := badSubject(string(in.Subject)); why != "" {
+		refuse("path.subject", "%q cannot be published on: %s", in.Subject, why)
+	}
+	switch {
+	case in.NATSID != "" && in.ID != "" && in.NATSID != in.ID:
+		refuse("header.Idempotency-Key", "differs from Nats-Msg-Id; give one of them")
+	case max(len(in.NATSID), len(in.ID)) > maxOnceKey:
+		refuse("header.Idempotency-Key", "the id is over the limit of %d bytes", maxOnceKey)
+	}
+	if isJSON(in.Type) && !json.Valid(in.RawBody) {
+		refuse("body", "not valid JSON, though the Content-Type says so")
+	}
+	return wrong
+}
+
+// belongs reports whether a header is the event's and not the request's.
+func belongs(name string) bool {
+	return strings.HasPrefix(name, "ce-") || name == "content-type" || name == "traceparent" || name == "tracestate"
 }
 
 // badSubject says why nothing can be published on a subject, or "".
@@ -97,15 +102,29 @@ func badSubject(subject string) string {
 	return ""
 }
 
-func isJSON(h http.Header) bool {
-	kind, _, err := mime.ParseMediaType(h.Get("Content-Type"))
-	return err == nil && (kind == "application/json" || strings.HasSuffix(kind, "+json"))
+func isJSON(contentType string) bool {
+	kind, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (kind == jsonType || strings.HasSuffix(kind, "+json"))
 }
 
-func (a *api) event(ctx context.Context, in eventIn) (Taken, error) {
-	stream, seq, err := a.Wire.PublishEvent(ctx, in.subject, in.data, in.header, in.id)
+func (a *api) mountEvents() {
+	add(a, operation{
+		ID: "publish-event", Tag: tagEvents, Method: "POST", Path: "/events/{subject}", Does: "publishes an event",
+		Says: "The answer comes once the event is durable in the stream that takes its subject in. " +
+			"The headers ce-*, Content-Type, traceparent and tracestate go with it.",
+		Scope: access.Events, Reach: everything, Status: http.StatusAccepted, Limit: MaxEventBytes, Once: true,
+		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge},
+		RequestBody: &huma.RequestBody{Description: "The event's body, of any type.", Content: map[string]*huma.MediaType{
+			jsonType:                   {Schema: &huma.Schema{}, Example: map[string]any{"id": "1234", "total": 12.5}},
+			"application/octet-stream": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}},
+		}},
+	}, shown(a.event))
+}
+
+func (a *api) event(ctx context.Context, in *eventIn) (Taken, error) {
+	stream, seq, err := a.Wire.PublishEvent(ctx, string(in.Subject), in.RawBody, in.header, cmp.Or(in.NATSID, in.ID))
 	if err != nil {
-		return Taken{}, fmt.Errorf("publish on %s: %w", in.subject, err)
+		return Taken{}, fmt.Errorf("publish on %s: %w", in.Subject, err)
 	}
 	return Taken{Stream: stream, Seq: seq}, nil
 }

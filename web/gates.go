@@ -44,6 +44,10 @@ func (a *api) rescue(next http.Handler) http.Handler {
 			case http.ErrAbortHandler:
 				panic(p)
 			default:
+				if seen, ok := w.(middleware.WrapResponseWriter); ok && seen.Status() != 0 {
+					a.Log.ErrorContext(r.Context(), "an answer broke off", "method", r.Method, "path", r.URL.Path, "err", p)
+					panic(http.ErrAbortHandler) // half an answer must not pass for a whole one
+				}
 				a.fail(w, r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 			}
 		}()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"deadman/access"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 )
@@ -11,8 +12,8 @@ import (
 // Ended is a job in history as it goes out.
 type Ended struct {
 	Job
-	Outcome checks.Outcome `json:"outcome"`
-	Reason  string         `json:"reason,omitempty"`
+	Outcome checks.Outcome `json:"outcome" doc:"Why it ended: resolved (or the as of the resolve), cleared, exhausted, cancelled, restarted, expired, rule_deleted, undetermined, guard_timeout, guard_max_checks, guard_horizon or guard_past." example:"resolved"`
+	Reason  string         `json:"reason,omitempty" doc:"What a person should know beside the outcome."`
 	EndedAt time.Time      `json:"ended_at"`
 }
 
@@ -20,8 +21,28 @@ func newEnded(e futurejobs.Ended) Ended {
 	return Ended{Job: newJob(e.Listed), Outcome: e.Outcome, Reason: e.Reason, EndedAt: e.EndedAt}
 }
 
+// historyIn is what the history is narrowed by.
+type historyIn struct {
+	Narrowing
+	Outcome     text      `query:"outcome" doc:"That ended so." example:"resolved"`
+	EndedAfter  time.Time `query:"ended_after" doc:"Then or later." example:"2026-01-31T15:04:05Z"`
+	EndedBefore time.Time `query:"ended_before" doc:"Before then." example:"2026-01-31T15:04:05Z"`
+	Paging
+}
+
+func (a *api) mountHistory() {
+	add(a, operation{
+		ID: "list-history", Tag: tagJobs, Method: "GET", Path: "/history", Does: "lists ended jobs, newest first",
+		Scope: access.Read, Reach: narrowed,
+	}, shown(func(ctx context.Context, in *historyIn) (Page[Ended], error) {
+		f := in.page(in.filter())
+		f.Outcome, f.After, f.Before = checks.Outcome(in.Outcome), in.EndedAfter.UTC(), in.EndedBefore.UTC()
+		return a.history(ctx, f)
+	}))
+}
+
 func (a *api) history(ctx context.Context, f futurejobs.Filter) (Page[Ended], error) {
-	p, err := a.Lists.History(ctx, f)
+	p, err := a.Lists.History(ctx, narrow(ctx, f))
 	if err != nil {
 		return Page[Ended]{}, err
 	}

@@ -4,47 +4,44 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"time"
 
+	"deadman/access"
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
 
-// Desk is what a person may do to jobs.
-type Desk interface {
-	// Cancel ends the pending job of a rule and a key, or returns futurejobs.ErrNotFound.
-	Cancel(ctx context.Context, rule, key string) error
-}
-
 // Job is a pending job as it goes out. Spans are in seconds.
 type Job struct {
-	Rule        string `json:"rule"`
-	RuleVersion int32  `json:"rule_version"`
-	Entity      string `json:"entity"`
-	Key         string `json:"key"`
-	Status      Status `json:"status,omitempty"` // absent in history
+	Rule        string `json:"rule" example:"order-unshipped"`
+	RuleVersion int32  `json:"rule_version" doc:"The version that it goes by."`
+	Entity      string `json:"entity" example:"order"`
+	Key         string `json:"key" example:"1234"`
+	Status      Status `json:"status,omitempty" enum:"due,paused,undetermined,open,waiting" doc:"What it is doing; absent in history."`
 
-	Since        time.Time `json:"since"`
+	Since        time.Time `json:"since" doc:"When the wait began."`
 	CreatedAt    time.Time `json:"created_at"`
-	FirstCheckAt time.Time `json:"first_check_at"`
-	NextCheckAt  time.Time `json:"next_check_at,omitzero"`
+	FirstCheckAt time.Time `json:"first_check_at" doc:"The slot of the first look; it never changes."`
+	NextCheckAt  time.Time `json:"next_check_at,omitzero" doc:"The slot of the next look; absent while time stands still, and in history."`
+	PausedAt     time.Time `json:"paused_at,omitzero" doc:"Since when time stands still for it."`
 
-	CheckCount int `json:"check_count"` // decided checks
-	Step       int `json:"step"`        // steps taken
+	CheckCount int `json:"check_count" doc:"Decided looks."`
+	Step       int `json:"step" doc:"Steps taken."`
 
-	PickedAt    time.Time `json:"picked_at,omitzero"` // of the last check, as the three below
+	PickedAt    time.Time `json:"picked_at,omitzero" doc:"Of the last look, as the three that follow."`
 	StartedAt   time.Time `json:"started_at,omitzero"`
 	CompletedAt time.Time `json:"completed_at,omitzero"`
-	FailedAt    time.Time `json:"failed_at,omitzero"`
+	FailedAt    time.Time `json:"failed_at,omitzero" doc:"It could not find out."`
 
-	Checks            int     `json:"checks"` // all, decided or not
+	Checks            int     `json:"checks" doc:"All looks, decided or not."`
 	CheckSecondsTotal float64 `json:"check_seconds_total"`
 	CheckSecondsMax   float64 `json:"check_seconds_max"`
 
-	Alerts []alerts.ID `json:"alerts"` // what was said about it, oldest first
+	Alerts []alerts.ID `json:"alerts" nullable:"false" doc:"What was said about it, oldest first."`
 
-	Event json.RawMessage `json:"event,omitempty"` // of a single job only
-	State json.RawMessage `json:"state,omitempty"` // of a single job only
+	Event json.RawMessage `json:"event,omitempty" doc:"What began the wait; of a single job only."`
+	State json.RawMessage `json:"state,omitempty" doc:"The event with what changed it later; of a single job only."`
 }
 
 // Status is what a pending job is doing. It is derived when it is read.
@@ -52,6 +49,7 @@ type Status string
 
 // The statuses, the strongest first.
 const (
+	Paused       Status = "paused"       // time stands still for it
 	Due          Status = "due"          // its slot has come
 	Undetermined Status = "undetermined" // the last look could not find out; it is looked at again
 	Open         Status = "open"         // it was alerted, and is watched on
@@ -61,6 +59,8 @@ const (
 // StatusOf derives the status of a job at an instant.
 func StatusOf(j futurejobs.Job, now time.Time) Status {
 	switch {
+	case !j.PausedAt().IsZero():
+		return Paused
 	case !j.NextCheckAt.After(now):
 		return Due
 	case j.Undecided > 0:
@@ -74,7 +74,7 @@ func StatusOf(j futurejobs.Job, now time.Time) Status {
 func newJob(l futurejobs.Listed) Job {
 	j := Job{
 		Rule: l.Rule, RuleVersion: l.Version, Entity: l.Entity, Key: l.Key,
-		Since: l.Since, CreatedAt: l.CreatedAt, FirstCheckAt: l.FirstCheckAt, NextCheckAt: l.NextCheckAt,
+		Since: l.Since, CreatedAt: l.CreatedAt, FirstCheckAt: l.FirstCheckAt, NextCheckAt: l.NextCheckAt, PausedAt: l.PausedAt(),
 		CheckCount: l.CheckCount, Step: l.Step,
 		PickedAt: l.Last.PickedAt, StartedAt: l.Last.StartedAt,
 		CompletedAt: l.Last.CompletedAt, FailedAt: l.Last.FailedAt,
@@ -83,6 +83,9 @@ func newJob(l futurejobs.Listed) Job {
 	}
 	if j.Alerts == nil {
 		j.Alerts = []alerts.ID{}
+	}
+	if !j.PausedAt.IsZero() {
+		j.NextCheckAt = time.Time{}
 	}
 	return j
 }
@@ -93,33 +96,62 @@ func (a *api) pending(l futurejobs.Listed) Job {
 	return j
 }
 
-func readJobs(from *reading) futurejobs.Filter {
-	f := readFilter(from)
-	f.DueAfter, f.DueBefore = from.instant("due_after"), from.instant("due_before")
-	return f
+// whole is a pending job with what it carries.
+func (a *api) whole(l futurejobs.Listed) Job {
+	j := a.pending(l)
+	j.Event, j.State = l.Event, l.State
+	return j
+}
+
+// mountJobs is the part of the API that is about pending jobs.
+func (a *api) mountJobs() {
+	add(a, operation{
+		ID: "list-jobs", Tag: tagJobs, Method: "GET", Path: "/jobs", Does: "lists pending jobs, next due first",
+		Says:  "A job that is looked at between two pages may come again, later; none that stays as it is comes twice or is left out.",
+		Scope: access.Read, Reach: narrowed,
+	}, shown(a.jobList))
+	add(a, operation{
+		ID: "create-job", Tag: tagJobs, Method: "POST", Path: "/jobs", Does: "begins a wait by hand",
+		Scope: access.Rules, Reach: byItself, Status: http.StatusCreated, Once: true,
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge},
+	}, shown(a.createJob))
+	addKeyed(a, operation{
+		ID: "get-job", Method: "GET", Does: "shows a pending job", Scope: access.Read,
+	}, "", shown(func(ctx context.Context, of *keyRef) (Job, error) { return a.job(ctx, of.ref) }))
+	addKeyed(a, operation{
+		ID: "cancel-job", Method: "DELETE", Does: "ends a wait", Says: "What was said about it is closed by an alert.", Scope: access.Rules,
+	}, "", done(func(ctx context.Context, of *keyRef) error { return notPending(a.Desk.Cancel(ctx, of.rule, of.key)) }))
+	addKeyed(a, operation{
+		ID: "check-job", Method: "POST", Does: "looks at a job now", Scope: access.Rules, Once: true,
+		Says: "The look may end the job, if what is waited for has happened. It takes no step and does not count.",
+	}, "/check", shown(func(ctx context.Context, of *keyRef) (Looked, error) { return a.check(ctx, of.ref) }))
+	a.mountSnooze()
+}
+
+// jobListIn is what a list of jobs is narrowed by.
+type jobListIn struct {
+	Narrowing
+	DueAfter  time.Time `query:"due_after" doc:"Due then or later." example:"2026-01-31T15:04:05Z"`
+	DueBefore time.Time `query:"due_before" doc:"Due before then." example:"2026-01-31T15:04:05Z"`
+	Overdue   bool      `query:"overdue" doc:"Those whose slot has come."`
+	Paging
+}
+
+func (a *api) jobList(ctx context.Context, in *jobListIn) (Page[Job], error) {
+	f := in.page(in.filter())
+	f.DueAfter, f.DueBefore = in.DueAfter.UTC(), in.DueBefore.UTC()
+	if now := a.Now().UTC(); in.Overdue && (f.DueBefore.IsZero() || now.Before(f.DueBefore)) {
+		f.DueBefore = now
+	}
+	return a.jobs(ctx, f)
 }
 
 func (a *api) jobs(ctx context.Context, f futurejobs.Filter) (Page[Job], error) {
-	p, err := a.Lists.Jobs(ctx, f)
+	p, err := a.Lists.Jobs(ctx, narrow(ctx, f))
 	if err != nil {
 		return Page[Job]{}, err
 	}
 	return pageOf(p, a.pending), nil
-}
-
-// ref names a job from outside.
-type ref struct{ rule, key string }
-
-// readRef takes the key from the path, or from the query where it does not fit a path.
-func readRef(from *reading) ref {
-	as := ref{rule: from.path("rule"), key: from.path("key")}
-	if as.key == "" {
-		as.key = from.text("key")
-	}
-	if as.key == "" {
-		from.refuse("query.key", "the key is missing; write /jobs/{rule}/{key}, or /jobs/{rule}?key=… where it does not fit a path")
-	}
-	return as
 }
 
 func (a *api) job(ctx context.Context, of ref) (Job, error) {
@@ -127,18 +159,12 @@ func (a *api) job(ctx context.Context, of ref) (Job, error) {
 	if err != nil {
 		return Job{}, notPending(err)
 	}
-	j := a.pending(l)
-	j.Event, j.State = l.Event, l.State
-	return j, nil
-}
-
-func (a *api) cancel(ctx context.Context, of ref) (struct{}, error) {
-	if err := a.Desk.Cancel(ctx, of.rule, of.key); err != nil {
-		return struct{}{}, notPending(err)
-	}
-	return struct{}{}, nil
+	return a.whole(l), nil
 }
 
 func notPending(err error) error {
+	if err == nil {
+		return nil
+	}
 	return fmt.Errorf("%w (a job that ended is in the history)", err)
 }

@@ -23,6 +23,8 @@ type Lists interface {
 	Alert(ctx context.Context, id alerts.ID) (futurejobs.Said, error)
 	// DeadLetters returns events that could not be taken in, newest first.
 	DeadLetters(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.DeadLetter], error)
+	// DeadLetter returns one of them.
+	DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter, error)
 	// Nodes returns the live nodes.
 	Nodes(ctx context.Context) ([]futurejobs.Node, error)
 	// Leases returns all shards, in order.
@@ -31,8 +33,8 @@ type Lists interface {
 
 // Page is one page of a list as it goes out.
 type Page[T any] struct {
-	Items []T    `json:"items"`          // never null
-	Next  string `json:"next,omitempty"` // the cursor of the next page; absent: that was all
+	Items []T    `json:"items" nullable:"false"`
+	Next  string `json:"next,omitempty" doc:"The cursor of the next page; absent: that was all."`
 }
 
 // pageOf turns a page of what is stored into one of what is shown.

@@ -47,6 +47,7 @@ func TestJobs(t *testing.T) {
 	window := fmt.Sprintf("?due_after=%s&due_before=%s", s.now.Add(2*time.Hour).Format(time.RFC3339), s.now.Add(3*time.Hour).Format(time.RFC3339))
 	for query, want := range map[string]string{
 		"?key=k2": "[k2]", "?key=other": "[]", "?rule=order-unshipped&entity=order&key=k1": "[k1]", "?rule=other": "[]", window: "[k1]",
+		"?rule": "[k3 k0 k1 k2 k4]", "?rule&key=k2": "[k2]",
 	} {
 		if got := keys(get[web.Page[web.Job]](t, s.Server, "/api/v1/jobs"+query).Items); got != want {
 			t.Errorf("%s: %s, want %s", query, got, want)
@@ -207,6 +208,12 @@ func TestDeadLetters(t *testing.T) {
 	}
 	if string(binary.BodyBase64) != "\xff\xfe" || binary.Body != "" {
 		t.Errorf("%+v", binary)
+	}
+	if got := get[web.DeadLetter](t, s.Server, fmt.Sprintf("/api/v1/dead-letters/%d", text.ID)); got.Reason != text.Reason || got.Body != text.Body {
+		t.Errorf("one of them: %+v", got)
+	}
+	if a := do(t, s.Server, "GET", "/api/v1/dead-letters/999", ""); a.StatusCode != 404 {
+		t.Errorf("one that is not there: %d %s", a.StatusCode, a.body)
 	}
 }
 

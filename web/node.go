@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"deadman/access"
 )
 
 // Node is a running process as it goes out.
@@ -14,17 +16,24 @@ type Node struct {
 	StartedAt time.Time       `json:"started_at"`
 	SeenAt    time.Time       `json:"seen_at"`
 	ExpiresAt time.Time       `json:"expires_at"`
-	Shards    []int16         `json:"shards"` // that it holds
+	Shards    []int16         `json:"shards" nullable:"false" doc:"That it holds."`
 	Doing     json.RawMessage `json:"doing,omitempty"`
 }
 
 // Nodes are all processes, and the shards that none of them holds.
 type Nodes struct {
-	Items      []Node  `json:"items"`
-	FreeShards []int16 `json:"free_shards"`
+	Items      []Node  `json:"items" nullable:"false"`
+	FreeShards []int16 `json:"free_shards" nullable:"false" doc:"That no live node holds."`
 }
 
-func (a *api) nodes(ctx context.Context, _ struct{}) (Nodes, error) {
+func (a *api) mountNodes() {
+	add(a, operation{
+		ID: "list-nodes", Tag: tagNode, Method: "GET", Path: "/nodes", Does: "lists the live nodes and the shards they hold",
+		Scope: access.Read, Reach: everything,
+	}, shown(a.nodes))
+}
+
+func (a *api) nodes(ctx context.Context, _ *nothing) (Nodes, error) {
 	live, err := a.Lists.Nodes(ctx)
 	if err != nil {
 		return Nodes{}, err

@@ -1,22 +1,35 @@
-// Package web answers HTTP: the API under /api/v1, the page at /, health and metrics.
+// Package web answers HTTP: the API under /api/v1 with its description, the page at /, health
+// and metrics.
 package web
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"time"
 
+	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
+
+	"deadman/access"
 )
 
-// Options are what the handler answers from. Lists, Desk, Wire and Health have to be there.
+// Options are what the handler answers from. Lists, Desk, Rules, Wire and Health have to be
+// there.
 type Options struct {
 	Lists   Lists
 	Desk    Desk
+	Rules   Rules
 	Wire    Wire
 	Health  Health
+	Memory  Memory   // nil: a request with an Idempotency-Key is refused
 	Metrics *Metrics // nil: /metrics is not found
+
+	// Keeper knows the tokens. nil: there are none, and nobody gets in unless Open.
+	Keeper *access.Keeper
+	// Open reports whether everybody gets in without a token, to everything. nil: nobody.
+	Open func(context.Context) bool
 
 	// Faults are the sentinels of other rooms and the statuses they come to. They are
 	// looked at before web's own.
@@ -38,26 +51,37 @@ func New(o Options) http.Handler {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
+	if o.Open == nil {
+		o.Open = func(context.Context) bool { return false }
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
 	a := &api{Options: o, troubles: troubles{known: make(map[string]trouble)}}
 	r := chi.NewRouter()
-	r.Use(a.access, a.rescue, a.sameSite(), middleware.GetHead, bounded)
+	r.Use(a.access, a.rescue, headers, a.sameSite(), middleware.GetHead, bounded)
 	if o.LoopbackOnly {
 		r.Use(a.loopback())
 	}
+	r.Use(a.identify)
 	r.NotFound(a.notFound)
 	r.MethodNotAllowed(a.notAllowed(r))
 
-	r.Get("/", a.page)
 	r.Get("/healthz", alive)
 	r.Get("/readyz", a.ready)
+	r.Get("/login", a.login)
+	r.Post("/login", a.login)
+	r.Group(func(r chi.Router) {
+		r.Use(a.needsRead)
+		r.Get("/", a.page)
+		r.Get("/alerts/{id}", toAPI)
+		r.Get("/docs", a.docs)
+		r.Get(specPath, a.spec)
+	})
 	if o.Metrics != nil {
-		r.Method(http.MethodGet, "/metrics", o.Metrics)
+		r.With(a.needsAll).Method(http.MethodGet, "/metrics", o.Metrics)
 	}
-	r.Get("/alerts/{id}", toAPI)
-	r.Route(apiPath, a.mount)
+	a.mount(r)
 	return r
 }
 
@@ -65,4 +89,7 @@ func New(o Options) http.Handler {
 type api struct {
 	Options
 	troubles troubles
+	huma     huma.API
+	routes   []Route
+	spelled  func() ([]byte, error) // what huma knows of the API, as JSON
 }

@@ -27,9 +27,16 @@ var pageCSS string
 
 var pageTemplate = template.Must(template.New("page").Parse(pageHTML))
 
-// pagePolicy lets the page's own style in, and nothing else.
-var pagePolicy = fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
-	base64.StdEncoding.EncodeToString(sum(pageCSS)))
+// pageStyle is the look of all pages.
+var pageStyle = template.CSS(pageCSS) //nolint:gosec // our own file
+
+// policy lets a page's own style in, and nothing else but what more says.
+func policy(css, more string) string {
+	return fmt.Sprintf("default-src 'none'; style-src 'sha256-%s'; img-src data:; base-uri 'none'; %s; frame-ancestors 'none'",
+		base64.StdEncoding.EncodeToString(sum(css)), more)
+}
+
+var pagePolicy = policy(pageCSS, "form-action 'none'")
 
 func sum(s string) []byte {
 	h := sha256.Sum256([]byte(s))
@@ -75,7 +82,7 @@ func (a *api) page(w http.ResponseWriter, r *http.Request) {
 // overview reads what the page shows. Lists that cannot be read are part of the news: this
 // is the page that people look at when something is wrong.
 func (a *api) overview(ctx context.Context) overview {
-	view := overview{CSS: template.CSS(pageCSS), Version: a.Version, Now: a.Now().UTC()} //nolint:gosec // our own file
+	view := overview{CSS: pageStyle, Version: a.Version, Now: a.Now().UTC()}
 	state := a.readiness(ctx)
 	first := futurejobs.Filter{Limit: pageRows}
 	jobs, jobsErr := a.jobs(ctx, first)

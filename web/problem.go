@@ -10,23 +10,32 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/rules"
 )
 
-// Problem is an answer that is none, as RFC 9457 has it.
+// Problem is an answer that is none, as RFC 9457 has it. Its type is one of Kinds.
 type Problem struct {
-	Type   string   `json:"type"`
-	Title  string   `json:"title"`
-	Status int      `json:"status"`
-	Detail string   `json:"detail,omitempty"`
-	Errors []Detail `json:"errors,omitempty"`
+	Type   string   `json:"type" format:"uri" doc:"What kind of problem it is. It does not change with its words." example:"urn:deadman:problem:not-found"`
+	Title  string   `json:"title" doc:"The status in words." example:"Not Found"`
+	Status int      `json:"status" doc:"The HTTP status." example:"404"`
+	Detail string   `json:"detail,omitempty" doc:"What is wrong, and what to do about it." example:"rule order-unshipped: not found"`
+	Errors []Detail `json:"errors,omitempty" nullable:"false" doc:"Each thing that is wrong, and where."`
 }
 
 // Detail is one thing that is wrong with a request, and where.
 type Detail struct {
-	Location string `json:"location"` // such as query.limit
-	Message  string `json:"message"`
+	Location string `json:"location" doc:"Where it is, such as query.limit, body.until or escalate[1].after." example:"query.limit"`
+	Message  string `json:"message" doc:"What is wrong, and what to write instead."`
+	Pointer  string `json:"pointer,omitempty" doc:"A JSON pointer (RFC 6901) into the rule."`
+	File     string `json:"file,omitempty" doc:"The file of the rule."`
+	Line     int    `json:"line,omitempty" doc:"In the text of the rule, from 1."`
+	Column   int    `json:"column,omitempty" doc:"In characters, from 1."`
 }
+
+// Error is what a person reads.
+func (d Detail) Error() string { return d.Location + ": " + d.Message }
 
 // Error is what a person reads.
 func (p *Problem) Error() string {
@@ -36,11 +45,54 @@ func (p *Problem) Error() string {
 	return p.Detail
 }
 
-func problem(status int, format string, args ...any) *Problem {
-	return &Problem{
-		Type: "about:blank", Title: http.StatusText(status), Status: status,
-		Detail: fmt.Sprintf(format, args...),
+// GetStatus is of huma.StatusError.
+func (p *Problem) GetStatus() int { return p.Status }
+
+// ContentType is of huma.ContentTypeFilter.
+func (p *Problem) ContentType(string) string { return problemType }
+
+const problemType = "application/problem+json"
+
+// GetHeaders is of huma.HeadersError: what a client is told beside the problem.
+func (p *Problem) GetHeaders() http.Header {
+	h := http.Header{}
+	switch p.Status {
+	case http.StatusServiceUnavailable:
+		h.Set("Retry-After", "1")
+	case http.StatusUnauthorized:
+		h.Set("WWW-Authenticate", `Bearer realm="deadman"`)
 	}
+	return h
+}
+
+func problem(status int, format string, args ...any) *Problem {
+	return problemIs(kindOf(status), status, format, args...)
+}
+
+func problemIs(k Kind, status int, format string, args ...any) *Problem {
+	return &Problem{
+		Type: k.URN(), Title: http.StatusText(status), Status: status, Detail: fmt.Sprintf(format, args...),
+	}
+}
+
+// wrongs is a problem that lists all that is wrong.
+func wrongs(k Kind, status int, wrong []Detail) *Problem {
+	said := make([]string, len(wrong))
+	for i, d := range wrong {
+		said[i] = d.Error()
+	}
+	p := problemIs(k, status, "%s", strings.Join(said, "; "))
+	p.Errors = wrong
+	return p
+}
+
+// refused is a problem with one thing in a request.
+func refused(location, format string, args ...any) *Problem {
+	status := http.StatusBadRequest
+	if strings.HasPrefix(location, "body") {
+		status = http.StatusUnprocessableEntity
+	}
+	return wrongs(kindOf(status), status, []Detail{{Location: location, Message: fmt.Sprintf(format, args...)}})
 }
 
 // Fault is a row of the table that turns errors into statuses.
@@ -50,16 +102,27 @@ type Fault struct {
 	// Remedy is what a client is told where the error itself stays inside: with a status
 	// of 500 and above. Below, the error is what it is told.
 	Remedy string
+	Kind   Kind // empty: the status's own
 }
 
 // statusClientLeft is for the log alone: nobody is there to read it.
 const statusClientLeft = 499
 
 var faults = []Fault{
+	{Is: futurejobs.ErrBadCursor, Status: http.StatusBadRequest, Kind: BadCursor},
 	{Is: futurejobs.ErrNotFound, Status: http.StatusNotFound},
-	{Is: futurejobs.ErrBadCursor, Status: http.StatusBadRequest},
+	{Is: futurejobs.ErrExists, Status: http.StatusConflict},
 	{Is: futurejobs.ErrRulesChanged, Status: http.StatusServiceUnavailable, Remedy: "the rules are changing; try again"},
 	{Is: futurejobs.ErrMoved, Status: http.StatusServiceUnavailable, Remedy: "another node was faster; try again"},
+	{Is: rules.ErrConflict, Status: http.StatusPreconditionFailed, Kind: RuleConflict},
+	{Is: rules.ErrBundle, Status: http.StatusConflict, Kind: RuleConflict},
+	{Is: rules.ErrEntityChanged, Status: http.StatusUnprocessableEntity, Kind: RuleInvalid},
+	{Is: rules.ErrSubject, Status: http.StatusUnprocessableEntity, Kind: RuleInvalid},
+	{Is: rules.ErrPreview, Status: http.StatusUnprocessableEntity},
+	{Is: access.ErrDenied, Status: http.StatusUnauthorized},
+	{Is: access.ErrExists, Status: http.StatusConflict},
+	{Is: access.ErrRunning, Status: http.StatusConflict, Kind: IdempotencyConflict},
+	{Is: access.ErrOtherBody, Status: http.StatusUnprocessableEntity, Kind: IdempotencyConflict},
 	{Is: context.DeadlineExceeded, Status: http.StatusGatewayTimeout, Remedy: "the node could not find out in time; try again, and look at /readyz"},
 	{Is: context.Canceled, Status: statusClientLeft},
 }
@@ -67,37 +130,54 @@ var faults = []Fault{
 // problemOf returns what a client is told about err.
 func (a *api) problemOf(err error) *Problem {
 	var p *Problem
-	if errors.As(err, &p) {
+	var wrong rules.Problems
+	var wish access.Problems
+	switch {
+	case errors.As(err, &p):
 		return p
+	case errors.As(err, &wrong):
+		return ruleInvalid(wrong)
+	case errors.As(err, &wish):
+		return wishInvalid(wish)
 	}
 	for _, table := range [][]Fault{a.Faults, faults} {
 		for _, f := range table {
 			if !errors.Is(err, f.Is) {
 				continue
 			}
-			if f.Status < http.StatusInternalServerError {
-				return problem(f.Status, "%v", err)
+			kind := f.Kind
+			if kind == "" {
+				kind = kindOf(f.Status)
 			}
-			return problem(f.Status, "%s", f.Remedy)
+			if f.Status < http.StatusInternalServerError {
+				return problemIs(kind, f.Status, "%v", err)
+			}
+			return problemIs(kind, f.Status, "%s", f.Remedy)
 		}
 	}
 	return problem(http.StatusInternalServerError, "the node could not do it; its log says why")
 }
 
-// fail answers with the problem that err is.
-func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+// refuse is the problem that err is, having logged what the node is to blame for.
+func (a *api) refuse(ctx context.Context, method, path string, err error) *Problem {
 	p := a.problemOf(err)
 	if p.Status >= http.StatusInternalServerError {
-		a.Log.ErrorContext(r.Context(), "request failed", "method", r.Method, "path", r.URL.Path, "status", p.Status, "err", err)
+		a.Log.ErrorContext(ctx, "request failed", "method", method, "path", path, "status", p.Status, "err", err)
 	}
-	if p.Status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", "1")
+	return p
+}
+
+// fail answers with the problem that err is.
+func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := a.refuse(r.Context(), r.Method, r.URL.Path, err)
+	for name, values := range p.GetHeaders() {
+		w.Header()[name] = values
 	}
 	body, err := json.Marshal(p)
 	if err != nil {
 		panic(err) // strings and integers always marshal
 	}
-	a.send(w, r, "application/problem+json", p.Status, append(body, '\n'))
+	a.send(w, r, problemType, p.Status, append(body, '\n'))
 }
 
 func (a *api) notFound(w http.ResponseWriter, r *http.Request) {

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"deadman/web"
 )
@@ -19,8 +20,16 @@ func bare(t *testing.T, o web.Options) *httptest.Server {
 	if o.Health == nil {
 		o.Health = func(context.Context) []web.Condition { return nil }
 	}
-	o.Log = quiet
+	o.Log, o.Open = quiet, toEverybody
 	s := httptest.NewServer(web.New(o))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// closedWithoutKeeper is a node that is not open and knows no tokens.
+func closedWithoutKeeper(t *testing.T) *httptest.Server {
+	t.Helper()
+	s := httptest.NewServer(web.New(web.Options{Log: quiet}))
 	t.Cleanup(s.Close)
 	return s
 }
@@ -97,11 +106,28 @@ func TestRefused(t *testing.T) {
 		{"GET", "/api/v1/nodes?limit=5", 400, []string{"query.limit", "none"}},
 		{"GET", "/api/v1/jobs/some-rule", 400, []string{"query.key", "missing"}},
 		{"DELETE", "/api/v1/jobs/some-rule", 400, []string{"query.key", "missing"}},
-		{"GET", "/api/v1/alerts/7", 400, []string{"path.id"}},
-		{"GET", "/api/v1/rules", 404, []string{"there is nothing at /api/v1/rules; /api/v1 lists"}},
+		{"POST", "/api/v1/jobs/some-rule/check", 400, []string{"query.key", "missing"}},
+		{"GET", "/api/v1/entities/order", 400, []string{"query.key", "missing"}},
+		{"GET", "/api/v1/alerts/7", 400, []string{"path.id", `"7"`}},
+		{"GET", "/api/v1/alerts?severity=warnin", 400, []string{"query.severity", `"warnin" is none of info, warning, error, critical; did you mean warning?`}},
+		{"GET", "/api/v1/alerts?status=open", 400, []string{"query.status", "firing"}},
+		{"GET", "/api/v1/alerts?backlog=5", 400, []string{"query.backlog", "text/event-stream"}},
+		{"GET", "/api/v1/jobs?overdue=maybe", 400, []string{"query.overdue", "neither true nor false"}},
+		{"GET", "/api/v1/jobs?overdue", 400, []string{"query.overdue", "no value"}},
+		{"GET", "/api/v1/jobs?limit=", 400, []string{"query.limit", "no value"}},
+		{"GET", "/api/v1/jobs?limt=1&wobble=2", 400, []string{"query.limt", "query.wobble"}},
+		{"GET", "/api/v1/history?ended_after=noon", 400, []string{"query.ended_after", `"noon" is no instant`}},
+		{"GET", "/api/v1/history?outcome=%00", 400, []string{"query.outcome", "NUL"}},
+		{"GET", "/api/v1/rules?cursor=bogus", 400, []string{"cursor"}},
+		{"GET", "/api/v1/rules?paused=perhaps", 400, []string{"query.paused", "true, false"}},
+		{"GET", "/api/v1/rules/r/versions/0", 400, []string{"path.version", "from 1 to"}},
+		{"GET", "/api/v1/rules/r/versions/newest", 400, []string{"path.version", `"newest"`}},
+		{"GET", "/api/v1/rules/r/diff?from=x", 400, []string{"query.from"}},
+		{"GET", "/api/v1/ruls", 404, []string{"there is nothing at /api/v1/ruls; /api/v1 lists"}},
 		{"GET", "/api/v1?limit=5", 400, []string{"query.limit", "none"}},
 		{"GET", "/nowhere", 404, []string{"/nowhere; the API is under /api/v1"}},
-		{"POST", "/api/v1/jobs", 405, []string{"POST", "GET, HEAD"}},
+		{"PUT", "/api/v1/jobs", 405, []string{"PUT", "GET, HEAD, POST"}},
+		{"PATCH", "/api/v1/rules/r", 405, []string{"PATCH", "GET, HEAD, PUT, DELETE"}},
 		{"PUT", "/api/v1/jobs/r/k", 405, []string{"GET, HEAD, DELETE"}},
 		{"PUT", "/api/v1/jobs/r/a%2Fb", 405, []string{"GET, HEAD, DELETE"}},
 		{"GET", "/api/v1/events/orders.created", 405, []string{"POST"}},
@@ -127,7 +153,7 @@ func TestRefused(t *testing.T) {
 			if c.status == 405 && a.Header.Get("Allow") == "" {
 				t.Error("a 405 has no Allow")
 			}
-			if c.status == 400 && len(p.Errors) == 0 {
+			if c.status == 400 && len(p.Errors) == 0 && p.Type != web.BadCursor.URN() {
 				t.Error("a 400 does not list what is wrong")
 			}
 		})
@@ -222,5 +248,16 @@ func TestPanic(t *testing.T) {
 	a := do(t, s, "GET", "/api/v1/jobs", "")
 	if p := a.problem(t); a.StatusCode != 500 || strings.Contains(a.body, "nil pointer") || strings.Contains(a.body, ".go:") {
 		t.Errorf("%d %+v", a.StatusCode, p)
+	}
+}
+
+// An answer that breaks off in the middle does not pass for a whole one.
+func TestHalfAnAnswer(t *testing.T) {
+	s := newStand(t)
+	s.place("1", time.Hour, `{"half": `)
+	got, err := http.DefaultTransport.RoundTrip(httptest.NewRequest("GET", s.URL+"/api/v1/jobs/order-unshipped/1", nil))
+	if err == nil {
+		defer got.Body.Close()
+		t.Errorf("it comes as %d", got.StatusCode)
 	}
 }

@@ -14,11 +14,11 @@ import (
 
 	"go.uber.org/goleak"
 
+	"deadman/access"
 	"deadman/alerts"
 	"deadman/bus"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
-	"deadman/guards"
 	"deadman/rules"
 	"deadman/store"
 	"deadman/web"
@@ -33,14 +33,27 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // sweeper and the intake: what they would do is done when a test says so.
 type stand struct {
 	*httptest.Server
-	t     *testing.T
-	store *store.Store
-	bus   *bus.Bus
-	rule  *futurejobs.Rule
-	now   time.Time // when the stand was made
+	t      *testing.T
+	store  *store.Store
+	bus    *bus.Bus
+	rules  *rules.Registry
+	keeper *access.Keeper // of a stand that is closed
+	rule   *futurejobs.Rule
+	now    time.Time // when the stand was made
 }
 
-func newStand(t *testing.T) *stand {
+// unshipped is the rule of the stand.
+const unshipped = `name: order-unshipped
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+slot: 1s
+escalate:
+  - {after: 3h, step: primary, severity: warning, text: "order {{key}} waits"}
+  - {after: 8h, step: escalated, severity: critical}
+`
+
+func newStand(t *testing.T, changes ...func(*web.Options, *stand)) *stand {
 	t.Helper()
 	dir := t.TempDir()
 	db, err := store.Open(t.Context(), store.Options{DataDir: dir, Shards: 4})
@@ -56,24 +69,26 @@ func newStand(t *testing.T) *stand {
 	wire, err := bus.Connect(t.Context(), bus.Options{Name: "test", InProcess: server, Log: quiet})
 	fatal(t, err)
 	t.Cleanup(wire.Close)
-	reads, err := wire.Bind(t.Context(), []string{"orders.created"})
+	book := rules.NewBook(db, db.Shards())
+	registry := &rules.Registry{Store: db, Binder: wire, Book: book, Jobs: db, Log: quiet}
+	_, err = registry.Save(t.Context(), []byte(unshipped), "", rules.SaveOptions{})
 	fatal(t, err)
-	saved, err := db.Save(t.Context(), rules.Saved{Name: "order-unshipped", Entity: "order", Document: []byte("{}"), Reads: reads})
+	fatal(t, book.Refresh(t.Context()))
+	newest, err := book.Newest("order-unshipped")
 	fatal(t, err)
 
-	s := &stand{t: t, store: db, bus: wire, now: time.Now().UTC().Truncate(time.Second), rule: &futurejobs.Rule{
-		ID: saved.RuleID, Version: saved.Version, Name: saved.Name, Entity: saved.Entity, Grid: futurejobs.Grid(time.Second),
-		Limits: guards.Limits{MaxChecks: 5}, Loudest: alerts.Critical,
-		Closing: func(_ futurejobs.Job, text string) alerts.Draft {
-			return alerts.Draft{Status: alerts.Resolved, Severity: alerts.Critical, Text: text}
-		},
-	}}
-	s.Server = httptest.NewServer(web.New(web.Options{
-		Lists: db, Desk: s, Wire: wire, Metrics: web.NewMetrics("test", func(context.Context) (web.Gauges, error) { return web.Gauges{}, nil }),
-		Health: func(context.Context) []web.Condition { return []web.Condition{{Name: "database", OK: true}} },
-		Log:    quiet,
-		Faults: []web.Fault{{Is: bus.ErrNoStream, Status: 409}, {Is: bus.ErrSubject, Status: 422}},
-	}))
+	s := &stand{t: t, store: db, bus: wire, now: time.Now().UTC().Truncate(time.Second), rules: registry, rule: newest.Engine()}
+	options := web.Options{
+		Lists: db, Desk: s, Rules: registry, Wire: wire, Memory: db, Open: toEverybody,
+		Metrics: web.NewMetrics("test", func(context.Context) (web.Gauges, error) { return web.Gauges{}, nil }),
+		Health:  func(context.Context) []web.Condition { return []web.Condition{{Name: "database", OK: true}} },
+		Log:     quiet,
+		Faults:  []web.Fault{{Is: bus.ErrNoStream, Status: 409}, {Is: bus.ErrSubject, Status: 422}},
+	}
+	for _, change := range changes {
+		change(&options, s)
+	}
+	s.Server = httptest.NewServer(web.New(options))
 	t.Cleanup(s.Close)
 	return s
 }
@@ -92,9 +107,9 @@ func (s *stand) ref(key string) futurejobs.Ref {
 // place begins a wait, due after d.
 func (s *stand) place(key string, d time.Duration, event string) {
 	s.t.Helper()
-	s.apply(futurejobs.Effect{Rule: s.rule, Kind: futurejobs.Start, Job: futurejobs.Job{
-		Ref: s.ref(key), Version: s.rule.Version, Since: s.now, FirstCheckAt: s.rule.Grid.Up(s.now.Add(d)), Event: json.RawMessage(event),
-	}})
+	s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref(key), Ask: futurejobs.Start{Job: futurejobs.Job{
+		Version: s.rule.Version, Since: s.now, FirstCheckAt: s.rule.Grid.Up(s.now.Add(d)), Event: json.RawMessage(event),
+	}}})
 }
 
 func (s *stand) apply(effects ...futurejobs.Effect) futurejobs.Applied {
@@ -104,20 +119,6 @@ func (s *stand) apply(effects ...futurejobs.Effect) futurejobs.Applied {
 	applied, err := s.store.Apply(s.t.Context(), futurejobs.Batch{RuleSet: revision, Effects: effects})
 	fatal(s.t, err)
 	return applied
-}
-
-// Cancel is web.Desk's.
-func (s *stand) Cancel(ctx context.Context, rule, key string) error {
-	job, err := s.store.Job(ctx, rule, key)
-	if err != nil {
-		return err
-	}
-	revision, err := s.store.Revision(ctx)
-	if err != nil {
-		return err
-	}
-	_, err = s.store.Apply(ctx, futurejobs.Batch{RuleSet: revision, Effects: []futurejobs.Effect{futurejobs.Cancel(s.rule, job.Ref)}})
-	return err
 }
 
 // alert decides an alert about a job, which then waits for another d, and publishes it.
@@ -177,7 +178,7 @@ func (s *stand) settle(d futurejobs.Decision) {
 // end ends a wait because it happened.
 func (s *stand) end(key string) {
 	s.t.Helper()
-	if done := s.apply(futurejobs.Effect{Rule: s.rule, Kind: futurejobs.End, Job: futurejobs.Job{Ref: s.ref(key)}, Outcome: checks.Resolved}); done.Ended != 1 {
+	if done := s.apply(futurejobs.Effect{Rule: s.rule, Ref: s.ref(key), Ask: futurejobs.End{Outcome: checks.Resolved}}); done.Ended != 1 {
 		s.t.Fatalf("nothing ended: %+v", done)
 	}
 }
@@ -203,3 +204,5 @@ func keys(jobs []web.Job) string {
 	}
 	return fmt.Sprint(all)
 }
+
+func toEverybody(context.Context) bool { return true }

@@ -68,11 +68,14 @@ type following struct {
 	close func() error
 }
 
-func follow(t *testing.T, url, query string) *following {
+func follow(t *testing.T, url, query string, header ...string) *following {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), "GET", url+"/api/v1/alerts"+query, nil)
 	fatal(t, err)
 	request.Header.Set("Accept", "text/event-stream")
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
 	answer, err := transport.RoundTrip(request)

@@ -14,12 +14,32 @@ import (
 	"deadman/web"
 )
 
+// What alerts can be narrowed by.
+var (
+	severities = wordsOf(alerts.Info, alerts.Warning, alerts.Error, alerts.Critical)
+	statuses   = wordsOf(alerts.Firing, alerts.Resolved, alerts.Undetermined, alerts.GaveUp, alerts.Expired)
+)
+
+func wordsOf[W ~string](all ...W) []string {
+	words := make([]string, len(all))
+	for i, w := range all {
+		words[i] = string(w)
+	}
+	return words
+}
+
 func (p *program) alertCommand() *cobra.Command {
 	cmd := group("alert", "Look at what was said, and follow it")
 	addURL(cmd.PersistentFlags(), p)
 	cmd.AddCommand(
 		listing[web.Alert]{
-			short: "List alerts, newest first", path: "/alerts", filters: [][2]string{byRule, byEntity, byKey},
+			short: "List alerts, newest first", path: "/alerts",
+			filters: []filter{
+				byRule, byEntity, byKey,
+				{parameter: "status", does: "of this kind of news only: " + strings.Join(statuses, ", "), values: statuses},
+				{parameter: "severity", does: "of this severity only: " + strings.Join(severities, ", "), values: severities},
+				since("decided_after", "after", "said"), until("decided_before", "before", "said"),
+			},
 			none:   "nothing was said yet",
 			header: []string{"said", "severity", "rule", "entity", "key", "step", "text"},
 			row: func(p *program, a web.Alert) []cell {

@@ -24,6 +24,7 @@ import (
 const (
 	askTime   = 30 * time.Second // for one answer
 	maxAnswer = 64 << 20         // bytes of it
+	tokenHint = "put a token into the variable DEADMAN_TOKEN; whoever has one with the scope admin makes others with deadman token create"
 	startHint = "is deadman running? start it with: make run; or name it with --url"
 )
 
@@ -159,7 +160,16 @@ func (c *client) refused(answer *http.Response) error {
 type refusal struct{ *web.Problem }
 
 func (r refusal) Error() string {
-	if r.Detail == "" {
+	switch {
+	case r.Status == http.StatusUnauthorized:
+		return r.Title + ": " + r.Detail + "\n" + tokenHint
+	case len(r.Errors) > 1:
+		lines := []string{r.Title}
+		for _, d := range r.Errors {
+			lines = append(lines, "  "+d.Error())
+		}
+		return strings.Join(lines, "\n")
+	case r.Detail == "":
 		return r.Title
 	}
 	return r.Title + ": " + r.Detail
@@ -175,7 +185,32 @@ func get[T any](ctx context.Context, c *client, path string, query url.Values) (
 		return v, nil, err
 	}
 	if err := json.Unmarshal(raw, &v); err != nil {
-		return v, nil, fmt.Errorf("the answer of %s cannot be read: %w; are client and node of the same version?", c.base, err)
+		return v, nil, c.unreadable(err)
 	}
 	return v, raw, nil
+}
+
+func (c *client) unreadable(err error) error {
+	return fmt.Errorf("the answer of %s cannot be read: %w; are client and node of the same version?", c.base, err)
+}
+
+// tell asks for something to be done with v, sent as JSON unless it is nil, and returns the
+// answer read and raw.
+func tell[T any](ctx context.Context, c *client, method, path string, query url.Values, v any) (out T, raw []byte, err error) {
+	var body []byte
+	header := http.Header{}
+	if v != nil {
+		header.Set("Content-Type", "application/json")
+		if body, err = json.Marshal(v); err != nil {
+			return out, nil, err
+		}
+	}
+	raw, err = c.ask(ctx, method, path, query, body, header)
+	if err != nil {
+		return out, nil, err
+	}
+	if err := json.Unmarshal(raw, &out); err != nil {
+		return out, nil, c.unreadable(err)
+	}
+	return out, raw, nil
 }

@@ -23,7 +23,7 @@ func (p *program) configCommand() *cobra.Command {
 			return p.showSettings(all)
 		},
 	}
-	addSettings(cmd.Flags())
+	addSettingsTo(cmd)
 	return cmd
 }
 

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"deadman/web"
@@ -9,15 +14,55 @@ import (
 func (p *program) deadLetterCommand() *cobra.Command {
 	cmd := group("dead-letter", "Look at the events that could not be taken in")
 	addURL(cmd.PersistentFlags(), p)
-	cmd.AddCommand(listing[web.DeadLetter]{
-		short: "List dead letters, newest first", path: "/dead-letters", filters: [][2]string{byRule},
-		none: "no event was refused", header: []string{"refused", "rule", "subject", "stream", "seq", "reason"},
-		row: func(p *program, d web.DeadLetter) []cell {
-			return []cell{
-				say(web.Relative(d.At, p.now())), say(d.Rule), say(d.Subject), say(d.Stream),
-				sayNumber(d.Seq), say(d.Reason),
-			}
-		},
-	}.command(p))
+	cmd.AddCommand(
+		listing[web.DeadLetter]{
+			short: "List dead letters, newest first", path: "/dead-letters", filters: []filter{byRule},
+			none: "no event was refused", header: []string{"id", "refused", "rule", "subject", "stream", "seq", "reason"},
+			row: func(p *program, d web.DeadLetter) []cell {
+				return []cell{
+					sayNumber(d.ID), say(web.Relative(d.At, p.now())), say(d.Rule), say(d.Subject), say(d.Stream),
+					sayNumber(d.Seq), say(d.Reason),
+				}
+			},
+		}.command(p),
+		&cobra.Command{Use: "get ID", Short: "Show one dead letter, and the event", Args: exactly("ID"), RunE: p.getDeadLetter},
+	)
 	return cmd
+}
+
+func (p *program) getDeadLetter(cmd *cobra.Command, args []string) error {
+	c, err := p.client()
+	if err != nil {
+		return err
+	}
+	d, raw, err := get[web.DeadLetter](cmd.Context(), c, "/dead-letters/"+url.PathEscape(args[0]), nil)
+	if err != nil {
+		return err
+	}
+	if p.output == asJSON {
+		return writeJSON(p.out, raw)
+	}
+	return p.showDeadLetter(d)
+}
+
+func (p *program) showDeadLetter(d web.DeadLetter) error {
+	s := newSheet(p)
+	s.line("dead letter", "%d", d.ID)
+	s.painted("reason", red, d.Reason)
+	if d.Rule != "" {
+		s.line("rule", "%s", d.Rule)
+	}
+	s.instant("refused", d.At)
+	s.line("subject", "%s", d.Subject)
+	s.line("stream", "%s, message %d", d.Stream, d.Seq)
+	s.instant("event of", d.EventAt)
+	for _, name := range slices.Sorted(maps.Keys(d.Header)) {
+		s.line("header", "%s: %s", name, strings.Join(d.Header[name], ", "))
+	}
+	if d.BodyBase64 != nil {
+		s.line("body", "%q, which is no UTF-8", d.BodyBase64)
+	} else {
+		s.line("body", "%s", d.Body)
+	}
+	return s.end()
 }

@@ -73,6 +73,22 @@ func (p *program) eventData(args []string) ([]byte, error) {
 	return []byte(args[0]), nil
 }
 
+// jsonFlag is the JSON that a flag was given: as it is, of a file, or of the standard input.
+// A flag that was left out is nil.
+func (p *program) jsonFlag(flag, value string) (json.RawMessage, error) {
+	if value == "" {
+		return nil, nil
+	}
+	data, err := p.eventData([]string{value})
+	if err != nil {
+		return nil, err
+	}
+	if !json.Valid(data) {
+		return nil, usage(`--%s: %s is no JSON; write it as '{"id": "1"}', or @FILE for that of a file`, flag, clip(value, 60))
+	}
+	return data, nil
+}
+
 func tooLarge(data []byte) error {
 	if len(data) > web.MaxEventBytes {
 		return fmt.Errorf("the event is over the limit of %d KiB", web.MaxEventBytes>>10)
@@ -87,14 +103,14 @@ func (c *client) sendEvent(ctx context.Context, subject, id string, data []byte)
 		header.Set("Content-Type", "application/json")
 	}
 	if id != "" {
-		header.Set("Idempotency-Key", id)
+		header.Set("Nats-Msg-Id", id)
 	}
 	raw, err := c.ask(ctx, http.MethodPost, "/events/"+url.PathEscape(subject), nil, data, header)
 	if err != nil {
 		return taken, err
 	}
 	if err := json.Unmarshal(raw, &taken); err != nil {
-		return taken, fmt.Errorf("the answer of %s cannot be read: %w", c.base, err)
+		return taken, c.unreadable(err)
 	}
 	return taken, nil
 }

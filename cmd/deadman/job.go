@@ -1,10 +1,8 @@
 package main
 
 import (
-	"fmt"
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -13,30 +11,41 @@ import (
 )
 
 func (p *program) jobCommand() *cobra.Command {
-	cmd := group("job", "Look at what is waited for, and end it")
+	cmd := group("job", "Look at what is waited for, and change it by hand")
 	addURL(cmd.PersistentFlags(), p)
 	cmd.AddCommand(
 		listing[web.Job]{
 			short: "List pending jobs, next due first", path: "/jobs",
-			filters: [][2]string{
+			filters: []filter{
 				byRule, byEntity, byKey,
-				{"due_after", "due at or after this instant (2026-01-31T15:04:05Z)"},
-				{"due_before", "due before this instant"},
+				{parameter: "overdue", does: "those whose slot has come only", kind: filterFlag},
+				since("due_after", "", "due"), until("due_before", "", "due"),
 			},
 			none: "nothing is waited for", header: []string{"next look", "rule", "entity", "key", "step", "looks", "status"},
 			row: jobRow,
 		}.command(p),
-		&cobra.Command{Use: "get RULE KEY", Short: "Show one pending job", Args: exactly("RULE", "KEY"), RunE: p.getJob},
-		&cobra.Command{Use: "cancel RULE KEY", Short: "End the wait for one key", Args: exactly("RULE", "KEY"), RunE: p.cancelJob},
+		p.onJob(&cobra.Command{Use: "get RULE KEY", Short: "Show one pending job", RunE: p.getJob}),
+		p.onJob(&cobra.Command{
+			Use: "check RULE KEY", Short: "Look at a job now, which may end it and takes no step", RunE: p.checkJob,
+		}),
+		p.createJobCommand(), p.snoozeCommand(), p.cancelCommand(),
 	)
 	return cmd
 }
 
-func flagOf(parameter string) string { return strings.ReplaceAll(parameter, "_", "-") }
+// onJob makes a command one on a rule and a key.
+func (p *program) onJob(cmd *cobra.Command) *cobra.Command {
+	cmd.Args, cmd.ValidArgsFunction = exactly("RULE", "KEY"), p.completeRule
+	return cmd
+}
 
 func jobRow(p *program, j web.Job) []cell {
+	next := say("")
+	if !j.NextCheckAt.IsZero() {
+		next = say(web.Relative(j.NextCheckAt, p.now()))
+	}
 	return []cell{
-		say(web.Relative(j.NextCheckAt, p.now())), say(j.Rule), say(j.Entity), say(j.Key),
+		next, say(j.Rule), say(j.Entity), say(j.Key),
 		sayNumber(j.Step), sayNumber(j.Checks), sayIn(statusColour(j.Status), string(j.Status)),
 	}
 }
@@ -68,6 +77,7 @@ func (p *program) showJob(j web.Job) error {
 	s.line(j.Entity, "%s", j.Key)
 	s.painted("status", statusColour(j.Status), string(j.Status))
 	s.instant("waits since", j.Since)
+	s.instant("paused since", j.PausedAt)
 	s.instant("first look", j.FirstCheckAt)
 	s.instant("next look", j.NextCheckAt)
 	s.line("steps taken", "%d", j.Step)
@@ -90,18 +100,32 @@ func seconds(s float64) time.Duration {
 	return time.Duration(s * float64(time.Second)).Round(time.Microsecond)
 }
 
-func (p *program) cancelJob(cmd *cobra.Command, args []string) error {
+func (p *program) checkJob(cmd *cobra.Command, args []string) error {
 	c, err := p.client()
 	if err != nil {
 		return err
 	}
 	path, query := jobPath(args)
-	if _, err := c.ask(cmd.Context(), http.MethodDelete, path, query, nil, nil); err != nil {
+	looked, raw, err := tell[web.Looked](cmd.Context(), c, http.MethodPost, path+"/check", query, nil)
+	if err != nil {
 		return err
 	}
 	if p.output == asJSON {
-		return writeValue(p.out, map[string]string{"rule": args[0], "key": args[1], "outcome": "cancelled"})
+		return writeJSON(p.out, raw)
 	}
-	_, err = fmt.Fprintf(p.out, "cancelled: rule %s no longer waits for %s\n", plain(args[0]), plain(args[1]))
-	return err
+	return p.showLooked(looked)
+}
+
+func (p *program) showLooked(l web.Looked) error {
+	s := newSheet(p)
+	if l.Ended {
+		s.painted("it is over", green, l.Outcome)
+	} else {
+		s.painted("still waiting", yellow, "it has not happened")
+	}
+	if l.Reason != "" {
+		s.line("reason", "%s", l.Reason)
+	}
+	s.instant("next look", l.Next)
+	return s.end()
 }

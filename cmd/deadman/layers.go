@@ -164,11 +164,15 @@ func configPath(flags *pflag.FlagSet, env []string) string {
 	return ""
 }
 
-// addSettings gives a command a flag for every setting.
+// addSettings adds a flag for every setting.
 func addSettings(flags *pflag.FlagSet) {
 	flags.String(configFlag, "", "YAML file of settings")
 	for _, s := range settings {
-		flags.String(s.flag(), s.preset, s.usage)
+		if s.preset == "false" {
+			flags.Bool(s.flag(), false, s.usage)
+		} else {
+			flags.String(s.flag(), s.preset, s.usage)
+		}
 	}
 }
 

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net/url"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -13,45 +17,134 @@ import (
 
 // listing is a command that shows a list of the API.
 type listing[T any] struct {
+	use     string // empty: list
 	short   string
-	path    string
-	filters [][2]string // names of parameters, with what they do
-	none    string      // said when the list is empty
+	args    []string                   // names of its arguments
+	path    string                     // of the list; with arguments, of turns them into one
+	of      func(args []string) string // nil: path
+	filters []filter
+	none    string // said when the list is empty
 	header  []string
 	row     func(*program, T) []cell
 }
 
-func (l listing[T]) command(p *program) *cobra.Command {
-	given := make(map[string]*string)
-	var limit int
-	cmd := &cobra.Command{Use: "list", Short: l.short, Args: exactly(), RunE: func(cmd *cobra.Command, _ []string) error {
-		query := url.Values{}
-		for name, value := range given {
-			if *value != "" {
-				query.Set(name, *value)
-			}
-		}
-		if cmd.Flags().Changed("limit") {
-			if limit < 1 || limit > futurejobs.MaxLimit {
-				return usage("--limit is %d; it takes a whole number from 1 to %d", limit, futurejobs.MaxLimit)
-			}
-			query.Set("limit", strconv.Itoa(limit))
-		}
-		return l.run(cmd, p, query)
-	}}
-	for _, f := range append(l.filters, [2]string{"cursor", "where the last page ended"}) {
-		given[f[0]] = cmd.Flags().String(flagOf(f[0]), "", f[1])
+// filter is a parameter of a list.
+type filter struct {
+	parameter string
+	flag      string // empty: the parameter's name
+	does      string
+	kind      filterKind
+	values    []string // those there are; nil: any
+}
+
+// filterKind is what a filter takes.
+type filterKind int
+
+const (
+	filterText    filterKind = iota
+	filterInstant            // a time as people write it
+	filterFlag               // nothing: being there is the value
+)
+
+// The filters that several lists have.
+var (
+	byRule   = filter{parameter: "rule", does: "of this rule only"}
+	byEntity = filter{parameter: "entity", does: "of this kind of thing only"}
+	byKey    = filter{parameter: "key", does: "of this key only"}
+)
+
+// since and until are filters by an instant, which is a parameter of its own in each list.
+func since(parameter, flag, does string) filter {
+	return filter{parameter: parameter, flag: flag, does: does + " at or after this time (15:04, 2026-01-31T15:04:05Z, -2h)", kind: filterInstant}
+}
+
+func until(parameter, flag, does string) filter {
+	return filter{parameter: parameter, flag: flag, does: does + " before this time", kind: filterInstant}
+}
+
+func (f filter) name() string { return cmp.Or(f.flag, strings.ReplaceAll(f.parameter, "_", "-")) }
+
+// add gives a command the filter's flag.
+func (f filter) add(p *program, cmd *cobra.Command) {
+	if f.kind == filterFlag {
+		cmd.Flags().Bool(f.name(), false, f.does)
+		return
 	}
-	cmd.Flags().IntVar(&limit, "limit", 50, "at most so many, up to 500")
+	cmd.Flags().String(f.name(), "", f.does)
+	switch {
+	case f.values != nil:
+		complete(cmd, f.name(), completeWords(f.values...))
+	case f.parameter == byRule.parameter:
+		complete(cmd, f.name(), p.completeRule)
+	}
+}
+
+// value is what the flag was given as the API takes it; empty: it was left out.
+func (f filter) value(p *program, cmd *cobra.Command) (string, error) {
+	value := cmd.Flags().Lookup(f.name()).Value.String()
+	switch {
+	case f.kind == filterFlag && value == "false":
+		return "", nil
+	case f.kind == filterInstant && value != "":
+		at, err := p.instantFlag(f.name(), value, p.now())
+		return at.UTC().Format(time.RFC3339Nano), err
+	}
+	return value, nil
+}
+
+func (l listing[T]) command(p *program) *cobra.Command {
+	l.filters = append(l.filters, filter{parameter: "cursor", does: "where the last page ended"})
+	cmd := &cobra.Command{
+		Use: strings.Join(append([]string{cmp.Or(l.use, "list")}, l.args...), " "), Short: l.short, Args: exactly(l.args...),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			query, err := l.query(p, cmd)
+			if err != nil {
+				return err
+			}
+			path := l.path
+			if l.of != nil {
+				path = l.of(args)
+			}
+			return l.run(cmd.Context(), p, path, query)
+		},
+	}
+	for _, f := range l.filters {
+		f.add(p, cmd)
+	}
+	cmd.Flags().Int("limit", 50, "at most so many, up to 500")
 	return cmd
 }
 
-func (l listing[T]) run(cmd *cobra.Command, p *program, query url.Values) error {
+func (l listing[T]) query(p *program, cmd *cobra.Command) (url.Values, error) {
+	query := url.Values{}
+	for _, f := range l.filters {
+		value, err := f.value(p, cmd)
+		if err != nil {
+			return nil, err
+		}
+		if value != "" {
+			query.Set(f.parameter, value)
+		}
+	}
+	if cmd.Flags().Changed("limit") {
+		limit, err := cmd.Flags().GetInt("limit")
+		if err != nil {
+			return nil, err
+		}
+		if limit < 1 || limit > futurejobs.MaxLimit {
+			return nil, usage("--limit is %d; it takes a whole number from 1 to %d", limit, futurejobs.MaxLimit)
+		}
+		query.Set("limit", strconv.Itoa(limit))
+	}
+	return query, nil
+}
+
+func (l listing[T]) run(ctx context.Context, p *program, path string, query url.Values) error {
 	c, err := p.client()
 	if err != nil {
 		return err
 	}
-	page, raw, err := get[web.Page[T]](cmd.Context(), c, l.path, query)
+	page, raw, err := get[web.Page[T]](ctx, c, path, query)
 	if err != nil {
 		return err
 	}
@@ -75,9 +168,18 @@ func (l listing[T]) run(cmd *cobra.Command, p *program, query url.Values) error 
 	return err
 }
 
-// The filters that several lists have.
-var (
-	byRule   = [2]string{"rule", "of this rule only"}
-	byEntity = [2]string{"entity", "of this kind of thing only"}
-	byKey    = [2]string{"key", "of this key only"}
-)
+// every asks for all pages of a list.
+func every[T any](ctx context.Context, c *client, path string, query url.Values) (all []T, err error) {
+	query.Set("limit", strconv.Itoa(futurejobs.MaxLimit))
+	for {
+		page, _, err := get[web.Page[T]](ctx, c, path, query)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if page.Next == "" {
+			return all, nil
+		}
+		query.Set("cursor", page.Next)
+	}
+}

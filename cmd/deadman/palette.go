@@ -53,7 +53,7 @@ func newsColour(a alerts.Alert) colour {
 
 func statusColour(s web.Status) colour {
 	switch s {
-	case web.Due:
+	case web.Due, web.Paused:
 		return yellow
 	case web.Undetermined:
 		return red

@@ -70,10 +70,13 @@ func (p *program) command() *cobra.Command {
 		return usage("%v; see %s --help", err, cmd.CommandPath())
 	})
 	root.PersistentFlags().VarP(&p.output, "output", "o", "text or json")
+	complete(root, "output", completeWords(string(asText), string(asJSON)))
+	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(
 		p.serveCommand(), p.configCommand(), p.demoCommand(), p.jobCommand(), p.alertCommand(),
-		p.eventCommand(), p.historyCommand(), p.deadLetterCommand(), p.ruleCommand(), p.versionCommand(),
+		p.eventCommand(), p.historyCommand(), p.deadLetterCommand(), p.ruleCommand(),
+		p.tokenCommand(), p.versionCommand(),
 	)
 	return root
 }

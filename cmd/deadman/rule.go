@@ -1,135 +1,160 @@
 package main
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
+	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"deadman/rules"
+	"deadman/web"
 )
 
 func (p *program) ruleCommand() *cobra.Command {
-	cmd := group("rule", "Check rules")
-	cmd.AddCommand(&cobra.Command{
-		Use: "lint FILE|DIR...", Short: "Say what is wrong with rule files; exit 3 when something is",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				return usage("%s takes files or folders; it got none", cmd.CommandPath())
-			}
-			return nil
-		},
-		RunE: func(_ *cobra.Command, args []string) error { return p.lint(args) },
-	})
+	cmd := group("rule", "Write, check, try out and apply rules")
+	addURL(cmd.PersistentFlags(), p)
+	cmd.AddCommand(
+		p.newRuleCommand(), p.lintCommand(), p.previewCommand(), schemaCommand(),
+		p.applyCommand(), p.listRulesCommand(), p.getRuleCommand(), p.versionsCommand(), p.diffCommand(),
+		p.pauseCommand("pause", "Keep a rule from beginning new waits; applying files does not undo it", "paused: rule %s begins no new waits; those there go on\n"),
+		p.pauseCommand("resume", "Let a rule begin new waits again", "resumed: rule %s begins new waits again\n"),
+		p.deleteRuleCommand(),
+	)
 	return cmd
 }
 
-func (p *program) lint(args []string) error {
-	files, err := ruleFiles(args)
-	if err != nil {
-		return err
-	}
-	found, names := rules.Problems{}, make(map[string]string)
-	for _, file := range files {
-		problems, err := lintFile(file, names)
-		if err != nil {
-			return err
-		}
-		found = append(found, problems...)
-	}
-	if err := p.showProblems(found, len(names), len(files)); err != nil {
-		return err
-	}
-	if len(found) > 0 {
-		return silentError{exitCondition}
-	}
-	return nil
-}
-
-// lintFile returns what is wrong with a file. names holds where each rule was seen.
-func lintFile(file string, names map[string]string) (rules.Problems, error) {
-	data, err := readSmall(file, rules.MaxSize)
-	if err != nil {
-		return nil, err
-	}
-	docs, err := rules.Parse(data, file)
-	var found rules.Problems
-	if err != nil && !errors.As(err, &found) {
-		return nil, err
-	}
-	for _, d := range docs {
-		if other, twice := names[d.Name]; twice {
-			found = append(found, rules.Problem{
-				File: file, Rule: d.Name, Pointer: "/name",
-				Message: "the name is taken by a rule in " + other + "; names are unique",
-			})
-		}
-		names[d.Name] = file
-	}
-	return found, nil
-}
-
-// ruleFiles are the files named, and those in the folders named that serve would apply.
-func ruleFiles(args []string) ([]string, error) {
-	var files []string
-	for _, arg := range args {
-		info, err := os.Stat(arg)
-		if err != nil {
-			return nil, usageError{err}
-		}
-		if !info.IsDir() {
-			files = append(files, arg)
-			continue
-		}
-		before := len(files)
-		err = filepath.WalkDir(arg, func(path string, d fs.DirEntry, err error) error {
-			switch hidden := path != arg && strings.HasPrefix(d.Name(), "."); {
-			case err != nil:
+func schemaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "schema", Short: "Print the JSON Schema of rule files, by which editors complete and check them",
+		Example: "  deadman rule schema > " + schemaFile,
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			schema, err := rules.Schema()
+			if err != nil {
 				return err
-			case hidden && d.IsDir():
-				return filepath.SkipDir
-			case !hidden && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))):
-				files = append(files, path)
 			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
-		}
-		if len(files) == before {
-			return nil, usage("%s has no rule files; their names end in .yaml, .yml or .json", arg)
-		}
+			return writeJSON(cmd.OutOrStdout(), schema)
+		},
 	}
-	slices.Sort(files)
-	return slices.Compact(files), nil
 }
 
-func (p *program) showProblems(found rules.Problems, ruleCount, fileCount int) error {
+func (p *program) listRulesCommand() *cobra.Command {
+	return listing[web.Rule]{
+		short: "List rules, by name", path: "/rules",
+		filters: []filter{
+			{parameter: "prefix", does: "those whose names begin so only"},
+			byEntity,
+			{parameter: "bundle", does: "of this set of files only"},
+			{parameter: "paused", does: "true: those that are paused only; false: the others only", values: []string{"true", "false"}},
+		},
+		none:   "there are no rules; deadman rule new writes one to start from",
+		header: []string{"rule", "entity", "version", "state", "bundle", "saved", "by", "listens to"},
+		row: func(p *program, r web.Rule) []cell {
+			return []cell{
+				say(r.Name), say(r.Entity), sayNumber(r.Version), ruleState(r), say(r.Bundle),
+				say(web.Relative(r.SavedAt, p.now())), say(r.SavedBy), say(strings.Join(r.Subjects, " ")),
+			}
+		},
+	}.command(p)
+}
+
+// ruleState is whether a rule begins new waits, and why not.
+func ruleState(r web.Rule) cell {
+	switch {
+	case r.Problem != "":
+		return sayIn(red, "unreadable")
+	case !r.PausedAt.IsZero():
+		return sayIn(yellow, "paused")
+	case !r.Enabled:
+		return sayIn(yellow, "disabled")
+	}
+	return sayIn(green, "enabled")
+}
+
+func (p *program) getRuleCommand() *cobra.Command {
+	var version int32
+	cmd := &cobra.Command{
+		Use: "get RULE", Short: "Print a rule, as YAML or JSON", Args: exactly("RULE"), ValidArgsFunction: p.completeRule,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := rulePath(args[0])
+			if cmd.Flags().Changed("version") {
+				path += "/versions/" + strconv.Itoa(int(version))
+			}
+			return p.printRule(cmd, path)
+		},
+	}
+	cmd.Flags().Int32Var(&version, "version", 0, "this version in place of the newest")
+	return cmd
+}
+
+func (p *program) printRule(cmd *cobra.Command, path string) error {
+	c, err := p.client()
+	if err != nil {
+		return err
+	}
+	kind := "application/yaml"
 	if p.output == asJSON {
-		return writeValue(p.out, map[string]any{"rules": ruleCount, "files": fileCount, "problems": found})
+		kind = "application/json"
 	}
-	for _, problem := range found {
-		if _, err := fmt.Fprintln(p.out, plain(problem.Error())); err != nil {
-			return err
-		}
+	raw, err := c.ask(cmd.Context(), http.MethodGet, path, nil, nil, http.Header{"Accept": {kind}})
+	if err != nil {
+		return err
 	}
-	verdict := p.palette.paint(green, "nothing is wrong")
-	if len(found) > 0 {
-		verdict = p.palette.paint(red, number(len(found), "problem"))
+	if p.output == asJSON {
+		return writeJSON(p.out, raw)
 	}
-	_, err := fmt.Fprintf(p.out, "%s in %s: %s\n", number(ruleCount, "rule"), number(fileCount, "file"), verdict)
+	_, err = fmt.Fprint(p.out, plainLines(string(raw)))
 	return err
 }
 
-// number counts things in words.
-func number(n int, thing string) string {
-	if n != 1 {
-		thing += "s"
+func rulePath(name string) string { return "/rules/" + url.PathEscape(name) }
+
+func (p *program) pauseCommand(verb, short, said string) *cobra.Command {
+	return &cobra.Command{
+		Use: verb + " RULE", Short: short, Args: exactly("RULE"), ValidArgsFunction: p.completeRule,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := p.client()
+			if err != nil {
+				return err
+			}
+			raw, err := c.ask(cmd.Context(), http.MethodPost, rulePath(args[0])+"/"+verb, nil, nil, nil)
+			if err != nil {
+				return err
+			}
+			if p.output == asJSON {
+				return writeJSON(p.out, raw)
+			}
+			_, err = fmt.Fprintf(p.out, said, plain(args[0]))
+			return err
+		},
 	}
-	return fmt.Sprintf("%d %s", n, thing)
+}
+
+func (p *program) deleteRuleCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "delete RULE", Short: "Delete a rule, and end its jobs", Args: exactly("RULE"), ValidArgsFunction: p.completeRule,
+	}
+	yes := addYes(cmd.Flags())
+	bundle := cmd.Flags().String("bundle", "", "the set of files that the rule belongs to, if it does")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := p.client()
+		if err != nil {
+			return err
+		}
+		if err := p.confirm(*yes, fmt.Sprintf("delete rule %s, and end all its jobs?", args[0])); err != nil {
+			return err
+		}
+		if err := c.deleteRule(cmd.Context(), args[0], *bundle); err != nil {
+			return err
+		}
+		if p.output == asJSON {
+			return writeValue(p.out, map[string]string{"rule": args[0], "outcome": "deleted"})
+		}
+		_, err = fmt.Fprintf(p.out, "deleted: rule %s decides nothing any more\n", plain(args[0]))
+		return err
+	}
+	return cmd
 }

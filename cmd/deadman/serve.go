@@ -17,7 +17,10 @@ func (p *program) serveCommand() *cobra.Command {
 
 With nothing set it is embedded: SQLite in a data folder, a NATS server in the process,
 HTTP and NATS on loopback. A setting is taken from its flag, else from DEADMAN_<NAME>, else
-from the file that --config names, else from its default; deadman config shows the result.`,
+from the file that --config names, else from its default; deadman config shows the result.
+
+On loopback it is open: whoever is on the machine may do everything, without a token. Bound
+anywhere else it takes tokens, and where there is none yet it makes one and prints it, once.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := resolve(cmd.Flags(), p.env)
@@ -27,14 +30,29 @@ from the file that --config names, else from its default; deadman config shows t
 			log := newLog(p.err, p.getenv("NO_COLOR") == "", r)
 			slog.SetDefault(log)
 			r.Log, r.Version = log, version
+			r.FirstToken = p.firstToken
 			if r.format != logJSON {
 				r.Ready = p.welcome
 			}
 			return deadman.Serve(cmd.Context(), r.Config)
 		},
 	}
-	addSettings(cmd.Flags())
+	addSettingsTo(cmd)
 	return cmd
+}
+
+// firstToken shows the token that the node made itself, the only time that anybody sees it.
+// Without it nobody gets in, so that it is shown in every format of the log.
+func (p *program) firstToken(secret, login string) {
+	fmt.Fprintf(p.out, `
+  This node answers to tokens only, and there was none. It has made the first one, which may
+  do everything. Keep it now: it is not shown again.
+
+    token  %s
+    login  %s
+
+  With it, deadman token create makes others that may do less.
+`, p.palette.paint(green, plain(secret)), plain(login))
 }
 
 // welcome says where the node is and what to do next.
@@ -44,15 +62,23 @@ func (p *program) welcome(at deadman.Endpoints) {
   %s %s
 
     page  %s/
-    API   %s/api/v1
+    API   %s/api/v1, described at %s/docs
     NATS  %s
-
+%s
   In a second terminal:
 
     %s        plays orders, of which some are never shipped
     %s  shows alerts as they come
 
 `,
-		p.palette.paint(bold, "deadman"), version, at.HTTP, at.HTTP, redact(at.NATS),
+		p.palette.paint(bold, "deadman"), version, at.HTTP, at.HTTP, at.HTTP, redact(at.NATS), openness(at),
 		p.palette.paint(green, self+" demo"), p.palette.paint(green, self+" alert tail"))
+}
+
+// openness says so where no token is needed.
+func openness(at deadman.Endpoints) string {
+	if !at.Open {
+		return ""
+	}
+	return "\n  It is open: whoever reaches it may do everything, without a token (docs/access.md).\n"
 }

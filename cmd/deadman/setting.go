@@ -42,6 +42,8 @@ var settings = []setting{
 	{"http_addr", "where HTTP is served; a taken default moves, port 0 picks a free one", deadman.DefaultHTTPAddr, address(func(r *running) *string { return &r.HTTPAddr })},
 	{"nats_addr", "where the embedded NATS server listens", deadman.DefaultNATSAddr, address(func(r *running) *string { return &r.NATSAddr })},
 	{"rules", "folder of rule files, applied at start", "", text(func(r *running) *string { return &r.Rules })},
+	{"calendars", "file of calendars that rules may name", "", text(func(r *running) *string { return &r.Calendars })},
+	{"insecure", "answer everybody without a token, also beyond loopback", "false", yesNo(func(r *running) *bool { return &r.Insecure })},
 	{"public_url", "what links in alerts begin with", "", link(func(r *running) *string { return &r.PublicURL })},
 	{"keep_history", "how long ended jobs are kept", "90d", span(func(r *running) *time.Duration { return &r.KeepHistory })},
 	{"keep_alerts", "how long alerts are kept", "30d", span(func(r *running) *time.Duration { return &r.KeepAlerts })},
@@ -101,6 +103,17 @@ func count(of func(*running) *int, most int) func(*running, string) error {
 		}
 		*of(r) = n
 		return nil
+	}
+}
+
+func yesNo(of func(*running) *bool) func(*running, string) error {
+	return func(r *running, v string) error {
+		switch v {
+		case "true", "false":
+			*of(r) = v == "true"
+			return nil
+		}
+		return fmt.Errorf("neither true nor false")
 	}
 }
 

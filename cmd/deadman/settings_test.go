@@ -84,6 +84,7 @@ func TestEverySetting(t *testing.T) {
 	other := map[string]string{
 		"data_dir": "/d", "database_url": "postgres://h/d", "nats_url": "nats://h", "nats_creds": "/c",
 		"http_addr": ":1", "nats_addr": ":2", "rules": "/r", "public_url": "https://p.example",
+		"calendars": "/cal.yaml", "insecure": "true",
 		"keep_history": "1d", "keep_alerts": "2d", "keep_dead_letters": "3d",
 		"lease": "4s", "workers": "5", "drain": "6s", "shards": "7", "log_level": "debug", "log_format": "json",
 	}
@@ -100,7 +101,7 @@ func TestEverySetting(t *testing.T) {
 		for _, g := range []given{
 			{file: s.name + ": '" + value + "'"},
 			{env: []string{s.variable() + "=" + value}},
-			{args: []string{"--" + s.flag(), value}},
+			{args: []string{"--" + s.flag() + "=" + value}},
 		} {
 			flags, env := g.flags(t)
 			r, err := resolve(flags, env)
@@ -151,6 +152,7 @@ func TestWrongSettings(t *testing.T) {
 		{"no link", given{args: []string{"--public-url=deadman.example.org"}}, []string{"public_url", "https://"}},
 		{"no level", given{args: []string{"--log-level=loud"}}, []string{"log_level"}},
 		{"no format", given{args: []string{"--log-format=xml"}}, []string{"log_format", "auto, text, json"}},
+		{"neither yes nor no", given{env: []string{"DEADMAN_INSECURE=perhaps"}}, []string{`insecure is "perhaps"`, "DEADMAN_INSECURE", "neither true nor false"}},
 		{"two wrong", given{args: []string{"--lease=x", "--drain=y"}}, []string{"lease", "drain"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -31,9 +31,12 @@ func (s *sheet) painted(name string, c colour, value string) {
 // instant shows when something is, unless it never was.
 func (s *sheet) instant(name string, t time.Time) {
 	if !t.IsZero() {
-		s.line(name, "%s (%s)", t.In(s.p.zone).Format("2006-01-02 15:04:05 MST"), web.Relative(t, s.p.now()))
+		s.line(name, "%s (%s)", s.p.exact(t), web.Relative(t, s.p.now()))
 	}
 }
+
+// exact is a time in the zone of the person.
+func (p *program) exact(t time.Time) string { return t.In(p.zone).Format("2006-01-02 15:04:05 MST") }
 
 // document shows JSON, unless there is none.
 func (s *sheet) document(name string, raw json.RawMessage) {

@@ -14,10 +14,10 @@ type cell struct {
 	colour colour
 }
 
-func say(text string) cell                  { return cell{text, normal} }
-func sayIn(c colour, text string) cell      { return cell{text, c} }
-func sayNumber[N int | uint64](n N) cell    { return cell{fmt.Sprint(n), normal} }
-func faint(format string, args ...any) cell { return cell{fmt.Sprintf(format, args...), dim} }
+func say(text string) cell                               { return cell{text, normal} }
+func sayIn(c colour, text string) cell                   { return cell{text, c} }
+func sayNumber[N int | int32 | int64 | uint64](n N) cell { return cell{fmt.Sprint(n), normal} }
+func faint(format string, args ...any) cell              { return cell{fmt.Sprintf(format, args...), dim} }
 
 const (
 	between = 2  // spaces from one column to the next

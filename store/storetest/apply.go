@@ -31,14 +31,15 @@ func (w *world) cursor(stream string) futurejobs.Cursor {
 func applyStarts(t *testing.T, w *world) {
 	slot := w.slot()
 	past := must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour).Truncate(time.Minute)
-	late := w.starting(w.rule, "late", past)
-	late.Job.State = []byte(`{"s":1}`)
+	lateJob := w.job(w.rule, "late", past)
+	lateJob.State = []byte(`{"s":1}`)
+	late := begins(w.rule, lateJob)
 	got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.batch(7, 9, w.starting(w.rule, "a", slot), late, w.starting(w.rule, "a", slot))))
 	if want := (applied{Created: 2, Kept: 1}); counted(got) != want {
 		t.Errorf("applied %+v, want %+v", got, want)
 	}
 	a := w.one("a")
-	want := w.starting(w.rule, "a", slot).Job
+	want := w.job(w.rule, "a", slot)
 	want.ID, want.CreatedAt, want.NextCheckAt = a.ID, a.CreatedAt, slot
 	if diff := cmp.Diff(want, a); diff != "" {
 		t.Errorf("job (-want +got):\n%s", diff)
@@ -217,10 +218,10 @@ func applyTakesAnyBody(t *testing.T, w *world) {
 		"large":  `{"pad":"` + strings.Repeat("p", 100_000) + `"}`,
 		"narrow": `{}`,
 	} {
-		e := w.starting(w.rule, key, w.slot())
-		e.Job.Event = []byte(sent)
-		w.byHand(e)
-		j := w.one(key)
+		j := w.job(w.rule, key, w.slot())
+		j.Event = []byte(sent)
+		w.byHand(begins(w.rule, j))
+		j = w.one(key)
 		if string(j.Event) != sent {
 			t.Errorf("%s: the body changed", key)
 		}
@@ -229,9 +230,9 @@ func applyTakesAnyBody(t *testing.T, w *world) {
 			t.Errorf("%s: a reschedule changed the body", key)
 		}
 	}
-	bad := w.starting(w.rule, "bad", w.slot())
-	bad.Job.Event = []byte("\"\xff\x00\"")
-	w.byHand(bad)
+	bad := w.job(w.rule, "bad", w.slot())
+	bad.Event = []byte("\"\xff\x00\"")
+	w.byHand(begins(w.rule, bad))
 	if got := string(w.one("bad").Event); got != "\"\uFFFD\uFFFD\"" {
 		t.Errorf("what is not UTF-8: %q", got)
 	}

@@ -1,8 +1,11 @@
 package storetest
 
 import (
+	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 	"testing"
@@ -12,15 +15,24 @@ import (
 	"pgregory.net/rapid"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/rules"
 )
 
-// model is what a store should hold: nothing but numbers of checks by key.
+// model is what a store should hold.
 type model struct {
 	*world
-	pending  map[string]int
+	pending  map[string]wait
+	early    map[string]bool // what happened before anybody waited for it
 	created  int64
 	archived int64
 	said     int
+}
+
+// wait is a job as the model has it.
+type wait struct {
+	Checks, Said int
+	Paused       bool
+	State        string
 }
 
 // fewer makes rapid play as often as two stores on a slow disk allow; -rapid.checks says
@@ -41,7 +53,7 @@ func balanceHolds(t *testing.T, w *world) {
 	m := &model{world: w}
 	rapid.Check(t, func(rt *rapid.T) {
 		runs++
-		m.pending = make(map[string]int) // keys are new in every run; the sums go on
+		m.pending, m.early = make(map[string]wait), make(map[string]bool) // keys are new in every run; the sums go on
 		key := rapid.Custom(func(rt *rapid.T) string {
 			return fmt.Sprintf("%d-%d", runs, rapid.IntRange(0, 5).Draw(rt, "key"))
 		})
@@ -50,38 +62,123 @@ func balanceHolds(t *testing.T, w *world) {
 			"events": func(rt *rapid.T) { m.events(rt, rapid.SliceOfN(key, 1, 6).Draw(rt, "keys")) },
 			"settle": m.decide,
 			"stale":  m.stale,
-			"rules":  func(*rapid.T) { m.save("order-unshipped", "order") },
+			"rules":  func(*rapid.T) { m.save(m.rule.Name, "order") },
+			"pause":  m.pause,
+			"delete": m.delete,
 			"lost":   m.lost,
 		})
 		m.clear(rt)
 	})
 }
 
-// events starts and ends waits in one batch.
+// plays are what one effect does to the model; waits is whether somebody waits for the key.
+var plays = map[string]func(m *model, key string, w wait, waits bool) futurejobs.Ask{
+	"start":   func(m *model, key string, w wait, waits bool) futurejobs.Ask { return m.begin(key, w, waits, false) },
+	"restart": func(m *model, key string, w wait, waits bool) futurejobs.Ask { return m.begin(key, w, waits, true) },
+	"end": func(m *model, key string, w wait, waits bool) futurejobs.Ask {
+		if waits {
+			m.end(key, w)
+		} else {
+			m.early[key] = true
+		}
+		return futurejobs.End{Outcome: "resolved", Close: itHappened.Close, Early: time.Hour}
+	},
+	"update": func(m *model, key string, w wait, waits bool) futurejobs.Ask {
+		w.State = fmt.Sprintf(`{"n":%d}`, place.Add(1))
+		m.put(key, w, waits)
+		return futurejobs.Update{Merge: func(json.RawMessage) (json.RawMessage, error) { return json.RawMessage(w.State), nil }}
+	},
+	"pause": func(m *model, key string, w wait, waits bool) futurejobs.Ask {
+		w.Paused = true
+		m.put(key, w, waits)
+		return futurejobs.Pause{}
+	},
+	"resume": func(m *model, key string, w wait, waits bool) futurejobs.Ask {
+		w.Paused = false
+		m.put(key, w, waits)
+		return futurejobs.Resume{}
+	},
+	"snooze": func(m *model, _ string, _ wait, _ bool) futurejobs.Ask {
+		return futurejobs.Snooze{Until: m.slot().Add(time.Hour)}
+	},
+}
+
+// events plays one batch.
 func (m *model) events(rt *rapid.T, keys []string) {
 	var effects []futurejobs.Effect
 	for _, key := range keys {
-		count, waits := m.pending[key]
-		if rapid.Bool().Draw(rt, "start") {
-			effects = append(effects, m.starting(m.rule, key, m.slot()))
-			if !waits {
-				m.pending[key] = 0
-				m.created++
-			}
-			continue
-		}
-		effects = append(effects, m.ending(m.rule, key))
-		if waits {
-			delete(m.pending, key)
-			m.archived++
-			if count > 0 {
-				m.said++ // what was said is closed
-			}
-		}
+		play := rapid.SampledFrom(slices.Sorted(maps.Keys(plays))).Draw(rt, "play")
+		w, waits := m.pending[key]
+		effects = append(effects, m.asking(m.rule, key, m.slot(), plays[play](m, key, w, waits)))
 	}
 	if _, err := m.Apply(m.ctx(), futurejobs.Batch{RuleSet: m.set, Effects: effects}); err != nil {
 		rt.Fatal(err)
 	}
+}
+
+// begin is a trigger: what happened before ends the wait at once.
+func (m *model) begin(key string, w wait, waits, restart bool) futurejobs.Ask {
+	if waits && restart {
+		m.end(key, w)
+		waits = false
+	}
+	if !waits {
+		m.created++
+		if m.early[key] {
+			m.archived++
+			delete(m.early, key)
+		} else {
+			m.pending[key] = wait{}
+		}
+	}
+	j := m.job(m.rule, key, m.slot())
+	j.Event = nil
+	return futurejobs.Start{Job: j, Restart: restart, Early: true, Close: itHappened.Close}
+}
+
+func (m *model) end(key string, w wait) {
+	delete(m.pending, key)
+	m.archived++
+	if w.Said > 0 {
+		m.said++ // what was said is closed
+	}
+}
+
+// put changes what the model has of a key that is waited for.
+func (m *model) put(key string, w wait, waits bool) {
+	if waits {
+		m.pending[key] = w
+	}
+}
+
+// pause keeps a rule from beginning waits, or lets it again: to the store it is a change like
+// others.
+func (m *model) pause(rt *rapid.T) {
+	if err := m.Pause(m.ctx(), m.rule.Name, rapid.Bool().Draw(rt, "paused")); err != nil {
+		rt.Fatal(err)
+	}
+	m.set = must[int64](m.t)(m.Revision(m.ctx()))
+}
+
+// delete deletes the rule, and makes another of its name. Nothing is said about what it left.
+func (m *model) delete(rt *rapid.T) {
+	old := m.settlement()
+	for _, j := range m.all() {
+		old.Decisions = append(old.Decisions, m.over(j))
+	}
+	if _, err := m.Delete(m.ctx(), m.rule.Name, rules.AnyVersion); err != nil {
+		rt.Fatal(err)
+	}
+	if _, err := m.Settle(m.ctx(), old); len(old.Decisions) > 0 && !errors.Is(err, futurejobs.ErrRulesChanged) {
+		rt.Fatalf("settle for a deleted rule: %v, want ErrRulesChanged", err)
+	}
+	m.set = must[int64](m.t)(m.Revision(m.ctx()))
+	m.purge(m.rule)
+	m.leftOf()
+	m.archived += int64(len(m.pending))
+	clear(m.pending)
+	clear(m.early)
+	m.rule = m.save(m.rule.Name, "order")
 }
 
 // decide settles some of the jobs.
@@ -91,7 +188,9 @@ func (m *model) decide(rt *rapid.T) {
 		switch rapid.IntRange(0, 2).Draw(rt, "decision") {
 		case 1:
 			decisions = append(decisions, m.later(j, j.NextCheckAt.Add(time.Minute)))
-			m.pending[j.Key]++
+			w := m.pending[j.Key]
+			w.Checks, w.Said = w.Checks+1, w.Said+1
+			m.pending[j.Key] = w
 		case 2:
 			decisions = append(decisions, m.over(j))
 			delete(m.pending, j.Key)
@@ -153,9 +252,12 @@ func (m *model) lost(rt *rapid.T) {
 
 // compare is the invariant.
 func (m *model) compare(rt *rapid.T) {
-	got := make(map[string]int)
-	for _, j := range m.all() {
-		got[j.Key] = j.CheckCount
+	got := make(map[string]wait)
+	for _, j := range pages(m.t, futurejobs.Filter{Limit: futurejobs.MaxLimit}, m.Jobs) {
+		got[j.Key] = wait{Checks: j.CheckCount, Said: len(j.Alerts), Paused: !j.PausedAt().IsZero(), State: string(j.State)}
+		if paused := j.NextCheckAt.Equal(futurejobs.Never); paused != got[j.Key].Paused || paused == j.PausedNext.IsZero() {
+			rt.Fatalf("paused or not: %+v", j)
+		}
 	}
 	if diff := cmp.Diff(m.pending, got); diff != "" {
 		rt.Fatalf("pending (-model +store):\n%s", diff)
@@ -176,7 +278,7 @@ func (m *model) compare(rt *rapid.T) {
 func (m *model) clear(rt *rapid.T) {
 	for key := range m.pending {
 		if _, err := m.Apply(m.ctx(), futurejobs.Batch{RuleSet: m.set, Effects: []futurejobs.Effect{
-			{Rule: m.rule, Kind: futurejobs.End, Job: futurejobs.Job{Ref: m.ref(m.rule, key)}, Outcome: "cancelled"},
+			futurejobs.Cancel(m.rule, m.ref(m.rule, key)),
 		}}); err != nil {
 			rt.Fatal(err)
 		}

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -61,5 +62,18 @@ func lettersAreListed(t *testing.T, w *world) {
 	}
 	if got := pages(t, futurejobs.Filter{Rule: "r1", Limit: 3}, w.DeadLetters); len(got) != 10 {
 		t.Errorf("%d letters of one rule, want 10", len(got))
+	}
+	if got := pages(t, futurejobs.Filter{RulePrefix: "r", Limit: 3}, w.DeadLetters); len(got) != 20 {
+		t.Errorf("%d letters of rules that begin so, want 20", len(got))
+	}
+	if got := pages(t, futurejobs.Filter{RulePrefix: "_1"}, w.DeadLetters); len(got) != 0 {
+		t.Errorf("%d letters of no rule", len(got))
+	}
+	one := must[futurejobs.DeadLetter](t)(w.DeadLetter(w.ctx(), got[3].ID))
+	if diff := cmp.Diff(got[3], one); diff != "" {
+		t.Errorf("one letter (-listed +got):\n%s", diff)
+	}
+	if _, err := w.DeadLetter(w.ctx(), got[0].ID+1); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("no such letter: %v, want ErrNotFound", err)
 	}
 }

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"deadman/alerts"
+	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -75,6 +77,8 @@ func jobsAreFiltered(t *testing.T, w *world) {
 		"order-unshipped/1 order-unshipped/2 order-unpaid/1":                   {Entity: "order"},
 		"order-unshipped/1 order-unpaid/1 payment-missing/1":                   {Key: "1"},
 		"order-unshipped/1 order-unpaid/1":                                     {Entity: "order", Key: "1"},
+		"order-unpaid/1":                                                       {RulePrefix: "order-unp"},
+		"order-unshipped/2":                                                    {RulePrefix: "order-", Key: "2"},
 		"payment-missing/1":                                                    {Rule: "payment-missing", Key: "1"},
 		"order-unshipped/2 order-unpaid/1":                                     {DueAfter: slot.Add(time.Minute), DueBefore: slot.Add(3 * time.Minute)},
 		"":                                                                     {Rule: "no-such-rule"},
@@ -130,11 +134,19 @@ func historyIsListed(t *testing.T, w *world) {
 		}
 	}
 	for _, f := range []futurejobs.Filter{
-		{Rule: "payment-missing"}, {Entity: "order"}, {Key: "k5"}, {Key: "k3", Rule: "order-unshipped"}, {Rule: "none"},
+		{Rule: "payment-missing"},
+		{Entity: "order"},
+		{Key: "k5"},
+		{Key: "k3", Rule: "order-unshipped"},
+		{Rule: "none"},
+		{RulePrefix: "order-"},
+		{RulePrefix: "order_"},
+		{RulePrefix: "payment", Key: "k5"},
 	} {
 		want := slices.DeleteFunc(slices.Clone(order), func(n string) bool {
 			rule, key, _ := strings.Cut(n, "/")
-			return f.Rule != "" && rule != f.Rule || f.Key != "" && key != f.Key || f.Entity != "" && !strings.HasPrefix(rule, f.Entity)
+			return f.Rule != "" && rule != f.Rule || f.Key != "" && key != f.Key || f.Entity != "" && !strings.HasPrefix(rule, f.Entity) ||
+				!strings.HasPrefix(rule, f.RulePrefix)
 		})
 		f.Limit = 2
 		if diff := cmp.Diff(want, keysOf(pages(t, f, w.History), name), cmpEmpty); diff != "" {
@@ -161,6 +173,90 @@ var cmpEmpty = cmp.Transformer("empty", func(s []string) []string {
 	}
 	return s
 })
+
+func historyIsFiltered(t *testing.T, w *world) {
+	for i := range 12 {
+		outcome := checks.Outcome([]string{"resolved", "shipped", "cleared"}[i%3])
+		key := fmt.Sprintf("k%d", i%2)
+		w.byHand(w.starting(w.rule, key, w.slot()))
+		w.byHand(w.asking(w.rule, key, time.Time{}, futurejobs.End{Outcome: outcome}))
+	}
+	whole := w.ended()
+	second, tenth := whole[10].EndedAt, whole[2].EndedAt
+	for _, f := range []futurejobs.Filter{
+		{Outcome: "shipped"},
+		{Outcome: "none"},
+		{After: second},
+		{Before: tenth},
+		{After: second, Before: tenth},
+		{After: second, Before: second},
+		{After: second, Outcome: "cleared", Rule: w.rule.Name},
+		{Before: whole[11].EndedAt},
+		{After: whole[0].EndedAt.AddDate(0, 0, 40)},
+		{Before: whole[0].EndedAt.AddDate(0, 0, 40), After: second.AddDate(0, 0, -40)},
+	} {
+		for _, f.Key = range []string{"", "k0"} {
+			want := slices.DeleteFunc(slices.Clone(whole), func(e futurejobs.Ended) bool {
+				return f.Key != "" && e.Key != f.Key || f.Outcome != "" && e.Outcome != f.Outcome || outside(e.EndedAt, f)
+			})
+			for _, f.Limit = range []int{1, 500} {
+				if diff := cmp.Diff(want, pages(t, f, w.History), cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("%+v (-want +got):\n%s", f, diff)
+				}
+			}
+		}
+	}
+}
+
+// outside reports whether an instant is not between a filter's.
+func outside(at time.Time, f futurejobs.Filter) bool {
+	return at.Before(f.After) || !f.Before.IsZero() && !at.Before(f.Before)
+}
+
+func alertsAreFiltered(t *testing.T, w *world) {
+	w.many(24)
+	at := w.slot()
+	var decisions []futurejobs.Decision
+	for i, j := range w.all() {
+		d := w.over(j)
+		said := &d.Alerts[0]
+		said.Status = []alerts.Status{alerts.Firing, alerts.GaveUp, alerts.Undetermined}[i%3]
+		said.Severity = []alerts.Severity{alerts.Info, alerts.Warning}[i%2]
+		said.Labels = map[string]string{"a": "b", "severity": "info", "status": "expired"} // these are not meant
+		said.DecidedAt = at.Add(time.Duration(i) * time.Second)
+		decisions = append(decisions, d)
+	}
+	w.settle(decisions...)
+	whole := pages(t, futurejobs.Filter{Limit: 500}, w.Alerts)
+	for _, f := range []futurejobs.Filter{
+		{Status: alerts.Firing},
+		{Status: alerts.GaveUp},
+		{Severity: alerts.Info},
+		{Severity: alerts.Warning, Status: alerts.Undetermined},
+		{Status: alerts.Expired},
+		{Status: "none"},
+		{Status: "Firing"},
+		{Severity: "inf"},
+		{Severity: "critical"},
+		{After: at.Add(3 * time.Second)},
+		{Before: at.Add(3 * time.Second)},
+		{After: at.Add(time.Second), Before: at.Add(9 * time.Second), Severity: alerts.Info},
+		{RulePrefix: "order", Status: alerts.Firing},
+		{RulePrefix: "payment"},
+	} {
+		for _, f.Key = range []string{"", whole[0].Key} {
+			want := slices.DeleteFunc(slices.Clone(whole), func(a futurejobs.Said) bool {
+				return f.Key != "" && a.Key != f.Key || f.Status != "" && a.Status != f.Status || f.Severity != "" && a.Severity != f.Severity ||
+					!strings.HasPrefix(a.Rule, f.RulePrefix) || outside(a.DecidedAt, f)
+			})
+			for _, f.Limit = range []int{1, 500} {
+				if diff := cmp.Diff(want, pages(t, f, w.Alerts), cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("%+v (-want +got):\n%s", f, diff)
+				}
+			}
+		}
+	}
+}
 
 func alertsAreListed(t *testing.T, w *world) {
 	other := w.save("payment-missing", "payment")

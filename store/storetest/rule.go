@@ -2,10 +2,14 @@ package storetest
 
 import (
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
+	"deadman/access"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 )
@@ -16,12 +20,15 @@ func rulesAreSaved(t *testing.T, w *world) {
 		Name: "payment", Entity: "payment", Document: []byte(`{"a":"☃"}`), Bundle: "shop",
 		Reads: []rules.Read{{Subject: "p.a", Stream: "PAY", From: 9}, {Subject: "p.b", Stream: "PAY", From: 4}},
 	}
-	v1 := must[rules.Saved](t)(w.Save(w.ctx(), first))
+	v1 := must[rules.Saved](t)(w.Save(w.ctx(), first, 0))
 	second := first
 	second.Document, second.Reads = []byte(`{"a":2}`), nil
-	v2 := must[rules.Saved](t)(w.Save(w.ctx(), second))
+	v2 := must[rules.Saved](t)(w.Save(access.As(w.ctx(), ada), second, 1))
 	if v1.Version != 1 || v2.Version != 2 || v1.RuleID != v2.RuleID || v1.SavedAt.IsZero() || v1.RuleID == w.rule.ID {
 		t.Errorf("saved %+v, then %+v", v1, v2)
+	}
+	if v1.SavedBy != access.NodeItself || v2.SavedBy != ada.Name {
+		t.Errorf("saved by %q, then by %q", v1.SavedBy, v2.SavedBy)
 	}
 	if c := w.cursor("PAY"); c.LastSeq != 4 {
 		t.Errorf("the stream is read from %d, want the earliest", c.LastSeq)
@@ -46,14 +53,259 @@ func rulesAreSaved(t *testing.T, w *world) {
 	}
 }
 
-func rulesKeepTheirEntity(t *testing.T, w *world) {
+func rulesKeepTheirEntity(_ *testing.T, w *world) {
+	w.refuses(rules.ErrEntityChanged, func() error {
+		_, err := w.Save(w.ctx(), rules.Saved{Name: w.rule.Name, Entity: "parcel", Document: []byte(`{}`)}, rules.AnyVersion)
+		return err
+	})
+}
+
+// refuses fails the test unless a change of the rules is refused for a reason, and changes
+// nothing.
+func (w *world) refuses(reason error, change func() error) {
+	w.t.Helper()
+	before, were, err := w.Load(w.ctx())
+	w.must(err)
+	if err := change(); !errors.Is(err, reason) {
+		w.t.Fatalf("%v, want %v", err, reason)
+	}
+	after, are, err := w.Load(w.ctx())
+	w.must(err)
+	if after != before {
+		w.t.Errorf("the revision went from %d to %d", before, after)
+	}
+	if diff := cmp.Diff(were, are); diff != "" {
+		w.t.Errorf("rules (-before +after):\n%s", diff)
+	}
+	w.byHand(w.starting(w.rule, "x", w.slot())) // and nobody is kept waiting
+}
+
+func rulesAreSavedOverTheVersionMeant(t *testing.T, w *world) {
+	save := func(name string, version int32) func() error {
+		return func() error {
+			_, err := w.Save(w.ctx(), rules.Saved{Name: name, Entity: "order", Document: []byte(`{}`)}, version)
+			return err
+		}
+	}
+	remove := func(name string, version int32) func() error {
+		return func() error { _, err := w.Delete(w.ctx(), name, version); return err }
+	}
+	for _, change := range []func() error{
+		save(w.rule.Name, 0), save(w.rule.Name, 2), save("new", 1), save("new", 2), remove(w.rule.Name, 2), remove(w.rule.Name, 0),
+	} {
+		w.refuses(rules.ErrConflict, change)
+	}
+	w.refuses(futurejobs.ErrNotFound, remove("new", rules.AnyVersion))
+	w.refuses(futurejobs.ErrNotFound, remove("new", 1))
+	w.refuses(futurejobs.ErrNotFound, func() error { return w.Pause(w.ctx(), "new", true) })
+
+	// Of many who change the same version one does.
+	var wins atomic.Int32
+	var people sync.WaitGroup
+	for range 6 {
+		people.Go(func() {
+			switch err := save(w.rule.Name, 1)(); {
+			case err == nil:
+				wins.Add(1)
+			case !errors.Is(err, rules.ErrConflict):
+				t.Error(err)
+			}
+		})
+	}
+	people.Wait()
+	if wins.Load() != 1 {
+		t.Errorf("%d saved over the same version", wins.Load())
+	}
+	w.must(save(w.rule.Name, rules.AnyVersion)())
+	w.must(save("new", 0)())
+}
+
+func rulesArePaused(t *testing.T, w *world) {
 	before := must[int64](t)(w.Revision(w.ctx()))
-	_, err := w.Save(w.ctx(), rules.Saved{Name: w.rule.Name, Entity: "parcel", Document: []byte(`{}`)})
-	if !errors.Is(err, rules.ErrEntityChanged) {
-		t.Fatalf("save: %v, want ErrEntityChanged", err)
+	w.must(w.Pause(access.As(w.ctx(), ada), w.rule.Name, true))
+	paused := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 1))
+	if paused.PausedAt.IsZero() || paused.PausedBy != ada.Name {
+		t.Errorf("paused: %+v", paused)
 	}
-	if after := must[int64](t)(w.Revision(w.ctx())); after != before {
-		t.Errorf("the revision went from %d to %d", before, after)
+	w.must(w.Pause(w.ctx(), w.rule.Name, true)) // it is: who did it stays
+	revision, loaded, err := w.Load(w.ctx())
+	w.must(err)
+	if diff := cmp.Diff([]rules.Saved{paused}, loaded); diff != "" || revision != before+1 {
+		t.Errorf("revision %d, was %d; loaded (-want +got):\n%s", revision, before, diff)
 	}
-	w.start(w.slot(), "a") // and nobody is kept waiting
+	next := must[rules.Saved](t)(w.Save(w.ctx(), rules.Saved{Name: w.rule.Name, Entity: "order", Document: []byte(`{"v":2}`)}, 1))
+	if !next.PausedAt.Equal(paused.PausedAt) || next.PausedBy != ada.Name {
+		t.Errorf("a save undid the pause: %+v", next)
+	}
+	w.must(w.Pause(w.ctx(), w.rule.Name, false))
+	if got := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 2)); !got.PausedAt.IsZero() || got.PausedBy != "" {
+		t.Errorf("resumed: %+v", got)
+	}
+}
+
+func rulesAreDeleted(t *testing.T, w *world) {
+	other := w.save("payment-missing", "payment")
+	w.start(w.slot(), "a", "b", "c")
+	w.byHand(w.starting(other, "p", w.slot()))
+	decided := w.settlement(w.over(w.one("a")))
+	if id := must[int32](t)(w.Delete(w.ctx(), w.rule.Name, 1)); id != w.rule.ID {
+		t.Errorf("deleted %d, want %d", id, w.rule.ID)
+	}
+	if _, err := w.Settle(w.ctx(), decided); !errors.Is(err, futurejobs.ErrRulesChanged) {
+		t.Errorf("settle: %v, want ErrRulesChanged", err)
+	}
+	var loaded []rules.Saved
+	var err error
+	w.set, loaded, err = w.Load(w.ctx())
+	w.must(err)
+	if len(loaded) != 1 || loaded[0].RuleID != other.ID {
+		t.Errorf("loaded %+v, want the other rule alone", loaded)
+	}
+	if v := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 1)); v.DeletedAt.IsZero() || v.Name != w.rule.Name {
+		t.Errorf("a version of it: %+v", v)
+	}
+	w.refuses404(func() error { _, err := w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion); return err })
+	w.refuses404(func() error { return w.Pause(w.ctx(), w.rule.Name, true) })
+	w.leftOf(w.rule.ID)
+	w.purge(w.rule)
+	w.leftOf()
+	w.leftOf() // and again, now that it is known
+	if len(w.all()) != 1 || len(w.unpublished()) != 0 {
+		t.Errorf("%d jobs and %d alerts, want the other rule's job alone", len(w.all()), len(w.unpublished()))
+	}
+	for _, e := range w.ended() {
+		if e.Outcome != "rule_deleted" || e.Rule != w.rule.Name {
+			t.Errorf("history: %+v", e)
+		}
+	}
+	w.balances(4)
+}
+
+func (w *world) refuses404(change func() error) {
+	w.t.Helper()
+	if err := change(); !errors.Is(err, futurejobs.ErrNotFound) {
+		w.t.Errorf("%v, want ErrNotFound", err)
+	}
+}
+
+// leftOf fails the test unless these are the deleted rules that have jobs.
+func (w *world) leftOf(want ...int32) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, must[[]int32](w.t)(w.Deleted(w.ctx()))); diff != "" {
+		w.t.Errorf("deleted rules with jobs (-want +got):\n%s", diff)
+	}
+}
+
+// purge ends the jobs of a deleted rule, two at a time.
+func (w *world) purge(rule *futurejobs.Rule) {
+	w.t.Helper()
+	for {
+		jobs := must[[]futurejobs.Job](w.t)(w.JobsOf(w.ctx(), rule.ID, futurejobs.Ref{}, 2))
+		if len(jobs) == 0 {
+			return
+		}
+		effects := make([]futurejobs.Effect, len(jobs))
+		for i, j := range jobs {
+			effects[i] = futurejobs.Purge(rule, j.Ref)
+		}
+		if got := w.byHand(effects...); got.Ended != len(jobs) || len(got.Said) != 0 {
+			w.t.Fatalf("purged %+v of %d", got, len(jobs))
+		}
+	}
+}
+
+func namesComeBack(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b")
+	w.settle(w.over(w.one("b")))
+	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion))
+	next := w.save(w.rule.Name, "parcel")
+	if next.ID == w.rule.ID || next.Version != 1 {
+		t.Fatalf("it came back as %+v, was %+v", next, w.rule)
+	}
+	w.byHand(w.starting(next, "a", w.slot().Add(time.Hour)))
+	for _, f := range []futurejobs.Filter{{Rule: w.rule.Name}, {RulePrefix: "order-"}, {Rule: w.rule.Name, Key: "a"}} {
+		if jobs := pages(t, f, w.Jobs); len(jobs) != 2 || jobs[0].Entity != "order" || jobs[1].Entity != "parcel" {
+			t.Errorf("%+v: %+v, want the job of each", f, jobs)
+		}
+	}
+	if j := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, "a")); j.RuleID != next.ID {
+		t.Errorf("the job is of rule %d, want that of now, %d", j.RuleID, next.ID)
+	}
+	w.byHand(w.ending(next, "a"))
+	for _, f := range []futurejobs.Filter{{Rule: w.rule.Name}, {Rule: w.rule.Name, Limit: 1}} {
+		if ended := pages(t, f, w.History); len(ended) != 2 || ended[0].Entity != "parcel" || ended[1].Entity != "order" {
+			t.Errorf("history: %+v, want that of each", ended)
+		}
+	}
+	if said := pages(t, futurejobs.Filter{Rule: w.rule.Name}, w.Alerts); len(said) != 1 || said[0].RuleID != w.rule.ID {
+		t.Errorf("alerts: %+v", said)
+	}
+	w.leftOf(w.rule.ID)
+}
+
+// No alert of a rule is decided once its deletion is committed, whatever is under way.
+func deletedRulesSayNothing(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b", "c", "d")
+	var settlers sync.WaitGroup
+	var deleted atomic.Bool
+	for _, j := range w.all() {
+		settlers.Go(func() {
+			for {
+				late := deleted.Load()
+				settled, err := w.Settle(w.ctx(), w.settlement(w.later(j, j.NextCheckAt.Add(time.Minute))))
+				if errors.Is(err, futurejobs.ErrRulesChanged) {
+					return
+				}
+				if err != nil || !settled.Jobs[j.ID] || late {
+					t.Errorf("settle, begun after the deletion: %v: %+v, %v", late, settled, err)
+					return
+				}
+				j.Rev, j.CheckCount, j.NextCheckAt = j.Rev+1, j.CheckCount+1, j.NextCheckAt.Add(time.Minute)
+			}
+		})
+	}
+	for len(w.unpublished()) < 20 { // until they are at it
+		if t.Failed() {
+			break
+		}
+	}
+	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion))
+	said := len(w.unpublished())
+	deleted.Store(true)
+	settlers.Wait()
+	if now := len(w.unpublished()); now != said {
+		t.Errorf("%d alerts when the deletion was committed, %d in the end", said, now)
+	}
+}
+
+func jobsOfARuleAreWalked(t *testing.T, w *world) {
+	other := w.save("order-unpaid", "order")
+	keys := []string{"plain", "nul\x00", `back\slash`, "\xff", "é", "a b", "1", "2", "3", "4", "5", "6"}
+	var effects []futurejobs.Effect
+	for _, key := range keys {
+		effects = append(effects, w.starting(w.rule, key, w.slot()), w.starting(other, key, w.slot()))
+	}
+	w.byHand(effects...)
+	for _, limit := range []int{1, 5, 100} {
+		seen := map[string]bool{}
+		var after futurejobs.Ref
+		for {
+			jobs := must[[]futurejobs.Job](t)(w.JobsOf(w.ctx(), w.rule.ID, after, limit))
+			if len(jobs) > limit {
+				t.Fatalf("%d jobs of at most %d", len(jobs), limit)
+			}
+			for _, j := range jobs {
+				if seen[j.Key] || j.RuleID != w.rule.ID || j.Shard < after.Shard || j.Event == nil {
+					t.Fatalf("job %+v after %+v", j, after)
+				}
+				seen[j.Key], after = true, j.Ref
+			}
+			if len(jobs) == 0 {
+				break
+			}
+		}
+		if len(seen) != len(keys) {
+			t.Errorf("in steps of %d: %d keys of %d", limit, len(seen), len(keys))
+		}
+	}
 }

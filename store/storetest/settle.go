@@ -205,11 +205,11 @@ func firstCheckNeverChanges(t *testing.T, w *world) {
 
 func timesAreExact(t *testing.T, w *world) {
 	first := w.slot().Add(123456 * time.Microsecond)
-	e := w.starting(w.rule, "a", first)
-	e.Job.Since = time.Date(1969, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
-	w.byHand(e)
+	made := w.job(w.rule, "a", first)
+	made.Since = time.Date(1969, 12, 31, 23, 59, 59, 999_999_000, time.UTC)
+	w.byHand(begins(w.rule, made))
 	j := w.one("a")
-	if !j.FirstCheckAt.Equal(first) || !j.NextCheckAt.Equal(first) || !j.Since.Equal(e.Job.Since) {
+	if !j.FirstCheckAt.Equal(first) || !j.NextCheckAt.Equal(first) || !j.Since.Equal(made.Since) {
 		t.Errorf("first %s, next %s, since %s", j.FirstCheckAt, j.NextCheckAt, j.Since)
 	}
 	for _, at := range []time.Time{j.FirstCheckAt, j.CreatedAt, j.Since} {
@@ -223,7 +223,7 @@ func timesAreExact(t *testing.T, w *world) {
 	if got := w.unpublished()[0].DecidedAt; !got.Equal(d.Alerts[0].DecidedAt) {
 		t.Errorf("decided at %s, want %s", got, d.Alerts[0].DecidedAt)
 	}
-	if got := w.ended()[0].Since; !got.Equal(e.Job.Since) {
-		t.Errorf("in history since %s, want %s", got, e.Job.Since)
+	if got := w.ended()[0].Since; !got.Equal(made.Since) {
+		t.Errorf("in history since %s, want %s", got, made.Since)
 	}
 }

@@ -18,54 +18,80 @@ import (
 // Open opens a store on a fresh database that is gone when the test ends.
 type Open func(tb testing.TB) *store.Store
 
-// Run runs the suite. Every behaviour that the rest of deadman relies on is in it.
+// behaviours are all that the rest of deadman relies on.
+var behaviours = map[string]func(*testing.T, *world){
+	"due/order":             dueInOrder,
+	"due/walk":              dueAfterTheWalk,
+	"due/not":               dueWithoutRules,
+	"settle/reschedule":     settleReschedules,
+	"settle/end":            settleEnds,
+	"settle/rev":            settleLosesToAChange,
+	"settle/epoch":          settleLosesToATakeover,
+	"settle/expired":        settleLosesToTheClock,
+	"settle/rules":          settleLosesToNewRules,
+	"settle/many":           settleMany,
+	"settle/immutable":      firstCheckNeverChanges,
+	"lease/take":            leasesAreTakenOnce,
+	"lease/renew":           leasesAreRenewed,
+	"lease/release":         leasesAreReleased,
+	"lease/reclaim":         leasesAreReclaimed,
+	"lease/node":            nodesBeat,
+	"apply/start":           applyStarts,
+	"apply/end":             applyEnds,
+	"apply/born":            applyBornAndEnded,
+	"apply/again":           applyStartsAgainAfterAnEnd,
+	"apply/race":            applyIsRacedOnce,
+	"apply/rules":           applyLosesToNewRules,
+	"apply/keys":            applyTakesAnyKey,
+	"apply/bodies":          applyTakesAnyBody,
+	"apply/update":          updatesLeaveTheCheckAlone,
+	"apply/pause":           pausesStopTheTime,
+	"apply/paused":          pausedJobsEnd,
+	"apply/restart":         restartsBeginAnew,
+	"apply/hand":            handsChangeJobs,
+	"apply/set":             setsGather,
+	"apply/letter":          newsThatFailAreLetters,
+	"apply/deed":            deedsAreAudited,
+	"early/end":             earlyEndsAreRemembered,
+	"early/members":         earlyMembersAreRemembered,
+	"early/forgotten":       earlyIsForgotten,
+	"early/race":            earlyIsRacedOnce,
+	"cursor/open":           cursorsOpenOnce,
+	"cursor/read":           cursorsAreMarkedForward,
+	"cursor/reset":          cursorsAreReset,
+	"rule/save":             rulesAreSaved,
+	"rule/entity":           rulesKeepTheirEntity,
+	"rule/version":          rulesAreSavedOverTheVersionMeant,
+	"rule/pause":            rulesArePaused,
+	"rule/delete":           rulesAreDeleted,
+	"rule/name":             namesComeBack,
+	"rule/silence":          deletedRulesSayNothing,
+	"rule/jobs":             jobsOfARuleAreWalked,
+	"rule/audit":            changesOfRulesAreAudited,
+	"idempotency/once":      requestsAreDoneOnce,
+	"idempotency/forget":    requestsAreForgotten,
+	"outbox/turns":          outboxTakesTurns,
+	"outbox/published":      outboxForgets,
+	"list/jobs":             jobsAreListed,
+	"list/filter":           jobsAreFiltered,
+	"list/moving":           jobsAreListedWhileTheyMove,
+	"list/history":          historyIsListed,
+	"list/outcomes":         historyIsFiltered,
+	"list/alerts":           alertsAreListed,
+	"list/severities":       alertsAreFiltered,
+	"list/cursor":           cursorsBelongToTheirList,
+	"letter/bytes":          lettersKeepTheirBytes,
+	"letter/list":           lettersAreListed,
+	"retention/prune":       retentionPrunes,
+	"retention/unpublished": retentionKeepsWhatIsUnpublished,
+	"gauges":                gaugesCount,
+	"time/microseconds":     timesAreExact,
+	"balance/random":        balanceHolds,
+}
+
+// Run runs the suite.
 func Run(t *testing.T, open Open) {
-	for name, test := range map[string]func(*testing.T, *world){
-		"due/order":             dueInOrder,
-		"due/walk":              dueAfterTheWalk,
-		"due/not":               dueWithoutRules,
-		"settle/reschedule":     settleReschedules,
-		"settle/end":            settleEnds,
-		"settle/rev":            settleLosesToAChange,
-		"settle/epoch":          settleLosesToATakeover,
-		"settle/expired":        settleLosesToTheClock,
-		"settle/rules":          settleLosesToNewRules,
-		"settle/many":           settleMany,
-		"settle/immutable":      firstCheckNeverChanges,
-		"lease/take":            leasesAreTakenOnce,
-		"lease/renew":           leasesAreRenewed,
-		"lease/release":         leasesAreReleased,
-		"lease/reclaim":         leasesAreReclaimed,
-		"lease/node":            nodesBeat,
-		"apply/start":           applyStarts,
-		"apply/end":             applyEnds,
-		"apply/born":            applyBornAndEnded,
-		"apply/again":           applyStartsAgainAfterAnEnd,
-		"apply/race":            applyIsRacedOnce,
-		"apply/rules":           applyLosesToNewRules,
-		"apply/keys":            applyTakesAnyKey,
-		"apply/bodies":          applyTakesAnyBody,
-		"cursor/open":           cursorsOpenOnce,
-		"cursor/read":           cursorsAreMarkedForward,
-		"cursor/reset":          cursorsAreReset,
-		"rule/save":             rulesAreSaved,
-		"rule/entity":           rulesKeepTheirEntity,
-		"outbox/turns":          outboxTakesTurns,
-		"outbox/published":      outboxForgets,
-		"list/jobs":             jobsAreListed,
-		"list/filter":           jobsAreFiltered,
-		"list/moving":           jobsAreListedWhileTheyMove,
-		"list/history":          historyIsListed,
-		"list/alerts":           alertsAreListed,
-		"list/cursor":           cursorsBelongToTheirList,
-		"letter/bytes":          lettersKeepTheirBytes,
-		"letter/list":           lettersAreListed,
-		"retention/prune":       retentionPrunes,
-		"retention/unpublished": retentionKeepsWhatIsUnpublished,
-		"gauges":                gaugesCount,
-		"time/microseconds":     timesAreExact,
-		"balance/random":        balanceHolds,
-	} {
+	for name, test := range behaviours {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			test(t, newWorld(t, open(t)))
@@ -119,7 +145,7 @@ func (w *world) save(name, entity string) *futurejobs.Rule {
 	saved := must[rules.Saved](w.t)(w.Save(w.ctx(), rules.Saved{
 		Name: name, Entity: entity, Document: []byte(`{"name":"` + name + `"}`),
 		Reads: []rules.Read{{Subject: "orders.created", Stream: "ORDERS", From: 7}},
-	}))
+	}, rules.AnyVersion))
 	w.set = must[int64](w.t)(w.Revision(w.ctx()))
 	return &futurejobs.Rule{
 		ID: saved.RuleID, Version: saved.Version, Name: name, Entity: entity,
@@ -147,23 +173,33 @@ func (w *world) ref(rule *futurejobs.Rule, key string) futurejobs.Ref {
 	return futurejobs.Ref{Shard: futurejobs.ShardOf(rule.Entity, key, w.Shards()), RuleID: rule.ID, Key: key}
 }
 
-// starting is the effect that begins a wait for key, due at first.
-func (w *world) starting(rule *futurejobs.Rule, key string, first time.Time) futurejobs.Effect {
-	return futurejobs.Effect{Rule: rule, Kind: futurejobs.Start, Job: futurejobs.Job{
+// job is a wait for key, due at first.
+func (w *world) job(rule *futurejobs.Rule, key string, first time.Time) futurejobs.Job {
+	return futurejobs.Job{
 		Ref: w.ref(rule, key), Version: rule.Version, Since: first.Add(-time.Hour), FirstCheckAt: first,
 		Event: json.RawMessage(`{"id":"` + strconv.Itoa(len(key)) + `"}`),
-	}}
+	}
+}
+
+// begins is the effect that begins a wait.
+func begins(rule *futurejobs.Rule, j futurejobs.Job) futurejobs.Effect {
+	return futurejobs.Effect{Rule: rule, Ref: j.Ref, Ask: futurejobs.Start{Job: j}}
+}
+
+// starting is the effect that begins a wait for key, due at first.
+func (w *world) starting(rule *futurejobs.Rule, key string, first time.Time) futurejobs.Effect {
+	return begins(rule, w.job(rule, key, first))
 }
 
 // ending is the effect that ends the wait for key, and says so.
 func (w *world) ending(rule *futurejobs.Rule, key string) futurejobs.Effect {
-	return futurejobs.Effect{
-		Rule: rule, Kind: futurejobs.End, Job: futurejobs.Job{Ref: w.ref(rule, key)}, Outcome: "resolved",
-		Close: func(futurejobs.Job) alerts.Draft {
-			return alerts.Draft{Status: alerts.Resolved, Severity: alerts.Info, Text: "it happened"}
-		},
-	}
+	return futurejobs.Effect{Rule: rule, Ref: w.ref(rule, key), Ask: itHappened}
 }
+
+// itHappened ends a wait, and says so.
+var itHappened = futurejobs.End{Outcome: "resolved", Close: func(futurejobs.Job) alerts.Draft {
+	return alerts.Draft{Status: alerts.Resolved, Severity: alerts.Info, Text: "it happened"}
+}}
 
 // byHand applies effects that no stream asked for.
 func (w *world) byHand(effects ...futurejobs.Effect) futurejobs.Applied {

@@ -1,0 +1,143 @@
+package access
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+
+	futurejobs "deadman/future_jobs"
+)
+
+var (
+	// ErrDenied means that a secret is not that of a live token.
+	ErrDenied = errors.New("the token is unknown, expired or revoked; `deadman token create` makes one")
+	// ErrNotFound means that there is no such token. It is futurejobs.ErrNotFound, too.
+	ErrNotFound = fmt.Errorf("token %w, or revoked already; `deadman token list` shows all", futurejobs.ErrNotFound)
+	// ErrExists means that a live token has the name.
+	ErrExists = errors.New("a token of this name is in use; take another name, or revoke that one first")
+)
+
+// Store keeps tokens and the audit.
+type Store interface {
+	// Tokens returns all tokens, newest first, which is by their ids.
+	Tokens(ctx context.Context) ([]Token, error)
+	// TokenByHash returns the token of a secret's hash, dead or alive, or ErrNotFound.
+	TokenByHash(ctx context.Context, hash [32]byte) (Token, error)
+	// InsertToken keeps a new token and audits token.create in the same transaction. It
+	// returns ErrExists where a token that is neither revoked nor expired at t.CreatedAt
+	// has the name; one that is expired gives it up.
+	InsertToken(ctx context.Context, t Token) error
+	// RevokeToken revokes the token of an id or a name and audits token.revoke in the same
+	// transaction. It returns ErrNotFound where there is none, or it is revoked.
+	RevokeToken(ctx context.Context, id string, at time.Time) error
+	// TouchToken notes that a token was used. It never goes back.
+	TouchToken(ctx context.Context, id string, at time.Time) error
+	// Audit lists who did what, newest first, and where the next page begins: empty at the
+	// end. It returns futurejobs.ErrBadCursor for another list's cursor.
+	Audit(ctx context.Context, f Filter) (entries []Entry, next string, err error)
+}
+
+// Keeper makes tokens and knows them again. It is safe for concurrent use.
+type Keeper struct {
+	store  Store
+	now    func() time.Time
+	recent recent
+}
+
+// NewKeeper returns a keeper of the tokens in s. Tokens expire by now.
+func NewKeeper(s Store, now func() time.Time) *Keeper {
+	return &Keeper{store: s, now: now}
+}
+
+// Create makes a token. Its secret is returned here and never again: only a hash is kept.
+//
+// It returns Problems for a wish that cannot be granted, and ErrExists.
+func (k *Keeper) Create(ctx context.Context, w Wish) (t Token, secret string, err error) {
+	if w, err = w.read(); err != nil {
+		return Token{}, "", err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Token{}, "", fmt.Errorf("token id: %w", err)
+	}
+	secret = newSecret()
+	t = Token{
+		ID: id.String(), Name: w.Name, Scopes: w.Scopes, Prefix: w.Prefix,
+		CreatedAt: micro(k.now()), CreatedBy: ActorOf(ctx).Name, Hash: hashOf(secret),
+	}
+	if w.Expires != 0 {
+		t.ExpiresAt = micro(t.CreatedAt.Add(w.Expires))
+	}
+	if err := k.store.InsertToken(ctx, t); err != nil {
+		return Token{}, "", err
+	}
+	return t, secret, nil
+}
+
+// micro is a time as a store keeps it.
+func micro(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
+
+// Identify returns the live token that has the secret, or ErrDenied.
+//
+//  1. The secret is hashed, whatever it looks like.
+//  2. The token is found by the hash: among the recent ones, which are live, or in the
+//     store. How long that takes depends on the hash, which tells nothing about a secret.
+//  3. The hashes are compared in constant time, also where nothing was found. So what is
+//     unknown, expired or revoked has gone the same way when it is denied.
+//  4. The use is noted, at most once a minute.
+func (k *Keeper) Identify(ctx context.Context, secret string) (Token, error) {
+	hash, now := hashOf(secret), k.now()
+	revocations := k.recent.revocations()
+	t, known := k.recent.get(hash, now)
+	if !known {
+		var err error
+		if t, err = k.store.TokenByHash(ctx, hash); err != nil && !errors.Is(err, ErrNotFound) {
+			return Token{}, err
+		}
+	}
+	same := subtle.ConstantTimeCompare(t.Hash[:], hash[:]) == 1
+	if !same || !t.Live(now) {
+		return Token{}, ErrDenied
+	}
+	if !known {
+		k.recent.keep(t, now, revocations)
+	}
+	if k.recent.used(t, now) {
+		// A use that cannot be noted is no reason to deny it; a later one is noted.
+		_ = k.store.TouchToken(ctx, t.ID, micro(now))
+	}
+	return t, nil
+}
+
+// Revoke ends the token of an id or a name, on this node at once and on others within
+// seconds. It returns ErrNotFound where there is none, or it is revoked already.
+func (k *Keeper) Revoke(ctx context.Context, id string) error {
+	defer k.recent.forget() // also after an error: it may have been done nevertheless
+	return k.store.RevokeToken(ctx, id, micro(k.now()))
+}
+
+// List returns all tokens, newest first, those that ended too for as long as the audit is
+// kept.
+func (k *Keeper) List(ctx context.Context) ([]Token, error) { return k.store.Tokens(ctx) }
+
+// Governed reports whether there is a live token that may do everything. Without one nobody
+// could make tokens if every request needed one.
+func (k *Keeper) Governed(ctx context.Context) (bool, error) {
+	tokens, err := k.List(ctx)
+	if err != nil {
+		return false, err
+	}
+	now := k.now()
+	return slices.ContainsFunc(tokens, func(t Token) bool { return t.Live(now) && t.May(Admin, "") }), nil
+}
+
+// Audit lists who did what, newest first, and where the next page begins: empty at the end.
+// It returns futurejobs.ErrBadCursor for another list's cursor.
+func (k *Keeper) Audit(ctx context.Context, f Filter) (entries []Entry, next string, err error) {
+	return k.store.Audit(ctx, f)
+}

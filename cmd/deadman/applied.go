@@ -1,0 +1,102 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+
+	"deadman/web"
+)
+
+// action is what became of a rule.
+type action string
+
+const (
+	created   action = "created"
+	changed   action = "changed"
+	unchanged action = "unchanged"
+	deleted   action = "deleted"
+)
+
+// applied is what applying a rule came to, or would.
+type applied struct {
+	Name    string `json:"name"`
+	File    string `json:"file,omitempty"`
+	Bundle  string `json:"bundle,omitempty"`
+	Action  action `json:"action"`
+	Version int32  `json:"version,omitempty"` // 0: of a rule that only would be created
+	Moved   int    `json:"moved,omitempty"`   // pending jobs that go on with it
+	Diff    string `json:"diff,omitempty"`
+}
+
+func appliedBy(c web.RuleChange, from ruleFile) applied {
+	does := unchanged
+	switch {
+	case c.Created:
+		does = created
+	case c.Changed:
+		does = changed
+	}
+	return applied{
+		Name: c.Rule.Name, File: from.name(), Bundle: from.bundle, Action: does,
+		Version: c.Rule.Version, Moved: c.Moved, Diff: c.Diff,
+	}
+}
+
+func namesOf(rules []applied) string {
+	names := make([]string, len(rules))
+	for i, r := range rules {
+		names[i] = r.Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// show says what was done with each rule, or would be.
+func (a *applying) show(all []applied) error {
+	if a.p.output == asJSON {
+		if all == nil {
+			all = []applied{}
+		}
+		return writeValue(a.p.out, map[string]any{"dry_run": a.dryRun, "rules": all})
+	}
+	counts, width := make(map[action]int), 0
+	for _, r := range all {
+		width = max(width, len(r.Name)) // names are ASCII
+	}
+	for _, r := range all {
+		counts[r.Action]++
+		if err := a.p.showApplied(r, width); err != nil {
+			return err
+		}
+	}
+	var parts []string
+	for _, does := range []action{created, changed, unchanged, deleted} {
+		if counts[does] > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", counts[does], does))
+		}
+	}
+	end := ""
+	if a.dryRun {
+		end = "; a dry run, nothing was changed"
+	}
+	_, err := fmt.Fprintf(a.p.out, "%s: %s%s\n", number(len(all), "rule"), strings.Join(parts, ", "), end)
+	return err
+}
+
+var actionColours = map[action]colour{created: green, changed: yellow, unchanged: dim, deleted: red}
+
+func (p *program) showApplied(r applied, width int) error {
+	about := ""
+	if r.Version > 0 {
+		about = fmt.Sprintf("  version %d", r.Version)
+	}
+	if r.Moved > 0 {
+		about += "  " + number(r.Moved, "pending job") + " moved to it"
+	}
+	_, err := fmt.Fprintf(p.out, "%s  %s%s%s\n", p.palette.paint(actionColours[r.Action], fmt.Sprintf("%-9s", r.Action)),
+		p.palette.paint(bold, fmt.Sprintf("%-*s", width, plain(r.Name))), about, p.palette.paint(dim, "  "+plain(cmp.Or(r.File, r.Bundle))))
+	if err != nil || r.Action != changed {
+		return err
+	}
+	return p.showDiff(r.Diff, "    ")
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"deadman/web"
+)
+
+// completionTime is how long a person waits who pressed the tab key.
+const completionTime = 500 * time.Millisecond
+
+// ruleEndings are how names of rule files end.
+var ruleEndings = []string{"yaml", "yml", "json"}
+
+// complete says how the value of a flag is completed.
+func complete(cmd *cobra.Command, flag string, by cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, by); err != nil {
+		panic(err) // the flag is not there, or has it already: each run of the program would see it
+	}
+}
+
+func completeWords(words ...string) cobra.CompletionFunc {
+	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
+}
+
+// completeFiles completes names of files with these endings; of all files, without any.
+func completeFiles(endings ...string) cobra.CompletionFunc {
+	if len(endings) == 0 {
+		return cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault)
+	}
+	return cobra.FixedCompletions(endings, cobra.ShellCompDirectiveFilterFileExt)
+}
+
+// settingValues are how the values of settings are completed, by their names.
+var settingValues = map[string]cobra.CompletionFunc{
+	"data_dir": completeFolders, "rules": completeFolders,
+	"calendars": completeFiles("yaml", "yml"), "nats_creds": completeFiles(),
+	"insecure": completeWords("true", "false"), "log_level": completeWords("debug", "info", "warn", "error"),
+	"log_format": completeWords(logAuto, logText, logJSON),
+}
+
+var completeFolders = cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs)
+
+// addSettingsTo gives a command a flag for every setting.
+func addSettingsTo(cmd *cobra.Command) {
+	addSettings(cmd.Flags())
+	complete(cmd, configFlag, completeFiles("yaml", "yml"))
+	for _, s := range settings {
+		if by, ok := settingValues[s.name]; ok {
+			complete(cmd, s.flag(), by)
+		}
+	}
+}
+
+// completeRule completes the name of a rule, the first argument of a command. It asks the
+// node; where that does not answer there is nothing to choose from.
+func (p *program) completeRule(cmd *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	const none = cobra.ShellCompDirectiveNoFileComp
+	if len(args) > 0 {
+		return nil, none
+	}
+	c, err := p.client()
+	if err != nil {
+		return nil, none
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(cmd.Context()), completionTime)
+	defer cancel()
+	page, _, err := get[web.Page[web.Rule]](ctx, c, "/rules", url.Values{"limit": {"500"}, "prefix": {begun}})
+	if err != nil {
+		return nil, none
+	}
+	var names []cobra.Completion
+	for _, r := range page.Items {
+		about, _, _ := strings.Cut(r.Description, "\n")
+		names = append(names, cobra.CompletionWithDesc(plain(r.Name), plain(about)))
+	}
+	return names, none
+}

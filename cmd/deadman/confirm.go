@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/pflag"
+)
+
+// errDeclined is the end of a command whose question was answered with no. Nothing was
+// changed.
+var errDeclined = silentError{exitFailure}
+
+// addYes gives a command the flag that answers its question.
+func addYes(flags *pflag.FlagSet) *bool {
+	return flags.BoolP("yes", "y", false, "do not ask")
+}
+
+// confirm asks a person whether to go on, where there is one to ask. A program that calls
+// meant what it said.
+func (p *program) confirm(yes bool, question string) error {
+	if yes || !isTerminal(p.in) {
+		return nil
+	}
+	if _, err := fmt.Fprintf(p.err, "%s [y/N] ", plain(question)); err != nil {
+		return err
+	}
+	answer, err := bufio.NewReader(p.in).ReadString('\n')
+	switch strings.ToLower(strings.TrimSpace(answer)) {
+	case "y", "yes":
+		return nil
+	}
+	if err != nil {
+		fmt.Fprintln(p.err)
+	}
+	fmt.Fprintln(p.err, "nothing was changed")
+	return errDeclined
+}

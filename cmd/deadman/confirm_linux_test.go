@@ -1,0 +1,74 @@
+package main
+
+import (
+	"bytes"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/web"
+)
+
+// answered runs the program with a person at a real terminal, who gives an answer.
+func (h *here) answered(answer string, args ...string) ran {
+	h.t.Helper()
+	terminal, screen := pseudoTerminal(h.t, 80)
+	if _, err := screen.WriteString(answer); err != nil {
+		h.t.Fatal(err)
+	}
+	var out, errOut bytes.Buffer
+	p := newProgram(terminal, &out, &errOut, h.env)
+	p.zone = time.UTC
+	code := p.run(h.t.Context(), args)
+	return ran{code, out.String(), errOut.String()}
+}
+
+// A person is asked before something goes that does not come back, and only yes is yes.
+func TestConfirm(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	shop := filepath.Join(t.TempDir(), "shop")
+	n.does("rule", "apply", "-f", filepath.Dir(write(t, shop, "rules.yaml", ruleNamed("a")+"---"+ruleNamed("b")+"---"+ruleNamed("c"))))
+	left := func() (names string) {
+		for _, r := range read[web.Page[web.Rule]](n, "rule", "list").Items {
+			names += r.Name
+		}
+		return names
+	}
+	write(t, shop, "rules.yaml", ruleNamed("a")+"---"+strings.Replace(ruleNamed("b"), "1h", "2h", 1))
+	prune := []string{"rule", "apply", "-f", shop, "--prune"}
+	for _, no := range []string{"n\n", "\n", "yess\n", "\x04"} {
+		n.answered(no, prune...).check(t, prune, 1, "delete 1 rule that no file has (c), and end their jobs? [y/N]", "nothing was changed")
+	}
+	if v := read[web.Page[web.RuleVersion]](n, "rule", "versions", "b").Items; left() != "abc" || len(v) != 1 {
+		t.Errorf("no was no no: %s, %+v", left(), v)
+	}
+	n.answered("y\n", prune...).check(t, prune, 0, "3 rules: 1 changed, 1 unchanged, 1 deleted")
+	if left() != "ab" {
+		t.Errorf("there are %s", left())
+	}
+	remove := []string{"rule", "delete", "b", "--bundle", "file:shop"}
+	n.answered("n\n", remove...).check(t, remove, 1, "delete rule b, and end all its jobs?")
+	n.answered("", append(remove, "--yes")...).check(t, remove, 0, "deleted")
+
+	n.does("job", "create", "a", "1")
+	all := []string{"job", "cancel", "--entity", "order", "1"}
+	n.answered("no\n", all...).check(t, all, 1, "end all waits for order 1?", "nothing was changed")
+	n.answered("YES\n", all...).check(t, all, 0, "cancelled: 1 wait for order 1")
+	n.does("token", "create", "ci", "--scope", "read")
+	revoke := []string{"token", "revoke", "ci"}
+	n.answered("n\n", revoke...).check(t, revoke, 1, "revoke token ci?")
+	n.answered("y\n", revoke...).check(t, revoke, 0, "revoked")
+}
+
+// On a terminal a diff is in colours.
+func TestDiffColours(t *testing.T) {
+	var out bytes.Buffer
+	p := inProcess(&out, nil)
+	p.palette.on = true
+	if err := p.showDiff("--- a\n+++ b\n@@ -1 +1 @@\n same\n-old\x1b\n+new\n", "  "); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, out.String(), "  \x1b[01m--- a\x1b[00m\n  \x1b[01m+++ b\x1b[00m\n  \x1b[34m@@ -1 +1 @@\x1b[00m\n  \x1b[02m same\x1b[00m\n  \x1b[31m-old\\x1b\x1b[00m\n  \x1b[32m+new\x1b[00m\n")
+}

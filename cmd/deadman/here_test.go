@@ -1,0 +1,109 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman"
+)
+
+// here is a node in this process, which the program in this process talks to over HTTP.
+type here struct {
+	t    *testing.T
+	at   deadman.Endpoints
+	env  []string
+	stop func() // waits until the node is gone
+}
+
+// serveHere serves a fresh node until the test ends.
+func serveHere(t *testing.T, change ...func(*deadman.Config)) *here {
+	t.Helper()
+	ready := make(chan deadman.Endpoints, 1)
+	c := deadman.Config{
+		DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Shards: 4,
+		Log: slog.New(slog.DiscardHandler), Ready: func(at deadman.Endpoints) { ready <- at },
+	}
+	for _, f := range change {
+		f(&c)
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- deadman.Serve(ctx, c) }()
+	h := &here{t: t}
+	h.stop = func() {
+		cancel()
+		if err := <-ended; err != nil {
+			t.Errorf("the node does not stop well: %v", err)
+		}
+		h.stop = func() {}
+	}
+	t.Cleanup(func() { h.stop() })
+	select {
+	case h.at = <-ready:
+	case err := <-ended:
+		h.stop = func() { cancel() }
+		t.Fatalf("the node does not serve: %v", err)
+	}
+	h.env = []string{"DEADMAN_URL=" + h.at.HTTP}
+	return h
+}
+
+// run runs the program in this process, with input.
+func (h *here) run(input string, args ...string) ran {
+	h.t.Helper()
+	return runHere(h.t, input, h.env, args...)
+}
+
+func runHere(t *testing.T, input string, env []string, args ...string) ran {
+	t.Helper()
+	var out, errOut bytes.Buffer
+	p := newProgram(strings.NewReader(input), &out, &errOut, env)
+	p.zone = time.UTC
+	code := p.run(t.Context(), args)
+	return ran{code, out.String(), errOut.String()}
+}
+
+// does runs a verb that has to succeed, and returns what it says.
+func (h *here) does(args ...string) string {
+	h.t.Helper()
+	got := h.run("", args...)
+	if got.code != exitOK {
+		h.t.Fatalf("%v: %+v", args, got)
+	}
+	return got.out
+}
+
+// says runs a verb and looks for its exit code and parts of what it says on either output.
+func (h *here) says(code int, args []string, parts ...string) ran {
+	h.t.Helper()
+	got := h.run("", args...)
+	got.check(h.t, args, code, parts...)
+	return got
+}
+
+func (r ran) check(t *testing.T, args []string, code int, parts ...string) {
+	t.Helper()
+	if r.code != code {
+		t.Errorf("%v: exit code %d, want %d\n%s%s", args, r.code, code, r.out, r.err)
+	}
+	for _, part := range parts {
+		if !strings.Contains(r.out+r.err, part) {
+			t.Errorf("%v does not say %q:\n%s%s", args, part, r.out, r.err)
+		}
+	}
+}
+
+// read runs a verb that has to succeed and reads the JSON that it answers.
+func read[T any](h *here, args ...string) (v T) {
+	h.t.Helper()
+	out := h.does(append(args, "-o", "json")...)
+	if err := json.Unmarshal([]byte(out), &v); err != nil {
+		h.t.Fatalf("%v: %v\n%s", args, err, out)
+	}
+	return v
+}

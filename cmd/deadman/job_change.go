@@ -1,0 +1,143 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"deadman/web"
+)
+
+func (p *program) createJobCommand() *cobra.Command {
+	cmd := p.onJob(&cobra.Command{
+		Use: "create RULE KEY", Short: "Begin a wait by hand, as an event would",
+		Example: `  deadman job create order-unshipped 1234 --event '{"id": "1234", "total": 12.5}' --since -2h`,
+	})
+	event := cmd.Flags().String("event", "", "what the rule sees as the event: JSON, @FILE, or - for the standard input")
+	since := cmd.Flags().String("since", "", "when the wait began (15:04, 2026-01-31T15:04:05Z, -2h; default: now)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		j := newJob{Rule: args[0], Key: args[1]}
+		var err error
+		if j.Event, err = p.jsonFlag("event", *event); err != nil {
+			return err
+		}
+		if j.Since, err = p.instantFlag("since", *since, p.now()); err != nil {
+			return err
+		}
+		return p.tellJob(cmd, "/jobs", nil, j)
+	}
+	return cmd
+}
+
+// newJob is a wait that is begun by hand, as the API takes it.
+type newJob struct {
+	Rule  string          `json:"rule"`
+	Key   string          `json:"key"`
+	Event json.RawMessage `json:"event,omitempty"`
+	Since time.Time       `json:"since,omitzero"`
+}
+
+func (p *program) snoozeCommand() *cobra.Command {
+	cmd := p.onJob(&cobra.Command{
+		Use: "snooze RULE KEY", Short: "Let a job rest for a while; what resolves it ends it all the same",
+		Example: `  deadman job snooze order-unshipped 1234 --for 2h
+  deadman job snooze order-unshipped 1234 --until "2026-01-31 09:00"`,
+	})
+	rest := cmd.Flags().String("for", "", "for this long, such as 2h")
+	until := cmd.Flags().String("until", "", "until this time (15:04, 2026-01-31T15:04:05Z, +2h)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if (*rest == "") == (*until == "") {
+			return usage("%s takes --for or --until, one of them", cmd.CommandPath())
+		}
+		if err := checkSpan("for", *rest); err != nil {
+			return err
+		}
+		body := web.SnoozeBody{For: *rest}
+		if body.Until, err = p.instantFlag("until", *until, p.now()); err != nil {
+			return err
+		}
+		path, query := jobPath(args)
+		return p.tellJob(cmd, path+"/snooze", query, body)
+	}
+	return cmd
+}
+
+// tellJob asks for something to be done with a job, and shows the job that came of it.
+func (p *program) tellJob(cmd *cobra.Command, path string, query url.Values, body any) error {
+	c, err := p.client()
+	if err != nil {
+		return err
+	}
+	j, raw, err := tell[web.Job](cmd.Context(), c, http.MethodPost, path, query, body)
+	if err != nil {
+		return err
+	}
+	if p.output == asJSON {
+		return writeJSON(p.out, raw)
+	}
+	return p.showJob(j)
+}
+
+func (p *program) cancelCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "cancel RULE KEY", Short: "End the wait for one key; with --entity, all waits for it",
+		Example: `  deadman job cancel order-unshipped 1234
+  deadman job cancel --entity order 1234`,
+		ValidArgsFunction: p.completeRule,
+	}
+	entity := cmd.Flags().String("entity", "", "end the jobs of all rules for a KEY of this kind of thing")
+	yes := addYes(cmd.Flags())
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if *entity != "" {
+			return exactly("KEY")(cmd, args)
+		}
+		return exactly("RULE", "KEY")(cmd, args)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *entity != "" {
+			return p.cancelEntity(cmd, *entity, args[0], *yes)
+		}
+		return p.cancelJob(cmd, args)
+	}
+	return cmd
+}
+
+func (p *program) cancelJob(cmd *cobra.Command, args []string) error {
+	c, err := p.client()
+	if err != nil {
+		return err
+	}
+	path, query := jobPath(args)
+	if _, err := c.ask(cmd.Context(), http.MethodDelete, path, query, nil, nil); err != nil {
+		return err
+	}
+	if p.output == asJSON {
+		return writeValue(p.out, map[string]string{"rule": args[0], "key": args[1], "outcome": "cancelled"})
+	}
+	_, err = fmt.Fprintf(p.out, "cancelled: rule %s no longer waits for %s\n", plain(args[0]), plain(args[1]))
+	return err
+}
+
+func (p *program) cancelEntity(cmd *cobra.Command, entity, key string, yes bool) error {
+	c, err := p.client()
+	if err != nil {
+		return err
+	}
+	if err := p.confirm(yes, fmt.Sprintf("end all waits for %s %s?", entity, key)); err != nil {
+		return err
+	}
+	path := "/entities/" + url.PathEscape(entity) + "/" + url.PathEscape(key) + "/jobs"
+	ended, raw, err := tell[web.Cancelled](cmd.Context(), c, http.MethodDelete, path, nil, nil)
+	if err != nil {
+		return err
+	}
+	if p.output == asJSON {
+		return writeJSON(p.out, raw)
+	}
+	_, err = fmt.Fprintf(p.out, "cancelled: %s for %s %s\n", number(ended.Cancelled, "wait"), plain(entity), plain(key))
+	return err
+}

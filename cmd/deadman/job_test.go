@@ -1,0 +1,91 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/web"
+)
+
+// The verbs on jobs, by hand from the beginning to the end.
+func TestJobVerbs(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	n.does("rule", "apply", "-f", write(t, filepath.Join(t.TempDir(), "shop"), "rules.yaml", goodRule+"---"+ruleNamed("other")))
+
+	const key = "a/b ?c"
+	before := time.Now().Add(-30 * time.Minute)
+	j := read[web.Job](n, "job", "create", "order-unshipped", key, "--event", `{"id": "1"}`, "--since", "-30m")
+	if j.Key != key || !strings.Contains(string(j.Event), `"id": "1"`) || j.Since.Before(before.Add(-time.Minute)) || j.Since.After(before.Add(time.Minute)) {
+		t.Errorf("%+v", j)
+	}
+	n.says(1, []string{"job", "create", "order-unshipped", key}, "Conflict")
+	n.says(1, []string{"job", "create", "nobody", key}, "nobody", "not found")
+	n.says(2, []string{"job", "create", "order-unshipped", "2", "--event", "{"}, "--event", "no JSON")
+	n.says(2, []string{"job", "create", "order-unshipped", "2", "--since", "yesterday"}, "--since", "yesterday", "15:04")
+
+	j = read[web.Job](n, "job", "snooze", "order-unshipped", key, "--for", "2h")
+	if rest := time.Until(j.NextCheckAt); rest < 119*time.Minute || rest > 122*time.Minute {
+		t.Errorf("it rests %s", rest)
+	}
+	tomorrow := time.Now().UTC().Add(24 * time.Hour).Format("2006-01-02 15:04")
+	n.says(0, []string{"job", "snooze", "order-unshipped", key, "--until", tomorrow}, "next look      "+tomorrow)
+	n.says(2, []string{"job", "snooze", "order-unshipped", key}, "--for or --until")
+	n.says(2, []string{"job", "snooze", "order-unshipped", key, "--for", "2 h"}, "--for", "2 h")
+	n.says(1, []string{"job", "snooze", "order-unshipped", key, "--until", "-1h"}, "has passed")
+
+	n.says(0, []string{"job", "list", "--overdue"}, "nothing is waited for")
+	n.says(0, []string{"job", "list", "--due-before", "+2d", "--key", key}, key, "waiting")
+	n.says(0, []string{"job", "check", "order-unshipped", key}, "still waiting", "next look")
+	if l := read[web.Looked](n, "job", "check", "order-unshipped", key); l.Ended {
+		t.Errorf("%+v", l)
+	}
+	n.says(1, []string{"job", "check", "order-unshipped", "other"}, "not found", "history")
+
+	n.does("job", "create", "other", key)
+	n.says(0, []string{"job", "cancel", "--entity", "order", key, "-y"}, "cancelled: 2 waits for order "+key)
+	if c := read[web.Cancelled](n, "job", "cancel", "--entity", "order", key); c.Cancelled != 0 {
+		t.Errorf("cancelled again: %+v", c)
+	}
+	n.says(2, []string{"job", "cancel", "--entity", "order", "order-unshipped", key}, "takes KEY; it got 2 arguments")
+	n.says(2, []string{"job", "cancel", "order-unshipped"}, "takes RULE KEY")
+	n.does("job", "create", "other", "2")
+	n.says(0, []string{"job", "cancel", "other", "2"}, "no longer waits for 2")
+
+	n.says(0, []string{"history", "list", "--outcome", "cancelled", "--after", "-1h", "--before", "+1m"}, key, "other")
+	n.says(0, []string{"history", "list", "--outcome", "exhausted"}, "no job has ended yet")
+	n.says(0, []string{"history", "list", "--before", "-1h"}, "no job has ended yet")
+	n.says(2, []string{"history", "list", "--after", "soon"}, "--after", `"soon" is no time`)
+	n.says(0, []string{"alert", "list", "--status", "firing", "--severity", "critical", "--after", "-1h"}, "nothing was said yet")
+	n.says(1, []string{"alert", "list", "--status", "fired"}, "query.status")
+}
+
+// A dead letter is shown with the event as it came.
+func TestDeadLetter(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	n.does("rule", "apply", "-f", write(t, filepath.Join(t.TempDir(), "shop"), "rule.yaml", goodRule))
+	n.does("event", "send", "orders.created", `{"note": "no id"}`)
+	bytes := write(t, t.TempDir(), "event", "\xff\xfe")
+	n.does("event", "send", "orders.created", "@"+bytes)
+	var letters []web.DeadLetter
+	eventually(t, "the dead letters are there", func() bool {
+		letters = read[web.Page[web.DeadLetter]](n, "dead-letter", "list").Items
+		return len(letters) == 2
+	})
+	shown := n.does("dead-letter", "get", "2") + n.does("dead-letter", "get", "1")
+	for _, part := range []string{
+		"orders.created", "DEADMAN_EVENTS, message 1", `body           {"note": "no id"}`, "header         content-type: application/json",
+		`body           "\xff\xfe", which is no UTF-8`, "order-unshipped",
+	} {
+		if !strings.Contains(shown, part) {
+			t.Errorf("it does not say %q:\n%s", part, shown)
+		}
+	}
+	if d := read[web.DeadLetter](n, "dead-letter", "get", "1"); d.ID != 1 || d.Reason == "" {
+		t.Errorf("%+v", d)
+	}
+	n.says(1, []string{"dead-letter", "get", "99"}, "not found")
+}

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"deadman/calendars"
+	"deadman/rules"
+)
+
+// standardInput is what names it where files are named, and what problems in it say.
+const (
+	standardInput = "-"
+	inputName     = "standard input"
+)
+
+// ruleFile is a place that rules are read from: a file, or the standard input.
+type ruleFile struct {
+	path   string
+	bundle string // the set of files that it is one of; empty: none
+}
+
+// name is how people know the file.
+func (f ruleFile) name() string {
+	if f.path == standardInput {
+		return inputName
+	}
+	return f.path
+}
+
+// ruleFiles are the files named, and those in the folders named that serve would apply. A
+// file alone is one of its folder's.
+func ruleFiles(args []string) ([]ruleFile, error) {
+	var files []ruleFile
+	for _, arg := range args {
+		if arg == standardInput {
+			files = append(files, ruleFile{path: arg})
+			continue
+		}
+		info, err := os.Stat(arg)
+		if err != nil {
+			return nil, usageError{err}
+		}
+		if !info.IsDir() {
+			files = append(files, ruleFile{arg, rules.BundleOf(filepath.Dir(arg))})
+			continue
+		}
+		found, err := filesIn(arg)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, found...)
+	}
+	slices.SortStableFunc(files, func(a, b ruleFile) int { return strings.Compare(a.path, b.path) })
+	return slices.CompactFunc(files, func(a, b ruleFile) bool { return a.path == b.path }), nil
+}
+
+func filesIn(dir string) ([]ruleFile, error) {
+	var files []ruleFile
+	bundle := rules.BundleOf(dir)
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		switch hidden := path != dir && strings.HasPrefix(d.Name(), "."); {
+		case err != nil:
+			return err
+		case hidden && d.IsDir():
+			return filepath.SkipDir
+		case !hidden && !d.IsDir() && slices.Contains([]string{".yaml", ".yml", ".json"}, strings.ToLower(filepath.Ext(path))):
+			files = append(files, ruleFile{path, bundle})
+		}
+		return nil
+	})
+	if err == nil && len(files) == 0 {
+		err = usage("%s has no rule files; their names end in .yaml, .yml or .json", dir)
+	}
+	return files, err
+}
+
+// readRules reads a file of rules, or the standard input.
+func (p *program) readRules(f ruleFile) ([]byte, error) {
+	if f.path != standardInput {
+		return readSmall(f.path, rules.MaxSize)
+	}
+	data, err := io.ReadAll(io.LimitReader(p.in, rules.MaxSize+1))
+	if err == nil && len(data) > rules.MaxSize {
+		err = fmt.Errorf("the standard input is over the limit of %d KiB", rules.MaxSize>>10)
+	}
+	return data, err
+}
+
+// fileRule is a rule, and the file that it is in.
+type fileRule struct {
+	rules.Document
+	ruleFile
+}
+
+// parseFiles reads the rules of files, and all that is wrong with them. known are the
+// calendars that there are; nil: nobody knows.
+func (p *program) parseFiles(files []ruleFile, known calendars.Set) ([]fileRule, rules.Problems, error) {
+	var all []fileRule
+	found, from := rules.Problems{}, make(map[string]string)
+	for _, file := range files {
+		data, err := p.readRules(file)
+		if err != nil {
+			return nil, nil, err
+		}
+		docs, err := rules.ParseAgainst(data, file.name(), known)
+		var wrong rules.Problems
+		if err != nil && !errors.As(err, &wrong) {
+			return nil, nil, err
+		}
+		found = append(found, wrong...)
+		for _, d := range docs {
+			if other, twice := from[d.Name]; twice {
+				found = append(found, rules.Problem{
+					File: file.name(), Rule: d.Name, Pointer: "/name",
+					Message: "the name is taken by a rule in " + other + "; names are unique",
+				})
+			}
+			from[d.Name] = file.name()
+			all = append(all, fileRule{d, file})
+		}
+	}
+	return all, found, nil
+}
+
+// readCalendars reads a file of calendars; none, where none is named: then nobody knows
+// which there are.
+func readCalendars(path string) (calendars.Set, error) {
+	if path == "" {
+		return nil, nil
+	}
+	const most = 256 << 10
+	data, err := readSmall(path, most)
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return calendars.Parse(data, path)
+}

@@ -1,0 +1,200 @@
+package main
+
+import (
+	"bytes"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+
+	"github.com/goccy/go-yaml"
+	"github.com/spf13/cobra"
+
+	"deadman/rules"
+)
+
+// schemaFile is where a rule file looks for its schema, next to it.
+const schemaFile = "deadman-rule.schema.json"
+
+//go:embed rule_new.yaml.tmpl
+var newRuleText string
+
+var newRuleTemplate = template.Must(template.New("rule").Funcs(template.FuncMap{"yaml": yamlScalar}).Parse(newRuleText))
+
+// newRule is what a rule file to start from is made of.
+type newRule struct {
+	Name, Entity           string
+	Event, Key, Until      string
+	After, Later, Severity string // Later empty: one step is enough
+	Slot                   string
+	File, Schema, Sample   string // for the comments
+}
+
+// newRuleFlags are the flags by the fields that they set.
+var newRuleFlags = map[string]string{
+	"/name": "name", "/entity": "entity", "/trigger/event": "event", "/trigger/key": "key",
+	"/resolve/event": "until", "/escalate/0/after": "after", "/escalate/0/severity": "severity",
+}
+
+func (p *program) newRuleCommand() *cobra.Command {
+	var r newRule
+	cmd := &cobra.Command{
+		Use: "new --event SUBJECT", Short: "Write a rule file to start from",
+		Long: `Writes a rule file to start from, to the standard output or to --file, which it never
+overwrites. What is not said is made up from the subjects. It needs no node.`,
+		Example: `  deadman rule new --event orders.created --until orders.shipped --after 3h
+  deadman rule new --event orders.created --until orders.shipped --file order-unshipped.yaml`,
+		Args: exactly(),
+		RunE: func(*cobra.Command, []string) error { return p.writeNewRule(r) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&r.Event, "event", "", "the subject of the event that begins a wait")
+	flags.StringVar(&r.Until, "until", "", "the subject of the event that ends it; none: it ends after the last step")
+	flags.StringVar(&r.After, "after", "1h", "how long to wait before something is said")
+	flags.StringVar(&r.Key, "key", "event.id", "which entity an event is about, an expression")
+	flags.StringVar(&r.Name, "name", "", "the rule's name (default: made from the subjects)")
+	flags.StringVar(&r.Entity, "entity", "", "the kind of thing that is watched (default: made from --event)")
+	flags.StringVar(&r.Severity, "severity", string(rules.DefaultSeverity), "of the first step: info, warning, error or critical")
+	flags.StringVar(&r.File, "file", "", "write to this file, which must not be there")
+	complete(cmd, "severity", completeWords(severities...))
+	complete(cmd, "file", completeFiles("yaml", "yml"))
+	return cmd
+}
+
+func (p *program) writeNewRule(r newRule) error {
+	to := r.File
+	if err := r.fill(); err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := newRuleTemplate.Execute(&text, r); err != nil {
+		return err
+	}
+	documents, err := rules.Parse(text.Bytes(), "")
+	if err != nil {
+		return r.wrong(err)
+	}
+	if p.output == asJSON {
+		text.Reset()
+		if err := writeValue(&text, documents[0]); err != nil {
+			return err
+		}
+	}
+	if to == "" {
+		_, err := p.out.Write(text.Bytes())
+		return err
+	}
+	if err := writeOnce(to, text.Bytes()); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(p.err, "wrote rule %s to %s\n", plain(r.Name), plain(to))
+	return err
+}
+
+// fill makes up what was not said.
+func (r *newRule) fill() error {
+	if r.Event == "" {
+		return usage("--event is missing: the subject of the event that begins a wait, such as orders.created")
+	}
+	first, _, _ := strings.Cut(r.Event, ".")
+	if r.Entity == "" {
+		r.Entity = strings.ToLower(strings.TrimSuffix(first, "s"))
+		if strings.ContainsAny(first, "*>") {
+			return usage("what %s is about cannot be told from it; say it with --entity, such as --entity order", r.Event)
+		}
+	}
+	if r.Name == "" {
+		r.Name = r.Entity + "-" + word(r.Event)
+		if r.Until != "" {
+			r.Name = r.Entity + "-not-" + word(r.Until)
+		}
+	}
+	r.Slot = rules.DefaultSlot.String()
+	if after, err := rules.ParseDuration(r.After); err == nil {
+		if 4*after < rules.DefaultHorizon {
+			r.Later = (4 * after).String()
+		}
+		if after < 5*rules.DefaultSlot {
+			r.Slot = "1s"
+		}
+	}
+	if r.File == "" {
+		r.File = r.Name + ".yaml"
+	}
+	r.Schema, r.Sample = schemaFile, sampleEvent(r.Key)
+	return nil
+}
+
+// word is the last token of a subject that is not a wildcard, as a name has it.
+func word(subject string) string {
+	tokens := strings.Split(subject, ".")
+	for i := len(tokens) - 1; i > 0; i-- {
+		if !strings.ContainsAny(tokens[i], "*>") {
+			return strings.ToLower(tokens[i])
+		}
+	}
+	return "event"
+}
+
+// sampleEvent is an event that a key such as event.id or event.order.id is found in.
+func sampleEvent(key string) string {
+	path, ok := strings.CutPrefix(key, "event.")
+	if !ok || strings.ContainsFunc(path, func(r rune) bool { return r != '.' && r != '_' && (r < 'a' || r > 'z') && (r < 'A' || r > 'Z') }) {
+		return `{"id": "1"}`
+	}
+	names := strings.Split(path, ".")
+	sample := `"1"`
+	for i := len(names) - 1; i >= 0; i-- {
+		sample = fmt.Sprintf("{%q: %s}", names[i], sample)
+	}
+	return sample
+}
+
+// wrong says which flags a rule is refused for.
+func (r newRule) wrong(err error) error {
+	var problems rules.Problems
+	if !errors.As(err, &problems) {
+		return err
+	}
+	var wrong []error
+	for _, problem := range problems {
+		flag, known := newRuleFlags[problem.Pointer]
+		if !known {
+			flag = problem.Field() + " of the rule"
+		} else {
+			flag = "--" + flag
+		}
+		wrong = append(wrong, fmt.Errorf("%s: %s", flag, problem.Message))
+	}
+	return usageError{errors.Join(wrong...)}
+}
+
+// yamlScalar is a text as YAML, in quotes where it would be read as something else.
+func yamlScalar(s string) (string, error) {
+	quoted, err := yaml.MarshalWithOptions(map[string]string{"k": s}, yaml.Flow(true))
+	inside := strings.TrimSuffix(strings.TrimPrefix(strings.TrimSpace(string(quoted)), "{k: "), "}")
+	return inside, err
+}
+
+// writeOnce writes a file that must not be there.
+func writeOnce(path string, data []byte) (err error) {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if errors.Is(err, fs.ErrExist) {
+		return usage("%s is there, and nothing is overwritten; choose another --file", path)
+	}
+	if err != nil {
+		return usageError{err}
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	_, err = f.Write(data)
+	return err
+}
+
+func isFolder(path string) bool {
+	info, err := os.Stat(filepath.Clean(path))
+	return err == nil && info.IsDir()
+}

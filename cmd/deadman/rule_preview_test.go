@@ -1,0 +1,205 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"deadman/rules"
+)
+
+// heldRule is a rule that shows all that a preview can.
+const heldRule = `
+name: order-unshipped
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+pause: {event: orders.changed, key: event.id, if: event.status == "ON_HOLD"}
+escalate:
+  - {after: 1h, step: primary, severity: warning, text: "order {{key}} of {{event.customer}} is not shipped"}
+  - {after: 3h, step: escalated, severity: critical}
+slot: 15m
+hold: 1d
+labels: {team: fulfilment}
+`
+
+// previewed is a preview of the rule in the file, as the program shows it.
+func previewed(t *testing.T, file string, args ...string) ran {
+	t.Helper()
+	return runHere(t, "", nil, append([]string{"rule", "preview", "-f", file, "--at", "2026-01-31T10:05:00Z"}, args...)...)
+}
+
+const ada = `{"id": "1", "customer": "Ada"}`
+
+func TestPreview(t *testing.T) {
+	t.Parallel()
+	file := write(t, t.TempDir(), "rule.yaml", heldRule)
+	for _, c := range []struct {
+		name string
+		args []string
+		code int
+		want string
+	}{
+		{"to the end", []string{"--event", ada}, 0, `
+order-unshipped  waits for 1 since 2026-01-31 10:05:00 UTC
+
+  Saturday, 31 January 2026
+  10:05:00            ┌ starts        orders.created
+                      │               the first look is at 11:15:00
+  11:15:00    +1h10m  ├ warning       primary
+                      │               order 1 of Ada is not shipped
+                      │               team: fulfilment
+  13:15:00    +3h10m  ├ critical      escalated
+                      │               order 1: not resolved after 3h (escalated)
+                      │               team: fulfilment
+                      │
+  Sunday, 1 February 2026
+  13:15:00  +1d3h10m  └ ends          exhausted
+`},
+		{"paused, then shipped", []string{
+			"--event", ada, "--then", "orders.shipped@+6h", "--then", `orders.changed={"id":"1","status":"OK"}@+4h`,
+			"--then", `orders.changed={"id":"1","status":"ON_HOLD"}@+90m`,
+		}, 0, `
+order-unshipped  waits for 1 since 2026-01-31 10:05:00 UTC
+
+  Saturday, 31 January 2026
+  10:05:00          ┌ starts        orders.created
+                    │               the first look is at 11:15:00
+  11:15:00  +1h10m  ├ warning       primary
+                    │               order 1 of Ada is not shipped
+                    │               team: fulfilment
+  11:35:00  +1h30m  ├ event         orders.changed
+                    │               time stands still
+  14:05:00     +4h  ├ event         orders.changed
+                    │               the next look is at 15:45:00
+  15:45:00  +5h40m  ├ critical      escalated
+                    │               order 1: not resolved after 5h30m (escalated)
+                    │               team: fulfilment
+  16:05:00     +6h  ├ resolved      escalated
+                    │               order 1: resolved after 6h
+                    │               team: fulfilment
+  16:05:00     +6h  └ ends          resolved
+`},
+		{"not to the end", []string{"--event", ada, "--until", "+2h"}, 0, `
+order-unshipped  waits for 1 since 2026-01-31 10:05:00 UTC
+
+  Saturday, 31 January 2026
+  10:05:00          ┌ starts        orders.created
+                    │               the first look is at 11:15:00
+  11:15:00  +1h10m  ├ warning       primary
+                    │               order 1 of Ada is not shipped
+                    │               team: fulfilment
+                    ┊ it is still waited for when the preview ends
+`},
+		{"a dead letter", []string{"--event", `{"customer": "Ada"}`}, 3, `
+order-unshipped  no event begins a wait: none is the trigger's with its condition met
+dead letter  orders.created at 2026-01-31T10:05:00Z: trigger: key event.id: has to be text or a number, and is a missing value
+`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			got := previewed(t, file, c.args...)
+			if got.code != c.code || got.err != "" {
+				t.Errorf("%+v", got)
+			}
+			compare(t, got.out, c.want)
+		})
+	}
+}
+
+func TestPreviewUsage(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := write(t, dir, "rule.yaml", heldRule)
+	several := write(t, dir, "several.yaml", heldRule+"---"+goodRule[:1]+strings.Replace(goodRule[1:], "order-unshipped", "other", 1))
+	office := write(t, dir, "office.yaml", strings.Replace(heldRule, "after: 1h,", "after: 1h, of: office,", 1))
+	known := write(t, dir, "calendars.yaml", "calendars:\n  office: {zone: UTC, days: mon-fri, hours: \"09:00-17:00\"}\n")
+	bad := write(t, dir, "bad.yaml", strings.Replace(heldRule, "entity", "entitty", 1))
+	for _, c := range []struct {
+		code  int
+		args  []string
+		parts []string
+	}{
+		{2, []string{}, []string{"-f and a file", "--rule"}},
+		{2, []string{"-f", file}, []string{"--event is missing"}},
+		{2, []string{"-f", "-", "--event", "-"}, []string{"cannot both be the standard input"}},
+		{2, []string{"-f", file, "--event", "{"}, []string{"--event: {", "no JSON"}},
+		{2, []string{"-f", file, "--event", "{}", "--at", "soon"}, []string{"--at"}},
+		{2, []string{"-f", file, "--event", "{}", "--until", "soon"}, []string{"--until"}},
+		{2, []string{"-f", file, "--event", "{}", "--then", "orders.shipped"}, []string{"--then: orders.shipped does not say when"}},
+		{2, []string{"-f", file, "--event", "{}", "--then", "orders.shipped@"}, []string{"no subject, or no time"}},
+		{2, []string{"-f", file, "--event", "{}", "--then", "=1@+1h"}, []string{"no subject"}},
+		{2, []string{"-f", file, "--event", "{}", "--then", "orders.shipped={@+1h"}, []string{"--then: {", "no JSON"}},
+		{2, []string{"-f", file, "--event", "{}", "--then", "orders.shipped@-1h"}, []string{"before the first one"}},
+		{2, []string{"-f", dir, "--event", "{}"}, []string{"is a folder"}},
+		{3, []string{"-f", bad, "--event", "{}"}, []string{bad + ":3:", "entitty"}},
+		{2, []string{"-f", several, "--event", ada}, []string{"several rules", "order-unshipped, other"}},
+		{2, []string{"-f", several, "--event", ada, "--rule", "othr"}, []string{"no rule othr", "did you mean other?"}},
+		{0, []string{"-f", several, "--event", ada, "--rule", "other"}, []string{"other  waits for 1"}},
+		{2, []string{"-f", office, "--event", ada}, []string{"calendar office", "--calendars"}},
+		{0, []string{"-f", office, "--event", ada, "--calendars", known, "--at", "2026-01-31T10:00:00Z"}, []string{"Monday, 2 February 2026\n  10:00:00  +2d  "}},
+		{3, []string{"-f", office, "--event", ada, "--calendars", write(t, dir, "none.yaml", "calendars:\n  shop: {zone: UTC}\n")}, []string{office + ": ", "escalate[0].of: "}},
+	} {
+		args := append([]string{"rule", "preview"}, c.args...)
+		runHere(t, "", nil, args...).check(t, args, c.code, c.parts...)
+	}
+}
+
+// The rule of a file and the one that the node has are previewed alike.
+func TestPreviewOfASavedRule(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	file := write(t, filepath.Join(t.TempDir(), "shop"), "rule.yaml", heldRule)
+	n.does("rule", "apply", "-f", file)
+	args := []string{"--event", ada, "--then", "orders.shipped@+2h", "-o", "json"}
+	here := previewed(t, file, args...)
+	there := n.run("", append([]string{"rule", "preview", "--rule", "order-unshipped", "--at", "2026-01-31T10:05:00Z"}, args...)...)
+	var a, b rules.Preview
+	if err := errors.Join(json.Unmarshal([]byte(here.out), &a), json.Unmarshal([]byte(there.out), &b)); err != nil {
+		t.Fatalf("%v\n%+v\n%+v", err, here, there)
+	}
+	want(t, b, a)
+	if a.Outcome != "resolved" || a.Key != "1" || len(a.Lines) != 4 {
+		t.Errorf("%+v", a)
+	}
+	n.says(1, []string{"rule", "preview", "--rule", "nobody", "--event", ada}, "nobody", "not found")
+}
+
+// Whatever is said fits the terminal, and none of it can change the terminal.
+func TestTimelineFits(t *testing.T) {
+	var out bytes.Buffer
+	p := inProcess(&out, nil)
+	long := strings.Repeat("long words and \x1b[2J ", 20)
+	line := func(i int, k rules.PreviewKind) rules.PreviewLine {
+		return rules.PreviewLine{At: at(i), Kind: k, Step: "primary\n", Text: long, Note: long, Labels: map[string]string{"a": long}, Passed: []string{long}}
+	}
+	tl := &timeline{p: p, width: 70, of: rules.Preview{Rule: "r", Key: "k", Since: at(0), Lines: []rules.PreviewLine{
+		line(1, rules.Says), line(2, rules.Looks), line(3, rules.Ends),
+	}, Outcome: "x", Reason: long}}
+	tl.of.Lines[2].Note = "exhausted"
+	if err := tl.show(); err != nil {
+		t.Fatal(err)
+	}
+	for text := range strings.Lines(out.String()) {
+		text = strings.TrimSuffix(text, "\n")
+		if n := utf8.RuneCountInString(text); n > 70 || strings.Contains(text, "\x1b") {
+			t.Errorf("%d letters: %s", n, text)
+		}
+	}
+	if n := strings.Count(out.String(), "long"); n != 5*20 {
+		t.Errorf("%d words are there, want 100:\n%s", n, &out)
+	}
+}
+
+// A wait that began before its event is counted from its beginning.
+func TestTimelineSince(t *testing.T) {
+	t.Parallel()
+	file := write(t, t.TempDir(), "rule.yaml", strings.Replace(heldRule, "key: event.id}", "key: event.id, since: event.placed_at}", 1))
+	got := previewed(t, file, "--event", `{"id": "1", "customer": "Ada", "placed_at": "`+time.Date(2026, 1, 31, 9, 55, 0, 0, time.UTC).Format(time.RFC3339)+`"}`)
+	got.check(t, nil, 0, "since 2026-01-31 09:55:00 UTC", "10:05:00     +10m  ┌ starts", "11:00:00    +1h5m")
+}

@@ -1,0 +1,320 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"deadman/rules"
+	"deadman/web"
+)
+
+// outcome is what rule apply answers with -o json.
+type outcome struct {
+	DryRun bool      `json:"dry_run"`
+	Rules  []applied `json:"rules"`
+}
+
+// actions are what became of each rule.
+func (o outcome) actions() map[string]action {
+	all := make(map[string]action)
+	for _, r := range o.Rules {
+		all[r.Name] = r.Action
+	}
+	return all
+}
+
+func ruleNamed(name string) string { return strings.Replace(goodRule, "order-unshipped", name, 1) }
+
+func want[T any](t *testing.T, got, want T) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// Applying makes the node's rules those of the files, saves what changed alone, and does
+// nothing the second time.
+func TestApply(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	dir := filepath.Join(t.TempDir(), "shop")
+	write(t, dir, "a.yaml", ruleNamed("a")+"---"+ruleNamed("b"))
+	write(t, dir, "inner/c.json", `{"name": "c", "entity": "order", "trigger": {"event": "orders.created", "key": "event.id"}, "escalate": [{"after": "1h", "step": "primary"}]}`)
+
+	dry := read[outcome](n, "rule", "apply", "-f", dir, "--dry-run")
+	want(t, dry.actions(), map[string]action{"a": created, "b": created, "c": created})
+	if !dry.DryRun || len(read[web.Page[web.Rule]](n, "rule", "list").Items) != 0 {
+		t.Errorf("a dry run is none: %+v", dry)
+	}
+	n.says(0, []string{"rule", "apply", "-f", dir}, "created    a  version 1", "3 rules: 3 created")
+	want(t, read[outcome](n, "rule", "apply", "-f", dir).actions(), map[string]action{"a": unchanged, "b": unchanged, "c": unchanged})
+
+	write(t, dir, "a.yaml", strings.Replace(ruleNamed("a"), "after: 1h", "after: 2h", 1))
+	n.says(0, []string{"rule", "apply", "-f", dir, "--dry-run"}, "changed    a", "    -  - after: 1h", "    +  - after: 2h", "nothing was changed")
+	again := read[outcome](n, "rule", "apply", "-f", dir)
+	want(t, again.actions(), map[string]action{"a": changed, "c": unchanged})
+	if again.Rules[0].Version != 2 || again.Rules[0].Bundle != "file:shop" {
+		t.Errorf("%+v", again.Rules[0])
+	}
+	if page := read[web.Page[web.RuleVersion]](n, "rule", "versions", "a"); len(page.Items) != 2 || page.Items[0].Version != 2 {
+		t.Errorf("%+v", page)
+	}
+}
+
+// Pruning deletes what the bundle has and no file has, and nothing of anybody else.
+func TestPrune(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	shop, other := filepath.Join(t.TempDir(), "shop"), filepath.Join(t.TempDir(), "other")
+	file := write(t, shop, "a.yaml", ruleNamed("a"))
+	write(t, shop, "b.yaml", ruleNamed("b"))
+	write(t, other, "c.yaml", ruleNamed("c"))
+	n.does("rule", "apply", "-f", shop, "-f", other)
+	if got := n.run(ruleNamed("d"), "rule", "apply", "-f", "-"); got.code != 0 || !strings.Contains(got.out, "d  version 1  standard input") {
+		t.Errorf("%+v", got)
+	}
+	if err := os.Remove(filepath.Join(shop, "b.yaml")); err != nil {
+		t.Fatal(err)
+	}
+
+	want(t, read[outcome](n, "rule", "apply", "-f", shop).actions(), map[string]action{"a": unchanged})
+	n.says(0, []string{"rule", "apply", "-f", shop, "--prune", "--dry-run"}, "deleted    b  version 1  file:shop", "nothing was changed")
+	names := func() (names []string) {
+		for _, r := range read[web.Page[web.Rule]](n, "rule", "list").Items {
+			names = append(names, r.Name)
+		}
+		return names
+	}
+	want(t, names(), []string{"a", "b", "c", "d"})
+	want(t, read[outcome](n, "rule", "apply", "-f", shop, "--prune").actions(), map[string]action{"a": unchanged, "b": deleted})
+	want(t, names(), []string{"a", "c", "d"})
+
+	n.says(2, []string{"rule", "apply", "-f", file, "--prune"}, "--prune takes folders", "--bundle")
+	n.says(2, []string{"rule", "apply", "-f", "-", "--prune"}, "--prune takes folders")
+	want(t, read[outcome](n, "rule", "apply", "-f", filepath.Join(other, "c.yaml"), "--bundle", "file:other", "--prune").actions(), map[string]action{"c": unchanged})
+	want(t, names(), []string{"a", "c", "d"})
+}
+
+// Where one rule is refused, by the program or by the node, none is changed, and all that is
+// wrong is said.
+func TestApplyIsWholeOrNothing(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	shop, other := filepath.Join(t.TempDir(), "shop"), filepath.Join(t.TempDir(), "other")
+	write(t, shop, "a.yaml", ruleNamed("a"))
+	n.does("rule", "apply", "-f", shop)
+
+	write(t, other, "0.yaml", ruleNamed("new"))
+	file := write(t, other, "a.yaml", strings.Replace(ruleNamed("a"), "entity: order", "entity: parcel", 1))
+	bad := write(t, other, "bad.yaml", strings.Replace(ruleNamed("bad"), "entity", "entitty", 1))
+	n.says(3, []string{"rule", "apply", "-f", other}, bad+":3:", "entitty", "2 problems")
+	if err := os.Remove(bad); err != nil {
+		t.Fatal(err)
+	}
+	n.says(1, []string{"rule", "apply", "-f", other}, file+": a: ", "file:shop", "adopt")
+
+	calendar := write(t, other, "z.yaml", strings.Replace(ruleNamed("z"), "after: 1h,", "after: 1h, of: ofice,", 1))
+	n.says(1, []string{"rule", "apply", "-f", other}, file, calendar+": z: escalate[0].of: ", "ofice", "2 problems")
+	if page := read[web.Page[web.Rule]](n, "rule", "list"); len(page.Items) != 1 || page.Items[0].Version != 1 {
+		t.Errorf("something was changed: %+v", page)
+	}
+	var lint struct{ Problems rules.Problems }
+	got := n.run("", "rule", "apply", "-f", calendar, "-o", "json")
+	if err := json.Unmarshal([]byte(got.out), &lint); err != nil || got.code != 3 || len(lint.Problems) != 1 || lint.Problems[0].Pointer != "/escalate/0/of" {
+		t.Errorf("%v: %+v", err, got)
+	}
+}
+
+func TestApplyUsage(t *testing.T) {
+	t.Parallel()
+	file := write(t, t.TempDir(), "a.yaml", goodRule)
+	env := []string{"DEADMAN_URL=http://" + free(t)}
+	for _, c := range []struct {
+		code  int
+		args  []string
+		parts []string
+	}{
+		{2, nil, []string{"takes -f"}},
+		{2, []string{"-f", "/nowhere"}, []string{"/nowhere"}},
+		{2, []string{"-f", file, "--apply-to", "all"}, []string{`--apply-to is "all"`, "new or pending"}},
+		{1, []string{"-f", file}, []string{"cannot reach", "DEADMAN_URL"}},
+	} {
+		args := append([]string{"rule", "apply"}, c.args...)
+		runHere(t, "", env, args...).check(t, args, c.code, c.parts...)
+	}
+}
+
+// The verbs on one rule.
+func TestRuleVerbs(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	n.says(0, []string{"rule", "list"}, "there are no rules; deadman rule new")
+	file := write(t, filepath.Join(t.TempDir(), "shop"), "rule.yaml", goodRule)
+	n.does("rule", "apply", "-f", file)
+	write(t, filepath.Dir(file), "rule.yaml", strings.Replace(goodRule, "after: 1h", "after: 2h", 1))
+	n.does("job", "create", "order-unshipped", "7", "--event", `{"id": "7"}`)
+	n.says(0, []string{"rule", "apply", "-f", file, "--apply-to", "pending"}, "version 2  1 pending job moved to it")
+	if j := read[web.Job](n, "job", "get", "order-unshipped", "7"); j.RuleVersion != 2 {
+		t.Errorf("the job goes by version %d", j.RuleVersion)
+	}
+
+	text := n.does("rule", "get", "order-unshipped")
+	if d, err := rules.Parse([]byte(text), "printed"); err != nil || d[0].Escalate[0].After.String() != "2h" {
+		t.Errorf("what is printed is no rule: %v\n%s", err, text)
+	}
+	if d := read[rules.Document](n, "rule", "get", "order-unshipped", "--version", "1"); d.Escalate[0].After.String() != "1h" {
+		t.Errorf("version 1 is %+v", d)
+	}
+	n.says(1, []string{"rule", "get", "order-unshipped", "--version", "3"}, "no version 3")
+	n.says(1, []string{"rule", "get", "nobody"}, "nobody", "not found")
+	n.says(0, []string{"rule", "diff", "order-unshipped", "1", "2"}, "-  - after: 1h\n", "+  - after: 2h\n")
+	n.says(0, []string{"rule", "diff", "order-unshipped", "2", "2"}, "the two versions say the same")
+	n.says(1, []string{"rule", "diff", "order-unshipped", "1", "two"}, "query.to")
+	n.says(0, []string{"rule", "versions", "order-unshipped"}, "VERSION", "file:shop")
+
+	n.says(0, []string{"rule", "pause", "order-unshipped"}, "begins no new waits")
+	n.says(0, []string{"rule", "list"}, "paused")
+	if r := read[web.Rule](n, "rule", "resume", "order-unshipped"); !r.PausedAt.IsZero() {
+		t.Errorf("%+v", r)
+	}
+	n.says(0, []string{"rule", "list", "--paused", "false"}, "enabled", "orders.created orders.shipped")
+
+	n.says(1, []string{"rule", "delete", "order-unshipped"}, "file:shop")
+	n.says(0, []string{"rule", "delete", "order-unshipped", "--bundle", "file:shop"}, "deleted: rule order-unshipped")
+	n.says(1, []string{"rule", "delete", "order-unshipped", "-o", "json"}, "not found")
+}
+
+func TestLint(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	known := write(t, dir, "calendars.yaml", "calendars:\n  office: {zone: Europe/Berlin, days: mon-fri, hours: \"09:00-17:00\"}\n")
+	broken := write(t, dir, "broken.yaml", "calendars:\n  office: {zone: Europe/Berlyn}\n")
+	file := write(t, dir, "rule.yaml", strings.Replace(goodRule, "after: 1h,", "after: 1h, of: ofice,", 1))
+	for _, c := range []struct {
+		code  int
+		input string
+		args  []string
+		parts []string
+	}{
+		{0, goodRule, []string{"-"}, []string{"1 rule in 1 file: nothing is wrong"}},
+		{3, strings.Replace(goodRule, "entity", "entitty", 1), []string{"-"}, []string{"standard input:3:1:", "entitty"}},
+		{0, "", []string{file}, []string{"nothing is wrong"}},
+		{3, "", []string{file, "--calendars", known}, []string{file + ":7:", "ofice", "office"}},
+		{1, "", []string{file, "--calendars", broken}, []string{broken + ":2:", "Berlyn"}},
+		{2, "", []string{file, "--calendars", dir + "/none.yaml"}, []string{"none.yaml"}},
+		{1, strings.Repeat("# too much\n", 30_000), []string{"-"}, []string{"standard input", "256 KiB"}},
+	} {
+		args := append([]string{"rule", "lint"}, c.args...)
+		runHere(t, c.input, nil, args...).check(t, args, c.code, c.parts...)
+	}
+}
+
+// What new writes passes lint, begins with the line that editors look for, and says what was
+// asked for.
+func TestNewRule(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		args             []string
+		name, entity     string
+		until, key, slot string
+		steps            int
+	}{
+		{[]string{"--event", "orders.created", "--until", "orders.shipped", "--after", "3h"}, "order-not-shipped", "order", "orders.shipped", "event.id", "1m", 2},
+		{[]string{"--event", "orders.created"}, "order-created", "order", "", "event.id", "1m", 2},
+		{[]string{"--event", "orders.created", "--after", "20d"}, "order-created", "order", "", "event.id", "1m", 1},
+		{[]string{"--event", "orders.created", "--after", "30s"}, "order-created", "order", "", "event.id", "1s", 2},
+		{[]string{"--event", "payments.eu.*", "--name", "a", "--key", `event.pay["id: 1"]`}, "a", "payment", "", `event.pay["id: 1"]`, "1m", 2},
+		{[]string{"--event", "*.seen", "--entity", "visitor", "--until", "x.y.>", "--severity", "info"}, "visitor-not-y", "visitor", "x.y.>", "event.id", "1m", 2},
+	} {
+		got := runHere(t, "", nil, append([]string{"rule", "new"}, c.args...)...)
+		documents, err := rules.Parse([]byte(got.out), "new.yaml")
+		if got.code != 0 || err != nil {
+			t.Errorf("%v: %v\n%+v", c.args, err, got)
+			continue
+		}
+		if !strings.HasPrefix(got.out, "# yaml-language-server: $schema=deadman-rule.schema.json\n") {
+			t.Errorf("%v: it begins with %.80s", c.args, got.out)
+		}
+		d := documents[0]
+		until := ""
+		if len(d.Resolve) > 0 {
+			until = d.Resolve[0].Event
+		}
+		if d.Name != c.name || d.Entity != c.entity || until != c.until || d.Trigger.Key != c.key || d.Slot.String() != c.slot || len(d.Escalate) != c.steps {
+			t.Errorf("%v makes\n%s", c.args, got.out)
+		}
+	}
+}
+
+func TestNewRuleRefuses(t *testing.T) {
+	t.Parallel()
+	taken := write(t, t.TempDir(), "taken.yaml", "mine")
+	for _, c := range []struct {
+		args  []string
+		parts []string
+	}{
+		{nil, []string{"--event is missing"}},
+		{[]string{"--event", "*.created"}, []string{"--entity", "--entity order"}},
+		{[]string{"--event", "orders.created", "--after", "3x"}, []string{"--after: "}},
+		{[]string{"--event", "orders.created", "--key", "event.", "--severity", "loud"}, []string{"--key: ", "--severity: ", "warning"}},
+		{[]string{"--event", "orders.created", "--name", "A b"}, []string{"--name: "}},
+		{[]string{"--event", "orders.created", "--file", taken}, []string{taken, "nothing is overwritten"}},
+		{[]string{"--event", "orders.created", "--file", "/nowhere/a.yaml"}, []string{"/nowhere/a.yaml"}},
+	} {
+		args := append([]string{"rule", "new"}, c.args...)
+		got := runHere(t, "", nil, args...)
+		got.check(t, args, 2, c.parts...)
+		if got.out != "" {
+			t.Errorf("%v writes %s", args, got.out)
+		}
+	}
+	if text, err := os.ReadFile(taken); err != nil || string(text) != "mine" {
+		t.Errorf("it was overwritten: %v, %s", err, text)
+	}
+}
+
+// A file that new writes is valid by the schema that schema prints, and one with a slip is
+// not.
+func TestSchema(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := filepath.Join(dir, "rule.json")
+	runHere(t, "", nil, "rule", "new", "--event", "orders.created", "--file", file, "-o", "json").check(t, nil, 0, "wrote rule order-created to "+file)
+	printed := runHere(t, "", nil, "rule", "schema")
+	document, err := jsonschema.UnmarshalJSON(strings.NewReader(printed.out))
+	if err != nil {
+		t.Fatal(err)
+	}
+	compiler := jsonschema.NewCompiler()
+	if err := compiler.AddResource("rule.json", document); err != nil {
+		t.Fatal(err)
+	}
+	schema, err := compiler.Compile("rule.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	valid := func(text []byte) error {
+		v, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return schema.Validate(v)
+	}
+	if err := valid(text); err != nil {
+		t.Errorf("a new rule is not valid: %v", err)
+	}
+	if valid(bytes.Replace(text, []byte(`"entity"`), []byte(`"entitty"`), 1)) == nil {
+		t.Error("a slip is valid")
+	}
+}

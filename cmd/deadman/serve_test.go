@@ -1,0 +1,54 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var firstSecret = regexp.MustCompile(`\n    token  (dm_\S+)\n    login  (http://\S+)\n`)
+
+// Beyond loopback a node makes a token where there is none, and prints it once; it answers to
+// nobody without. With --insecure it answers to everybody.
+func TestServeBeyondLoopback(t *testing.T) {
+	t.Parallel()
+	n := &node{dir: t.TempDir()}
+	n.args = []string{"serve", "--data-dir", n.dir, "--nats-addr", "127.0.0.1:0", "--http-addr", "0.0.0.0:0", "--log-format", "json"}
+	n.start(t)
+	n.run(t, "rule", "list").check(t, nil, 1, "Unauthorized", "DEADMAN_TOKEN")
+	n.stop(t)
+	found := firstSecret.FindStringSubmatch(n.log.String())
+	if len(found) != 3 || !strings.HasSuffix(found[2], "/login?token="+found[1]) {
+		t.Fatalf("it prints no token:\n%s", n.log)
+	}
+
+	n.start(t)
+	runs(t, append(n.env(), "DEADMAN_TOKEN="+found[1]), "token", "list").check(t, nil, 0, "first", "admin")
+	n.stop(t)
+	if strings.Contains(n.log.String(), "dm_") {
+		t.Errorf("it prints a token again:\n%s", n.log)
+	}
+
+	n.args = append(n.args, "--insecure", "--log-format", "text")
+	n.start(t)
+	n.run(t, "rule", "list").check(t, nil, 0, "there are no rules")
+	n.stop(t)
+	if !strings.Contains(n.log.String(), "It is open") {
+		t.Errorf("it does not say that it is open:\n%s", n.log)
+	}
+}
+
+// The calendars that serve is given are those that rules may name.
+func TestServeCalendars(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	known := write(t, dir, "calendars.yaml", "calendars:\n  office: {zone: UTC, days: mon-fri, hours: \"09:00-17:00\"}\n")
+	n := &node{dir: dir}
+	n.args = []string{"serve", "--data-dir", dir, "--nats-addr", "127.0.0.1:0", "--http-addr", free(t), "--calendars", known}
+	n.start(t)
+	defer n.stop(t)
+	for calendar, code := range map[string]int{"office": 0, "ofice": 3} {
+		file := write(t, dir, calendar+".yaml", strings.Replace(ruleNamed(calendar), "after: 1h,", "after: 1h, of: "+calendar+",", 1))
+		n.run(t, "rule", "apply", "-f", file).check(t, []string{calendar}, code, calendar)
+	}
+}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/rules"
+)
+
+// timeline shows a preview to people: a rail from the event down to the end, with what
+// happens beside it and when, both by the clock and since the wait began.
+type timeline struct {
+	p     *program
+	of    rules.Preview
+	since int    // width of the column of spans, in letters
+	width int    // of the terminal; 0: no limit
+	day   string // the last that was shown
+	errs  []error
+}
+
+// The rail.
+const (
+	railBegin = "┌"
+	railPoint = "├"
+	railEnd   = "└"
+	rail      = "│"
+	railOpen  = "┊"
+)
+
+func (p *program) showPreview(v rules.Preview) error {
+	return (&timeline{p: p, of: v, width: terminalWidth(p.out)}).show()
+}
+
+func (t *timeline) show() error {
+	for _, l := range t.of.Lines {
+		t.since = max(t.since, utf8.RuneCountInString(t.span(l.At)))
+	}
+	t.head()
+	for i, l := range t.of.Lines {
+		t.entry(l, i)
+	}
+	t.foot()
+	return errors.Join(t.errs...)
+}
+
+func (t *timeline) print(format string, args ...any) {
+	_, err := fmt.Fprintf(t.p.out, format, args...)
+	t.errs = append(t.errs, err)
+}
+
+func (t *timeline) paint(c colour, s string) string { return t.p.palette.paint(c, s) }
+
+func (t *timeline) head() {
+	if t.of.Key == "" {
+		t.print("%s  %s\n", t.paint(bold, plain(t.of.Rule)), plain(t.of.Reason))
+		return
+	}
+	t.print("%s  waits for %s since %s\n", t.paint(bold, plain(t.of.Rule)), t.paint(bold, plain(t.of.Key)),
+		t.of.Since.In(t.p.zone).Format("2006-01-02 15:04:05 MST"))
+}
+
+// entry is one line of the preview, and what belongs below it.
+func (t *timeline) entry(l rules.PreviewLine, i int) {
+	at := l.At.In(t.p.zone)
+	if day := at.Format("Monday, 2 January 2006"); day != t.day {
+		t.newDay(day, i)
+	}
+	mark := railPoint
+	switch {
+	case i == 0:
+		mark = railBegin
+	case i == len(t.of.Lines)-1 && t.of.Outcome != "":
+		mark = railEnd
+	}
+	c, kind := kindOf(l)
+	margin := fmt.Sprintf("  %s  %s  ", at.Format("15:04:05"), t.paint(dim, fmt.Sprintf("%*s", t.since, t.span(l.At))))
+	t.print("%s%s %s  %s\n", margin, t.paint(c, mark), t.paint(c, fmt.Sprintf("%-12s", plain(kind))), t.said(l))
+	below := rail
+	if mark == railEnd {
+		below = " "
+	}
+	for _, more := range t.more(l) {
+		t.print("%s%s %12s  %s\n", strings.Repeat(" ", t.margin()), t.paint(dim, below), "", more)
+	}
+}
+
+func (t *timeline) newDay(day string, i int) {
+	if i > 0 {
+		t.print("%s%s\n", strings.Repeat(" ", t.margin()), t.paint(dim, rail))
+	} else {
+		t.print("\n")
+	}
+	t.print("  %s\n", t.paint(dim, day))
+	t.day = day
+}
+
+// margin is how many letters are left of the rail, and room is how many are right of it and
+// of the kind of line.
+func (t *timeline) margin() int { return 2 + len("15:04:05") + 2 + t.since + 2 }
+func (t *timeline) room() int   { return max(t.width-t.margin()-len("| ")-12-2, least) }
+
+// span is how long after the wait began an instant is.
+func (t *timeline) span(at time.Time) string {
+	d := at.Sub(t.of.Since).Truncate(time.Second)
+	switch {
+	case t.of.Key == "" || d == 0:
+		return ""
+	case d < 0:
+		return "-" + rules.Duration(-d).String()
+	}
+	return "+" + rules.Duration(d).String()
+}
+
+// kindOf is what a line is called, and its colour.
+func kindOf(l rules.PreviewLine) (colour, string) {
+	switch l.Kind {
+	case rules.Says:
+		said := alerts.Alert{Detail: alerts.Detail{Draft: alerts.Draft{Status: l.Status, Severity: l.Severity}}}
+		return newsColour(said), loudness(said)
+	case rules.Ends:
+		return outcomeColour(checks.Outcome(l.Note)), "ends"
+	case rules.Looks:
+		return dim, "looks"
+	}
+	return blue, string(l.Kind)
+}
+
+// said is what a line says first.
+func (t *timeline) said(l rules.PreviewLine) string {
+	switch l.Kind {
+	case rules.Says:
+		if l.Step == "" {
+			return t.first(l.Text)
+		}
+		return t.paint(bold, plain(l.Step))
+	case rules.Ends:
+		c, _ := kindOf(l)
+		return t.paint(c, plain(l.Note))
+	case rules.Looks:
+		return t.paint(dim, t.first(cmp.Or(l.Note, "nothing is due")))
+	}
+	return plain(l.Note)
+}
+
+func (t *timeline) first(text string) string {
+	lines := t.wrap(text)
+	if len(lines) == 0 {
+		return ""
+	}
+	return lines[0]
+}
+
+// more is what a line says below.
+func (t *timeline) more(l rules.PreviewLine) (lines []string) {
+	note := func(text string) {
+		for _, line := range t.wrap(text) {
+			lines = append(lines, t.paint(dim, line))
+		}
+	}
+	switch l.Kind {
+	case rules.Starts:
+		note("the first look is " + t.when(l.Next, l.At))
+	case rules.Event:
+		if l.Next.IsZero() {
+			note("time stands still")
+		} else {
+			note("the next look is " + t.when(l.Next, l.At))
+		}
+	case rules.Ends:
+		note(t.of.Reason)
+	case rules.Says:
+		text := t.wrap(l.Text)
+		if l.Step == "" {
+			text = text[min(1, len(text)):]
+		}
+		lines = append(lines, text...)
+		if len(l.Passed) > 0 {
+			note("passed over: " + strings.Join(l.Passed, ", "))
+		}
+		for _, name := range slices.Sorted(maps.Keys(l.Labels)) {
+			note(name + ": " + l.Labels[name])
+		}
+	case rules.Looks:
+		if text := t.wrap(l.Note); len(text) > 1 {
+			note(strings.Join(text[1:], " "))
+		}
+	}
+	return lines
+}
+
+// when is an instant, with its day where that is another.
+func (t *timeline) when(at, from time.Time) string {
+	at, from = at.In(t.p.zone), from.In(t.p.zone)
+	if at.Format(time.DateOnly) == from.Format(time.DateOnly) {
+		return "at " + at.Format("15:04:05")
+	}
+	return "on " + at.Format("2 January at 15:04:05")
+}
+
+// wrap breaks a text into lines that fit, at its spaces.
+func (t *timeline) wrap(text string) (lines []string) {
+	line := ""
+	for word := range strings.FieldsSeq(text) {
+		word = plain(word)
+		switch {
+		case line == "":
+			line = word
+		case t.width > 0 && utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > t.room():
+			lines, line = append(lines, line), word
+		default:
+			line += " " + word
+		}
+	}
+	if line != "" {
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// foot says how it ends where it does not, and what the engine would not take in.
+func (t *timeline) foot() {
+	if t.of.Key != "" && t.of.Outcome == "" {
+		t.print("%s%s %s\n", strings.Repeat(" ", t.margin()), t.paint(dim, railOpen),
+			t.paint(dim, cmp.Or(plain(t.of.Reason), "it is still waited for when the preview ends")))
+	}
+	for _, refused := range t.of.Refusals {
+		t.print("%s  %s\n", t.paint(red, "dead letter"), plain(refused))
+	}
+}

@@ -1,0 +1,151 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"deadman/access"
+	"deadman/web"
+)
+
+func (p *program) tokenCommand() *cobra.Command {
+	cmd := group("token", "Say who may do what, and see who did what")
+	addURL(cmd.PersistentFlags(), p)
+	cmd.AddCommand(
+		p.createTokenCommand(),
+		listing[web.Token]{
+			short: "List tokens, newest first, also those that ended", path: "/tokens",
+			none:   "there are no tokens; deadman token create makes one",
+			header: []string{"name", "scopes", "rules", "standing", "made", "by", "expires", "last used", "id"},
+			row: func(p *program, t web.Token) []cell {
+				return []cell{
+					say(t.Name), say(strings.Join(t.Scopes, " ")), say(t.Prefix + "*"), standing(t),
+					say(web.Relative(t.CreatedAt, p.now())), say(t.CreatedBy),
+					p.sometime(t.ExpiresAt, "never"), p.sometime(t.LastUsedAt, "never"), faint("%s", t.ID),
+				}
+			},
+		}.command(p),
+		p.revokeTokenCommand(),
+		p.auditCommand(),
+	)
+	return cmd
+}
+
+// sometime is when something is, or a word where it is not.
+func (p *program) sometime(t time.Time, otherwise string) cell {
+	if t.IsZero() {
+		return faint("%s", otherwise)
+	}
+	return say(web.Relative(t, p.now()))
+}
+
+func standing(t web.Token) cell {
+	if t.Standing == "live" {
+		return sayIn(green, t.Standing)
+	}
+	return faint("%s", t.Standing)
+}
+
+func (p *program) createTokenCommand() *cobra.Command {
+	var wish web.TokenWish
+	cmd := &cobra.Command{
+		Use: "create NAME --scope SCOPE", Short: "Make a token; its secret is shown once",
+		Example: `  deadman token create ci --scope events --expires 90d
+  deadman token create acme --scope events --scope rules --prefix 'acme-*'`,
+		Args: exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(wish.Scopes) == 0 {
+				return usage("--scope is missing; give at least one of %s", strings.Join(scopes, ", "))
+			}
+			if err := checkSpan("expires", wish.Expires); err != nil {
+				return err
+			}
+			wish.Name = args[0]
+			c, err := p.client()
+			if err != nil {
+				return err
+			}
+			t, raw, err := tell[web.NewToken](cmd.Context(), c, http.MethodPost, "/tokens", nil, wish)
+			if err != nil {
+				return err
+			}
+			if p.output == asJSON {
+				return writeJSON(p.out, raw)
+			}
+			return p.showNewToken(t)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringSliceVar(&wish.Scopes, "scope", nil, "what it allows: "+strings.Join(scopes, ", ")+"; more than one may be given")
+	flags.StringVar(&wish.Prefix, "prefix", "", "only for rules whose names begin so, such as 'acme-*'")
+	flags.StringVar(&wish.Expires, "expires", "", "how long it is good for, such as 90d (default: for ever)")
+	complete(cmd, "scope", completeWords(scopes...))
+	return cmd
+}
+
+var scopes = wordsOf(access.Scopes...)
+
+// showNewToken shows a secret, on a line of its own at the end of the standard output.
+func (p *program) showNewToken(t web.NewToken) error {
+	s := newSheet(p)
+	s.line("token", "%s", t.Name)
+	s.line("scopes", "%s", strings.Join(t.Scopes, ", "))
+	s.line("rules", "%s*", t.Prefix)
+	s.instant("expires", t.ExpiresAt)
+	s.painted("secret", green, t.Secret)
+	if err := s.end(); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintln(p.err, "Keep the secret now: it is not shown again. Clients of deadman take it from the variable DEADMAN_TOKEN.")
+	if t.CreatedBy == access.Loopback {
+		_, err = fmt.Fprintln(p.err, "The node is open now; with a token in use it takes tokens only once it is started again. Make one with --scope admin before that.")
+	}
+	return err
+}
+
+func (p *program) revokeTokenCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "revoke ID|NAME", Short: "End a token: at once on this node, within seconds on others", Args: exactly("ID|NAME")}
+	yes := addYes(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := p.client()
+		if err != nil {
+			return err
+		}
+		if err := p.confirm(*yes, fmt.Sprintf("revoke token %s? Whoever uses it is refused from then on.", args[0])); err != nil {
+			return err
+		}
+		if _, err := c.ask(cmd.Context(), http.MethodDelete, "/tokens/"+url.PathEscape(args[0]), nil, nil, nil); err != nil {
+			return err
+		}
+		if p.output == asJSON {
+			return writeValue(p.out, map[string]string{"token": args[0], "outcome": "revoked"})
+		}
+		_, err = fmt.Fprintf(p.out, "revoked: token %s opens nothing any more\n", plain(args[0]))
+		return err
+	}
+	return cmd
+}
+
+func (p *program) auditCommand() *cobra.Command {
+	return listing[web.Entry]{
+		use: "audit", short: "List who changed what, newest first", path: "/audit",
+		filters: []filter{
+			{parameter: "actor", does: "by this one only: a token's name, loopback, deadman; or a beginning and a *"},
+			{parameter: "action", does: "this only, such as rule.save or job.*"},
+			{parameter: "object", does: "to this only, such as rule/order-unshipped or job/order-unshipped/*"},
+			since("after", "", "done"), until("before", "", "done"),
+		},
+		none: "nothing was changed yet", header: []string{"when", "at", "who", "from", "did", "to", "detail"},
+		row: func(p *program, e web.Entry) []cell {
+			return []cell{
+				say(web.Relative(e.At, p.now())), say(p.exact(e.At)), sayIn(bold, e.Actor), say(e.Addr),
+				say(e.Action), say(e.Object), say(e.Detail),
+			}
+		},
+	}.command(p)
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"deadman"
+	"deadman/web"
+)
+
+// closed is a node that takes tokens only, and the first token.
+func closed(t *testing.T) *here {
+	t.Helper()
+	secrets := make(chan string, 1)
+	n := serveHere(t, func(c *deadman.Config) {
+		c.HTTPAddr = "0.0.0.0:0"
+		c.FirstToken = func(secret, login string) {
+			if !strings.HasSuffix(login, secret) {
+				t.Errorf("the address to log in at is %s", login)
+			}
+			secrets <- secret
+		}
+	})
+	n.env = append(n.env, "DEADMAN_TOKEN="+<-secrets)
+	return n
+}
+
+// A token does what its scopes and its prefix allow, until it is revoked.
+func TestTokenVerbs(t *testing.T) {
+	t.Parallel()
+	n := closed(t)
+	stranger := &here{t: t, env: n.env[:1]}
+	stranger.says(1, []string{"rule", "list"}, "Unauthorized", "DEADMAN_TOKEN", "deadman token create")
+
+	made := read[web.NewToken](n, "token", "create", "acme", "--scope", "rules", "--prefix", "acme-*", "--expires", "90d")
+	if made.Prefix != "acme-" || made.Secret == "" || made.ExpiresAt.IsZero() {
+		t.Errorf("%+v", made.Token)
+	}
+	acme := &here{t: t, env: append(n.env[:1:1], "DEADMAN_TOKEN="+made.Secret)}
+	apply := func(by *here, rule string) ran { return by.run(ruleNamed(rule), "rule", "apply", "-f", "-") }
+	apply(acme, "acme-a").check(t, []string{"apply"}, 0, "created    acme-a")
+	apply(acme, "other").check(t, []string{"apply"}, 1, "other", "acme-*")
+	apply(n, "other").check(t, []string{"apply"}, 0, "created    other")
+	if page := read[web.Page[web.Rule]](acme, "rule", "list"); len(page.Items) != 1 || page.Items[0].SavedBy != "acme" {
+		t.Errorf("it sees %+v", page.Items)
+	}
+	acme.says(1, []string{"token", "list"}, "Forbidden", "admin")
+
+	shown := n.run("", "token", "create", "ci", "--scope", "events,read")
+	shown.check(t, nil, 0, "scopes         read, events", "secret         dm_", "rules          *", "it is not shown again")
+	if strings.Contains(shown.err, "is open") {
+		t.Errorf("the node is not open: %s", shown.err)
+	}
+	n.says(0, []string{"token", "list"}, "acme-*", "in 89 d", "live", "ci", "first")
+	n.says(1, []string{"token", "create", "ci", "--scope", "read"}, "name is in use")
+	n.says(1, []string{"token", "create", "a b", "--scope", "raed"}, "name: ", "scopes[0]: ")
+	n.says(2, []string{"token", "create", "x"}, "--scope is missing", "read, events, rules, admin")
+	n.says(2, []string{"token", "create", "x", "--scope", "read", "--expires", "90 days"}, "--expires")
+	n.says(2, []string{"token", "create", "x", "--scope", "read", "--expires", "0s"}, "--expires", "over 0")
+
+	n.says(0, []string{"token", "revoke", "acme"}, "revoked: token acme")
+	acme.says(1, []string{"rule", "list"}, "Unauthorized")
+	n.says(0, []string{"token", "revoke", "ci", "-o", "json"}, `"outcome": "revoked"`)
+	n.says(1, []string{"token", "revoke", "acme"}, "not found")
+
+	n.says(0, []string{"token", "audit", "--action", "rule.*"}, "rule.save", "rule/acme-a", "acme")
+	entries := read[web.Page[web.Entry]](n, "token", "audit", "--actor", "acme", "--after", "-1h").Items
+	if len(entries) != 1 || entries[0].Object != "rule/acme-a" || entries[0].TokenID != made.ID {
+		t.Errorf("%+v", entries)
+	}
+	n.says(0, []string{"token", "audit", "--before", "-1h"}, "nothing was changed yet")
+}
+
+// Whoever makes a token on an open node is told what that leads to.
+func TestTokenOfAnOpenNode(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	n.says(0, []string{"token", "list"}, "there are no tokens")
+	n.says(0, []string{"token", "create", "ci", "--scope", "events"}, "The node is open now", "--scope admin")
+}
+
+func TestWelcome(t *testing.T) {
+	var out bytes.Buffer
+	p := inProcess(&out, nil)
+	p.firstToken("dm_secret", "http://h:8080/login?token=dm_secret")
+	p.welcome(deadman.Endpoints{HTTP: "http://h:8080", NATS: "nats://u:p@h:4222"})
+	for _, part := range []string{"token  dm_secret\n", "login  http://h:8080/login?token=dm_secret\n", "not shown again", "http://h:8080/docs", "nats://u:xxxxx@h:4222"} {
+		if !strings.Contains(out.String(), part) {
+			t.Errorf("it does not say %q:\n%s", part, &out)
+		}
+	}
+	if strings.Contains(out.String(), "open") {
+		t.Errorf("the node is not open:\n%s", &out)
+	}
+	out.Reset()
+	p.welcome(deadman.Endpoints{HTTP: "http://h", Open: true})
+	if !strings.Contains(out.String(), "It is open: whoever reaches it may do everything") {
+		t.Errorf("the node is open:\n%s", &out)
+	}
+}

@@ -1,0 +1,315 @@
+package futurejobs
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"deadman/alerts"
+	"deadman/checks"
+)
+
+// waiting is a job of orderRule's, due in three hours.
+func waiting() (*Rule, map[Ref]Job) {
+	rule := orderRule()
+	ref := Ref{RuleID: 1, Key: "1"}
+	return rule, map[Ref]Job{ref: {
+		Ref: ref, ID: 7, Rev: 4, Version: 1, CreatedAt: noon, Since: noon,
+		FirstCheckAt: noon.Add(3 * time.Hour), NextCheckAt: noon.Add(3 * time.Hour), Event: json.RawMessage(`{"a":1}`),
+	}}
+}
+
+func one(rule *Rule, a Ask) Effect { return Effect{Rule: rule, Ref: Ref{RuleID: 1, Key: "1"}, Ask: a} }
+
+func TestAPauseMovesTheNextCheckByItsLength(t *testing.T) {
+	rule, pending := waiting()
+	paused := noon.Add(time.Hour)
+	net := folded([]Effect{one(rule, Pause{}).by(paused)}, pending, paused.Add(time.Second))
+	job := net.Change[0]
+	if !job.NextCheckAt.Equal(Never) || !job.PausedAt().Equal(paused) || net.Paused != 1 {
+		t.Fatalf("paused at %s, due at %s", job.PausedAt(), job.NextCheckAt)
+	}
+
+	again := folded([]Effect{one(rule, Pause{}).by(paused.Add(time.Minute))}, map[Ref]Job{job.Ref: job}, paused.Add(time.Hour))
+	if again.Missed != 1 || len(again.Change) != 0 {
+		t.Errorf("a second pause changed %+v", again.Change)
+	}
+
+	resumed := paused.Add(90 * time.Minute)
+	net = folded([]Effect{one(rule, Resume{}).by(resumed)}, map[Ref]Job{job.Ref: job}, resumed)
+	job = net.Change[0]
+	if want := noon.Add(4*time.Hour + 30*time.Minute); !job.NextCheckAt.Equal(want) || !job.PausedAt().IsZero() {
+		t.Errorf("due at %s, want %s", job.NextCheckAt, want)
+	}
+	if want := (checks.Pause{From: paused, To: resumed}); !slices.Equal(job.Pauses, []checks.Pause{want}) {
+		t.Errorf("pauses %v", job.Pauses)
+	}
+
+	// Resumed long ago: nothing is written behind the sweep.
+	late := noon.Add(24 * time.Hour)
+	net = folded([]Effect{one(rule, Pause{}).by(paused), one(rule, Resume{}).by(resumed)}, pending, late)
+	if want := late.Add(time.Minute); !net.Change[0].NextCheckAt.Equal(want) {
+		t.Errorf("due at %s, want the first slot after now, %s", net.Change[0].NextCheckAt, want)
+	}
+}
+
+func TestPausesAreBounded(t *testing.T) {
+	rule, pending := waiting()
+	var effects []Effect
+	at := noon
+	total := time.Duration(0)
+	for i := range 3 * maxPauses {
+		span := time.Duration(i+1) * time.Second
+		effects = append(effects, one(rule, Pause{}).by(at), one(rule, Resume{}).by(at.Add(span)))
+		at = at.Add(span + time.Minute)
+		total += span
+	}
+	job := folded(effects, pending, noon).Change[0]
+	var sum time.Duration
+	for _, p := range job.Pauses {
+		sum += p.To.Sub(p.From)
+	}
+	if len(job.Pauses) > maxPauses || sum != total {
+		t.Errorf("%d pauses of %s, want at most %d of %s", len(job.Pauses), sum, maxPauses, total)
+	}
+}
+
+func TestAnUpdateLeavesTheRevAlone(t *testing.T) {
+	rule, pending := waiting()
+	merge := Update{Merge: func(known json.RawMessage) (json.RawMessage, error) {
+		return json.RawMessage(`[` + string(known) + `]`), nil
+	}}
+	net := folded([]Effect{one(rule, merge), one(rule, merge)}, pending, noon)
+	if len(net.Change) != 0 || len(net.Update) != 1 || string(net.Update[0].State) != `[[{"a":1}]]` || net.Updated != 2 {
+		t.Errorf("net %+v", net)
+	}
+	if string(net.Update[0].Event) != `{"a":1}` {
+		t.Errorf("the trigger's body became %s", net.Update[0].Event)
+	}
+
+	bad := Update{Merge: func(json.RawMessage) (json.RawMessage, error) { return nil, errors.New("no object") }}
+	net = folded([]Effect{one(rule, bad).by(noon)}, pending, noon)
+	if len(net.Update) != 0 || len(net.Letters) != 1 || net.Letters[0].Reason != "no object" || net.Letters[0].Rule != rule.Name {
+		t.Errorf("a bad update came to %+v", net)
+	}
+}
+
+func TestARestartArchivesTheWaitAndBeginsAnother(t *testing.T) {
+	rule, pending := waiting()
+	said := alerts.Decision{JobID: 7, CreatedAt: noon, Check: 1, Status: alerts.Firing, At: noon}.ID()
+	ref := Ref{RuleID: 1, Key: "1"}
+	job := pending[ref]
+	job.Alerts = []alerts.ID{said}
+	pending[ref] = job
+	again := start(rule, "1", noon.Add(9*time.Hour))
+	ask := again.Ask.(Start)
+	ask.Restart = true
+	ask.Close = func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Resolved} }
+
+	net := folded([]Effect{again.asking(ask), again.asking(ask)}, pending, noon)
+	switch {
+	case len(net.End) != 1 || net.End[0].Outcome != checks.Restarted || net.End[0].Job.ID != 7:
+		t.Errorf("ended %+v", net.End)
+	case len(net.End[0].Alerts) != 1 || !slices.Equal(net.End[0].Alerts[0].Closes, []alerts.ID{said}):
+		t.Errorf("closing %+v", net.End[0].Alerts)
+	case len(net.Born) != 1 || net.Born[0].Outcome != checks.Restarted:
+		t.Errorf("born %+v", net.Born)
+	case len(net.Create) != 1 || net.Restarted != 2 || net.Created != 2 || net.Ended != 2:
+		t.Errorf("net %+v", net.Tally)
+	}
+}
+
+func TestAnEndBeforeItsTriggerIsRemembered(t *testing.T) {
+	rule := orderRule()
+	early := end(rule, "1")
+	ask := early.Ask.(End)
+	ask.Early = time.Hour
+	early = early.asking(ask).by(noon.Add(time.Minute))
+	begin := start(rule, "1", noon.Add(3*time.Hour))
+	starting := begin.Ask.(Start)
+	starting.Early = true
+	begin = begin.asking(starting)
+
+	net := folded([]Effect{early}, nil, noon.Add(time.Minute))
+	if len(net.Remember) != 1 || net.Remembered != 1 || net.Missed != 0 {
+		t.Fatalf("net %+v", net)
+	}
+	stored := net.Remember[0]
+	if !stored.Until.Equal(noon.Add(61*time.Minute)) || stored.Outcome != checks.Resolved {
+		t.Errorf("remembered %+v", stored)
+	}
+
+	later := Known{Early: map[Ref]Early{stored.Ref: stored}}
+	net = Fold([]Effect{begin}, later, noon.Add(2*time.Minute))
+	if len(net.Born) != 1 || net.Born[0].Outcome != checks.Resolved || net.Born[0].Reason == "" || len(net.Create) != 0 {
+		t.Errorf("a trigger that is not newer came to %+v", net)
+	}
+	if !slices.Equal(net.Forget, []Ref{stored.Ref}) {
+		t.Errorf("forgotten: %v", net.Forget)
+	}
+
+	starting.Job.Since = noon.Add(5 * time.Minute)
+	net = Fold([]Effect{begin.asking(starting)}, later, noon.Add(5*time.Minute))
+	if len(net.Create) != 1 || len(net.Born) != 0 || len(net.Forget) != 0 {
+		t.Errorf("a newer trigger came to %+v", net)
+	}
+	net = Fold([]Effect{begin}, later, stored.Until)
+	if len(net.Create) != 1 {
+		t.Errorf("what is remembered no longer still ends %+v", net.Born)
+	}
+	both := folded([]Effect{early, begin}, nil, noon.Add(2*time.Minute))
+	if len(both.Born) != 1 || len(both.Remember) != 0 || len(both.Forget) != 0 {
+		t.Errorf("in one run: %+v", both)
+	}
+}
+
+func TestASetEndsWithItsLastMember(t *testing.T) {
+	rule, pending := waiting()
+	file := func(name string) Effect {
+		return one(rule, Gather{
+			Set: 1, Member: name, Need: func(Job) (int, error) { return 3, nil },
+			End: End{Outcome: checks.Resolved, Early: time.Hour},
+		}).by(noon)
+	}
+	net := folded([]Effect{file("a"), file("b"), file("a")}, pending, noon)
+	if len(net.End) != 0 || len(net.Update) != 1 || net.Update[0].Members.Count(1) != 2 || net.Update[0].Members.Count(0) != 0 {
+		t.Fatalf("net %+v", net)
+	}
+	net = folded([]Effect{file("b"), file("c"), file("d")}, map[Ref]Job{net.Update[0].Ref: net.Update[0]}, noon)
+	if len(net.End) != 1 || net.Remembered != 1 {
+		t.Errorf("net %+v", net)
+	}
+
+	// Files that come before the batch is announced.
+	begin := start(rule, "1", noon.Add(time.Hour))
+	starting := begin.Ask.(Start)
+	starting.Early, starting.Sets = true, []Gather{file("x").Ask.(Gather)}
+	net = folded([]Effect{file("a"), file("b"), file("c"), begin.asking(starting)}, nil, noon)
+	if len(net.Born) != 1 || len(net.Create) != 0 {
+		t.Errorf("all members came before: %+v", net)
+	}
+	net = folded([]Effect{file("a"), file("b"), begin.asking(starting)}, nil, noon)
+	if len(net.Create) != 1 || net.Create[0].Members.Count(1) != 2 {
+		t.Errorf("two members came before: %+v", net)
+	}
+}
+
+func TestWhatAPersonDoes(t *testing.T) {
+	rule, pending := waiting()
+	net := folded([]Effect{one(rule, Snooze{Until: noon.Add(5*time.Hour + time.Second)})}, pending, noon)
+	if want := noon.Add(5*time.Hour + time.Minute); !net.Change[0].NextCheckAt.Equal(want) || !net.Change[0].FirstCheckAt.Equal(noon.Add(3*time.Hour)) {
+		t.Errorf("snoozed to %s, first %s", net.Change[0].NextCheckAt, net.Change[0].FirstCheckAt)
+	}
+
+	newer := *rule
+	newer.Version = 2
+	move := Move{Next: func(Job) time.Time { return noon.Add(-time.Hour) }}
+	net = folded([]Effect{one(&newer, move), one(&newer, move)}, pending, noon)
+	if net.Change[0].Version != 2 || !net.Change[0].NextCheckAt.Equal(noon.Add(time.Minute)) || net.Changed != 1 || net.Missed != 1 {
+		t.Errorf("moved %+v", net)
+	}
+
+	stale := int32(3)
+	cancel := Cancel(rule, Ref{RuleID: 1, Key: "1"})
+	cancel.Rev = &stale
+	if net := folded([]Effect{cancel}, pending, noon); net.Missed != 1 || len(net.End) != 0 {
+		t.Errorf("a job at another rev was ended: %+v", net)
+	}
+}
+
+// Playing effects in one run comes to the same jobs as playing them one at a time, each on
+// what the one before left.
+func TestFoldAtOnceIsFoldOneByOne(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		rule := orderRule()
+		effects := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Effect { return drawEffect(t, rule) }), 0, 20).Draw(t, "effects")
+		now := noon.Add(time.Hour)
+
+		stored := Known{Pending: map[Ref]Job{}, Early: map[Ref]Early{}}
+		var single Tally
+		outcomes := []string{}
+		for _, e := range effects {
+			outcomes = append(outcomes, stored.write(Fold([]Effect{e}, stored, now), &single)...)
+		}
+		atOnce := Known{Pending: map[Ref]Job{}, Early: map[Ref]Early{}}
+		var tally Tally
+		net := Fold(effects, atOnce, now)
+		together := atOnce.write(net, &tally)
+		slices.Sort(outcomes)
+		slices.Sort(together)
+		if tally != single {
+			t.Fatalf("at once %+v\none by one %+v", tally, single)
+		}
+		if fmt.Sprint(outcomes) != fmt.Sprint(together) {
+			t.Fatalf("ended at once %v, one by one %v", together, outcomes)
+		}
+		if got, want := fmt.Sprintf("%+v", atOnce.Pending), fmt.Sprintf("%+v", stored.Pending); got != want {
+			t.Fatalf("jobs at once %s\none by one %s", got, want)
+		}
+		if got, want := fmt.Sprintf("%+v", atOnce.Early), fmt.Sprintf("%+v", stored.Early); got != want {
+			t.Fatalf("remembered at once %s\none by one %s", got, want)
+		}
+	})
+}
+
+// write does to what is known what a store does, and returns how jobs ended.
+func (k *Known) write(net Net, sum *Tally) (ended []string) {
+	for _, d := range slices.Concat(net.End, net.Born) {
+		delete(k.Pending, d.Job.Ref)
+		ended = append(ended, d.Job.Key+" "+string(d.Outcome))
+	}
+	for _, j := range slices.Concat(net.Create, net.Change, net.Update) {
+		k.Pending[j.Ref] = j
+	}
+	for _, early := range net.Remember {
+		k.Early[early.Ref] = early
+	}
+	for _, ref := range net.Forget {
+		delete(k.Early, ref)
+	}
+	sum.Created += net.Created
+	sum.Ended += net.Ended
+	sum.Kept += net.Kept
+	sum.Missed += net.Missed
+	sum.Restarted += net.Restarted
+	sum.Updated += net.Updated
+	sum.Paused += net.Paused
+	sum.Resumed += net.Resumed
+	sum.Remembered += net.Remembered
+	sum.Changed += net.Changed
+	sum.Refused += net.Refused
+	return ended
+}
+
+func drawEffect(t *rapid.T, rule *Rule) Effect {
+	at := noon.Add(time.Duration(rapid.IntRange(0, 90).Draw(t, "minute")) * time.Minute)
+	e := Effect{Rule: rule, Ref: Ref{RuleID: 1, Key: rapid.SampledFrom([]string{"1", "2"}).Draw(t, "key")}}.by(at)
+	early := rapid.SampledFrom([]time.Duration{0, time.Hour}).Draw(t, "early")
+	done := End{Outcome: checks.Resolved, Early: early}
+	gather := Gather{Set: 0, Member: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "member"), Need: func(Job) (int, error) { return 2, nil }, End: done}
+	switch rapid.IntRange(0, 7).Draw(t, "ask") {
+	case 0, 1:
+		return e.asking(Start{
+			Job:     Job{Version: 1, Since: at, FirstCheckAt: rule.Grid.Up(at.Add(time.Hour))},
+			Restart: rapid.Bool().Draw(t, "restart"), Early: true, Sets: []Gather{gather},
+		})
+	case 2:
+		return e.asking(done)
+	case 3:
+		return e.asking(gather)
+	case 4:
+		return e.asking(Update{Merge: func(json.RawMessage) (json.RawMessage, error) {
+			return json.RawMessage(`{"m":` + fmt.Sprint(at.Minute()) + `}`), nil
+		}})
+	case 5:
+		return e.asking(Pause{})
+	case 6:
+		return e.asking(Resume{})
+	}
+	return e.asking(Snooze{Until: at.Add(2 * time.Hour)})
+}

@@ -1,0 +1,46 @@
+package futurejobs
+
+import (
+	"fmt"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+)
+
+// CatchUp says what becomes of a job that is found later than After behind its slot.
+type CatchUp struct {
+	After time.Duration // 0: however late
+	Do    Late
+}
+
+// Late is what is done with a job that is found late.
+type Late uint8
+
+// What is done with it.
+const (
+	Run    Late = iota // it is looked at all the same
+	Skip               // it is looked at a slot later
+	Expire             // it ends, and that is said
+)
+
+// foregone is what becomes of a job without asking its handler, if it is not to be asked.
+func (r *Rule) foregone(j Job, now time.Time) (d Decision, ok bool) {
+	slot := j.NextCheckAt
+	late := now.Sub(slot)
+	switch {
+	case r.Deleted:
+		return Decision{Job: j, Outcome: checks.RuleDeleted}, true
+	case r.CatchUp.After == 0 || late <= r.CatchUp.After || r.CatchUp.Do == Run:
+		return Decision{}, false
+	}
+	reason := fmt.Sprintf("found %s after its slot, more than catch_up.after, %s", late.Truncate(time.Second), r.CatchUp.After)
+	if r.CatchUp.Do == Skip {
+		j.NextCheckAt = r.Grid.After(now)
+		return Decision{Job: j, Reason: reason}, true
+	}
+	return r.decided(j, checks.Expired, reason, slot, now, []alerts.Draft{{
+		Status: alerts.Expired, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(j),
+		Text: r.Entity + " " + j.Key + ": nobody looked in time: " + reason,
+	}}), true
+}

@@ -1,0 +1,128 @@
+package futurejobs
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/guards"
+)
+
+// answering is a handler with one answer, that counts how often it was asked.
+type answering struct {
+	answer checks.Answer
+	err    error
+	asked  int
+	last   checks.Check
+}
+
+func (a *answering) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
+	a.asked++
+	a.last = c
+	return a.answer, a.err
+}
+
+func TestALateJobIsHandledAsTheRuleSays(t *testing.T) {
+	for _, c := range []struct {
+		name    string
+		do      Late
+		late    time.Duration
+		deleted bool
+		asked   int
+		outcome checks.Outcome
+		next    time.Duration
+		says    alerts.Status
+	}{
+		{name: "in time", do: Expire, late: time.Hour, asked: 1, next: 2 * time.Hour},
+		{name: "run", do: Run, late: 5 * time.Hour, asked: 1, next: 5*time.Hour + time.Minute},
+		{name: "skip", do: Skip, late: 5 * time.Hour, next: 5*time.Hour + time.Minute},
+		{name: "expire", do: Expire, late: 5 * time.Hour, outcome: checks.Expired, says: alerts.Expired},
+		{name: "deleted", deleted: true, outcome: checks.RuleDeleted},
+		{name: "deleted and late", do: Expire, late: 5 * time.Hour, deleted: true, outcome: checks.RuleDeleted},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rule := orderRule()
+			handler := &answering{answer: checks.Answer{Next: noon.Add(2 * time.Hour)}}
+			rule.Handler, rule.Deleted = handler, c.deleted
+			rule.CatchUp = CatchUp{After: time.Hour, Do: c.do}
+			rule.Limits = guards.Limits{Timeout: time.Second}
+			d := rule.Look(t.Context(), Job{ID: 1, CreatedAt: noon, NextCheckAt: noon, CheckCount: 2}, noon.Add(c.late))
+			if handler.asked != c.asked || d.Outcome != c.outcome || d.Ends() != (c.outcome != "") {
+				t.Errorf("asked %d times, outcome %q", handler.asked, d.Outcome)
+			}
+			if !d.Ends() && !d.Job.NextCheckAt.Equal(noon.Add(c.next)) {
+				t.Errorf("next at %s, want %s", d.Job.NextCheckAt, noon.Add(c.next))
+			}
+			if (c.says == "") != (len(d.Alerts) == 0) || c.says != "" && d.Alerts[0].Status != c.says {
+				t.Errorf("said %+v", d.Alerts)
+			}
+			if c.asked == 0 && c.outcome != checks.RuleDeleted && d.Reason == "" {
+				t.Error("no reason is left")
+			}
+			if c.asked == 0 && d.Job.CheckCount != 2 {
+				t.Error("it counts as a check")
+			}
+		})
+	}
+}
+
+func TestALookByHandTakesNoStep(t *testing.T) {
+	rule := orderRule()
+	rule.Limits = guards.Limits{Timeout: time.Second}
+	job := Job{ID: 1, Ref: Ref{RuleID: 1, Key: "1"}, Rev: 5, NextCheckAt: noon.Add(time.Hour)}
+	closing := alerts.Draft{Status: alerts.Resolved, Text: "closed"}
+	for _, c := range []struct {
+		name   string
+		answer checks.Answer
+		err    error
+		ends   bool
+	}{
+		{name: "still waiting", answer: checks.Answer{Next: noon.Add(2 * time.Hour), Step: 1, Alerts: []alerts.Draft{{Status: alerts.Firing}}}},
+		{name: "the last step would be taken", answer: checks.Answer{Outcome: checks.Exhausted, Step: 2}},
+		{name: "it happened", answer: checks.Answer{Outcome: checks.Cleared, Alerts: []alerts.Draft{closing}}, ends: true},
+		{name: "nobody knows", err: errors.New("no route")},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			handler := &answering{answer: c.answer, err: c.err}
+			rule.Handler = handler
+			effect, ends, err := rule.LookNow(t.Context(), job, noon)
+			if ends != c.ends || !errors.Is(err, c.err) || !handler.last.Manual {
+				t.Fatalf("ends %t, %v", ends, err)
+			}
+			if !ends {
+				return
+			}
+			end := effect.Ask.(End)
+			if end.Outcome != checks.Cleared || *effect.Rev != 5 || end.Close(job).Text != "closed" {
+				t.Errorf("effect %+v", effect)
+			}
+		})
+	}
+}
+
+func TestAttemptsAreSpacedAsTheRuleSays(t *testing.T) {
+	rule := orderRule()
+	rule.Limits = guards.Limits{Attempts: 4, Interval: 10 * time.Minute, Jitter: time.Hour}
+	seen := map[time.Duration]bool{}
+	for id := range int64(50) {
+		for undecided, least := range map[int]time.Duration{1: 10 * time.Minute, 2: 20 * time.Minute, 3: 40 * time.Minute} {
+			got := rule.patience(Job{ID: id, Undecided: undecided})
+			if got < least || got > least+time.Hour {
+				t.Errorf("attempt %d of job %d waits %s", undecided, id, got)
+			}
+			if undecided == 1 {
+				seen[got] = true
+			}
+		}
+	}
+	if len(seen) < 45 {
+		t.Errorf("50 jobs wait %d different times", len(seen))
+	}
+	rule.Limits.Attempts, rule.Limits.Jitter = 100, 0
+	if got := rule.patience(Job{Undecided: 99}); got != Day {
+		t.Errorf("attempt 99 waits %s", got)
+	}
+}

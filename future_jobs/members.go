@@ -1,0 +1,39 @@
+package futurejobs
+
+import (
+	"encoding/binary"
+	"hash/fnv"
+)
+
+// Members are the members of a job's sets: eight bytes each, the set's number and seven
+// bytes of a hash of the member's name. Seven tell ten thousand names apart.
+type Members []byte
+
+const memberSize = 8
+
+// add adds a member, and reports whether it was not there.
+func (m Members) add(set uint8, name string) (Members, bool) {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(name)) // a hash.Hash never returns an error
+	member := uint64(set)<<56 | mix(h.Sum64())>>8
+	for i := 0; i < len(m); i += memberSize {
+		if binary.BigEndian.Uint64(m[i:]) == member {
+			return m, false
+		}
+	}
+	return binary.BigEndian.AppendUint64(m[:len(m):len(m)], member), true
+}
+
+// count is how many members a set has.
+func (m Members) count(set uint8) int {
+	n := 0
+	for i := 0; i < len(m); i += memberSize {
+		if m[i] == set {
+			n++
+		}
+	}
+	return n
+}
+
+// Count is how many members the set of that number has.
+func (m Members) Count(set int) int { return m.count(uint8(set)) }

@@ -1,0 +1,57 @@
+package futurejobs
+
+import (
+	"time"
+
+	"deadman/checks"
+)
+
+// Never is when a paused job is due. It is a slot of every grid.
+var Never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+
+// maxPauses bounds how many pauses a job tells apart; the oldest are taken together.
+const maxPauses = 100
+
+// PausedAt is when time began to stand still for the job; zero: it goes on.
+func (j Job) PausedAt() time.Time {
+	if n := len(j.Pauses); n > 0 && j.Pauses[n-1].To.IsZero() {
+		return j.Pauses[n-1].From
+	}
+	return time.Time{}
+}
+
+// pause takes the next check away.
+func (j *Job) pause(at time.Time) {
+	before := j.Pauses
+	if len(before) >= maxPauses {
+		// The second follows the first at once: the sum is what counts.
+		first := before[0]
+		first.To = first.To.Add(before[1].To.Sub(before[1].From))
+		before = append([]checks.Pause{first}, before[2:]...)
+	}
+	j.Pauses = append(before[:len(before):len(before)], checks.Pause{From: at})
+	j.PausedNext, j.NextCheckAt = j.NextCheckAt, Never
+}
+
+// resume ends the pause and returns when the check is due that it took away. The caller
+// puts it on a slot.
+func (j *Job) resume(at time.Time) time.Time {
+	n := len(j.Pauses) - 1
+	p := checks.Pause{From: j.Pauses[n].From, To: at}
+	if at.Before(p.From) {
+		p.To = p.From
+	}
+	j.Pauses = append(j.Pauses[:n:n], p)
+	next := j.PausedNext.Add(p.To.Sub(p.From))
+	j.PausedNext = time.Time{}
+	return next
+}
+
+// reschedule sets the next check, also of a paused job.
+func (j *Job) reschedule(next time.Time) {
+	if j.PausedAt().IsZero() {
+		j.NextCheckAt = next
+	} else {
+		j.PausedNext = next
+	}
+}

@@ -1,0 +1,1282 @@
+package rules_test
+
+// badMeanings are documents that read well and can't be meant, with what people are told.
+var badMeanings = []struct {
+	name string
+	text string
+	want []string
+}{
+	{
+		"a schedule that would run",
+		edited(`trigger: {schedule: "0 0 * * *"}`),
+		[]string{"3:21 /trigger/schedule: a schedule is stored but not run yet by this version; write enabled: false to keep the rule until then"},
+	},
+	{
+		"a heartbeat that would run",
+		edited("trigger: {heartbeat: {event: beats, key: event.id, every: 10m, grace: 2m}}"),
+		[]string{"3:11 /trigger/heartbeat: a heartbeat is stored but not run yet by this version; write enabled: false to keep the rule until then"},
+	},
+	{
+		"a lookup that would run",
+		edited("lookup: {kv: {source: shop, bucket: orders}}"),
+		[]string{"7:1 /lookup: a lookup is stored but not run yet by this version; write enabled: false to keep the rule until then"},
+	},
+	{
+		"a handler that would run",
+		`name: late
+entity: order
+trigger: {event: orders.created, key: event.id}
+handler: mine
+`,
+		[]string{"4:10 /handler: a handler is stored but not run yet by this version; write enabled: false to keep the rule until then"},
+	},
+	{
+		"event and schedule",
+		edited(`trigger: {event: orders.created, key: event.id, schedule: "@daily"}`, "enabled: false"),
+		[]string{"3:1 /trigger: a wait begins by an event, by a schedule or by a heartbeat; keep one of them"},
+	},
+	{
+		"event and heartbeat",
+		edited("trigger: {event: a, heartbeat: {event: beats, key: event.id, every: 10m}}", "enabled: false"),
+		[]string{"3:1 /trigger: a wait begins by an event, by a schedule or by a heartbeat; keep one of them"},
+	},
+	{
+		"event with a zone",
+		edited("trigger: {event: orders.created, key: event.id, zone: UTC}"),
+		[]string{`3:55 /trigger/zone: a trigger by event has no "zone"; leave it out`},
+	},
+	{
+		"event with keys",
+		edited("trigger: {event: orders.created, key: event.id, keys: [a]}"),
+		[]string{`3:49 /trigger/keys: a trigger by event has no "keys"; leave it out`},
+	},
+	{
+		"schedule with a key",
+		edited(`trigger: {schedule: "@daily", key: event.id}`, "enabled: false"),
+		[]string{`3:36 /trigger/key: a trigger by schedule has no "key"; leave it out`},
+	},
+	{
+		"schedule with an if and a since",
+		edited(`trigger: {schedule: "@daily", if: event.a, since: event.b}`, "enabled: false"),
+		[]string{
+			`3:35 /trigger/if: a trigger by schedule has no "if"; leave it out`,
+			`3:51 /trigger/since: a trigger by schedule has no "since"; leave it out`,
+		},
+	},
+	{
+		"schedule with a shape",
+		edited(`trigger: {schedule: "@daily", shape: {a: text}}`, "enabled: false"),
+		[]string{`3:31 /trigger/shape: a trigger by schedule has no "shape"; leave it out`},
+	},
+	{
+		"heartbeat with a key beside it",
+		edited("trigger: {key: event.id, heartbeat: {event: beats, key: event.id, every: 10m}}", "enabled: false"),
+		[]string{`3:16 /trigger/key: "key" of a heartbeat is written inside of it; write heartbeat: {key: …}`},
+	},
+	{
+		"heartbeat with a zone and keys beside it",
+		edited("trigger: {zone: UTC, keys: [a], heartbeat: {event: beats, key: event.id, every: 10m}}", "enabled: false"),
+		[]string{
+			`3:17 /trigger/zone: a trigger by heartbeat has no "zone"; leave it out`,
+			`3:22 /trigger/keys: "keys" of a heartbeat is written inside of it; write heartbeat: {keys: …}`,
+		},
+	},
+	{
+		"every beside a trigger",
+		edited("trigger: {event: orders.created, key: event.id, every: 10m}"),
+		[]string{`3:49 /trigger/every: "every" belongs into a heartbeat; for a schedule write schedule: "@every 1h"`},
+	},
+	{
+		"grace beside a trigger",
+		edited("trigger: {event: orders.created, key: event.id, grace: 10m}"),
+		[]string{`3:49 /trigger/grace: "grace" belongs into a heartbeat`},
+	},
+	{
+		"empty trigger",
+		edited("trigger: {}"),
+		[]string{"3:1 /trigger: the trigger is missing; write trigger: {event: orders.created, key: event.id}"},
+	},
+	{
+		"empty event",
+		edited(`trigger: {event: "", key: event.id}`),
+		[]string{"3:18 /trigger/event: the text is empty; write one or leave the field out"},
+	},
+	{
+		"crontab of four fields",
+		edited(`trigger: {schedule: "0 0 * *"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: a crontab has 5 fields, minute, hour, day of month, month and day of week, not 4; write it like "0 9 * * 1-5"`},
+	},
+	{
+		"crontab of six fields",
+		edited(`trigger: {schedule: "0 0 0 * * *"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: a crontab has 5 fields, minute, hour, day of month, month and day of week, not 6; write it like "0 9 * * 1-5"`},
+	},
+	{
+		"crontab minute",
+		edited(`trigger: {schedule: "61 0 * * *"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: the minute, "61", is not possible; it is 0 to 59, ranges rise, and steps are 1 or more`},
+	},
+	{
+		"crontab hour",
+		edited(`trigger: {schedule: "0 24 * * *"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: the hour, "24", is not possible; it is 0 to 23, ranges rise, and steps are 1 or more`},
+	},
+	{
+		"crontab day",
+		edited(`trigger: {schedule: "0 0 0 * *"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: the day of month, "0", is not possible; it is 1 to 31, ranges rise, and steps are 1 or more`},
+	},
+	{
+		"crontab month",
+		edited(`trigger: {schedule: "0 0 1 13 *"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: the month, "13", is not possible; it is 1 to 12 or JAN to DEC, ranges rise, and steps are 1 or more`},
+	},
+	{
+		"crontab month by name",
+		edited(`trigger: {schedule: "0 0 1 foo *"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: the month, "foo", is not possible; it is 1 to 12 or JAN to DEC, ranges rise, and steps are 1 or more`},
+	},
+	{
+		"crontab weekday",
+		edited(`trigger: {schedule: "0 0 * * 8"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: the day of week, "8", is not possible; it is 0 to 6 or SUN to SAT, ranges rise, and steps are 1 or more`},
+	},
+	{
+		"crontab range falls",
+		edited(`trigger: {schedule: "0 17-9 * * *"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: the hour, "17-9", is not possible; it is 0 to 23, ranges rise, and steps are 1 or more`},
+	},
+	{
+		"crontab step zero",
+		edited(`trigger: {schedule: "*/0 * * * *"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: the minute, "*/0", is not possible; it is 0 to 59, ranges rise, and steps are 1 or more`},
+	},
+	{
+		"crontab star range",
+		edited(`trigger: {schedule: "*-5 * * * *"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: the minute, "*-5", is not a field of a crontab; write *, ?, a number, a range such as 1-5, steps such as */15, or several with "," between`},
+	},
+	{
+		"crontab question with a step",
+		edited(`trigger: {schedule: "?/5 * * * *"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: the minute, "?/5", is not a field of a crontab; write *, ?, a number, a range such as 1-5, steps such as */15, or several with "," between`},
+	},
+	{
+		"crontab comma alone",
+		edited(`trigger: {schedule: ", * * * *"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: the minute, ",", is not a field of a crontab; write *, ?, a number, a range such as 1-5, steps such as */15, or several with "," between`},
+	},
+	{
+		"crontab words",
+		edited(`trigger: {schedule: "every day at nine"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: a crontab has 5 fields, minute, hour, day of month, month and day of week, not 4; write it like "0 9 * * 1-5"`},
+	},
+	{
+		"impossible date",
+		edited(`trigger: {schedule: "0 0 30 2 *"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: "0 0 30 2 *" never comes: no month has such a day`},
+	},
+	{
+		"impossible day of short months",
+		edited(`trigger: {schedule: "0 0 31 4,6,9,11 *"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: "0 0 31 4,6,9,11 *" never comes: no month has such a day`},
+	},
+	{
+		"crontab with a zone in it",
+		edited(`trigger: {schedule: "TZ=Europe/Berlin 0 0 * * *"}`, "enabled: false"),
+		[]string{"3:21 /trigger/schedule: a schedule has no TZ=Europe/Berlin; write zone: Europe/Berlin beside it"},
+	},
+	{
+		"crontab with only a zone in it",
+		edited(`trigger: {schedule: "CRON_TZ=UTC"}`, "enabled: false"),
+		[]string{"3:21 /trigger/schedule: a schedule has no CRON_TZ=UTC; write zone: UTC beside it"},
+	},
+	{
+		"every of nothing",
+		edited(`trigger: {schedule: "@every"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: "" is not a duration; write a number with a unit, such as "90s", "15m", "1h30m" or "7d"`},
+	},
+	{
+		"every of words",
+		edited(`trigger: {schedule: "@every day"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: "day" is not a duration; write a number with a unit, such as "90s", "15m", "1h30m" or "7d"`},
+	},
+	{
+		"every too short",
+		edited(`trigger: {schedule: "@every 500ms"}`, "enabled: false"),
+		[]string{"3:21 /trigger/schedule: @every takes whole seconds between 1s and 3650d, not 500ms"},
+	},
+	{
+		"every with a fraction",
+		edited(`trigger: {schedule: "@every 1s500ms"}`, "enabled: false"),
+		[]string{"3:21 /trigger/schedule: @every takes whole seconds between 1s and 3650d, not 1s500ms"},
+	},
+	{
+		"every zero",
+		edited(`trigger: {schedule: "@every 0s"}`, "enabled: false"),
+		[]string{"3:21 /trigger/schedule: @every takes whole seconds between 1s and 3650d, not 0s"},
+	},
+	{
+		"at a word",
+		edited(`trigger: {schedule: "@at noon"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: @at takes an instant such as "2026-11-20T15:04:05Z", or seconds since 1970, not "noon"`},
+	},
+	{
+		"at milliseconds",
+		edited(`trigger: {schedule: "@at 17637359450000"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: @at takes an instant such as "2026-11-20T15:04:05Z", or seconds since 1970, not "17637359450000"`},
+	},
+	{
+		"at without a zone",
+		edited(`trigger: {schedule: "@at 2026-11-20T15:04:05"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: @at takes an instant such as "2026-11-20T15:04:05Z", or seconds since 1970, not "2026-11-20T15:04:05"`},
+	},
+	{
+		"macro with a mistake",
+		edited(`trigger: {schedule: "@dayly"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: "@dayly" is not a schedule; did you mean "@daily"?`},
+	},
+	{
+		"macro far from any",
+		edited(`trigger: {schedule: "@reboot"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: "@reboot" is not a schedule; write one of @every, @at, @yearly, @annually, @monthly, @weekly, @daily, @midnight, @hourly`},
+	},
+	{
+		"macro with more",
+		edited(`trigger: {schedule: "@daily 9:00"}`, "enabled: false"),
+		[]string{`3:21 /trigger/schedule: @daily stands alone; leave "9:00" out`},
+	},
+	{
+		"schedule too long",
+		edited(`trigger: {schedule: "0 0 * * 1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"}`, "enabled: false"),
+		[]string{"3:21 /trigger/schedule: the schedule has 269 bytes, the most is 256"},
+	},
+	{
+		"schedule as number",
+		edited("trigger: {schedule: 5}", "enabled: false"),
+		[]string{`3:21 /trigger/schedule: expected text, not a number; quote it: "5"`},
+	},
+	{
+		"zone unknown",
+		edited(`trigger: {schedule: "@daily", zone: Europe/Berln}`, "enabled: false"),
+		[]string{`3:37 /trigger/zone: "Europe/Berln" is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC`},
+	},
+	{
+		"zone local",
+		edited(`trigger: {schedule: "@daily", zone: Local}`, "enabled: false"),
+		[]string{`3:37 /trigger/zone: "Local" is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC`},
+	},
+	{
+		"zone is a path",
+		edited(`trigger: {schedule: "@daily", zone: ../UTC}`, "enabled: false"),
+		[]string{`3:37 /trigger/zone: "../UTC" is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC`},
+	},
+	{
+		"keys as text",
+		edited(`trigger: {schedule: "@daily", keys: a}`, "enabled: false"),
+		[]string{"3:37 /trigger/keys: expected a list, not text; write it in brackets, also where there is only one: [a]"},
+	},
+	{
+		"keys empty",
+		edited(`trigger: {schedule: "@daily", keys: []}`, "enabled: false"),
+		[]string{"3:31 /trigger/keys: the list is empty; leave the field out"},
+	},
+	{
+		"keys twice",
+		edited(`trigger: {schedule: "@daily", keys: [a, b, a]}`, "enabled: false"),
+		[]string{`3:44 /trigger/keys/2: "a" is here twice, at trigger.keys[0] too; keys are unique`},
+	},
+	{
+		"keys of numbers",
+		edited(`trigger: {schedule: "@daily", keys: [a, 1]}`, "enabled: false"),
+		[]string{`3:41 /trigger/keys/1: expected text, not a number; quote it: "1"`},
+	},
+	{
+		"keys with an empty one",
+		edited(`trigger: {schedule: "@daily", keys: ["", a]}`, "enabled: false"),
+		[]string{"3:38 /trigger/keys/0: the text is empty; write one or leave the field out"},
+	},
+	{
+		"schedule reads an event",
+		edited(`trigger: {schedule: "@daily"}`, "while: event.a == 1", "enabled: false"),
+		[]string{`7:8 /while: "event" can't be read here, only key, since, state: a schedule has no event (at character 1)`},
+	},
+	{
+		"schedule says an event",
+		edited(`trigger: {schedule: "@daily"}`, `labels: {a: "{{event.a}}"}`, "enabled: false"),
+		[]string{`7:13 /labels/a: {{event.a}}: "event" can't be read here, only key, since, state, step: a schedule has no event (at character 1)`},
+	},
+	{
+		"schedule at an instant",
+		edited(`trigger: {schedule: "@daily"}`, "enabled: false", "escalate: [{at: since + hours(9)}]"),
+		[]string{`5:17 /escalate/0/at: "since + hours(9)" is not a time of day; a step of a schedule is taken at one such as at: "09:00"`},
+	},
+	{
+		"heartbeat as text",
+		edited("trigger: {heartbeat: beats}", "enabled: false"),
+		[]string{"3:22 /trigger/heartbeat: expected a mapping with the fields event, key, if, every, grace, keys, shape, not text"},
+	},
+	{
+		"heartbeat of nothing",
+		edited("trigger: {heartbeat: {}}", "enabled: false"),
+		[]string{
+			"3:11 /trigger/heartbeat/event: the event is missing; name the subject that has to come again and again, such as orders.created",
+			"3:11 /trigger/heartbeat/key: the key is missing; say which entity the event is about, such as key: event.id",
+			"3:11 /trigger/heartbeat/every: a heartbeat has to come every so often; say how often, such as every: 10m",
+		},
+	},
+	{
+		"heartbeat too often",
+		edited("trigger: {heartbeat: {event: beats, key: event.id, every: 10ms}}", "enabled: false"),
+		[]string{"3:59 /trigger/heartbeat/every: 10ms is not between 1s and 3650d"},
+	},
+	{
+		"heartbeat unknown field",
+		edited("trigger: {heartbeat: {event: beats, key: event.id, evry: 10m}}", "enabled: false"),
+		[]string{
+			"3:11 /trigger/heartbeat/every: a heartbeat has to come every so often; say how often, such as every: 10m",
+			`3:52 /trigger/heartbeat/evry: unknown field "evry"; did you mean "every"?`,
+		},
+	},
+	{
+		"heartbeat grace too long",
+		edited("trigger: {heartbeat: {event: beats, key: event.id, every: 1m, grace: 20y}}", "enabled: false"),
+		[]string{"3:70 /trigger/heartbeat/grace: 7300d is not between 0 and 3650d"},
+	},
+	{
+		"heartbeat subject",
+		edited("trigger: {heartbeat: {event: beats.., key: event.id, every: 1m}}", "enabled: false"),
+		[]string{`3:30 /trigger/heartbeat/event: "beats.." has an empty token; write tokens with single dots between, such as orders.created`},
+	},
+	{
+		"heartbeat keys",
+		edited("trigger: {heartbeat: {event: beats, key: event.id, every: 1m, keys: [a, a]}}", "enabled: false"),
+		[]string{`3:73 /trigger/heartbeat/keys/1: "a" is here twice, at trigger.heartbeat.keys[0] too; keys are unique`},
+	},
+	{
+		"heartbeat with retries",
+		edited("trigger: {heartbeat: {event: beats, key: event.id, every: 1m}}", "enabled: false", "guards: {interval: 1m}"),
+		[]string{"8:1 /guards: 3 attempts may take 3m, and it is 1m from one look to the next; lower attempts, interval, jitter or timeout"},
+	},
+	{
+		"update as text",
+		edited("update: orders.changed"),
+		[]string{"7:9 /update: expected a mapping with the fields event, key, if, shape, not text"},
+	},
+	{
+		"update empty",
+		edited("update: []"),
+		[]string{"7:1 /update: an empty list updates nothing; leave the field out"},
+	},
+	{
+		"update without event and key",
+		edited("update: {if: event.a == 1}"),
+		[]string{
+			"7:1 /update/event: the event is missing; name the subject that changes the state, such as orders.created",
+			"7:1 /update/key: the key is missing; say which entity the event is about, such as key: event.id",
+		},
+	},
+	{
+		"update unknown field",
+		edited("update: {event: a, key: event.id, as: x}"),
+		[]string{`7:35 /update/as: unknown field "as"; the fields here are event, key, if, shape`},
+	},
+	{
+		"update in a list",
+		edited("update: [{event: a, key: event.id}, {event: b..c, key: event.id}]"),
+		[]string{`7:45 /update/1/event: "b..c" has an empty token; write tokens with single dots between, such as orders.created`},
+	},
+	{
+		"update reads the state",
+		edited("update: {event: a, key: event.id, if: state.a == 1}"),
+		[]string{`7:39 /update/if: "state" can't be read here, only event (at character 1)`},
+	},
+	{
+		"pause empty",
+		edited("pause: []"),
+		[]string{"7:1 /pause: an empty list pauses nothing; leave the field out"},
+	},
+	{
+		"pause for good",
+		edited("pause: [{event: a, key: event.id}, {event: b, key: event.id}]"),
+		[]string{`7:9 /pause/0: time would never go on: give it an if that no longer holds when it should, such as if: event.status == "ON_HOLD"`},
+	},
+	{
+		"pause without key",
+		edited("pause: {event: a, if: event.x == 1}"),
+		[]string{"7:1 /pause/key: the key is missing; say which entity the event is about, such as key: event.id"},
+	},
+	{
+		"too many updates",
+		edited("update: [{event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}, {event: a, key: event.id}]"),
+		[]string{"7:1 /update: 33 events update, the most is 32; use a wildcard"},
+	},
+	{
+		"too many resolves",
+		edited("resolve: [{event: a.0, key: event.id}, {event: a.1, key: event.id}, {event: a.2, key: event.id}, {event: a.3, key: event.id}, {event: a.4, key: event.id}, {event: a.5, key: event.id}, {event: a.6, key: event.id}, {event: a.7, key: event.id}, {event: a.8, key: event.id}, {event: a.9, key: event.id}, {event: a.10, key: event.id}, {event: a.11, key: event.id}, {event: a.12, key: event.id}, {event: a.13, key: event.id}, {event: a.14, key: event.id}, {event: a.15, key: event.id}, {event: a.16, key: event.id}, {event: a.17, key: event.id}, {event: a.18, key: event.id}, {event: a.19, key: event.id}, {event: a.20, key: event.id}, {event: a.21, key: event.id}, {event: a.22, key: event.id}, {event: a.23, key: event.id}, {event: a.24, key: event.id}, {event: a.25, key: event.id}, {event: a.26, key: event.id}, {event: a.27, key: event.id}, {event: a.28, key: event.id}, {event: a.29, key: event.id}, {event: a.30, key: event.id}, {event: a.31, key: event.id}, {event: a.32, key: event.id}]"),
+		[]string{"4:1 /resolve: 33 events resolve, the most is 32; use a wildcard"},
+	},
+	{
+		"resolve never reached",
+		edited(`resolve: [{event: "a.*", key: event.id}, {event: a.b, key: event.id, if: event.x == 1, as: cancelled}]`),
+		[]string{"4:50 /resolve/1/event: resolve[0] ends the wait by every such event before, so this is never reached; put the one with the narrower if first"},
+	},
+	{
+		"resolve twice under the same if",
+		edited("resolve: [{event: a, key: event.id, if: event.x == 1}, {event: a, key: event.id, if: event.x == 1, as: done}]"),
+		[]string{"4:64 /resolve/1/event: resolve[0] ends the wait by every such event before, so this is never reached; put the one with the narrower if first"},
+	},
+	{
+		"resolve twice",
+		edited("resolve: [{event: a, key: event.id}, {event: a, key: event.id}]"),
+		[]string{"4:46 /resolve/1/event: resolve[0] ends the wait by every such event before, so this is never reached; put the one with the narrower if first"},
+	},
+	{
+		"ends what it begins under the same if",
+		edited("trigger: {event: orders.created, key: event.id, if: event.total > 0}", "resolve: {event: orders.created, key: event.id, if: event.total > 0}"),
+		[]string{"4:18 /resolve/event: every event that begins the wait also ends it, so nothing is ever said; give the trigger or the resolve an if"},
+	},
+	{
+		"distinct without need",
+		edited("resolve: {event: a, key: event.id, distinct: event.parcel}"),
+		[]string{"4:46 /resolve/distinct: the set has no size; say how many members end the wait, such as need: 3"},
+	},
+	{
+		"need zero",
+		edited("resolve: {event: a, key: event.id, distinct: event.parcel, need: 0}"),
+		[]string{`4:66 /resolve/need: expected a whole number from 1, such as 3, or an expression, not "0"`},
+	},
+	{
+		"need fraction",
+		edited("resolve: {event: a, key: event.id, distinct: event.parcel, need: 1.5}"),
+		[]string{`4:66 /resolve/need: expected a whole number from 1, such as 3, or an expression, not "1.5"`},
+	},
+	{
+		"need too many",
+		edited("resolve: {event: a, key: event.id, distinct: event.parcel, need: 10001}"),
+		[]string{"4:66 /resolve/need: 10001 is not between 1 and 10000"},
+	},
+	{
+		"need is text",
+		edited(`resolve: {event: a, key: event.id, distinct: event.parcel, need: "'three'"}`),
+		[]string{"4:66 /resolve/need: need has to be a whole number, not text"},
+	},
+	{
+		"need reads since",
+		edited("resolve: {event: a, key: event.id, distinct: event.parcel, need: since}"),
+		[]string{`4:66 /resolve/need: "since" can't be read here, only event, state (at character 1)`},
+	},
+	{
+		"need a list",
+		edited("resolve: {event: a, key: event.id, distinct: event.parcel, need: [3]}"),
+		[]string{`4:60 /resolve/need: YAML made a list of this; an expression with ": ", " #", or "{" or "[" at its beginning has to be quoted as a whole`},
+	},
+	{
+		"distinct is a condition",
+		edited("resolve: {event: a, key: event.id, distinct: event.a == event.b, need: 3}"),
+		[]string{"4:46 /resolve/distinct: a key has to be text or a whole number, not true or false"},
+	},
+	{
+		"distinct counts",
+		edited("resolve: {event: a, key: event.id, distinct: event.a % 3, need: 3}"),
+		[]string{"4:46 /resolve/distinct: in a key the numbers of an event are text, so that no digit is lost; write int(…) around the one you count with"},
+	},
+	{
+		"as in a list",
+		edited("resolve: [{event: a, key: event.id, as: undetermined}]"),
+		[]string{`4:41 /resolve/0/as: "undetermined" is reserved for what happens without an event; write another word, such as done`},
+	},
+	{
+		"as expired",
+		edited("resolve: {event: a, key: event.id, as: expired}"),
+		[]string{`4:40 /resolve/as: "expired" is reserved for what happens without an event; write another word, such as done`},
+	},
+	{
+		"as restarted",
+		edited("resolve: {event: a, key: event.id, as: restarted}"),
+		[]string{`4:40 /resolve/as: "restarted" is reserved for what happens without an event; write another word, such as done`},
+	},
+	{
+		"wildcard of no wildcards",
+		edited("trigger: {event: orders.created, key: wildcard(1)}"),
+		[]string{`3:39 /trigger/key: "orders.created" has no wildcards; take the value from the event`},
+	},
+	{
+		"wildcard beyond",
+		edited("trigger: {event: orders.*.>, key: wildcard(3)}"),
+		[]string{`3:35 /trigger/key: wildcard(3) is not one of "orders.*.>", which has 2, counted from 1`},
+	},
+	{
+		"wildcard zero",
+		edited("trigger: {event: orders.*, key: wildcard(0)}"),
+		[]string{`3:33 /trigger/key: wildcard(0) is not one of "orders.*", which has 1, counted from 1`},
+	},
+	{
+		"wildcard computed",
+		edited("trigger: {event: orders.*, key: wildcard(event.n)}"),
+		[]string{"3:33 /trigger/key: the number of a wildcard has to be written out, such as wildcard(1)"},
+	},
+	{
+		"wildcard of text",
+		edited(`trigger: {event: orders.*, key: "wildcard('a')"}`),
+		[]string{"3:33 /trigger/key: cannot use string as argument (type int) to call wildcard  (at character 10)"},
+	},
+	{
+		"wildcard without a number",
+		edited("trigger: {event: orders.*, key: wildcard()}"),
+		[]string{"3:33 /trigger/key: not enough arguments to call wildcard (at character 1)"},
+	},
+	{
+		"wildcard in while",
+		edited("trigger: {event: orders.*, key: wildcard(1)}", "while: wildcard(1) == state.a"),
+		[]string{"7:8 /while: wildcard(…) can't be read here: only key, if, since, distinct and need look at the subject; take it from event or key"},
+	},
+	{
+		"wildcard in text",
+		edited("trigger: {event: orders.*, key: wildcard(1)}", `labels: {a: "{{wildcard(1)}}"}`),
+		[]string{"7:13 /labels/a: {{wildcard(1)}}: wildcard(…) can't be read here: only key, if, since, distinct and need look at the subject; take it from event or key"},
+	},
+	{
+		"wildcard negative",
+		edited("trigger: {event: orders.*, key: wildcard(-1)}"),
+		[]string{"3:33 /trigger/key: the number of a wildcard has to be written out, such as wildcard(1)"},
+	},
+	{
+		"wildcard with a number",
+		edited("trigger: {event: orders.*, key: event.id, if: wildcard(1) == 1}"),
+		[]string{"3:47 /trigger/if: invalid operation: == (mismatched types string and int) (at character 13)"},
+	},
+	{
+		"lookup as text",
+		edited("lookup: shop", "enabled: false"),
+		[]string{"7:9 /lookup: expected a mapping with the fields sql, http, nats, kv, not text"},
+	},
+	{
+		"lookup of nothing",
+		edited("lookup: {}", "enabled: false"),
+		[]string{"7:1 /lookup: a lookup asks one source: write one of sql, http, nats and kv"},
+	},
+	{
+		"lookup of two",
+		edited("lookup: {nats: {source: shop, subject: a}, kv: {source: shop, bucket: a}}", "enabled: false"),
+		[]string{"7:1 /lookup: a lookup asks one source: write one of sql, http, nats and kv"},
+	},
+	{
+		"lookup unknown",
+		edited("lookup: {sqll: {source: shop}}", "enabled: false"),
+		[]string{`7:10 /lookup/sqll: unknown field "sqll"; did you mean "sql"?`},
+	},
+	{
+		"lookup without a source",
+		edited("lookup: {sql: {query: select 1}}", "enabled: false"),
+		[]string{"7:10 /lookup/sql/source: the source is missing; name the one that is asked, such as source: shop"},
+	},
+	{
+		"lookup source",
+		edited("lookup: {sql: {source: The Shop, query: select 1}}", "enabled: false"),
+		[]string{`7:24 /lookup/sql/source: "The Shop" is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit, such as shop`},
+	},
+	{
+		"lookup query empty",
+		edited(`lookup: {sql: {source: shop, query: " "}}`, "enabled: false"),
+		[]string{"7:37 /lookup/sql/query: the query is missing; write one for one row, such as select status from orders where id = $1"},
+	},
+	{
+		"lookup param",
+		edited("lookup: {sql: {source: shop, query: select 1, params: [evnt.id]}}", "enabled: false"),
+		[]string{`7:56 /lookup/sql/params/0: unknown name "evnt"; did you mean "event"? (at character 1)`},
+	},
+	{
+		"lookup params as text",
+		edited("lookup: {sql: {source: shop, query: select 1, params: key}}", "enabled: false"),
+		[]string{"7:55 /lookup/sql/params: expected a list, not text; write it in brackets, also where there is only one: [a]"},
+	},
+	{
+		"lookup too many params",
+		edited("lookup: {sql: {source: shop, query: select 1, params: [key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key, key]}}", "enabled: false"),
+		[]string{"7:47 /lookup/sql/params: 33 params, the most is 32"},
+	},
+	{
+		"lookup path",
+		edited(`lookup: {http: {source: shop, path: "https://shop/{{key}}"}}`, "enabled: false"),
+		[]string{`7:37 /lookup/http/path: "https://shop/{{key}}" is not a path; it begins with a slash, and the source knows the host`},
+	},
+	{
+		"lookup path missing",
+		edited("lookup: {http: {source: shop}}", "enabled: false"),
+		[]string{"7:10 /lookup/http/path: the path is missing; write a template, such as /orders/{{key}}"},
+	},
+	{
+		"lookup path template",
+		edited(`lookup: {http: {source: shop, path: "/orders/{{id}}"}}`, "enabled: false"),
+		[]string{`7:37 /lookup/http/path: {{id}}: unknown name "id"; an expression reads event, key, since, state, as in event.id (at character 1)`},
+	},
+	{
+		"lookup absent",
+		edited("lookup: {http: {source: shop, path: /a, absent: [404, 200]}}", "enabled: false"),
+		[]string{"7:55 /lookup/http/absent/1: 200 is not between 400 and 599; no other status means that there is no such entity"},
+	},
+	{
+		"lookup absent as number",
+		edited("lookup: {http: {source: shop, path: /a, absent: 404}}", "enabled: false"),
+		[]string{"7:49 /lookup/http/absent: expected a list, not a number; write it in brackets, also where there is only one: [a]"},
+	},
+	{
+		"lookup absent as text",
+		edited("lookup: {http: {source: shop, path: /a, absent: [gone]}}", "enabled: false"),
+		[]string{`7:50 /lookup/http/absent/0: expected a whole number from 1, such as 3, not "gone"`},
+	},
+	{
+		"lookup subject missing",
+		edited("lookup: {nats: {source: shop}}", "enabled: false"),
+		[]string{"7:10 /lookup/nats/subject: the subject is missing; write a template, such as shop.orders.{{key}}"},
+	},
+	{
+		"lookup bucket",
+		edited("lookup: {kv: {source: shop, bucket: my.orders}}", "enabled: false"),
+		[]string{`7:37 /lookup/kv/bucket: "my.orders" is not a bucket; write letters, digits, _ and -, such as orders`},
+	},
+	{
+		"lookup key",
+		edited(`lookup: {kv: {source: shop, bucket: orders, key: "{{key"}}`, "enabled: false"),
+		[]string{`7:50 /lookup/kv/key: "{{" is never closed; write "}}" behind the expression`},
+	},
+	{
+		"handler name",
+		`name: late
+entity: order
+trigger: {event: orders.created, key: event.id}
+handler: My Handler
+enabled: false
+`,
+		[]string{`4:10 /handler: "My Handler" is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit, such as shipping-checks`},
+	},
+	{
+		"handler and the rest",
+		edited("handler: mine", "while: state.a == 1", "recheck: date(state.eta)", "enabled: false"),
+		[]string{
+			"5:1 /escalate: the rule has a handler, which answers in the place of escalate; leave one of the two out",
+			"8:8 /while: the rule has a handler, which answers in the place of while; leave one of the two out",
+			"9:10 /recheck: the rule has a handler, which answers in the place of recheck; leave one of the two out",
+		},
+	},
+	{
+		"never true",
+		edited(`while: state.status == "OPEN" and state.status == "NEW"`),
+		[]string{`7:8 /while: the condition is never true: no state.status is both == "OPEN" and == "NEW"; did you mean "or"?`},
+	},
+	{
+		"always true",
+		edited(`while: state.status != "SHIPPED" or state.status != "LOST"`),
+		[]string{`7:8 /while: the condition is always true: whatever state.status is, != "SHIPPED" or != "LOST"; did you mean "and"?`},
+	},
+	{
+		"never true with numbers",
+		edited("trigger: {event: orders.created, key: event.id, if: event.total > 100 and event.total < 50}"),
+		[]string{`3:53 /trigger/if: the condition is never true: no event.total is both > 100 and < 50; did you mean "or"?`},
+	},
+	{
+		"never true by the edge",
+		edited("while: 5 < state.n and state.n <= 5"),
+		[]string{`7:8 /while: the condition is never true: no state.n is both > 5 and <= 5; did you mean "or"?`},
+	},
+	{
+		"never true with a value",
+		edited("while: state.n == 5 and state.n > 7"),
+		[]string{`7:8 /while: the condition is never true: no state.n is both == 5 and > 7; did you mean "or"?`},
+	},
+	{
+		"always true with numbers",
+		edited("while: state.n > 5 or state.n <= 5"),
+		[]string{`7:8 /while: the condition is always true: whatever state.n is, > 5 or <= 5; did you mean "and"?`},
+	},
+	{
+		"false written out",
+		edited("while: state.a == 1 and false"),
+		[]string{"7:8 /while: the condition is never true; leave out what is written as false"},
+	},
+	{
+		"true written out",
+		edited("resolve: {event: a, key: event.id, if: event.a == 1 or true}"),
+		[]string{"4:40 /resolve/if: the condition is always true; leave out what is written as true"},
+	},
+	{
+		"not true written out",
+		edited("while: not (state.a == 1 or true)"),
+		[]string{"7:8 /while: the condition is never true; leave out what is written as false"},
+	},
+	{
+		"field never a time",
+		edited("while: state.eta > since"),
+		[]string{"7:8 /while: state.eta is text or a number in an event, never a time; write date(state.eta)"},
+	},
+	{
+		"field never a time in if",
+		edited("resolve: {event: a, key: event.id, if: event.at < date(event.by)}"),
+		[]string{"4:40 /resolve/if: event.at is text or a number in an event, never a time; write date(event.at)"},
+	},
+	{
+		"field plus a duration",
+		edited("recheck: state.eta + minutes(10)"),
+		[]string{"7:10 /recheck: state.eta is text or a number in an event, to which no duration can be added; write date(state.eta) or duration(state.eta)"},
+	},
+	{
+		"field never a duration",
+		edited("while: hours(3) < state.age"),
+		[]string{"7:8 /while: state.age is text or a number in an event, never a duration; write duration(state.age) or hours(state.age)"},
+	},
+	{
+		"time equals a field",
+		edited("while: since == state.at"),
+		[]string{"7:8 /while: state.at is text or a number in an event, never a time; write date(state.at)"},
+	},
+	{
+		"recheck is a number",
+		edited("recheck: 5 * 5"),
+		[]string{"7:10 /recheck: recheck has to be an instant, not a number; write event.placed_at or date(…)"},
+	},
+	{
+		"recheck is a duration",
+		edited("recheck: hours(3)"),
+		[]string{"7:10 /recheck: recheck has to be an instant, not a duration; write event.placed_at or date(…)"},
+	},
+	{
+		"recheck is a condition",
+		edited("recheck: state.a == 1"),
+		[]string{"7:10 /recheck: recheck has to be an instant, not true or false; write event.placed_at or date(…)"},
+	},
+	{
+		"recheck reads step",
+		edited("recheck: step"),
+		[]string{`7:10 /recheck: "step" can't be read here, only event, key, since, state (at character 1)`},
+	},
+	{
+		"recheck empty",
+		edited(`recheck: " "`),
+		[]string{"7:10 /recheck: the expression is empty; write one or leave the field out"},
+	},
+	{
+		"since is a number",
+		edited("trigger: {event: orders.created, key: event.id, since: 5 + 5}"),
+		[]string{"3:56 /trigger/since: since has to be an instant, not a number; write event.placed_at or date(…)"},
+	},
+	{
+		"since reads key",
+		edited("trigger: {event: orders.created, key: event.id, since: since}"),
+		[]string{`3:56 /trigger/since: "since" can't be read here, only event (at character 1)`},
+	},
+	{
+		"job outside of text",
+		edited("while: job.count > 3"),
+		[]string{`7:8 /while: "job" can't be read here, only event, key, since, state (at character 1)`},
+	},
+	{
+		"job in a label",
+		edited(`labels: {a: "{{job.count}}"}`),
+		[]string{`7:13 /labels/a: {{job.count}}: "job" can't be read here, only event, key, since, state, step (at character 1)`},
+	},
+	{
+		"job has no such field",
+		edited(`escalate: [{after: 3h, text: "{{job.cout}}"}]`),
+		[]string{`5:30 /escalate/0/text: {{job.cout}}: unknown field of job "cout"; did you mean "count"? (at character 5)`},
+	},
+	{
+		"job has no such field by far",
+		edited(`escalate: [{after: 3h, text: "{{job.colour}}"}]`),
+		[]string{`5:30 /escalate/0/text: {{job.colour}}: unknown field of job "colour"; the fields here are count, rule, since, step, turn, turns (at character 5)`},
+	},
+	{
+		"job count is a number",
+		edited(`escalate: [{after: 3h, text: "{{job.count == 'x'}}"}]`),
+		[]string{"5:30 /escalate/0/text: {{job.count == 'x'}}: invalid operation: == (mismatched types int and string) (at character 11)"},
+	},
+	{
+		"after is a number of hours",
+		edited("escalate: [{after: 3 * hours(event.n)}]"),
+		[]string{`5:20 /escalate/0/after: "3 * hours(event.n)" is not a duration; write a number with a unit, such as "90s", "15m", "1h30m" or "7d"`},
+	},
+	{
+		"after is a field",
+		edited("escalate: [{after: event.sla}]"),
+		[]string{"5:20 /escalate/0/after: event.sla is text or a number, not a duration; write duration(event.sla) or hours(event.sla)"},
+	},
+	{
+		"after is a number",
+		edited("escalate: [{after: event.sla * 2}]"),
+		[]string{"5:20 /escalate/0/after: after has to be a duration, not a number; write hours(…) or minutes(…) around it"},
+	},
+	{
+		"at is a number of fields",
+		edited("escalate: [{at: event.due / 1000}]"),
+		[]string{"5:17 /escalate/0/at: at has to be an instant, not a number; write event.placed_at or date(…)"},
+	},
+	{
+		"after is an instant",
+		edited("escalate: [{after: date(event.due)}]"),
+		[]string{"5:20 /escalate/0/after: after has to be a duration, not a time; write 3h, hours(event.sla_hours) or duration(event.sla)"},
+	},
+	{
+		"after reads the state",
+		edited("escalate: [{after: hours(state.sla)}]"),
+		[]string{`5:20 /escalate/0/after: "state" can't be read here: a step's time is fixed when the wait begins; use recheck for what changes (at character 7)`},
+	},
+	{
+		"after is a constant",
+		edited("escalate: [{after: hours(3)}]"),
+		[]string{"5:20 /escalate/0/after: the expression reads nothing, so after is always the same; write the duration out, such as after: 3h"},
+	},
+	{
+		"after of one road",
+		edited(`escalate: [{after: "event.vip ? hours(1) : event.sla"}]`),
+		[]string{"5:20 /escalate/0/after: event.sla is text or a number, not a duration; write duration(event.sla) or hours(event.sla)"},
+	},
+	{
+		"after a list",
+		edited("escalate: [{after: [3h]}]"),
+		[]string{`5:13 /escalate/0/after: expected a duration such as "15m", not a list`},
+	},
+	{
+		"after without a value",
+		edited("escalate: [{after: }]"),
+		[]string{"5:13 /escalate/0/after: the field has no value; give it one or leave it out"},
+	},
+	{
+		"at reads the state",
+		edited("escalate: [{at: date(state.due)}]"),
+		[]string{`5:17 /escalate/0/at: "state" can't be read here: a step's time is fixed when the wait begins; use recheck for what changes (at character 6)`},
+	},
+	{
+		"at is a duration",
+		edited("escalate: [{at: hours(3)}]"),
+		[]string{"5:17 /escalate/0/at: at has to be an instant, not a duration; write event.placed_at or date(…)"},
+	},
+	{
+		"at is a time of day",
+		edited(`escalate: [{at: "09:00"}]`),
+		[]string{`5:17 /escalate/0/at: "09:00" is a time of day, which only steps of a schedule have; write an instant such as date(event.due_at) - hours(1)`},
+	},
+	{
+		"at is a number",
+		edited("escalate: [{at: 9}]"),
+		[]string{`5:17 /escalate/0/at: 9 is a number here, not an expression; quote the whole expression: "9"`},
+	},
+	{
+		"at empty",
+		edited(`escalate: [{at: ""}]`),
+		[]string{"5:17 /escalate/0/at: the expression is empty; write one or leave the field out"},
+	},
+	{
+		"at of a calendar",
+		edited("escalate: [{at: date(event.due), of: office}]"),
+		[]string{"5:38 /escalate/0/of: a calendar counts a span, and at is an instant; write within, or after in the place of at"},
+	},
+	{
+		"after and every",
+		edited("escalate: [{after: 3h, every: 1h, times: 3}]"),
+		[]string{"5:12 /escalate/0: a step is taken after a time, at a time or every so often; keep one of after, at and every"},
+	},
+	{
+		"times without every",
+		edited("escalate: [{after: 3h, times: 3}]"),
+		[]string{"5:31 /escalate/0/times: only a step with every is taken several times; write every: in the place of after"},
+	},
+	{
+		"times without anything",
+		edited("escalate: [{times: 3}]"),
+		[]string{"5:12 /escalate/0/every: the step says how often, and not how far apart; write every: 24h, or leave times out"},
+	},
+	{
+		"times of at",
+		edited("escalate: [{at: date(event.due), times: 3}]"),
+		[]string{"5:41 /escalate/0/times: only a step with every is taken several times; write every: in the place of at"},
+	},
+	{
+		"times zero",
+		edited("escalate: [{every: 1h, times: 0}]"),
+		[]string{`5:31 /escalate/0/times: expected a whole number from 1, such as 3, not "0"`},
+	},
+	{
+		"times too many",
+		edited("escalate: [{every: 1m, times: 1001}]"),
+		[]string{"5:31 /escalate/0/times: 1001 is not between 1 and 1000"},
+	},
+	{
+		"turns too many",
+		edited("escalate: [{every: 1m, times: 600}, {every: 1m, times: 600}]"),
+		[]string{"5:1 /escalate: 1200 steps with all turns of those with every, the most is 1000; lower times"},
+	},
+	{
+		"every of zero",
+		edited("escalate: [{after: 1h}, {every: 0s, times: 3}]"),
+		[]string{"5:33 /escalate/1/every: the step says how often, and not how far apart; write every: 24h, or leave times out"},
+	},
+	{
+		"every without a unit",
+		edited("escalate: [{after: 1h}, {every: 24, times: 3}]"),
+		[]string{`5:33 /escalate/1/every: 24 has no unit; write "24s", "24m" or "24h"`},
+	},
+	{
+		"every computed",
+		edited("escalate: [{after: 1h}, {every: hours(event.n), times: 3}]"),
+		[]string{`5:33 /escalate/1/every: "hours(event.n)" is not a duration; write a number with a unit, such as "90s", "15m", "1h30m" or "7d"`},
+	},
+	{
+		"every beyond the horizon",
+		edited("escalate: [{after: 1h}, {every: 1d, times: 40}]"),
+		[]string{"5:33 /escalate/1/every: the last of 40 turns comes after 40d1h, which is beyond the horizon, 30d; raise guards.horizon or shorten it"},
+	},
+	{
+		"every far beyond the horizon",
+		edited("escalate: [{every: 9y, times: 1000}]"),
+		[]string{"5:20 /escalate/0/every: the last of 1000 turns comes after more than 3650d, which is beyond the horizon, 30d; raise guards.horizon or shorten it"},
+	},
+	{
+		"every past the next",
+		edited("escalate: [{after: 1h}, {every: 24h, times: 3}, {after: 2d}]"),
+		[]string{"5:57 /escalate/2/after: 2d is not after the step before, 3d1h; steps have to rise"},
+	},
+	{
+		"every of a calendar past the next",
+		edited("escalate: [{after: 8h, of: office}, {after: 4h, of: office}]"),
+		[]string{"5:45 /escalate/1/after: 4h is not after the step before, 8h; steps have to rise"},
+	},
+	{
+		"office hours past the next",
+		edited("escalate: [{after: 8h, of: office}, {after: 8h}]"),
+		[]string{"5:45 /escalate/1/after: 8h is not after the step before, 8h; steps have to rise"},
+	},
+	{
+		"calendar name",
+		edited(`escalate: [{after: 3h, of: The Office, within: ""}]`),
+		[]string{
+			`5:28 /escalate/0/of: "The Office" is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit, such as office`,
+			"5:48 /escalate/0/within: the text is empty; write one or leave the field out",
+		},
+	},
+	{
+		"calendar as list",
+		edited("escalate: [{after: 3h, within: [office]}]"),
+		[]string{"5:24 /escalate/0/within: expected text, not a list"},
+	},
+	{
+		"severity of several",
+		edited("escalate: [{after: 1h, severity: warn}, {after: 2h, severity: [error]}]"),
+		[]string{
+			`5:34 /escalate/0/severity: "warn" is not a severity; write one of info, warning, error, critical`,
+			"5:53 /escalate/1/severity: expected text, not a list",
+		},
+	},
+	{
+		"text of too many parts",
+		edited(`escalate: [{after: 3h, text: "{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}{{key}}"}]`),
+		[]string{"5:30 /escalate/0/text: the text has more than 64 expressions; make it shorter"},
+	},
+	{
+		"text as number",
+		edited("escalate: [{after: 3h, text: 5}]"),
+		[]string{`5:30 /escalate/0/text: 5 is a number here, not an expression; quote the whole expression: "5"`},
+	},
+	{
+		"step unknown",
+		edited("escalate: [{afer: 3h}]"),
+		[]string{
+			"5:12 /escalate/0/after: a step needs a time after which it is taken, such as after: 3h",
+			`5:13 /escalate/0/afer: unknown field "afer"; did you mean "after"?`,
+		},
+	},
+	{
+		"catch_up as text",
+		edited("catch_up: skip"),
+		[]string{"7:11 /catch_up: expected a mapping with the fields after, do, not text"},
+	},
+	{
+		"catch_up do",
+		edited("catch_up: {do: skp}"),
+		[]string{`7:16 /catch_up/do: "skp" is not a value of catch_up.do; did you mean "skip"?`},
+	},
+	{
+		"catch_up do far",
+		edited("catch_up: {do: nothing}"),
+		[]string{`7:16 /catch_up/do: "nothing" is not a value of catch_up.do; write one of run, skip, expire`},
+	},
+	{
+		"catch_up below the slot",
+		edited("catch_up: {after: 1m}"),
+		[]string{"7:19 /catch_up/after: 1m is not between the slot, 15m, and 365d"},
+	},
+	{
+		"catch_up zero",
+		edited("catch_up: {after: 0, do: skip}"),
+		[]string{"7:19 /catch_up/after: 0s is not between the slot, 15m, and 365d"},
+	},
+	{
+		"catch_up too late",
+		edited("catch_up: {after: 2y}"),
+		[]string{"7:19 /catch_up/after: 730d is not between the slot, 15m, and 365d"},
+	},
+	{
+		"catch_up unknown",
+		edited("catch_up: {afer: 1h}"),
+		[]string{`7:12 /catch_up/afer: unknown field "afer"; did you mean "after"?`},
+	},
+	{
+		"early too long",
+		edited("early: 2d"),
+		[]string{"7:8 /early: 2d is not between 0 and 1d"},
+	},
+	{
+		"early without a unit",
+		edited("early: 30"),
+		[]string{`7:8 /early: 30 has no unit; write "30s", "30m" or "30h"`},
+	},
+	{
+		"again",
+		edited("again: restrat"),
+		[]string{`7:8 /again: "restrat" is not a value of again; did you mean "restart"?`},
+	},
+	{
+		"again far",
+		edited("again: no"),
+		[]string{`7:8 /again: "no" is not a value of again; write one of keep, restart`},
+	},
+	{
+		"again as number",
+		edited("again: 1"),
+		[]string{`7:8 /again: expected text, not a number; quote it: "1"`},
+	},
+	{
+		"interval too long",
+		edited("guards: {interval: 2d}"),
+		[]string{"7:20 /guards/interval: 2d is not between 0 and 1d"},
+	},
+	{
+		"jitter too long",
+		edited("guards: {jitter: 2d}"),
+		[]string{"7:18 /guards/jitter: 2d is not between 0 and 1d"},
+	},
+	{
+		"interval without a unit",
+		edited("guards: {interval: 30}"),
+		[]string{`7:20 /guards/interval: 30 has no unit; write "30s", "30m" or "30h"`},
+	},
+	{
+		"retries longer than a step",
+		edited("escalate: [{after: 1h}, {after: 90m}]", "guards: {interval: 10m, attempts: 4}"),
+		[]string{"7:1 /guards: 4 attempts may take 1h10m, and it is 30m from one look to the next; lower attempts, interval, jitter or timeout"},
+	},
+	{
+		"retries with jitter",
+		edited("escalate: [{after: 1h}, {every: 10m, times: 3}]", "guards: {interval: 1m, attempts: 3, jitter: 4m}"),
+		[]string{"7:1 /guards: 3 attempts may take 11m, and it is 10m from one look to the next; lower attempts, interval, jitter or timeout"},
+	},
+	{
+		"retries of a lookup",
+		edited("escalate: [{after: 10s}, {after: 20s}]", "lookup: {kv: {source: shop, bucket: orders}}", "enabled: false"),
+		[]string{"1:1 /guards: 3 attempts may take 15s, and it is 10s from one look to the next; lower attempts, interval, jitter or timeout"},
+	},
+	{
+		"retries just as long as a step",
+		edited("escalate: [{after: 1h}, {after: 70m}]", "guards: {interval: 10m, attempts: 2}"),
+		[]string{"7:1 /guards: 2 attempts may take 10m, and it is 10m from one look to the next; lower attempts, interval, jitter or timeout"},
+	},
+	{
+		"retries without end",
+		edited("escalate: [{after: 1h}, {after: 2h}]", "guards: {interval: 1h, attempts: 100}"),
+		[]string{"7:1 /guards: 100 attempts may take more than 3650d, and it is 1h from one look to the next; lower attempts, interval, jitter or timeout"},
+	},
+	{
+		"max_checks for turns",
+		edited("escalate: [{after: 1h}, {every: 24h, times: 20}]", "guards: {max_checks: 21}"),
+		[]string{"7:22 /guards/max_checks: 21 checks are fewer than the 22 that the steps and the one that ends the hold take; write 22 or more"},
+	},
+	{
+		"max_checks not a number",
+		edited("guards: {max_checks: none}"),
+		[]string{`7:22 /guards/max_checks: expected a whole number from 1, such as 3, not "none"`},
+	},
+	{
+		"shape as text",
+		edited("trigger: {event: orders.created, key: event.id, shape: text}"),
+		[]string{"3:56 /trigger/shape: expected a mapping of fields to what they hold, not text; write: shape: {id: text, total: number}"},
+	},
+	{
+		"shape kind",
+		edited("trigger: {event: orders.created, key: event.id, shape: {id: txt}}"),
+		[]string{`3:61 /trigger/shape/id: "txt" is not a kind; did you mean "text"?`},
+	},
+	{
+		"shape kind far",
+		edited("trigger: {event: orders.created, key: event.id, shape: {id: varchar}}"),
+		[]string{`3:61 /trigger/shape/id: "varchar" is not a kind; write one of text, number, boolean, time, object, list, any`},
+	},
+	{
+		"shape kind number",
+		edited("trigger: {event: orders.created, key: event.id, shape: {id: 5}}"),
+		[]string{`3:61 /trigger/shape/id: "5" is not a kind; write one of text, number, boolean, time, object, list, any`},
+	},
+	{
+		"shape kind nothing",
+		edited("trigger: {event: orders.created, key: event.id, shape: {id: }}"),
+		[]string{"3:57 /trigger/shape/id: the field has no value; give it one or leave it out"},
+	},
+	{
+		"shape list of two",
+		edited("trigger: {event: orders.created, key: event.id, shape: {id: text, items: [text, number]}}"),
+		[]string{"3:67 /trigger/shape/items: a list in a shape has one item, which says what each holds; write [text], or list for a list of anything"},
+	},
+	{
+		"shape list of none",
+		edited("trigger: {event: orders.created, key: event.id, shape: {id: text, items: []}}"),
+		[]string{"3:67 /trigger/shape/items: a list in a shape has one item, which says what each holds; write [text], or list for a list of anything"},
+	},
+	{
+		"shape nested kind",
+		edited("trigger: {event: orders.created, key: event.id, shape: {id: text, customer: {name: tex}}}"),
+		[]string{`3:84 /trigger/shape/customer/name: "tex" is not a kind; did you mean "text"?`},
+	},
+	{
+		"shape empty",
+		edited("trigger: {event: orders.created, key: event.id, shape: {}}"),
+		[]string{"3:49 /trigger/shape: an empty shape says nothing; leave it out, or write object for an object with any fields"},
+	},
+	{
+		"shape of an empty object",
+		edited("trigger: {event: orders.created, key: event.id, shape: {id: text, customer: {}}}"),
+		[]string{"3:67 /trigger/shape/customer: an empty shape says nothing; leave it out, or write object for an object with any fields"},
+	},
+	{
+		"shape twice",
+		edited(`trigger: {event: orders.created, key: event.id, shape: {id: text, "id": text}}`),
+		[]string{`3:67 : not YAML: mapping key "id" already defined at [3:57]`},
+	},
+	{
+		"field not in the shape",
+		edited("trigger: {event: orders.created, key: event.id, if: event.totl > 0, shape: {id: text, total: number}}"),
+		[]string{`3:53 /trigger/if: event.totl: its shape has no field "totl"; did you mean "total"?`},
+	},
+	{
+		"field far from the shape",
+		edited("trigger: {event: orders.created, key: event.nr, shape: {id: text, total: number}}"),
+		[]string{`3:39 /trigger/key: event.nr: its shape has no field "nr", only id, total`},
+	},
+	{
+		"field not in a nested shape",
+		edited("trigger: {event: orders.created, key: event.customer.nam, shape: {customer: {name: text}}}"),
+		[]string{`3:39 /trigger/key: event.customer.nam: its shape has no field "nam"; did you mean "name"?`},
+	},
+	{
+		"field not in an item's shape",
+		edited(`trigger: {event: orders.created, key: event.id, if: "any(event.items, .prise > 3)", shape: {id: text, items: [{price: number}]}}`),
+		[]string{`3:53 /trigger/if: event.items[].prise: its shape has no field "prise"; did you mean "price"?`},
+	},
+	{
+		"shape text with number",
+		edited("trigger: {event: orders.created, key: event.id, if: event.total > 0, shape: {id: text, total: text}}"),
+		[]string{"3:53 /trigger/if: event.total is taken for a number here, and trigger.shape says that it is text"},
+	},
+	{
+		"shape number with text",
+		edited(`trigger: {event: orders.created, key: event.id, if: event.total == "0", shape: {id: text, total: number}}`),
+		[]string{"3:53 /trigger/if: event.total is taken for text here, and trigger.shape says that it is a number"},
+	},
+	{
+		"shape boolean counted",
+		edited("trigger: {event: orders.created, key: event.id, if: event.paid > 0, shape: {id: text, paid: boolean}}"),
+		[]string{"3:53 /trigger/if: event.paid is taken for a number here, and trigger.shape says that it is true or false"},
+	},
+	{
+		"shape list as object",
+		edited("trigger: {event: orders.created, key: event.items.id, shape: {items: list}}"),
+		[]string{"3:39 /trigger/key: event.items is taken for an object here, and trigger.shape says that it is a list"},
+	},
+	{
+		"shape object as list",
+		edited(`trigger: {event: orders.created, key: "event.customer[0]", shape: {customer: object}}`),
+		[]string{"3:39 /trigger/key: event.customer is taken for a list here, and trigger.shape says that it is an object"},
+	},
+	{
+		"shape text as date",
+		edited("trigger: {event: orders.created, key: event.id, shape: {id: text, due: boolean}}", "escalate: [{at: date(event.due)}]"),
+		[]string{"5:17 /escalate/0/at: event.due is taken for a time here, and trigger.shape says that it is true or false"},
+	},
+	{
+		"shape of the state",
+		edited("trigger: {event: orders.created, key: event.id, shape: {id: text, status: text}}", "while: state.status == 5"),
+		[]string{"7:8 /while: state.status is taken for a number here, and trigger.shape says that it is text"},
+	},
+	{
+		"shape of the state with updates",
+		edited("trigger: {event: orders.created, key: event.id, shape: {id: text}}", "update: {event: orders.changed, key: event.id, shape: {id: text, eta: time}}", `while: state.et == "x"`),
+		[]string{`8:8 /while: state.et: its shape has no field "et"; did you mean "eta"?`},
+	},
+	{
+		"shape differs",
+		edited("resolve: [{event: a, key: event.id, if: event.x == 1, shape: {id: text, x: number}}, {event: a, key: event.id, shape: {id: text}}]"),
+		[]string{"4:112 /resolve/1/shape: the shape differs from that of the same event at resolve[0]; declare it once"},
+	},
+	{
+		"shape in a resolve",
+		edited(`resolve: {event: a, key: event.id, if: event.x == "1", shape: {id: text, x: number}}`),
+		[]string{"4:40 /resolve/if: event.x is taken for text here, and resolve.shape says that it is a number"},
+	},
+	{
+		"text here and number there",
+		edited("trigger: {event: orders.created, key: event.id, if: event.total > 0}", `while: event.total == "none"`),
+		[]string{"7:8 /while: event.total is taken for text here and for a number in trigger.if; it can't be both, so convert one side with string(), int() or float()"},
+	},
+	{
+		"text and number at once",
+		edited(`trigger: {event: orders.created, key: event.id, if: event.total > 0 and event.total != "none"}`),
+		[]string{"3:53 /trigger/if: event.total is taken for a number and for text; it can't be both, so convert one side with string(), int() or float()"},
+	},
+	{
+		"text here and truth there",
+		edited(`update: {event: orders.changed, key: event.id, if: event.paid == "yes"}`, "while: not state.paid"),
+		[]string{"8:8 /while: state.paid is taken for true or false here and for text in update.if; it can't be both"},
+	},
+	{
+		"number in an item and text in another",
+		edited(`while: any(state.items, .n > 3) and all(state.items, .n == "x")`),
+		[]string{"7:8 /while: state.items[].n is taken for a number and for text; it can't be both, so convert one side with string(), int() or float()"},
+	},
+	{
+		"list here and object there",
+		edited(`while: state.items[0] == "x" and state.items.first == "x"`),
+		[]string{"7:8 /while: state.items is taken for a list and for an object; it can't be both"},
+	},
+	{
+		"list here and text there",
+		edited(`while: 'any(state.items, # == "x") and state.items startsWith "y"'`),
+		[]string{"7:8 /while: state.items is taken for a list and for text; it can't be both"},
+	},
+	{
+		"state and event differ",
+		edited("trigger: {event: orders.created, key: event.id, if: event.status == 5}", `while: state.status in ["OPEN", "NEW"]`),
+		[]string{"7:8 /while: state.status is taken for text here and for a number in trigger.if; it can't be both, so convert one side with string(), int() or float()"},
+	},
+	{
+		"the same event twice",
+		edited(`resolve: [{event: a, key: event.id, if: event.x > 1}, {event: a, key: event.id, if: event.x == "1"}]`),
+		[]string{"4:85 /resolve/1/if: event.x is taken for text here and for a number in resolve[0].if; it can't be both, so convert one side with string(), int() or float()"},
+	},
+	{
+		"default of another kind",
+		edited(`while: (state.n ?? "") == "x" and state.n > 3`),
+		[]string{"7:8 /while: state.n is taken for text and for a number; it can't be both, so convert one side with string(), int() or float()"},
+	},
+	{
+		"text in words and a span",
+		edited(`while: state.sla == "gold"`, `labels: {a: "{{hours(event.sla)}}"}`),
+		[]string{"8:13 /labels/a: event.sla is taken for a number here and for text in while; it can't be both, so convert one side with string(), int() or float()"},
+	},
+	{
+		"date of text and a number",
+		edited(`while: date(state.at) > since and state.at != "never" and state.at > 5`),
+		[]string{"7:8 /while: state.at is taken for text and for a number; it can't be both, so convert one side with string(), int() or float()"},
+	},
+	{
+		"date of a truth",
+		edited("while: state.due and date(state.due) > since"),
+		[]string{"7:8 /while: state.due is taken for a time and for true or false; it can't be both"},
+	},
+}

@@ -1,0 +1,219 @@
+package rules
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"deadman/calendars"
+)
+
+// steps compiles the escalation, with each turn of a step that is repeated as one.
+func (c *compiler) steps(d Document) []step {
+	switch turns := d.turns(); {
+	case len(d.Escalate) == 0 && d.Handler == "":
+		c.problem("/escalate", "there are no steps, so nothing is ever said; write escalate: [{after: 3h, step: primary}]")
+	case len(d.Escalate) > MaxSteps:
+		c.problem("/escalate", "%d steps, the most is %d", len(d.Escalate), MaxSteps)
+		return nil
+	case turns > MaxTurns:
+		c.problem("/escalate", "%d steps with all turns of those with every, the most is %d; lower times", turns, MaxTurns)
+		return nil
+	}
+	var list []step
+	before := rung{start: true, known: true}
+	for i, s := range d.Escalate {
+		p := item("/escalate", i)
+		c.step(p, d, i)
+		compiled := c.when(p, s)
+		compiled.of, compiled.within = c.calendar(p+"/of", s.Of), c.calendar(p+"/within", s.Within)
+		compiled.name, compiled.severity = s.Name, s.Severity
+		compiled.text = c.template(p+"/text", s.Text, c.over(inText))
+		before = c.rises(p, s, before)
+		compiled.turns = max(1, s.Times)
+		for compiled.turn = 1; compiled.turn <= compiled.turns; compiled.turn++ {
+			list = append(list, compiled)
+		}
+	}
+	return list
+}
+
+func (c *compiler) step(pointer string, d Document, i int) {
+	s := d.Escalate[i]
+	if !namePattern.MatchString(s.Name) {
+		c.problem(pointer+"/step", "%q is not a name; write 1 to 63 of a-z, 0-9, _ and -, such as primary", clip(s.Name, 80))
+	}
+	before := d.Escalate[:i]
+	if j := slices.IndexFunc(before, func(b Step) bool { return b.Name == s.Name }); j >= 0 {
+		c.problem(pointer+"/step", "step %d is named %q too; names of steps are unique", j+1, clip(s.Name, 80))
+	}
+	c.choice(pointer+"/severity", "a severity", string(s.Severity), severities)
+}
+
+var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
+
+// when compiles when a step is taken, which is said once.
+func (c *compiler) when(pointer string, s Step) step {
+	after := s.After != Delay{}
+	switch said := countOf(after, s.At != "", s.Every > 0); {
+	case said == 0 && s.Times > 0:
+		c.problem(pointer+"/every", "the step says how often, and not how far apart; write every: 24h, or leave times out")
+	case said == 0:
+		c.problem(pointer+"/after", "a step needs a time after which it is taken, such as after: 3h")
+	case said > 1:
+		c.problem(pointer, "a step is taken after a time, at a time or every so often; keep one of after, at and every")
+		return step{}
+	case s.Every > 0 && s.Times == 0:
+		c.problem(pointer+"/times", "say how often: times: 3")
+	case s.Every == 0 && s.Times > 0:
+		c.problem(pointer+"/times", "only a step with every is taken several times; write every: in the place of %s", saidBy(after))
+	case s.Times > MaxTurns:
+		c.problem(pointer+"/times", "%d is not between 1 and %d", s.Times, MaxTurns)
+	}
+	compiled := step{after: time.Duration(s.After.Fixed), every: s.Every > 0}
+	if compiled.every {
+		compiled.after = time.Duration(s.Every)
+	}
+	compiled.computed = c.after(pointer+"/after", s.After.Computed, c.over(inAfter))
+	compiled.at = c.at(pointer+"/at", s.At, c.over(inAt))
+	if s.At != "" && s.Of != "" {
+		c.problem(pointer+"/of", "a calendar counts a span, and at is an instant; write within, or after in the place of at")
+	}
+	return compiled
+}
+
+// countOf is how many of them are.
+func countOf(all ...bool) int {
+	n := 0
+	for _, is := range all {
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
+func saidBy(after bool) string {
+	if after {
+		return "after"
+	}
+	return "at"
+}
+
+var aWord = regexp.MustCompile(`^[A-Za-z]+$`)
+
+// after compiles a span that is computed.
+func (c *compiler) after(pointer, source string, d dialect) *expression {
+	if aWord.MatchString(source) && d.names[source] == nil {
+		_, err := ParseDuration(source)
+		c.problem(pointer, "%v; or an expression such as hours(event.sla_hours)", err)
+		return nil
+	}
+	return c.expression(pointer, source, d)
+}
+
+// at compiles an instant. A schedule's is a time of day.
+func (c *compiler) at(pointer, source string, d dialect) *expression {
+	scheduled := c.document.Trigger.Schedule != ""
+	switch is := timeOfDay.MatchString(source); {
+	case source == "" || scheduled && is:
+		return nil
+	case scheduled:
+		c.problem(pointer, `%q is not a time of day; a step of a schedule is taken at one such as at: "09:00"`, clip(source, 40))
+		return nil
+	case is:
+		c.problem(pointer, `%q is a time of day, which only steps of a schedule have; write an instant such as date(event.due_at) - hours(1)`, source)
+		return nil
+	}
+	return c.expression(pointer, source, d)
+}
+
+// calendar is the calendar of a name; nil for none, and where nobody knows which there are.
+func (c *compiler) calendar(pointer, name string) *calendars.Calendar {
+	if name == "" {
+		return nil
+	}
+	if !namePattern.MatchString(name) {
+		c.name(pointer, name, "office")
+		return nil
+	}
+	found := c.calendars[name]
+	if found == nil && c.calendars != nil {
+		c.problem(pointer, "%s", c.noCalendar(name))
+	}
+	return found
+}
+
+func (c *compiler) noCalendar(name string) string {
+	known := slices.Sorted(maps.Keys(c.calendars))
+	switch near := Nearest(name, known); {
+	case near != "":
+		return fmt.Sprintf("there is no calendar %q; did you mean %q?", name, near)
+	case len(known) == 0:
+		return fmt.Sprintf("there is no calendar %q, and no other; put one beside the rules, or leave this out", name)
+	}
+	return fmt.Sprintf("there is no calendar %q; there are %s", name, clip(strings.Join(known, ", "), 200))
+}
+
+// rung is where a step lies, as far as that is known when the rule is saved.
+type rung struct {
+	start bool
+	at    Duration // since the wait began, at least
+	known bool     // exactly, in the time that of counts
+	of    string
+}
+
+// nowhere is where a step lies that is computed: before any other, for all that is known.
+const nowhere = Duration(math.MinInt64 / 2)
+
+// rises refuses a step that is not after the one before, and one beyond the horizon, where
+// the times of both are written out. It notes how close to each other they are.
+func (c *compiler) rises(pointer string, s Step, before rung) rung {
+	here := rung{at: nowhere, of: s.Of}
+	counted := before.start || before.of == s.Of // in the same time
+	switch {
+	case s.After.Fixed > 0 && s.Every == 0:
+		here.at, here.known = s.After.Fixed, true
+		pointer += "/after"
+		if before.at > 0 && here.at <= before.at && (s.Of == "" || before.known && counted) {
+			c.problem(pointer, "%s is not after the step before, %s; steps have to rise", here.at, before.at)
+		} else if before.known && counted && !before.start {
+			c.apart(here.at - before.at)
+		}
+	case s.Every > 0 && s.After == Delay{}:
+		here.at, here.known = before.at+repeated(s.Every, s.Times), before.known && counted
+		pointer += "/every"
+		c.apart(s.Every)
+	}
+	if horizon := c.document.Guards.Horizon; here.at > horizon && horizon > 0 {
+		c.problem(pointer, "%s is beyond the horizon, %s; raise guards.horizon or shorten it", lasting(s, here.at), horizon)
+	}
+	return here
+}
+
+// lasting is how long it takes until a step is taken for the last time.
+func lasting(s Step, at Duration) string {
+	if s.Times > 1 {
+		return fmt.Sprintf("the last of %d turns comes after %s, which", s.Times, atMost(at))
+	}
+	return atMost(at)
+}
+
+// repeated is n times the span, or a little more than any that is allowed.
+func repeated(span Duration, n int) Duration {
+	if n = max(1, min(n, MaxTurns)); span > longest/Duration(n) {
+		return longest + 1
+	}
+	return span * Duration(n)
+}
+
+// apart notes how far apart two looks are that are written out.
+func (c *compiler) apart(span Duration) {
+	if c.closest == 0 || span < c.closest {
+		c.closest = span
+	}
+}

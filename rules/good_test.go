@@ -1,0 +1,128 @@
+package rules_test
+
+import (
+	"testing"
+	_ "time/tzdata" // the same zones on every machine
+
+	"deadman/calendars"
+	"deadman/rules"
+)
+
+// goodDocuments are what people may write, a part of the language each.
+var goodDocuments = []struct{ name, text string }{
+	{"the base", base},
+	{"lists of events", edited(
+		"update: [{event: orders.changed, key: event.id}, {event: parcels.moved, key: event.order}]",
+		"resolve: [{event: orders.shipped, key: event.id}, {event: orders.changed, key: event.id, if: 'event.status == \"CANCELLED\"', as: cancelled}]",
+		"pause: [{event: orders.changed, key: event.id, if: 'event.status == \"ON_HOLD\"'}]",
+	)},
+	{"single events", edited(
+		"update: {event: orders.changed, key: event.id}",
+		"pause: {event: orders.changed, key: event.id, if: 'event.status == \"ON_HOLD\"'}",
+	)},
+	{"a pause that another event ends", edited("pause: [{event: orders.held, key: event.id}, {event: orders.*, key: event.id, if: 'wildcard(1) == \"held\"'}]")},
+	{"a set", edited("resolve: {event: parcels.sent, key: event.order, distinct: event.parcel, need: 3}")},
+	{"a set, and an event that ends it whatever is there", edited("resolve: [{event: a, key: event.id, distinct: event.n, need: 3}, {event: a, key: event.id, if: event.last == true, as: done}]")},
+	{"a computed set", edited("resolve: {event: parcels.sent, key: event.order, distinct: event.parcel, need: len(state.parcels)}")},
+	{"a set of the event that begins", edited("resolve: {event: orders.created, key: event.id, distinct: event.shop, need: 2}")},
+	{"wildcards", edited("trigger: {event: 'orders.*.*.>', key: 'wildcard(1) + \"/\" + wildcard(3)', if: 'wildcard(2) == \"placed\"', since: 'date(wildcard(3))'}")},
+	{"steps of every kind", edited(
+		"escalate: [{after: 1h, step: primary}, {after: 8h, of: office}, {every: 24h, times: 3, within: office}, {after: hours(event.sla_hours)}, {at: date(event.due_at) - hours(1)}]",
+	)},
+	{"every comes first", edited("escalate: [{every: 1h, times: 3, step: again}]")},
+	{"nothing is known behind a computed step", edited("escalate: [{after: 5h}, {after: hours(event.n)}, {after: 2h}]")},
+	{"times of two calendars", edited("escalate: [{after: 8h, of: office}, {after: 4h, of: warehouse}, {after: 2h, of: night-shift}]")},
+	{"a choice of spans", edited(`escalate: [{after: "event.vip == true ? hours(1) : hours(3)"}]`)},
+	{"a span of the key", edited(`escalate: [{after: 'key startsWith "x" ? duration("1h") : duration("3h")'}]`)},
+	{"as many turns as can be", edited("escalate: [{every: 1m, times: 1000}]")},
+	{"a recheck", edited("recheck: date(state.eta) + minutes(10)")},
+	{"a recheck that may be nothing", edited(`recheck: "state.eta == nil ? nil : date(state.eta)"`)},
+	{"late", edited("catch_up: {after: 2h, do: skip}")},
+	{"late by default, on a slot of a day", edited("slot: 1d", "escalate: [{after: 2d}]")},
+	{"as late as can be", edited("catch_up: {after: 1y, do: expire}")},
+	{"early and again", edited("early: 0", "again: restart")},
+	{"retries", edited("guards: {interval: 10s, jitter: 5s, attempts: 5}")},
+	{"slots longer than the steps are apart", edited("escalate: [{after: 1m}, {after: 2m}]")},
+	{"labels", edited(`labels: {team: fulfilment, url: "https://shop.example.com/orders/{{key}}", status: "{{state.status}}", step: "{{step}}", none: ""}`)},
+	{"a text about the job", edited(`escalate: [{every: 1h, times: 3, text: "{{job.rule}}: {{key}} waits since {{job.since}}, turn {{job.turn}} of {{job.turns}}, {{job.count}} looks, {{job.step}}"}]`)},
+	{"a schedule", edited(`trigger: {schedule: "0 0 * * 1-5", zone: Europe/Berlin, keys: [customers, "1"]}`, "enabled: false", `escalate: [{at: "09:00"}, {after: 12h}, {at: "23:59"}]`)},
+	{"a schedule with a state", edited(`trigger: {schedule: "@daily"}`, "update: {event: jobs.reported, key: event.job}", `while: state.ok != true`, "enabled: false")},
+	{"a schedule that is spread", edited(`trigger: {schedule: "? ? * * *"}`, "enabled: false")},
+	{"a schedule of days", edited(`trigger: {schedule: "@every 1d"}`, "enabled: false")},
+	{"a schedule of one tick", edited(`trigger: {schedule: "@at 1763735945"}`, "enabled: false")},
+	{"a schedule on leap days", edited(`trigger: {schedule: "0 0 29 2 *"}`, "enabled: false")},
+	{"a schedule on Fridays and the 31st", edited(`trigger: {schedule: "30 8,18 31 JAN-jun/2 FRI"}`, "enabled: false")},
+	{"a heartbeat", edited(`trigger: {heartbeat: {event: devices.*.*.beat, key: 'wildcard(1) + "/" + wildcard(2)', every: 10m, grace: 2m, keys: [a/b]}}`, "enabled: false")},
+	{"a heartbeat that is bad for once", edited(`trigger: {heartbeat: {event: beats, key: event.id, if: event.ok == true, every: 10m, shape: {id: text, ok: boolean}}}`, "enabled: false")},
+	{"a row", edited(`lookup: {sql: {source: shop, query: "select status, eta from orders where id = $1", params: [key, event.shop]}}`, "while: state.status == \"UNSHIPPED\"", "enabled: false")},
+	{"a document by HTTP", edited(`lookup: {http: {source: shop, path: "/orders/{{key}}", absent: [404, 410]}}`, "enabled: false")},
+	{"a document by NATS", edited(`lookup: {nats: {source: shop, subject: "shop.orders.{{key}}"}}`, "enabled: false")},
+	{"a document of a bucket", edited(`lookup: {kv: {source: shop, bucket: ORDERS, key: "orders/{{key}}"}}`, "enabled: false")},
+	{"a lookup holds what the event does not", edited("trigger: {event: orders.created, key: event.id, if: event.status == 5, shape: {id: text, status: number}}", `lookup: {kv: {source: shop, bucket: orders}}`, `while: state.status == "OPEN"`, "enabled: false")},
+	{"a handler", without("escalate") + "handler: shipping-checks\nenabled: false\n"},
+	{"a shape", edited(
+		"trigger: {event: orders.created, key: event.id, since: event.placed_at, shape: {id: text, total: number, vip: boolean, placed_at: time, customer: {name: text}, items: [{sku: text, n: number}], tags: [text], rest: any, more: object, lines: list}}",
+		`while: 'state.total > 5 and any(state.items, .sku startsWith "x" and .n > 2) and "a" in state.tags and state.customer.name != "" and state.rest == 5 and state.rest.a == "x" and state.more.b == 1 and any(state.lines, # == 2)'`,
+	)},
+	{"a shape of the state that an update adds to", edited("trigger: {event: orders.created, key: event.id, shape: {id: text}}", "update: {event: orders.changed, key: event.id}", "while: state.anything == 1")},
+	{"one shape for two events", edited("resolve: [{event: a, key: event.id, if: event.x == 1, shape: {id: text, x: number}}, {event: a, key: event.id, if: event.x == 2, as: done, shape: {id: text, x: number}}]")},
+	{"a field that may be several kinds", edited(`while: 'type(state.n) == "string" ? state.n == "none" : state.n == 0'`)},
+	{"events that differ", edited("trigger: {event: orders.created, key: event.id, if: event.status == 5}", `resolve: {event: orders.shipped, key: event.id, if: event.status == "SHIPPED"}`)},
+	{"a date of text and of a number", edited(`while: date(state.at) > since and state.at != "never"`)},
+	{"a key that is text or a number", edited(`while: string(state.id) == "5" and state.id > 4`)},
+	{"conditions that seem to exclude each other", edited(`while: 'state.a == "x" or state.a == "y"'`, `pause: {event: a, key: event.id, if: 'event.n > 5 and event.n < 10 and event.n != 7 and (event.m > 5 or event.m < 3) and not (event.o != "x" and event.o != "y")'}`)},
+}
+
+func TestGoodDocuments(t *testing.T) {
+	for _, c := range goodDocuments {
+		t.Run(c.name, func(t *testing.T) {
+			if problems := found(t, c.text); problems != nil {
+				t.Errorf("%s\n%v", c.text, problems)
+			}
+		})
+	}
+}
+
+// TestCalendars: a step's calendar has to be one of those that there are, where that is known.
+func TestCalendars(t *testing.T) {
+	known, err := calendars.Parse([]byte("calendars:\n  office: {zone: UTC, days: mon-fri, hours: \"09:00-17:00\"}\n"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		calendar string
+		known    calendars.Set
+		want     string
+	}{
+		{"office", known, ""},
+		{"ofice", known, `late: escalate[0].of: there is no calendar "ofice"; did you mean "office"?`},
+		{"elsewhere", known, `late: escalate[0].of: there is no calendar "elsewhere"; there are office`},
+		{"office", calendars.Set{}, `late: escalate[0].of: there is no calendar "office", and no other; put one beside the rules, or leave this out`},
+		{"elsewhere", nil, ""},
+	} {
+		documents, err := rules.Parse([]byte(edited("escalate: [{after: 3h, of: "+c.calendar+"}]")), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, err = rules.Compile(documents[0], rules.Saved{}, c.known)
+		if got := message(err); got != c.want {
+			t.Errorf("%s of %v: got %q, want %q", c.calendar, c.known, got, c.want)
+		}
+		_, err = rules.ParseAgainst([]byte(edited("escalate: [{after: 3h, of: "+c.calendar+"}]")), "", c.known)
+		if want := c.want; want != "" {
+			want = "5:28: " + want
+			if got := message(err); got != want {
+				t.Errorf("%s in a text: got %q, want %q", c.calendar, got, want)
+			}
+		} else if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+func message(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}

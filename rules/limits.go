@@ -1,0 +1,73 @@
+package rules
+
+// guards checks what bounds the looks.
+func (c *compiler) guards(d Document) {
+	g := d.Guards
+	if g.Timeout <= 0 || g.Timeout > longestCheck {
+		c.problem("/guards/timeout", "%s is not between 1ms and %s", g.Timeout, longestCheck)
+	}
+	if g.Attempts < 1 || g.Attempts > maxAttempts {
+		c.problem("/guards/attempts", "%d is not between 1 and %d", g.Attempts, maxAttempts)
+	}
+	if g.Interval < 0 || g.Interval > longestRetry {
+		c.problem("/guards/interval", "%s is not between 0 and %s", g.Interval, longestRetry)
+	}
+	if g.Jitter < 0 || g.Jitter > longestRetry {
+		c.problem("/guards/jitter", "%s is not between 0 and %s", g.Jitter, longestRetry)
+	}
+	if g.Horizon <= 0 || g.Horizon > longest {
+		c.problem("/guards/horizon", "%s is not between 1s and %s", g.Horizon, longest)
+	}
+	need, why := d.turns(), ""
+	if d.held() {
+		need, why = need+1, " and the one that ends the hold"
+	}
+	switch {
+	case g.MaxChecks > maxChecks:
+		c.problem("/guards/max_checks", "%d is more than %d", g.MaxChecks, maxChecks)
+	case g.MaxChecks < need:
+		c.problem("/guards/max_checks", "%d checks are fewer than the %d that the steps%s take; write %d or more", g.MaxChecks, need, why, need)
+	}
+	c.retries(d)
+}
+
+// retries refuses attempts that may take longer than it is from one look to the next: there
+// would never be an answer before the next question.
+func (c *compiler) retries(d Document) {
+	if h := d.Trigger.Heartbeat; h != nil && h.Every > 0 {
+		c.apart(h.Every)
+	}
+	worst := d.retries()
+	if c.closest == 0 || worst < c.closest {
+		return
+	}
+	c.problem("/guards", "%d attempts may take %s, and it is %s from one look to the next; lower attempts, interval, jitter or timeout",
+		d.Guards.Attempts, atMost(worst), c.closest)
+}
+
+// retries is the longest that all attempts of one look may take: the waits between them, each
+// twice the one before, and where others are asked the time that they have.
+func (d Document) retries() Duration {
+	g := d.Guards
+	var worst Duration
+	wait := min(g.Interval, longest)
+	for i := range min(g.Attempts, maxAttempts) {
+		if d.Lookup != nil || d.Handler != "" {
+			worst += min(g.Timeout, longestCheck)
+		}
+		if i == 0 {
+			continue
+		}
+		worst = min(worst+wait+g.Jitter, longest+1)
+		wait = min(wait*2, longest)
+	}
+	return worst
+}
+
+// atMost is a span that was only counted until it was too long.
+func atMost(d Duration) string {
+	if d > longest {
+		return "more than " + longest.String()
+	}
+	return d.String()
+}

@@ -1,0 +1,308 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+)
+
+// matching is one event going through the rules.
+type matching struct {
+	event    futurejobs.Event
+	body     *body
+	shards   int
+	effects  []futurejobs.Effect
+	refusals []futurejobs.Refusal
+}
+
+// hearing is one version of a rule that hears of an event.
+type hearing struct {
+	*matching
+	*Rule
+	// made is the version that made a job: its steps and sets count.
+	made   func(futurejobs.Job) *Rule
+	paused bool
+}
+
+// ask puts the event to a rule: what it begins comes first, then what it changes, then what
+// it ends.
+func (m *matching) ask(all *rule, v *version) {
+	r, err := v.compiled()
+	if err != nil {
+		m.refuse(v.saved.Name, err)
+		return
+	}
+	h := hearing{matching: m, Rule: r, paused: all.paused, made: func(j futurejobs.Job) *Rule {
+		if made, err := all.of(j.Version).compiled(); err == nil {
+			return made
+		}
+		return r
+	}}
+	h.play()
+}
+
+// play plays the event.
+func (h *hearing) play() {
+	h.note("trigger", h.begin())
+	for i := range h.updates {
+		h.note(fmt.Sprintf("update[%d]", i), h.update(&h.updates[i]))
+	}
+	h.note("pause", h.pause())
+	for i := range h.resolves {
+		ended, err := h.resolve(i)
+		h.note(fmt.Sprintf("resolve[%d]", i), err)
+		if ended {
+			return
+		}
+	}
+}
+
+// note makes an error a refusal of the event.
+func (h *hearing) note(where string, err error) {
+	if err != nil {
+		h.refuse(h.engine.Name, wrap(where, err))
+	}
+}
+
+func (m *matching) refuse(rule string, err error) {
+	m.refusals = append(m.refusals, futurejobs.Refusal{Rule: rule, Reason: err.Error()})
+}
+
+// want adds an effect on the job of a key.
+func (h *hearing) want(key string, ask futurejobs.Ask) {
+	h.effects = append(h.effects, futurejobs.Effect{Rule: &h.engine, Ref: h.ref(key, h.shards), Event: &h.event, Ask: ask})
+}
+
+// hears reports whether the watch is for the event, and what its expressions see of it.
+func (h *hearing) hears(w *watch) (scope, bool) {
+	if !matches(w.subject, h.event.Subject) {
+		return scope{}, false
+	}
+	s := scope{event: h.body}
+	if w.wild {
+		s.wild = wildcards(w.subject, h.event.Subject)
+	}
+	return s, true
+}
+
+// holds reports whether the watch's condition holds.
+func (w *watch) holds(s scope) (bool, error) {
+	if w.cond == nil {
+		return true, nil
+	}
+	return w.cond.holds(s)
+}
+
+// keyIf is the key of an event that the watch wants; ok is false for another one.
+func (h *hearing) keyIf(w *watch) (s scope, key string, ok bool, err error) {
+	s, ok = h.hears(w)
+	if !ok {
+		return s, "", false, nil
+	}
+	if ok, err = w.holds(s); !ok || err != nil {
+		return s, "", false, err
+	}
+	key, err = w.key.keyOf(s)
+	return s, key, err == nil, err
+}
+
+// begin begins a wait, if the event does.
+func (h *hearing) begin() error {
+	if !h.document.Enabled || h.paused {
+		return nil
+	}
+	s, key, ok, err := h.keyIf(&h.trigger)
+	if !ok {
+		return err
+	}
+	at := h.event.At.UTC().Truncate(time.Microsecond)
+	if s.since, err = h.since(s, at); err != nil {
+		return err
+	}
+	start, err := h.start(key, s.since, at, h.body.valid())
+	if err == nil {
+		h.want(key, start)
+	}
+	return err
+}
+
+// since is when the wait began.
+func (r *Rule) since(s scope, at time.Time) (time.Time, error) {
+	if r.trigger.since == nil {
+		return at, nil
+	}
+	return r.trigger.since.instant(s)
+}
+
+// start is the beginning of a wait. An instant so far ahead that the first look would lie
+// beyond the horizon is refused: nobody would notice that the job is never looked at.
+func (r *Rule) start(key string, since, at time.Time, event json.RawMessage) (futurejobs.Start, error) {
+	start := futurejobs.Start{
+		Job:     futurejobs.Job{Version: r.engine.Version, Since: since, Event: event},
+		Restart: r.document.Again == Restart,
+		Early:   r.remembers,
+	}
+	if horizon := r.engine.Limits.Horizon; since.After(at.Add(horizon)) {
+		return start, fmt.Errorf("since is %s, further ahead of the event than the horizon, %s", since.Format(time.RFC3339), Duration(horizon))
+	}
+	first, err := r.first(waitOf(start.Job.Of(key)), at)
+	if err != nil {
+		return start, err
+	}
+	start.Job.FirstCheckAt = first
+	if start.Restart && !r.document.Quiet {
+		start.Close = func(j futurejobs.Job) alerts.Draft {
+			return r.engine.Closing(j, fmt.Sprintf("%s %s: the wait began anew", r.engine.Entity, j.Key))
+		}
+	}
+	for i := range r.resolves {
+		if w := &r.resolves[i]; w.distinct != nil {
+			start.Sets = append(start.Sets, futurejobs.Gather{
+				Set: uint8(i), Need: r.need(i, scope{}), End: futurejobs.End{Outcome: w.outcome},
+			})
+		}
+	}
+	return start, nil
+}
+
+// Begin is the effect of a wait that a person begins, at now. event is what its trigger would
+// have carried; nil: nothing. A zero since is now.
+func (r *Rule) Begin(key string, since, now time.Time, event json.RawMessage, shards int) (futurejobs.Effect, error) {
+	if len(r.steps) == 0 {
+		return futurejobs.Effect{}, Problems{{Pointer: "/rule", Rule: r.engine.Name, Message: "the rule is stored and not run yet by this version, so nobody would look"}}
+	}
+	if err := checkKey(key); err != nil {
+		return futurejobs.Effect{}, Problems{{Pointer: "/key", Rule: r.engine.Name, Message: err.Error()}}
+	}
+	b := newBody(event)
+	if err := b.check(); event != nil && err != nil {
+		return futurejobs.Effect{}, Problems{{Pointer: "/event", Rule: r.engine.Name, Message: err.Error()}}
+	}
+	if since.IsZero() {
+		since = now
+	}
+	start, err := r.start(key, since.UTC().Truncate(time.Microsecond), now, b.valid())
+	if err != nil {
+		return futurejobs.Effect{}, Problems{{Pointer: "", Rule: r.engine.Name, Message: err.Error()}}
+	}
+	start.Restart, start.Early = false, false // a person is told that there is one, and knows what happened before
+	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(key, shards), Ask: start}, nil
+}
+
+// update merges the event into what is known of a job, if it is news.
+func (h *hearing) update(w *watch) error {
+	_, key, ok, err := h.keyIf(w)
+	if !ok {
+		return err
+	}
+	if err := h.body.check(); err != nil {
+		return err
+	}
+	news := h.body.data
+	h.want(key, futurejobs.Update{Merge: func(known json.RawMessage) (json.RawMessage, error) { return merge(known, news) }})
+	return nil
+}
+
+// pause lets time stand still if one of the rule's pauses wants that of the event, and go on
+// if the event is for one and none does.
+func (h *hearing) pause() error {
+	going := ""
+	for i := range h.pauses {
+		w := &h.pauses[i]
+		s, ok := h.hears(w)
+		if !ok {
+			continue
+		}
+		still, err := w.holds(s)
+		if err != nil {
+			return err
+		}
+		key, err := w.key.keyOf(s)
+		if err != nil {
+			return err
+		}
+		if still {
+			h.want(key, futurejobs.Pause{})
+			return nil
+		}
+		going = key
+	}
+	if going != "" {
+		h.want(going, futurejobs.Resume{Next: func(j futurejobs.Job) time.Time { return h.made(j).nextOf(j) }})
+	}
+	return nil
+}
+
+// nextOf is when the next step of a job is taken; the zero time where none is left or
+// nobody knows.
+func (r *Rule) nextOf(j futurejobs.Job) time.Time {
+	line, err := r.timeline(waitOf(j))
+	if err != nil || j.Step >= len(line) {
+		return time.Time{}
+	}
+	return r.engine.Grid.Up(line[j.Step].at)
+}
+
+// resolve ends a wait, or adds to a set that does, and reports whether the event is what the
+// i-th resolve waits for.
+func (h *hearing) resolve(i int) (is bool, err error) {
+	w := &h.resolves[i]
+	s, key, ok, err := h.keyIf(w)
+	if !ok {
+		return false, err
+	}
+	end := futurejobs.End{Outcome: w.outcome, Early: h.early(h.event.Stream), Close: h.closing(w.outcome)}
+	if w.distinct == nil {
+		h.want(key, end)
+		return true, nil
+	}
+	member, err := w.distinct.keyOf(s)
+	if err != nil {
+		return false, err
+	}
+	h.want(key, futurejobs.Gather{Set: uint8(i), Member: member, Need: h.need(i, s), End: end})
+	return true, nil
+}
+
+// need is how many members the i-th resolve's set has. s is what is seen of the event at hand.
+func (r *Rule) need(i int, s scope) func(futurejobs.Job) (int, error) {
+	return func(j futurejobs.Job) (int, error) {
+		w := waitOf(j)
+		if s.event != nil {
+			w.event, w.wild = s.event, s.wild
+		}
+		n, err := r.resolves[i].need.whole(w.scope)
+		return n, wrap("need", err)
+	}
+}
+
+// early is how long an end is remembered that comes from a stream before its trigger. On one
+// stream it does not, unless the trigger says itself when the wait began.
+func (r *Rule) early(stream string) time.Duration {
+	if len(r.resolves) == 0 || r.trigger.since == nil && len(r.starts) == 1 && r.starts[0] == stream {
+		return 0
+	}
+	return time.Duration(r.document.Early)
+}
+
+// closing drafts what closes a job. The steps are those of the version that made it.
+func (h *hearing) closing(outcome checks.Outcome) futurejobs.Closing {
+	if h.document.Quiet {
+		return nil
+	}
+	at := h.event.At
+	return func(j futurejobs.Job) alerts.Draft {
+		r := h.made(j)
+		text := fmt.Sprintf("%s %s: %s", r.engine.Entity, j.Key, outcome)
+		if took := at.Sub(j.Since).Truncate(time.Second); took > 0 {
+			text += " after " + Duration(took).String()
+		}
+		w := waitOf(j)
+		w.rule = r.engine.Name
+		return r.closes(w, j.Step, text)
+	}
+}

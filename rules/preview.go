@@ -1,0 +1,267 @@
+package rules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"deadman/alerts"
+	"deadman/calendars"
+	futurejobs "deadman/future_jobs"
+)
+
+// maxPreview bounds the lines of a preview.
+const maxPreview = 1000
+
+// PreviewRequest asks what a rule would do because of events.
+type PreviewRequest struct {
+	Text    []byte // a rule, YAML or JSON; nil: the saved one of Name
+	Name    string
+	Version int32          // of the saved one; 0: the newest
+	Events  []PreviewEvent // the first begins the wait
+	Until   time.Time      // zero: the end
+}
+
+// PreviewEvent is an event of a preview.
+type PreviewEvent struct {
+	Subject string          `json:"subject"` // empty for the first: what the trigger listens to
+	At      time.Time       `json:"at"`      // when the stream would take it in
+	Data    json.RawMessage `json:"data,omitempty"`
+}
+
+// Preview is what would become of the first wait that the events begin.
+type Preview struct {
+	Rule     string        `json:"rule"`
+	Key      string        `json:"key,omitempty"` // empty: no wait begins
+	Since    time.Time     `json:"since,omitzero"`
+	Lines    []PreviewLine `json:"lines"`
+	Outcome  string        `json:"outcome,omitempty"` // empty: it was still going on at the end
+	Reason   string        `json:"reason,omitempty"`
+	EndedAt  time.Time     `json:"ended_at,omitzero"`
+	Refusals []string      `json:"refusals,omitempty"` // what events would be dead letters for
+}
+
+// PreviewLine is one thing that would happen.
+type PreviewLine struct {
+	At       time.Time         `json:"at"`
+	Kind     PreviewKind       `json:"kind"`
+	Step     string            `json:"step,omitempty"`
+	Severity alerts.Severity   `json:"severity,omitempty"`
+	Status   alerts.Status     `json:"status,omitempty"`
+	Text     string            `json:"text,omitempty"`
+	Passed   []string          `json:"passed,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Next     time.Time         `json:"next,omitzero"` // when it is looked at again
+	Note     string            `json:"note,omitempty"`
+}
+
+// PreviewKind is a kind of line.
+type PreviewKind string
+
+// The kinds of lines.
+const (
+	Starts PreviewKind = "starts" // the wait begins
+	Event  PreviewKind = "event"  // an event changes it
+	Looks  PreviewKind = "looks"  // a look that says nothing
+	Says   PreviewKind = "says"   // an alert
+	Ends   PreviewKind = "ends"   // it is over
+)
+
+// Preview plays events and the looks between them through the engine itself, in a time of
+// its own. The error is Problems, futurejobs.ErrNotFound or of the store.
+func (r *Registry) Preview(ctx context.Context, ask PreviewRequest) (Preview, error) {
+	rule, err := r.previewed(ctx, ask)
+	if err != nil {
+		return Preview{}, err
+	}
+	return rule.Preview(ctx, ask.Events, ask.Until)
+}
+
+func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (*Rule, error) {
+	if ask.Text != nil {
+		documents, err := parse(ask.Text, "", r.Calendars)
+		if err != nil {
+			return nil, err
+		}
+		return previewable(documents[0].Document, Saved{Version: 1}, r.Calendars)
+	}
+	versions, err := r.Versions(ctx, ask.Name)
+	if err != nil {
+		return nil, err
+	}
+	at := 0
+	if ask.Version != 0 {
+		at = slices.IndexFunc(versions, func(s Saved) bool { return s.Version == ask.Version })
+	}
+	if at < 0 {
+		return nil, fmt.Errorf("rule %s has no version %d: %w", ask.Name, ask.Version, futurejobs.ErrNotFound)
+	}
+	document, err := decodeDocument(versions[at].Document)
+	if err != nil {
+		return nil, err
+	}
+	return previewable(document, versions[at], r.Calendars)
+}
+
+// previewable is a rule that hears all its events on one stream, whether or not new waits
+// begin.
+func previewable(d Document, saved Saved, known calendars.Set) (*Rule, error) {
+	saved.Reads = nil
+	for _, subject := range d.Subjects() {
+		saved.Reads = append(saved.Reads, Read{Subject: subject, Stream: previewStream})
+	}
+	rule, err := Compile(d, saved, known)
+	if err == nil {
+		rule.document.Enabled = true
+	}
+	return rule, err
+}
+
+const previewStream = "preview"
+
+// ErrPreview means that a preview was hearing for that can't be.
+var ErrPreview = errors.New("there is nothing to preview")
+
+// Preview plays events and the looks between them through the engine itself. The events are
+// in the order of their times. It follows the first wait that begins, for its key.
+func (r *Rule) Preview(ctx context.Context, events []PreviewEvent, until time.Time) (Preview, error) {
+	switch {
+	case len(events) == 0:
+		return Preview{}, fmt.Errorf("%w: send the event that begins the wait", ErrPreview)
+	case !slices.IsSortedFunc(events, func(a, b PreviewEvent) int { return a.At.Compare(b.At) }):
+		return Preview{}, fmt.Errorf("%w: the events are not in the order of their times", ErrPreview)
+	}
+	if until.IsZero() {
+		until = futurejobs.Never
+	}
+	p := previewing{Rule: r, out: Preview{Rule: r.engine.Name, Lines: []PreviewLine{}}, early: make(map[futurejobs.Ref]futurejobs.Early)}
+	for i, e := range events {
+		if i == 0 && e.Subject == "" {
+			e.Subject = r.trigger.subject
+		}
+		p.looks(ctx, latest(e.At, time.Time{}).Add(-time.Microsecond))
+		p.event(e)
+	}
+	p.looks(ctx, until.Add(-time.Microsecond))
+	if p.job == nil && p.out.Outcome == "" {
+		p.out.Reason = "no event begins a wait: none is the trigger's with its condition met"
+	}
+	return p.out, nil
+}
+
+// previewing is a preview being made.
+type previewing struct {
+	*Rule
+	out Preview
+	job *futurejobs.Job // nil: no wait yet, or it is over
+	seq uint64
+
+	early map[futurejobs.Ref]futurejobs.Early
+}
+
+// event plays an event, on one stream, as intake does.
+func (p *previewing) event(e PreviewEvent) {
+	p.seq++
+	m := matching{body: newBody(e.Data), shards: 1, event: futurejobs.Event{
+		Stream: previewStream, Subject: e.Subject, Seq: p.seq, At: e.At, Data: e.Data,
+	}}
+	h := hearing{matching: &m, Rule: p.Rule, made: func(futurejobs.Job) *Rule { return p.Rule }}
+	h.play()
+	for _, refused := range m.refusals {
+		p.out.Refusals = append(p.out.Refusals, fmt.Sprintf("%s at %s: %s", e.Subject, e.At.Format(time.RFC3339), refused.Reason))
+	}
+	for _, effect := range m.effects {
+		p.apply(effect, e)
+	}
+}
+
+// apply folds one effect, if it is on the key that is followed.
+func (p *previewing) apply(e futurejobs.Effect, by PreviewEvent) {
+	if p.out.Key != "" && e.Ref.Key != p.out.Key {
+		return
+	}
+	known := futurejobs.Known{Pending: map[futurejobs.Ref]futurejobs.Job{}, Early: p.early}
+	if p.job != nil {
+		known.Pending[e.Ref] = *p.job
+	}
+	net := futurejobs.Fold([]futurejobs.Effect{e}, known, by.At)
+	for _, letter := range net.Letters {
+		p.out.Refusals = append(p.out.Refusals, fmt.Sprintf("%s at %s: %s", by.Subject, by.At.Format(time.RFC3339), letter.Reason))
+	}
+	for _, early := range net.Remember {
+		p.early[early.Ref] = early
+	}
+	for _, ref := range net.Forget {
+		delete(p.early, ref)
+	}
+	for _, d := range slices.Concat(net.End, net.Born) {
+		p.end(d, by.At)
+	}
+	for _, j := range slices.Concat(net.Create, net.Change, net.Update) {
+		p.follow(j, by, len(net.Create) > 0)
+	}
+}
+
+// follow goes on with the job as an event left it.
+func (p *previewing) follow(j futurejobs.Job, by PreviewEvent, begun bool) {
+	line := PreviewLine{At: by.At, Kind: Event, Note: by.Subject, Next: j.NextCheckAt}
+	if begun {
+		j.ID = int64(p.seq)
+		p.out.Key, p.out.Since = j.Key, j.Since
+		p.out.Outcome, p.out.Reason, p.out.EndedAt = "", "", time.Time{}
+		line.Kind = Starts
+	}
+	if !j.PausedAt().IsZero() {
+		line.Next = time.Time{}
+	}
+	p.job = &j
+	p.say(line)
+}
+
+// looks takes the looks that are due up to an instant.
+func (p *previewing) looks(ctx context.Context, through time.Time) {
+	for p.job != nil && !p.job.NextCheckAt.After(through) && len(p.out.Lines) < maxPreview {
+		at := p.job.NextCheckAt
+		d := p.engine.Look(ctx, *p.job, at)
+		line := PreviewLine{At: at, Kind: Looks, Note: d.Reason, Next: d.Job.NextCheckAt}
+		if d.Ends() {
+			p.end(d, at)
+			continue
+		}
+		p.job = &d.Job
+		if len(d.Alerts) == 0 {
+			p.say(line)
+		}
+		p.alerts(d, at)
+	}
+	if len(p.out.Lines) >= maxPreview && p.out.Reason == "" {
+		p.out.Reason = fmt.Sprintf("the preview ends after %d lines", maxPreview)
+	}
+}
+
+func (p *previewing) alerts(d futurejobs.Decision, at time.Time) {
+	for _, a := range d.Alerts {
+		line := PreviewLine{
+			At: at, Kind: Says, Step: a.Step, Severity: a.Severity, Status: a.Status, Text: a.Text,
+			Passed: a.Passed, Labels: a.Labels,
+		}
+		if !d.Ends() {
+			line.Next = d.Job.NextCheckAt
+		}
+		p.say(line)
+	}
+}
+
+// end ends the wait that is followed.
+func (p *previewing) end(d futurejobs.Decision, at time.Time) {
+	p.alerts(d, at)
+	p.say(PreviewLine{At: at, Kind: Ends, Note: string(d.Outcome)})
+	p.job = nil
+	p.out.Key = d.Job.Key
+	p.out.Outcome, p.out.Reason, p.out.EndedAt = string(d.Outcome), d.Reason, at
+}
+
+func (p *previewing) say(line PreviewLine) { p.out.Lines = append(p.out.Lines, line) }

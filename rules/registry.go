@@ -1,0 +1,365 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aymanbagabas/go-udiff"
+
+	"deadman/calendars"
+	futurejobs "deadman/future_jobs"
+)
+
+// Binder finds the streams that take in what a rule listens to, and makes one where there is
+// none. The bus implements it.
+type Binder interface {
+	// Bind returns what to read for the subjects. A subject that can't be read from, as of
+	// a work queue, is ErrSubject, with the remedy.
+	Bind(ctx context.Context, subjects []string) ([]Read, error)
+	// Find is Bind that makes nothing: what no stream takes in is left out.
+	Find(ctx context.Context, subjects []string) ([]Read, error)
+	// Past returns the events of a stream on the subjects that it took in at an instant or
+	// later, up to a sequence. After an error there is nothing more.
+	Past(ctx context.Context, stream string, subjects []string, since time.Time, through uint64) iter.Seq2[futurejobs.Event, error]
+}
+
+// What the registry answers a change that it does not make.
+var (
+	// ErrSubject means that events of a subject can't be read, whatever is retried.
+	ErrSubject = errors.New("the subject can't be listened to")
+	// ErrBundle means that a rule belongs to a set of files, and is changed there.
+	ErrBundle = errors.New("the rule belongs to a bundle of files")
+)
+
+// Registry is where rules are looked at and changed. What it changes is in force once the
+// nodes' books are refreshed, within about a second; what rests on the rules before fails
+// until then, and is evaluated again. It is safe for concurrent use.
+type Registry struct {
+	Store     Store
+	Binder    Binder
+	Book      *Book
+	Jobs      Jobs
+	Calendars calendars.Set
+	Log       *slog.Logger
+}
+
+// Jobs are the pending jobs of rules.
+type Jobs interface {
+	JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error)
+	Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error)
+}
+
+// Listing is a rule as people see it, at its newest version.
+type Listing struct {
+	Saved
+	Document Document
+	Err      error // why its document can't be read; nil: it can
+}
+
+// SaveOptions say how a rule is saved.
+type SaveOptions struct {
+	Version int32  // what the rule has to be at: a number, 0 for a new one, or AnyVersion
+	Bundle  string // the set of files that it comes with; empty: none
+	Adopt   bool   // a rule of another bundle is taken over
+	DryRun  bool   // nothing is written
+	Pending bool   // pending jobs go on with the new version
+
+	Since time.Time // what streams still have of events since then is taken in, too; zero: nothing
+}
+
+// Change is what saving a rule came to, or would.
+type Change struct {
+	Before   *Listing // nil: there was none
+	After    Saved    // in a dry run, without what the store fills in
+	Document Document
+	Changed  bool
+	Diff     string // between the canonical texts, unified; empty: they are the same
+	Moved    int    // pending jobs that were taken to the new version
+	Past     int    // waits that began because of events before the save, or would
+}
+
+// List returns the rules that are not deleted, by name.
+func (r *Registry) List(ctx context.Context) ([]Listing, error) {
+	_, saved, err := r.Store.Load(ctx)
+	if err != nil {
+		return nil, wrap("list rules", err)
+	}
+	var all []Listing
+	for _, s := range newestOf(saved) {
+		all = append(all, listing(s))
+	}
+	slices.SortFunc(all, func(a, b Listing) int { return strings.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+func listing(s Saved) Listing {
+	d, err := decodeDocument(s.Document)
+	return Listing{Saved: s, Document: d, Err: err}
+}
+
+// Get returns a rule, or futurejobs.ErrNotFound.
+func (r *Registry) Get(ctx context.Context, name string) (Listing, error) {
+	l, err := r.before(ctx, name)
+	if l == nil && err == nil {
+		err = fmt.Errorf("rule %s: %w", name, futurejobs.ErrNotFound)
+	}
+	if err != nil {
+		return Listing{}, err
+	}
+	return *l, nil
+}
+
+// before is the rule of a name as it is, nil if there is none.
+func (r *Registry) before(ctx context.Context, name string) (*Listing, error) {
+	named, err := r.Store.Named(ctx, name)
+	if err != nil || len(named) == 0 || !named[0].DeletedAt.IsZero() {
+		return nil, err
+	}
+	l := listing(named[0])
+	return &l, nil
+}
+
+// Versions returns all versions of a rule, newest first, or futurejobs.ErrNotFound. Of rules
+// that were deleted it knows the last one.
+func (r *Registry) Versions(ctx context.Context, name string) ([]Saved, error) {
+	named, err := r.Store.Named(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if len(named) == 0 {
+		return nil, fmt.Errorf("rule %s: %w", name, futurejobs.ErrNotFound)
+	}
+	n := 0
+	for n < len(named) && named[n].RuleID == named[0].RuleID {
+		n++
+	}
+	return named[:n], nil
+}
+
+// Diff is what changed between two versions of a rule, as a unified diff of their canonical
+// texts.
+func (r *Registry) Diff(ctx context.Context, name string, from, to int32) (string, error) {
+	versions, err := r.Versions(ctx, name)
+	if err != nil {
+		return "", err
+	}
+	var texts [2]string
+	for i, number := range []int32{from, to} {
+		at := slices.IndexFunc(versions, func(s Saved) bool { return s.Version == number })
+		if at < 0 {
+			return "", fmt.Errorf("rule %s has no version %d: %w", name, number, futurejobs.ErrNotFound)
+		}
+		if texts[i], err = textOf(versions[at]); err != nil {
+			return "", err
+		}
+	}
+	return udiff.Unified(fmt.Sprintf("%s version %d", name, from), fmt.Sprintf("%s version %d", name, to), texts[0], texts[1]), nil
+}
+
+// textOf is a version as people write it; as it is stored where it can't be read.
+func textOf(s Saved) (string, error) {
+	d, err := decodeDocument(s.Document)
+	if err != nil {
+		return string(s.Document) + "\n", nil
+	}
+	text, err := d.YAML()
+	return string(text), err
+}
+
+// Save saves the one rule of a text, YAML or JSON. name is what it has to be called; empty:
+// anything. Where nothing would change nothing is written. The error is Problems,
+// ErrConflict, ErrBundle, ErrEntityChanged, ErrSubject or of the store or the binder.
+func (r *Registry) Save(ctx context.Context, text []byte, name string, o SaveOptions) (Change, error) {
+	documents, err := parse(text, "", r.Calendars)
+	if err != nil {
+		return Change{}, err
+	}
+	if len(documents) > 1 {
+		return Change{}, Problems{documents[1].problem("", "", "one rule at a time; the text has several")}
+	}
+	d := documents[0]
+	if name != "" && d.Name != name {
+		return Change{}, Problems{d.problem("", "/name", fmt.Sprintf("the rule is saved as %q; write that name, or save it under its own", name))}
+	}
+	before, err := r.before(ctx, d.Name)
+	if err != nil {
+		return Change{}, err
+	}
+	return r.save(ctx, d, before, o)
+}
+
+// save saves a document over the rule that is there.
+func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOptions) (Change, error) {
+	at := int32(0)
+	if before != nil {
+		at = before.Version
+	}
+	switch {
+	case o.Version != AnyVersion && o.Version != at:
+		return Change{}, fmt.Errorf("rule %s is at version %d, not %d: %w", d.Name, at, o.Version, ErrConflict)
+	case before != nil && before.Bundle != "" && before.Bundle != o.Bundle && !o.Adopt:
+		return Change{}, fmt.Errorf("rule %s comes from %s; change it there, or adopt it: %w", d.Name, before.Bundle, ErrBundle)
+	case before != nil && before.Entity != d.Entity:
+		return Change{}, Problems{d.problem("", "/entity", fmt.Sprintf("the rule waits for %q; %s", before.Entity, ErrEntityChanged))}
+	}
+	canonical, err := d.Canonical()
+	if err != nil {
+		return Change{}, err
+	}
+	bind := r.Binder.Bind
+	if o.DryRun {
+		bind = r.Binder.Find
+	}
+	reads, err := bind(ctx, d.Subjects())
+	if errors.Is(err, ErrSubject) {
+		return Change{}, Problems{d.problem("", "/trigger", err.Error())}
+	}
+	if err != nil {
+		return Change{}, wrap("bind "+d.Name, err)
+	}
+	c := Change{Before: before, Document: d.Document, After: Saved{
+		Name: d.Name, Entity: d.Entity, Document: canonical, Reads: reads, Bundle: o.Bundle,
+	}}
+	c.Changed = before == nil || !before.same(c.After)
+	if c.Diff, err = diffOf(before, c.After); err != nil {
+		return c, err
+	}
+	if o.DryRun {
+		if !o.Since.IsZero() {
+			c.Past, err = r.past(ctx, c.After, o.Since, false)
+		}
+		return c, err
+	}
+	if c.Changed {
+		// The version that was compared is the one that is replaced.
+		if c.After, err = r.Store.Save(ctx, c.After, at); err != nil {
+			return c, err
+		}
+	} else {
+		c.After = before.Saved
+	}
+	if o.Pending {
+		if c.Moved, err = r.move(ctx, c.After); err != nil {
+			return c, err
+		}
+	}
+	if !o.Since.IsZero() {
+		c.Past, err = r.past(ctx, c.After, o.Since, true)
+	}
+	return c, err
+}
+
+func diffOf(before *Listing, after Saved) (string, error) {
+	old, from := "", "nothing"
+	if before != nil {
+		var err error
+		if old, err = textOf(before.Saved); err != nil {
+			return "", err
+		}
+		from = fmt.Sprintf("%s version %d", before.Name, before.Version)
+	}
+	text, err := textOf(after)
+	return udiff.Unified(from, after.Name, old, text), err
+}
+
+// pageMost is how many jobs are changed at a time.
+const pageMost = 500
+
+// move takes the pending jobs of a rule to a version, and returns how many. Those that moved
+// before stay where they are, so that it can be done again after an error.
+func (r *Registry) move(ctx context.Context, to Saved) (int, error) {
+	return r.each(ctx, to.RuleID, "job.move", func(rule *Rule, j futurejobs.Job) (futurejobs.Effect, bool) {
+		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Ask: futurejobs.Move{Next: rule.nextOf}}, j.Version < to.Version
+	}, to.Version)
+}
+
+// Purge ends the pending jobs of a deleted rule, and returns how many.
+func (r *Registry) Purge(ctx context.Context, ruleID int32) (int, error) {
+	return r.each(ctx, ruleID, "", func(rule *Rule, j futurejobs.Job) (futurejobs.Effect, bool) {
+		return futurejobs.Purge(&rule.engine, j.Ref), true
+	}, 0)
+}
+
+// each applies an effect to the pending jobs of a rule, at a version (0: the job's own).
+func (r *Registry) each(ctx context.Context, ruleID int32, deed string, effect func(*Rule, futurejobs.Job) (futurejobs.Effect, bool), at int32) (n int, err error) {
+	var after futurejobs.Ref
+	for {
+		jobs, err := r.Jobs.JobsOf(ctx, ruleID, after, pageMost)
+		if err != nil || len(jobs) == 0 {
+			return n, err
+		}
+		b := futurejobs.Batch{RuleSet: r.Book.Revision(), Deed: deed}
+		for _, j := range jobs {
+			number := at
+			if at == 0 {
+				number = j.Version
+			}
+			v, err := r.Book.version(ctx, id{ruleID, number})
+			if err != nil {
+				return n, err
+			}
+			rule, err := v.compiled()
+			if err != nil {
+				return n, err
+			}
+			if e, wanted := effect(rule, j); wanted {
+				b.Effects = append(b.Effects, e)
+			}
+		}
+		applied, err := r.Jobs.Apply(ctx, b)
+		if errors.Is(err, futurejobs.ErrRulesChanged) {
+			if err := r.Book.Refresh(ctx); err != nil {
+				return n, err
+			}
+			continue
+		}
+		if err != nil {
+			return n, err
+		}
+		n += applied.Ended + applied.Changed
+		after = jobs[len(jobs)-1].Ref
+	}
+}
+
+// Delete deletes a rule. No alert of it is decided any more; its pending jobs end, in the
+// background where they are many. bundle is the set of files that asks for it.
+func (r *Registry) Delete(ctx context.Context, name string, version int32, bundle string) error {
+	before, err := r.Get(ctx, name)
+	if err != nil {
+		return err
+	}
+	if before.Bundle != "" && before.Bundle != bundle {
+		return fmt.Errorf("rule %s comes from %s; take it out there: %w", name, before.Bundle, ErrBundle)
+	}
+	_, err = r.Store.Delete(ctx, name, version)
+	return err
+}
+
+// Pause keeps a rule from beginning new waits, or lets it again. It is apart from the
+// document, so that applying files does not undo it.
+func (r *Registry) Pause(ctx context.Context, name string, paused bool) error {
+	return r.Store.Pause(ctx, name, paused)
+}
+
+// Sweep ends the pending jobs of rules that were deleted, and returns how many.
+func (r *Registry) Sweep(ctx context.Context) (int, error) {
+	deleted, err := r.Store.Deleted(ctx)
+	if err != nil {
+		return 0, wrap("deleted rules", err)
+	}
+	total := 0
+	for _, ruleID := range deleted {
+		n, err := r.Purge(ctx, ruleID)
+		total += n
+		if err != nil {
+			return total, wrap("end the jobs of deleted rules", err)
+		}
+	}
+	return total, nil
+}

@@ -1,0 +1,313 @@
+package rules
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Shape is what an event carries: what each field holds, by name.
+type Shape map[string]Form
+
+// Form is what one field of an event holds.
+type Form struct {
+	Kind   Kind
+	Fields Shape // of an object, where they are known
+	Items  *Form // of a list, where it is known
+}
+
+// Kind is a kind of values.
+type Kind string
+
+// The kinds of what an event carries.
+const (
+	Text    Kind = "text"
+	Number  Kind = "number"
+	Boolean Kind = "boolean"
+	Time    Kind = "time" // text or seconds since 1970, for date(…)
+	Object  Kind = "object"
+	List    Kind = "list"
+	Any     Kind = "any"
+)
+
+var kinds = []string{string(Text), string(Number), string(Boolean), string(Time), string(Object), string(List), string(Any)}
+
+// describe is the kind in a sentence.
+func (k Kind) describe() string {
+	switch k {
+	case Number:
+		return "a number"
+	case Boolean:
+		return "true or false"
+	case Time:
+		return "a time"
+	case Object:
+		return "an object"
+	case List:
+		return "a list"
+	}
+	return string(k)
+}
+
+// fits reports whether something that is k can be taken for other. A time is text or a number.
+func (k Kind) fits(other Kind) bool {
+	if k == "" || other == "" || k == Any || other == Any || k == other {
+		return true
+	}
+	scalar := []Kind{Text, Number, Time}
+	return (k == Time || other == Time) && slices.Contains(scalar, k) && slices.Contains(scalar, other)
+}
+
+// MarshalJSON writes a kind, a mapping of fields, or a list of one.
+func (f Form) MarshalJSON() ([]byte, error) {
+	switch {
+	case f.Fields != nil:
+		return json.Marshal(f.Fields)
+	case f.Items != nil:
+		return json.Marshal([]Form{*f.Items})
+	}
+	return json.Marshal(f.Kind)
+}
+
+var errForm = errors.New("a shape is a kind, a mapping of fields, or a list of one")
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (f *Form) UnmarshalJSON(b []byte) error {
+	switch {
+	case strings.HasPrefix(string(b), "{"):
+		f.Kind = Object
+		return json.Unmarshal(b, &f.Fields)
+	case strings.HasPrefix(string(b), "["):
+		var items []Form
+		if err := json.Unmarshal(b, &items); err != nil {
+			return err
+		}
+		if len(items) != 1 {
+			return errForm
+		}
+		f.Kind, f.Items = List, &items[0]
+		return nil
+	}
+	return json.Unmarshal(b, &f.Kind)
+}
+
+// read is for a mapping of fields.
+func (s *Shape) read(r *reader, n node, pointer string) {
+	if n.kind != aMapping {
+		r.problem(pointer, "expected a mapping of fields to what they hold, not %s; write: shape: {id: text, total: number}", n.kind)
+		return
+	}
+	if len(n.fields) == 0 {
+		r.problem(pointer, "an empty shape says nothing; leave it out, or write object for an object with any fields")
+		return
+	}
+	*s = make(Shape)
+	r.each(n, pointer, func(f field, p string) {
+		var form Form
+		form.read(r, f.value, p)
+		(*s)[f.name] = form
+	})
+}
+
+func (f *Form) read(r *reader, n node, pointer string) {
+	switch {
+	case n.kind == aMapping:
+		f.Kind = Object
+		f.Fields.read(r, n, pointer)
+	case n.kind == aSequence && len(n.items) == 1:
+		f.Kind, f.Items = List, new(Form)
+		f.Items.read(r, n.items[0], r.item(pointer, 0, n.items[0]))
+	case n.kind == aSequence:
+		r.problem(pointer, "a list in a shape has one item, which says what each holds; write [text], or list for a list of anything")
+	case n.kind == aNull:
+		r.problem(pointer, "the field has no value; give it one or leave it out")
+	case n.kind == aText && slices.Contains(kinds, n.text):
+		r.places[pointer] = n.place
+		f.Kind = Kind(n.text)
+	default:
+		r.places[pointer] = n.place
+		r.problem(pointer, "%s", notOneOf("a kind", n.text, kinds))
+	}
+}
+
+// at is what the form says of a path below it. Where it says nothing, known is false; a field
+// that it has not is an error.
+func (f Form) at(path []string) (kind Kind, known bool, err error) {
+	if len(path) == 0 {
+		return f.Kind, f.Kind != Any, nil
+	}
+	name, rest := path[0], path[1:]
+	switch {
+	case f.Kind == Any, f.Kind == Object && f.Fields == nil, f.Kind == List && f.Items == nil:
+		return "", false, nil
+	case name == each && f.Kind == List:
+		return f.Items.at(rest)
+	case name == each || f.Kind != Object:
+		return "", false, nil // what is taken for a list or an object is compared by itself
+	}
+	field, ok := f.Fields[name]
+	if !ok {
+		known := slices.Sorted(maps.Keys(f.Fields))
+		if near := Nearest(name, known); near != "" {
+			return "", false, fmt.Errorf("no field %q; did you mean %q?", clip(name, 40), near)
+		}
+		return "", false, fmt.Errorf("no field %q, only %s", clip(name, 40), clip(strings.Join(known, ", "), 200))
+	}
+	return field.at(rest)
+}
+
+// reading is a use, with where it stands.
+type reading struct {
+	use
+	subject string // of the event that is read; empty: it is the state
+	pointer string
+}
+
+// declared is a shape, with where it stands.
+type declared struct {
+	Shape
+	pointer string
+}
+
+// shapes compares what each field is taken for with what is declared and with what it is
+// taken for elsewhere. The state is what the trigger and the updates carry, unless a lookup
+// is merged over them, whose answer may hold anything.
+type shapes struct {
+	*compiler
+	declared map[string]declared // by subject
+	merged   []string            // the subjects that make the state
+	first    map[string]reading  // what a field was taken for first, by group and path
+}
+
+func (c *compiler) shapes(d Document) {
+	s := &shapes{compiler: c, declared: make(map[string]declared), first: make(map[string]reading)}
+	s.declare(c.watched)
+	if d.Lookup == nil {
+		s.merged = stateful(c.watched)
+	}
+	loose := s.loose()
+	for _, r := range c.readings {
+		if !s.fits(r) && !loose[s.place(r)] {
+			s.agree(r)
+		}
+	}
+}
+
+// stateful are the subjects of those events that are merged into the state.
+func stateful(watched []watched) []string {
+	var all []string
+	for _, w := range watched {
+		if w.merged {
+			all = append(all, w.subject)
+		}
+	}
+	return all
+}
+
+func (s *shapes) declare(watched []watched) {
+	for _, w := range watched {
+		before, twice := s.declared[w.subject]
+		switch {
+		case w.shape == nil || w.subject == "":
+		case twice && !sameShape(before.Shape, w.shape):
+			s.problem(w.pointer+"/shape", "the shape differs from that of the same event at %s; declare it once", fieldOf(before.pointer))
+		case !twice:
+			s.declared[w.subject] = declared{w.shape, w.pointer}
+		}
+	}
+}
+
+func sameShape(a, b Shape) bool {
+	return maps.EqualFunc(a, b, func(a, b Form) bool {
+		x, errX := json.Marshal(a)
+		y, errY := json.Marshal(b)
+		return errX == nil && errY == nil && string(x) == string(y)
+	})
+}
+
+// loose are the fields that an expression asks the type of, or that are declared to hold
+// anything: there they may be taken for several kinds.
+func (s *shapes) loose() map[string]bool {
+	loose := make(map[string]bool)
+	for _, r := range s.readings {
+		if r.kind == Any {
+			loose[s.place(r)] = true
+		}
+	}
+	return loose
+}
+
+// place is the field that is read. Events that are merged into the state share theirs.
+func (s *shapes) place(r reading) string {
+	group := r.subject
+	if slices.Contains(s.merged, group) {
+		group = ""
+	}
+	return group + "\x00\x00" + r.key()
+}
+
+// fits compares a reading with the declared shapes, if there are any that say something of
+// it. What it is not found in is a problem where all events that it may come from are known.
+func (s *shapes) fits(r reading) (compared bool) {
+	from := []string{r.subject}
+	if r.state {
+		from = s.merged
+	}
+	open := len(from) == 0 // an event of which nothing is known may carry anything
+	var missing error
+	for _, subject := range from {
+		shape, ok := s.declared[subject]
+		if !ok {
+			open = true
+			continue
+		}
+		kind, known, err := Form{Kind: Object, Fields: shape.Shape}.at(r.path)
+		if err != nil {
+			missing = err
+			continue
+		}
+		if known && !kind.fits(r.kind) {
+			s.problem(r.pointer, "%s is taken for %s here, and %s says that it is %s",
+				r, r.kind.describe(), fieldOf(shape.pointer+"/shape"), kind.describe())
+		}
+		return true
+	}
+	if missing != nil && !open {
+		s.problem(r.pointer, "%s: its shape has %v", r, missing)
+	}
+	return missing != nil && !open
+}
+
+// agree compares a reading with the first one of the same field.
+func (s *shapes) agree(r reading) {
+	if r.kind == "" || len(r.path) == 0 {
+		return
+	}
+	place := s.place(r)
+	first, seen := s.first[place]
+	switch {
+	case !seen:
+		s.first[place] = r
+	case !first.kind.fits(r.kind) && first.pointer == r.pointer:
+		s.problem(r.pointer, "%s is taken for %s and for %s; it can't be both%s", r, first.kind.describe(), r.kind.describe(), converted(first.kind, r.kind))
+	case !first.kind.fits(r.kind):
+		s.problem(r.pointer, "%s is taken for %s here and for %s in %s; it can't be both%s",
+			r, r.kind.describe(), first.kind.describe(), fieldOf(first.pointer), converted(first.kind, r.kind))
+	case first.kind == Time:
+		s.first[place] = r
+	}
+}
+
+// converted is how to make one kind of another, where that is to be had.
+func converted(a, b Kind) string {
+	if a.fits(Time) && b.fits(Time) {
+		return ", so convert one side with string(), int() or float()"
+	}
+	return ""
+}
+
+// fieldOf is a pointer as people write it.
+func fieldOf(pointer string) string { return Problem{Pointer: pointer}.Field() }

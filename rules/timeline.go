@@ -1,0 +1,140 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"deadman/calendars"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+)
+
+// wait is what the times of a rule's steps are counted from.
+type wait struct {
+	scope
+	pauses []checks.Pause
+}
+
+// waitOfCheck is what expressions and times see of a check.
+func waitOfCheck(c checks.Check) wait {
+	event := newBody(c.Event)
+	state := event
+	if c.State != nil && !sameBytes(c.State, c.Event) {
+		state = newBody(c.State)
+	}
+	return wait{
+		scope:  scope{event: event, state: state, key: c.Key, since: c.Since, rule: c.Rule, count: c.Count},
+		pauses: c.Pauses,
+	}
+}
+
+// waitOf is what they see of a job.
+func waitOf(j futurejobs.Job) wait {
+	return waitOfCheck(checks.Check{
+		Key: j.Key, Event: j.Event, State: j.Known(), Since: j.Since, Count: j.CheckCount, Pauses: j.Pauses,
+	})
+}
+
+// sameBytes reports whether two bodies are one in memory, which spares decoding it twice.
+func sameBytes(a, b []byte) bool {
+	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
+}
+
+// moment is a step with the time it is taken at.
+type moment struct {
+	*step
+	at time.Time
+}
+
+// timeline returns when each step is taken, in this order: steps that are computed may come
+// before others that are written before them. What it returns is the same at each look,
+// but for the pauses since the last.
+func (r *Rule) timeline(w wait) ([]moment, error) {
+	line := make([]moment, 0, len(r.steps))
+	before := w.since
+	for i := range r.steps {
+		s := &r.steps[i]
+		at, err := s.when(w, before)
+		if err != nil {
+			return nil, fmt.Errorf("escalate, step %s: %w", s.name, err)
+		}
+		before = at
+		line = append(line, moment{s, s.within.Next(at)})
+	}
+	slices.SortStableFunc(line, func(a, b moment) int { return a.at.Compare(b.at) })
+	return line, nil
+}
+
+// when is when the step is due, whether or not its calendar is open then. before is when
+// the step before it is.
+func (s *step) when(w wait, before time.Time) (time.Time, error) {
+	if s.at != nil {
+		return s.at.instant(w.scope)
+	}
+	span, err := s.span(w.scope)
+	if err != nil {
+		return time.Time{}, err
+	}
+	if s.every {
+		return passed(s.of, before, span, w.pauses), nil
+	}
+	return passed(s.of, w.since, span, w.pauses), nil
+}
+
+// span is how long the step waits.
+func (s *step) span(in scope) (time.Duration, error) {
+	if s.computed == nil {
+		return s.after, nil
+	}
+	return s.computed.span(in)
+}
+
+// passed is the instant by which a span of a calendar's time has passed since an instant.
+// In a pause time stands still.
+func passed(of *calendars.Calendar, since time.Time, span time.Duration, pauses []checks.Pause) time.Time {
+	for _, p := range pauses {
+		if !p.To.After(since) {
+			continue
+		}
+		if p.From.After(since) {
+			open := of.Between(since, p.From)
+			if open >= span {
+				break
+			}
+			span -= open
+		}
+		since = p.To
+	}
+	return of.Add(since, span)
+}
+
+// first is the slot of the first look. A step further ahead of the event than the horizon is
+// refused: nobody would notice that the job is never looked at.
+func (r *Rule) first(w wait, at time.Time) (time.Time, error) {
+	line, err := r.timeline(w)
+	if err != nil || len(line) == 0 {
+		return r.engine.Grid.Up(w.since), err
+	}
+	horizon := r.engine.Limits.Horizon
+	if last := line[len(line)-1]; !r.fixed() && last.at.After(latest(at, w.since).Add(horizon)) {
+		return time.Time{}, fmt.Errorf("step %s would be at %s, beyond the horizon, %s; raise guards.horizon",
+			last.name, last.at.Format(time.RFC3339), Duration(horizon))
+	}
+	return r.engine.Grid.Up(line[0].at), nil
+}
+
+// fixed reports whether the steps' times follow from since alone, so that they were compared
+// with the horizon when the rule was saved.
+func (r *Rule) fixed() bool {
+	return !slices.ContainsFunc(r.steps, func(s step) bool {
+		return s.computed != nil || s.at != nil || s.of != nil || s.within != nil
+	})
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

@@ -1,0 +1,335 @@
+package rules
+
+import (
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// use is one place where an expression takes a field of an event for something.
+type use struct {
+	state bool     // of the state, not of the event
+	path  []string // names, and each for an item of a list
+	kind  Kind     // what it is taken for; empty: that is not known
+}
+
+// each stands in a path for an item of a list.
+const each = "[]"
+
+// String is the field as people write it: event.items[].price.
+func (u use) String() string {
+	s := nameEvent
+	if u.state {
+		s = nameState
+	}
+	for _, p := range u.path {
+		if p != each {
+			s += "."
+		}
+		s += p
+	}
+	return s
+}
+
+// usesOf are the uses of an expression as it is written, its types known. What can never be,
+// since no field of an event is a time or a duration, is an error.
+func usesOf(root ast.Node, d dialect) ([]use, error) {
+	w := &uses{}
+	w.walk(root)
+	switch d.yields {
+	case truth:
+		w.take(root, Boolean)
+	case amount:
+		w.take(root, Number)
+	case instant, perhaps:
+		if counts(root) {
+			w.refuse("%s has to be an instant, not a number; write date(…) around it", d.place)
+		}
+		w.take(root, Time)
+	case span:
+		if counts(root) {
+			w.refuse("%s has to be a duration, not a number; write hours(…) or minutes(…) around it", d.place)
+		}
+		for _, u := range w.where(root) {
+			w.refuse("%s is text or a number, not a duration; write duration(%s) or hours(%s)", u, u, u)
+		}
+	}
+	return w.found, w.err
+}
+
+// uses collects the uses of an expression on a walk through its tree.
+type uses struct {
+	found []use
+	items [][]use // what "#" stands for, the innermost last
+	err   error
+}
+
+func (w *uses) refuse(format string, args ...any) {
+	if w.err == nil {
+		w.err = fmt.Errorf(format, args...)
+	}
+}
+
+// take notes that the fields that n yields are taken for something.
+func (w *uses) take(n ast.Node, k Kind) {
+	for _, u := range w.where(n) {
+		u.kind = k
+		w.found = append(w.found, u)
+	}
+}
+
+// where are the fields that n may yield; none where it is computed.
+func (w *uses) where(n ast.Node) []use {
+	switch v := n.(type) {
+	case *ast.IdentifierNode:
+		if v.Value == nameEvent || v.Value == nameState {
+			return []use{{state: v.Value == nameState}}
+		}
+	case *ast.ChainNode:
+		return w.where(v.Node)
+	case *ast.PointerNode:
+		if v.Name == "" && len(w.items) > 0 {
+			return w.items[len(w.items)-1]
+		}
+	case *ast.MemberNode:
+		return below(w.where(v.Node), v.Property)
+	case *ast.ConditionalNode:
+		return either(w.where(v.Exp1), w.where(v.Exp2))
+	case *ast.BinaryNode:
+		if v.Operator == "??" {
+			return either(w.where(v.Left), w.where(v.Right))
+		}
+	case *ast.BuiltinNode:
+		switch v.Name {
+		case "filter":
+			return w.where(v.Arguments[0])
+		case "first", "last", "find", "findLast":
+			return itemsOf(w.where(v.Arguments[0]))
+		case "get":
+			return below(w.where(v.Arguments[0]), v.Arguments[1])
+		}
+	}
+	return nil
+}
+
+// maxUses bounds how many fields a value is followed to. Choices within choices multiply them.
+const maxUses = 64
+
+func either(a, b []use) []use {
+	if len(a)+len(b) > maxUses {
+		return nil
+	}
+	return slices.Concat(a, b)
+}
+
+// below are the fields that a property names of those; none where it is computed.
+func below(of []use, property ast.Node) []use {
+	switch p := property.(type) {
+	case *ast.StringNode:
+		return extended(of, p.Value)
+	case *ast.IntegerNode, *ast.UnaryNode:
+		return itemsOf(of)
+	}
+	return nil
+}
+
+func itemsOf(of []use) []use { return extended(of, each) }
+
+func extended(of []use, name string) []use {
+	all := make([]use, len(of))
+	for i, u := range of {
+		all[i] = use{state: u.state, path: append(slices.Clone(u.path), name)}
+	}
+	return all
+}
+
+// walk notes what each part of the tree takes its operands for.
+func (w *uses) walk(n ast.Node) {
+	switch v := n.(type) {
+	case *ast.ChainNode:
+		w.walk(v.Node)
+	case *ast.MemberNode:
+		w.member(v)
+	case *ast.UnaryNode:
+		w.walk(v.Node)
+		w.take(v.Node, map[bool]Kind{true: Number, false: Boolean}[v.Operator == "-" || v.Operator == "+"])
+	case *ast.BinaryNode:
+		w.walk(v.Left)
+		w.walk(v.Right)
+		w.binary(v)
+	case *ast.ConditionalNode:
+		w.all(v.Cond, v.Exp1, v.Exp2)
+		w.take(v.Cond, Boolean)
+	case *ast.CallNode:
+		w.all(v.Arguments...)
+		w.call(v)
+	case *ast.BuiltinNode:
+		w.builtin(v)
+	case *ast.ArrayNode:
+		w.all(v.Nodes...)
+	case *ast.MapNode:
+		w.all(v.Pairs...)
+	case *ast.PairNode:
+		w.all(v.Key, v.Value)
+	case *ast.SliceNode:
+		w.all(v.Node)
+	}
+}
+
+func (w *uses) all(nodes ...ast.Node) {
+	for _, n := range nodes {
+		w.walk(n)
+	}
+}
+
+func (w *uses) member(v *ast.MemberNode) {
+	w.all(v.Node, v.Property)
+	switch v.Property.(type) {
+	case *ast.StringNode:
+		w.take(v.Node, Object)
+	case *ast.IntegerNode, *ast.UnaryNode:
+		w.take(v.Node, List)
+	}
+	w.found = append(w.found, below(w.where(v.Node), v.Property)...) // it is read, whatever for
+}
+
+var comparing = []string{"==", "!=", "<", "<=", ">", ">="}
+
+func (w *uses) binary(v *ast.BinaryNode) {
+	switch op := v.Operator; {
+	case slices.Contains(comparing, op), op == "??":
+		w.pair(v)
+	case op == "+":
+		w.pair(v)
+	case slices.Contains([]string{"-", "*", "/", "%", "**", "^"}, op):
+		w.pair(v)
+		if kindIn(v.Left) != Time && kindIn(v.Right) != Time {
+			w.take(v.Left, Number)
+			w.take(v.Right, Number)
+		}
+	case slices.Contains([]string{"and", "&&", "or", "||"}, op):
+		w.take(v.Left, Boolean)
+		w.take(v.Right, Boolean)
+	case slices.Contains([]string{"contains", "startsWith", "endsWith", "matches"}, op):
+		w.take(v.Left, Text)
+		w.take(v.Right, Text)
+	case op == "in":
+		if list, ok := v.Right.(*ast.ArrayNode); ok {
+			for _, item := range list.Nodes {
+				w.take(v.Left, kindIn(item))
+			}
+		}
+	}
+}
+
+// pair takes each side for what the other is.
+func (w *uses) pair(v *ast.BinaryNode) {
+	w.side(v.Left, v.Right, v.Operator)
+	w.side(v.Right, v.Left, v.Operator)
+}
+
+func (w *uses) side(n, other ast.Node, op string) {
+	if op == "??" {
+		if k := kindIn(other); k != Time {
+			w.take(n, k)
+		}
+		return
+	}
+	of := other.Type()
+	for _, u := range w.where(n) {
+		switch {
+		case of == reflect.TypeFor[time.Time]():
+			w.refuse("%s is text or a number in an event, never a time; write date(%s)", u, u)
+		case of == reflect.TypeFor[time.Duration]() && (op == "+" || op == "-"):
+			w.refuse("%s is text or a number in an event, to which no duration can be added; write date(%s) or duration(%s)", u, u, u)
+		case of == reflect.TypeFor[time.Duration]() && slices.Contains(comparing, op):
+			w.refuse("%s is text or a number in an event, never a duration; write duration(%s) or hours(%s)", u, u, u)
+		}
+	}
+	if k := kindIn(other); k != Time {
+		w.take(n, k)
+	}
+}
+
+// counts reports whether n is a number by the way it is computed.
+func counts(n ast.Node) bool {
+	v, ok := n.(*ast.BinaryNode)
+	if !ok {
+		return isNumber(n.Type())
+	}
+	l, r := kindIn(v.Left), kindIn(v.Right)
+	switch v.Operator {
+	case "*", "/", "%", "**", "^":
+		return l != Time && r != Time
+	case "+", "-":
+		return counts(v.Left) || counts(v.Right)
+	}
+	return false
+}
+
+// kindIn is what a part of an expression yields, as far as it is known when it is saved.
+func kindIn(n ast.Node) Kind {
+	switch t := n.Type(); {
+	case t == reflect.TypeFor[time.Time](), t == reflect.TypeFor[time.Duration]():
+		return Time
+	case t.Kind() == reflect.String:
+		return Text
+	case isNumber(t):
+		return Number
+	case t.Kind() == reflect.Bool:
+		return Boolean
+	}
+	return ""
+}
+
+// taken says what our functions and the library's take their first argument for.
+var taken = map[string]Kind{
+	"date": Time, "duration": Text, "trim": Text, "days": Number, "hours": Number, "minutes": Number, "seconds": Number,
+	"upper": Text, "lower": Text, "split": Text, "indexOf": Text, "lastIndexOf": Text, "hasPrefix": Text, "hasSuffix": Text,
+	"abs": Number, "ceil": Number, "floor": Number, "round": Number, "keys": Object, "values": Object, "first": List, "last": List,
+	"type": Any, // an expression that asks may read it as several
+}
+
+func (w *uses) call(v *ast.CallNode) {
+	if name, ok := v.Callee.(*ast.IdentifierNode); ok && len(v.Arguments) > 0 {
+		if k, known := taken[name.Value]; known {
+			w.take(v.Arguments[0], k)
+		}
+	}
+}
+
+// builtin notes what a function takes its first argument for, and walks its predicate with
+// the items of that.
+func (w *uses) builtin(v *ast.BuiltinNode) {
+	if len(v.Arguments) == 0 {
+		return
+	}
+	w.walk(v.Arguments[0])
+	if k, known := taken[v.Name]; known {
+		w.take(v.Arguments[0], k)
+	}
+	for _, argument := range v.Arguments[1:] {
+		predicate, ok := argument.(*ast.PredicateNode)
+		if !ok {
+			w.walk(argument)
+			continue
+		}
+		w.take(v.Arguments[0], List)
+		w.items = append(w.items, itemsOf(w.where(v.Arguments[0])))
+		w.walk(predicate.Node)
+		if !slices.Contains([]string{"map", "sum"}, v.Name) {
+			w.take(predicate.Node, Boolean)
+		}
+		if v.Name == "sum" {
+			w.take(predicate.Node, Number)
+		}
+		w.items = w.items[:len(w.items)-1]
+	}
+}
+
+// key tells uses of the same field apart from others.
+func (u use) key() string { return strings.Join(u.path, "\x00") }

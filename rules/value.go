@@ -1,0 +1,362 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/invopop/jsonschema"
+)
+
+// value is what a field of the document holds: how it is read, and how a schema describes it.
+// Its kinds are below.
+type value interface {
+	// read puts what the node holds where it belongs, and notes what has the wrong shape.
+	read(r *reader, n node, pointer string)
+	schema(jsonschema.Definitions) *jsonschema.Schema
+}
+
+// text is a value that is text.
+type text struct {
+	to      *string
+	pattern string // for the schema
+	most    int    // characters, for the schema; 0: any
+	empty   bool   // it may be empty
+}
+
+func (v text) read(r *reader, n node, p string) {
+	switch n.kind {
+	case aText:
+		*v.to = n.text
+		if n.text == "" && !v.empty {
+			r.problem(p, "the text is empty; write one or leave the field out")
+		}
+	case aNumber, aBoolean:
+		r.problem(p, "expected text, not %s; quote it: %q", n.kind, n.text)
+	case aNull:
+		r.problem(p, "the field has no value; give it one or leave it out")
+	default:
+		r.problem(p, "expected text, not %s", n.kind)
+	}
+}
+
+func (v text) schema(jsonschema.Definitions) *jsonschema.Schema {
+	s := &jsonschema.Schema{Type: "string", Pattern: v.pattern}
+	if v.most > 0 {
+		s.MaxLength = new(uint64(v.most))
+	}
+	return s
+}
+
+// choice is a value that is one of a few words. Compile looks whether it is.
+type choice struct {
+	to *string
+	of []string
+}
+
+func (v choice) read(r *reader, n node, p string) { text{to: v.to}.read(r, n, p) }
+
+func (v choice) schema(jsonschema.Definitions) *jsonschema.Schema {
+	s := &jsonschema.Schema{Type: "string"}
+	for _, word := range v.of {
+		s.Enum = append(s.Enum, word)
+	}
+	return s
+}
+
+// source is an expression, or a template: text that YAML may have bent into something else.
+type source struct{ to *string }
+
+func (v source) read(r *reader, n node, p string) {
+	switch n.kind {
+	case aText:
+		*v.to = n.text
+		if strings.TrimSpace(n.text) == "" {
+			*v.to = unread
+			r.problem(p, "the expression is empty; write one or leave the field out")
+		}
+	case aNumber, aBoolean:
+		*v.to = unread
+		r.problem(p, "%s is %s here, not an expression; quote the whole expression: %q", n.text, n.kind, n.text)
+	default:
+		*v.to = unread
+		r.problem(p, `YAML made %s of this; an expression with ": ", " #", or "{" or "[" at its beginning has to be quoted as a whole`, n.kind)
+	}
+}
+
+// unread is in the place of what can't be read, so that it is not taken for missing too.
+const unread = "?"
+
+func (v source) schema(jsonschema.Definitions) *jsonschema.Schema { return filled() }
+
+// filled describes text with something in it.
+func filled() *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "string", Pattern: `\S`, MaxLength: new(uint64(MaxExpression))}
+}
+
+// boolean is a value that is true or false.
+type boolean struct{ to *bool }
+
+func (v boolean) read(r *reader, n node, p string) {
+	switch {
+	case n.kind == aBoolean:
+		*v.to = strings.EqualFold(n.text, "true")
+	case slices.Contains([]string{"yes", "no", "on", "off"}, strings.ToLower(n.text)):
+		r.problem(p, "%s is text in YAML 1.2; write true or false", n.text)
+	default:
+		r.problem(p, "expected true or false, not %s", n.kind)
+	}
+}
+
+func (v boolean) schema(jsonschema.Definitions) *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "boolean"}
+}
+
+// count is a whole number from 1. Compile looks at the most.
+type count struct {
+	to   *int
+	most int // for the schema
+}
+
+func (v count) read(r *reader, n node, p string) {
+	if i, ok := whole(n); ok {
+		*v.to = i
+		return
+	}
+	r.problem(p, "expected a whole number from 1, such as 3, not %s", describe(n))
+}
+
+func (v count) schema(jsonschema.Definitions) *jsonschema.Schema {
+	return &jsonschema.Schema{Type: "integer", Minimum: "1", Maximum: json.Number(strconv.Itoa(v.most))}
+}
+
+// whole is a node that is a whole number from 1, written in the usual way.
+func whole(n node) (int, bool) {
+	i, err := strconv.Atoi(n.text)
+	return i, n.kind == aNumber && err == nil && i >= 1 && strconv.Itoa(i) == n.text
+}
+
+// number is a count, or an expression that yields one.
+type number struct{ to *string }
+
+func (v number) read(r *reader, n node, p string) {
+	switch _, ok := whole(n); {
+	case ok:
+		*v.to = n.text
+	case n.kind == aNumber:
+		*v.to = unread
+		r.problem(p, "expected a whole number from 1, such as 3, or an expression, not %s", describe(n))
+	default:
+		source(v).read(r, n, p)
+	}
+}
+
+func (v number) schema(d jsonschema.Definitions) *jsonschema.Schema {
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{count{most: MaxNeed}.schema(d), filled()}}
+}
+
+// duration is a value that is a span.
+type duration struct{ to *Duration }
+
+func (v duration) read(r *reader, n node, p string) {
+	switch {
+	case n.kind == aNumber && n.text == "0":
+		*v.to = 0
+	case n.kind == aNumber:
+		r.problem(p, `%s has no unit; write "%ss", "%sm" or "%sh"`, n.text, n.text, n.text, n.text)
+	case n.kind != aText:
+		r.problem(p, `expected a duration such as "15m", not %s`, n.kind)
+	default:
+		d, err := ParseDuration(n.text)
+		if err != nil {
+			r.problem(p, "%s", err.Error())
+		}
+		*v.to = d
+	}
+}
+
+func (v duration) schema(jsonschema.Definitions) *jsonschema.Schema {
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
+		{Type: "string", Pattern: durationPattern}, {Type: "integer", Enum: []any{0}},
+	}}
+}
+
+// delay is a duration, or an expression that yields one.
+type delay struct{ to *Delay }
+
+func (v delay) read(r *reader, n node, p string) {
+	if n.kind != aText || looksLikeSpan(n.text) {
+		duration{&v.to.Fixed}.read(r, n, p)
+		return
+	}
+	source{&v.to.Computed}.read(r, n, p)
+}
+
+func (v delay) schema(d jsonschema.Definitions) *jsonschema.Schema {
+	s := duration{}.schema(d)
+	s.AnyOf = append(s.AnyOf, &jsonschema.Schema{Type: "string", Pattern: `^\s*[^-+.0-9\s]`})
+	return s
+}
+
+// texts is a list of text.
+type texts struct {
+	to   *[]string
+	most int // for the schema
+	item func(to *string) value
+}
+
+func (v texts) read(r *reader, n node, pointer string) {
+	r.items(n, pointer, func(n node, p string) {
+		*v.to = append(*v.to, "")
+		v.item(&(*v.to)[len(*v.to)-1]).read(r, n, p)
+	})
+}
+
+func (v texts) schema(d jsonschema.Definitions) *jsonschema.Schema {
+	return &jsonschema.Schema{
+		Type: "array", Items: v.item(new(string)).schema(d), MinItems: new(uint64(1)), MaxItems: new(uint64(v.most)),
+	}
+}
+
+// statuses is a list of HTTP statuses.
+type statuses struct{ to *[]int }
+
+func (v statuses) read(r *reader, n node, pointer string) {
+	r.items(n, pointer, func(n node, p string) {
+		var status int
+		count{to: &status}.read(r, n, p)
+		*v.to = append(*v.to, status)
+	})
+}
+
+func (v statuses) schema(jsonschema.Definitions) *jsonschema.Schema {
+	status := &jsonschema.Schema{Type: "integer", Minimum: "400", Maximum: "599"}
+	return &jsonschema.Schema{Type: "array", Items: status, MinItems: new(uint64(1))}
+}
+
+// named is a mapping of names to text.
+type named struct{ to *map[string]string }
+
+func (v named) read(r *reader, n node, pointer string) {
+	if n.kind != aMapping {
+		r.problem(pointer, "expected a mapping of names to text, not %s; write: labels: {team: fulfilment}", n.kind)
+		return
+	}
+	*v.to = make(map[string]string)
+	r.each(n, pointer, func(f field, p string) {
+		var value string
+		r.places[p] = f.value.place
+		text{to: &value, empty: true}.read(r, f.value, p)
+		(*v.to)[f.name] = value
+	})
+}
+
+func (v named) schema(jsonschema.Definitions) *jsonschema.Schema {
+	return &jsonschema.Schema{
+		Type: "object", MaxProperties: new(uint64(MaxLabels)),
+		PropertyNames:        &jsonschema.Schema{Pattern: labelPattern.String()},
+		AdditionalProperties: &jsonschema.Schema{Type: "string", MaxLength: new(uint64(maxLabel))},
+	}
+}
+
+// mapping is a value with fields of its own.
+type mapping struct {
+	name     string // of its definition in the schema
+	entries  []entry
+	required []string          // for the schema
+	either   []string          // one of which has to be there, for the schema
+	reserved map[string]string // names that are no fields, and why
+}
+
+// entry is a field that a mapping may have.
+type entry struct {
+	name  string
+	says  string // for the schema
+	value value
+}
+
+func (v mapping) read(r *reader, n node, pointer string) { r.mapping(n, pointer, v) }
+
+func (v mapping) names() []string {
+	all := make([]string, len(v.entries))
+	for i, e := range v.entries {
+		all[i] = e.name
+	}
+	return all
+}
+
+// within is a mapping that is only there if it is written.
+type within[T any] struct {
+	to *(*T)
+	of func(*T) mapping
+}
+
+func (v within[T]) read(r *reader, n node, pointer string) {
+	*v.to = new(T)
+	v.of(*v.to).read(r, n, pointer)
+}
+
+func (v within[T]) schema(d jsonschema.Definitions) *jsonschema.Schema {
+	return v.of(new(T)).schema(d)
+}
+
+// list is a list of mappings. blank is what the i-th is before it is read.
+type list[T any] struct {
+	to     *[]T
+	of     func(*T) mapping
+	blank  func(i int) T
+	single bool   // a mapping stands for the list that has only it
+	shape  string // what is expected, and an example
+	empty  string // why it must not be empty; "": it may
+	most   int
+}
+
+func (v list[T]) read(r *reader, n node, pointer string) {
+	switch {
+	case v.single && n.kind != aSequence:
+		r.single[pointer] = true
+		*v.to = []T{v.new(0)}
+		v.of(&(*v.to)[0]).read(r, n, pointer)
+		return
+	case n.kind != aSequence:
+		r.problem(pointer, "expected a list of %s", fmt.Sprintf(v.shape, n.kind))
+		return
+	case len(n.items) == 0 && v.empty != "":
+		r.problem(pointer, "%s", v.empty)
+	}
+	*v.to = make([]T, len(n.items))
+	for i, item := range n.items {
+		p := r.item(pointer, i, item)
+		(*v.to)[i] = v.new(i)
+		v.of(&(*v.to)[i]).read(r, item, p)
+	}
+	if len(n.items) == 0 {
+		*v.to = nil
+	}
+}
+
+func (v list[T]) new(i int) T {
+	if v.blank == nil {
+		var zero T
+		return zero
+	}
+	return v.blank(i)
+}
+
+func (v list[T]) schema(d jsonschema.Definitions) *jsonschema.Schema {
+	one := v.of(new(T)).schema(d)
+	all := &jsonschema.Schema{Type: "array", Items: one, MinItems: new(uint64(1)), MaxItems: new(uint64(v.most))}
+	if !v.single {
+		return all
+	}
+	return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{one, all}}
+}
+
+func describe(n node) string {
+	if n.text == "" {
+		return string(n.kind)
+	}
+	return fmt.Sprintf("%q", clip(n.text, 40))
+}

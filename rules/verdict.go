@@ -1,0 +1,196 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// checkVerdict refuses a condition that comes to the same whatever is read, as far as that
+// shows: by what is written out, and by comparisons of one field that exclude each other.
+func checkVerdict(root ast.Node) error {
+	v := verdictOf(root)
+	switch {
+	case v.known && v.reason != "" && v.value:
+		return fmt.Errorf(`the condition is always true: %s; did you mean "and"?`, v.reason)
+	case v.known && v.reason != "":
+		return fmt.Errorf(`the condition is never true: %s; did you mean "or"?`, v.reason)
+	case v.known && v.value:
+		return errors.New("the condition is always true; leave out what is written as true")
+	case v.known:
+		return errors.New("the condition is never true; leave out what is written as false")
+	}
+	return nil
+}
+
+// verdict is what a condition comes to, where that is known beforehand.
+type verdict struct {
+	known, value bool
+	reason       string // why, where it is not written out
+}
+
+func verdictOf(n ast.Node) verdict {
+	switch v := n.(type) {
+	case *ast.BoolNode:
+		return verdict{known: true, value: v.Value}
+	case *ast.UnaryNode:
+		if v.Operator == "not" || v.Operator == "!" {
+			inner := verdictOf(v.Node)
+			inner.value = !inner.value
+			return inner
+		}
+	case *ast.BinaryNode:
+		switch v.Operator {
+		case "and", "&&":
+			return joined(operands(n, "and", "&&"), false)
+		case "or", "||":
+			return joined(operands(n, "or", "||"), true)
+		}
+	}
+	return verdict{}
+}
+
+// joined is what operands come to that are joined by "and", or by "or". decisive is what one
+// of them alone decides with: false for "and". What "or" is of comparisons, "and" is of
+// their opposites.
+func joined(operands []ast.Node, decisive bool) verdict {
+	all := true
+	bounds := make(map[string]*bound)
+	for _, n := range operands {
+		v := verdictOf(n)
+		if v.known && v.value == decisive {
+			return v
+		}
+		all = all && v.known
+		c, ok := comparisonOf(n)
+		if !ok {
+			continue
+		}
+		if decisive {
+			c.operator = opposite[c.operator]
+		}
+		if bounds[c.field] == nil {
+			bounds[c.field] = &bound{}
+		}
+		if other := bounds[c.field].add(c); other != "" {
+			return verdict{known: true, value: decisive, reason: exclusion(c.field, other, c.written, decisive)}
+		}
+	}
+	return verdict{known: all, value: !decisive}
+}
+
+func exclusion(field, first, second string, or bool) string {
+	if or {
+		return fmt.Sprintf("whatever %s is, %s or %s", clip(field, 60), clip(first, 60), clip(second, 60))
+	}
+	return fmt.Sprintf("no %s is both %s and %s", clip(field, 60), clip(first, 60), clip(second, 60))
+}
+
+func operands(n ast.Node, operators ...string) []ast.Node {
+	if v, ok := n.(*ast.BinaryNode); ok && slices.Contains(operators, v.Operator) {
+		return slices.Concat(operands(v.Left, operators...), operands(v.Right, operators...))
+	}
+	return []ast.Node{n}
+}
+
+// comparison is of a field with a value that is written out.
+type comparison struct {
+	field    string
+	operator string
+	value    any    // string or float64
+	written  string // the operator and the value
+}
+
+var opposite = map[string]string{"==": "!=", "!=": "==", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
+
+var mirrored = map[string]string{"==": "==", "!=": "!=", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
+
+func comparisonOf(n ast.Node) (comparison, bool) {
+	v, ok := n.(*ast.BinaryNode)
+	if !ok || opposite[v.Operator] == "" {
+		return comparison{}, false
+	}
+	field, operator, value := v.Left, v.Operator, v.Right
+	if _, is := literalOf(field); is {
+		field, operator, value = v.Right, mirrored[v.Operator], v.Left
+	}
+	known, is := literalOf(value)
+	if _, twice := literalOf(field); twice || !is {
+		return comparison{}, false
+	}
+	return comparison{field: field.String(), operator: operator, value: known, written: operator + " " + value.String()}, true
+}
+
+func literalOf(n ast.Node) (any, bool) {
+	switch v := n.(type) {
+	case *ast.StringNode:
+		return v.Value, true
+	case *ast.IntegerNode:
+		return float64(v.Value), true
+	case *ast.FloatNode:
+		return v.Value, true
+	case *ast.UnaryNode:
+		if inner, ok := literalOf(v.Node); ok && v.Operator == "-" {
+			if f, is := inner.(float64); is {
+				return -f, true
+			}
+		}
+	}
+	return nil, false
+}
+
+// bound is what comparisons that hold together leave of a field's values.
+type bound struct{ kept []comparison }
+
+// add keeps the comparison, and returns one kept before that excludes it, or "".
+func (b *bound) add(c comparison) string {
+	for _, k := range b.kept {
+		if exclude(k, c) || exclude(c, k) {
+			return k.written
+		}
+	}
+	b.kept = append(b.kept, c)
+	return ""
+}
+
+// exclude reports whether no value holds to both. It is asked both ways round.
+func exclude(a, b comparison) bool {
+	switch a.operator {
+	case "==":
+		return !satisfies(a.value, b)
+	case "<", "<=":
+		x, isNumber := a.value.(float64)
+		y, both := b.value.(float64)
+		if !isNumber || !both || b.operator != ">" && b.operator != ">=" {
+			return false
+		}
+		return x < y || x == y && (a.operator == "<" || b.operator == ">")
+	}
+	return false
+}
+
+// satisfies reports whether a value holds to a comparison, as far as that is known.
+func satisfies(value any, c comparison) bool {
+	switch c.operator {
+	case "==":
+		return value == c.value
+	case "!=":
+		return value != c.value
+	}
+	x, isNumber := value.(float64)
+	y, both := c.value.(float64)
+	if !isNumber || !both {
+		return true
+	}
+	switch c.operator {
+	case "<":
+		return x < y
+	case "<=":
+		return x <= y
+	case ">":
+		return x > y
+	}
+	return x >= y
+}

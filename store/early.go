@@ -1,0 +1,60 @@
+package store
+
+import (
+	"maps"
+	"slices"
+
+	futurejobs "deadman/future_jobs"
+)
+
+const earlyColumns = `e.shard, e.rule_id, e.key, e.at, e.until_at, coalesce(e.outcome, ''), e.members`
+
+func earlyFields(e *futurejobs.Early) []any {
+	return []any{
+		&e.Shard, &e.RuleID, (*verbatim)(&e.Key), at(&e.At), at(&e.Until), (*string)(&e.Outcome), (*[]byte)(&e.Members),
+	}
+}
+
+func readEarly(row scanner, e *futurejobs.Early) error { return row.Scan(earlyFields(e)...) }
+
+// remembers reports whether what happened early matters to an effect, or is made by it.
+func remembers(e futurejobs.Effect) bool {
+	switch ask := e.Ask.(type) {
+	case futurejobs.Start:
+		return ask.Early
+	case futurejobs.End:
+		return e.Event != nil && ask.Early > 0
+	case futurejobs.Gather:
+		return e.Event != nil && ask.End.Early > 0
+	}
+	return false
+}
+
+// earlyRefs are the refs of effects to which it matters what happened early, each once.
+func earlyRefs(effects []futurejobs.Effect) []futurejobs.Ref {
+	var all []futurejobs.Ref
+	for _, e := range effects {
+		if remembers(e) {
+			all = append(all, e.Ref)
+		}
+	}
+	return inLockOrder(all)
+}
+
+// rulesIn are the rules of refs, each once, in order.
+func rulesIn(refs []futurejobs.Ref) []int32 {
+	rules := make(map[int32]bool)
+	for _, r := range refs {
+		rules[r.RuleID] = true
+	}
+	return slices.Sorted(maps.Keys(rules))
+}
+
+// earlyByRef finds what happened early by the job it is about.
+func earlyByRef(all []futurejobs.Early) map[futurejobs.Ref]futurejobs.Early {
+	m := make(map[futurejobs.Ref]futurejobs.Early, len(all))
+	for _, e := range all {
+		m[e.Ref] = e
+	}
+	return m
+}

@@ -1,0 +1,223 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// queueNet puts all writes of a batch into one round trip. Endings come before creations,
+// which may be for the same keys.
+func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurejobs.Net, now time.Time) error {
+	if err := queueEndings(q, net.End); err != nil {
+		return err
+	}
+	queueBorn(q, net.Born, now)
+	queueCreations(q, net.Create)
+	queueChanges(q, net.Change)
+	queueUpdates(q, net.Update)
+	queueRemembered(q, net.Remember)
+	queueForgotten(q, net.Forget)
+	for _, l := range slices.Concat(b.DeadLetters, net.Letters) {
+		args, err := letter(l, now)
+		if err != nil {
+			return err
+		}
+		q.Queue(insertLetter, args...)
+	}
+	for _, e := range deeds(b, net) {
+		q.Queue(insertAudit, auditArgs(ctx, now, b.Deed, object(e), "")...)
+	}
+	created := len(net.Create) + len(net.Born)
+	if b.Stream == "" && created == 0 {
+		return nil // by hand, and nothing to count
+	}
+	q.Queue(advance, b.Last, when(b.LastAt), created, b.Stream, b.After).Exec(expect(1, futurejobs.ErrMoved))
+	return nil
+}
+
+// endText ends jobs that are locked: there is nothing to fence.
+func endText(c *columns) string {
+	text := `WITH ask AS (SELECT * FROM ` + asked + `)` + end + doneEnded
+	if len(c.alertID) > 0 {
+		text += speak
+	}
+	return numbered(text + ` SELECT count(*) FROM done`)
+}
+
+func queueEndings(q *pgx.Batch, ends []futurejobs.Decision) error {
+	if len(ends) == 0 {
+		return nil
+	}
+	c, err := columnsOf(ends)
+	if err != nil {
+		return err
+	}
+	q.Queue(endText(c), c.args()...).QueryRow(func(row pgx.Row) error {
+		var n int
+		if err := row.Scan(&n); err != nil {
+			return err
+		}
+		if n != len(ends) {
+			return fmt.Errorf("%d of %d locked jobs ended", n, len(ends))
+		}
+		return nil
+	})
+	return nil
+}
+
+// newJobs are jobs as arrays; the names of their columns are in the order of args.
+const newJobs = `unnest($1::smallint[], $2::int[], $3::int[], $4::text[], $5::timestamptz[], $6::timestamptz[],
+	$7::timestamptz[], $8::timestamptz[], $9::text[], $10::text[], $11::bytea[], $12::timestamptz[], $13::bytea[]) AS job
+	(shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, state,
+	pauses, paused_next_at, members)`
+
+const (
+	insertJobs = `
+INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, state,
+	pauses, paused_next_at, members)
+SELECT * FROM ` + newJobs + `
+ON CONFLICT (shard, rule_id, key) DO NOTHING`
+
+	// A job that began and ended at once takes an id like any other, and is never pending.
+	insertBorn = `
+INSERT INTO history (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at,
+	id, ended_at, outcome, reason, check_count, step, checks, check_total, check_slowest)
+SELECT shard, rule_id, version, key, created_at, since_at, first_check_at, coalesce(paused_next_at, next_check_at),
+	nextval('future_job_id_seq'), $14, ended.outcome, ended.reason, 0, 0, 0, 0, 0
+FROM (SELECT row_number() OVER () AS place, job.* FROM ` + newJobs + `) AS job
+JOIN unnest($15::text[], $16::text[]) WITH ORDINALITY AS ended (outcome, reason, place) ON ended.place = job.place`
+
+	// The jobs of changeJobs and updateJobs are locked: there is nothing to compare.
+	changeJobs = `
+UPDATE future_job f SET rev = f.rev + 1, next_check_at = job.next_check_at, version = job.version,
+	pauses = job.pauses, paused_next_at = job.paused_next_at, members = job.members, state = job.state
+FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::bytea[], $5::timestamptz[], $6::int[], $7::bytea[], $8::timestamptz[])
+	AS job (shard, id, state, members, next_check_at, version, pauses, paused_next_at)
+WHERE f.shard = job.shard AND f.id = job.id`
+
+	updateJobs = `
+UPDATE future_job f SET state = job.state, members = job.members
+FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::bytea[]) AS job (shard, id, state, members)
+WHERE f.shard = job.shard AND f.id = job.id`
+
+	insertEarly = `
+INSERT INTO early (shard, rule_id, key, at, until_at, outcome, members)
+SELECT * FROM unnest($1::smallint[], $2::int[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::bytea[])
+ON CONFLICT (shard, rule_id, key) DO UPDATE
+SET at = excluded.at, until_at = excluded.until_at, outcome = excluded.outcome, members = excluded.members`
+
+	deleteEarly = `
+DELETE FROM early e USING unnest($1::smallint[], $2::int[], $3::text[]) AS ref (shard, rule_id, key)
+WHERE e.shard = ref.shard AND e.rule_id = ref.rule_id AND e.key = ref.key`
+)
+
+func queueCreations(q *pgx.Batch, jobs []futurejobs.Job) {
+	if len(jobs) == 0 {
+		return
+	}
+	sorted := slices.SortedFunc(slices.Values(jobs), func(a, b futurejobs.Job) int { return compareRefs(a.Ref, b.Ref) })
+	q.Queue(insertJobs, jobColumnsOf(sorted)...).Exec(expect(len(jobs), errOvertaken))
+}
+
+func queueBorn(q *pgx.Batch, born []futurejobs.Decision, now time.Time) {
+	if len(born) == 0 {
+		return
+	}
+	jobs := make([]futurejobs.Job, len(born))
+	outcomes, reasons := make([]string, len(born)), make([]*string, len(born))
+	for i, d := range born {
+		jobs[i], outcomes[i], reasons[i] = d.Job, string(d.Outcome), optional(d.Reason)
+	}
+	q.Queue(insertBorn, append(jobColumnsOf(jobs), now, outcomes, reasons)...)
+}
+
+// jobColumnsOf are the parameters of newJobs.
+func jobColumnsOf(jobs []futurejobs.Job) []any {
+	n := len(jobs)
+	shards, rules, versions, keys := make([]int16, n), make([]int32, n), make([]int32, n), make([]string, n)
+	created, since, first, next := make([]time.Time, n), make([]time.Time, n), make([]time.Time, n), make([]time.Time, n)
+	events, states := make([]*string, n), make([]*string, n)
+	pauses, pausedNext, members := make([][]byte, n), make([]pgtype.Timestamptz, n), make([][]byte, n)
+	for i, j := range jobs {
+		shards[i], rules[i], versions[i], keys[i] = j.Shard, j.RuleID, j.Version, escape(j.Key)
+		created[i], since[i], first[i], next[i] = j.CreatedAt, j.Since, j.FirstCheckAt, j.NextCheckAt
+		events[i], states[i] = body(j.Event), body(j.State)
+		pauses[i], pausedNext[i], members[i] = pausesOf(j.Pauses), stamp(j.PausedNext), j.Members
+	}
+	return []any{shards, rules, versions, keys, created, since, first, next, events, states, pauses, pausedNext, members}
+}
+
+func queueChanges(q *pgx.Batch, jobs []futurejobs.Job) {
+	n := len(jobs)
+	if n == 0 {
+		return
+	}
+	next, versions := make([]time.Time, n), make([]int32, n)
+	pauses, pausedNext := make([][]byte, n), make([]pgtype.Timestamptz, n)
+	for i, j := range jobs {
+		next[i], versions[i] = j.NextCheckAt, j.Version
+		pauses[i], pausedNext[i] = pausesOf(j.Pauses), stamp(j.PausedNext)
+	}
+	q.Queue(changeJobs, append(newsColumns(jobs), next, versions, pauses, pausedNext)...).Exec(expect(n, errNotLocked))
+}
+
+func queueUpdates(q *pgx.Batch, jobs []futurejobs.Job) {
+	if len(jobs) > 0 {
+		q.Queue(updateJobs, newsColumns(jobs)...).Exec(expect(len(jobs), errNotLocked))
+	}
+}
+
+// errNotLocked means that a job has gone that is locked.
+var errNotLocked = errors.New("a locked job has gone")
+
+// newsColumns are what is known of jobs that are there.
+func newsColumns(jobs []futurejobs.Job) []any {
+	n := len(jobs)
+	shards, ids := make([]int16, n), make([]int64, n)
+	states, members := make([]*string, n), make([][]byte, n)
+	for i, j := range jobs {
+		shards[i], ids[i], states[i], members[i] = j.Shard, j.ID, body(j.State), j.Members
+	}
+	return []any{shards, ids, states, members}
+}
+
+func queueRemembered(q *pgx.Batch, early []futurejobs.Early) {
+	n := len(early)
+	if n == 0 {
+		return
+	}
+	names := make([]futurejobs.Ref, n)
+	at, until := make([]time.Time, n), make([]time.Time, n)
+	outcomes, members := make([]*string, n), make([][]byte, n)
+	for i, e := range early {
+		names[i], at[i], until[i], outcomes[i], members[i] = e.Ref, e.At, e.Until, optional(string(e.Outcome)), e.Members
+	}
+	shards, rules, keys := refColumns(names)
+	q.Queue(insertEarly, shards, rules, keys, at, until, outcomes, members)
+}
+
+func queueForgotten(q *pgx.Batch, names []futurejobs.Ref) {
+	if len(names) > 0 {
+		shards, rules, keys := refColumns(names)
+		q.Queue(deleteEarly, shards, rules, keys)
+	}
+}
+
+// expect makes a statement fail with err unless it writes n rows.
+func expect(n int, err error) func(pgconn.CommandTag) error {
+	return func(tag pgconn.CommandTag) error {
+		if tag.RowsAffected() != int64(n) {
+			return err
+		}
+		return nil
+	}
+}

@@ -1,0 +1,100 @@
+package store
+
+import (
+	"fmt"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+const (
+	createOne = `
+INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, state,
+	pauses, paused_next_at, members)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) RETURNING id`
+
+	changeOne = `
+UPDATE future_job SET rev = rev + 1, next_check_at = $1, version = $2, pauses = $3, paused_next_at = $4, state = $5, members = $6
+WHERE id = $7`
+
+	updateOne = `UPDATE future_job SET state = $1, members = $2 WHERE id = $3`
+
+	rememberOne = `
+INSERT INTO early (shard, rule_id, key, at, until_at, outcome, members) VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (shard, rule_id, key) DO UPDATE
+SET at = excluded.at, until_at = excluded.until_at, outcome = excluded.outcome, members = excluded.members`
+
+	forgetOne = `DELETE FROM early WHERE shard = $1 AND rule_id = $2 AND key = $3`
+)
+
+// writeNet writes endings before creations, which may be for the same keys.
+func (w *writer) writeNet(net futurejobs.Net, now time.Time) error {
+	for _, d := range net.End {
+		ok, err := w.decide(d, now)
+		if err != nil {
+			return err
+		}
+		if !ok {
+			return fmt.Errorf("job %d is not as it was read", d.Job.ID)
+		}
+	}
+	for _, d := range net.Born {
+		// A job that began and ended at once takes an id like any other.
+		id, err := w.create(d.Job)
+		if err != nil {
+			return err
+		}
+		d.Job.ID = id
+		if _, err := w.end(d, now); err != nil {
+			return err
+		}
+	}
+	for _, j := range net.Create {
+		if _, err := w.create(j); err != nil {
+			return err
+		}
+	}
+	if err := w.changeAll(net); err != nil {
+		return err
+	}
+	return w.rememberAll(net)
+}
+
+// changeAll writes what goes on otherwise.
+func (w *writer) changeAll(net futurejobs.Net) error {
+	for _, j := range net.Change {
+		if _, err := w.exec(changeOne, j.NextCheckAt, j.Version, blob(pausesOf(j.Pauses)), when(j.PausedNext),
+			body(j.State), blob(j.Members), j.ID); err != nil {
+			return err
+		}
+	}
+	for _, j := range net.Update {
+		if _, err := w.exec(updateOne, body(j.State), blob(j.Members), j.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// rememberAll writes what happened early, and forgets what somebody waited for.
+func (w *writer) rememberAll(net futurejobs.Net) error {
+	for _, e := range net.Remember {
+		if _, err := w.exec(rememberOne, e.Shard, e.RuleID, verbatim(e.Key), e.At, e.Until,
+			optional(string(e.Outcome)), blob(e.Members)); err != nil {
+			return err
+		}
+	}
+	for _, ref := range net.Forget {
+		if _, err := w.exec(forgetOne, ref.Shard, ref.RuleID, verbatim(ref.Key)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) create(j futurejobs.Job) (id int64, err error) {
+	_, err = w.row([]any{&id}, createOne,
+		j.Shard, j.RuleID, j.Version, verbatim(j.Key), j.CreatedAt, j.Since, j.FirstCheckAt, j.NextCheckAt,
+		body(j.Event), body(j.State), blob(pausesOf(j.Pauses)), when(j.PausedNext), blob(j.Members))
+	return id, err
+}

@@ -1,0 +1,102 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// awaited is the effect that begins a wait for what may have happened before.
+func (w *world) awaited(key string, since time.Time) futurejobs.Effect {
+	j := w.job(w.rule, key, w.slot())
+	j.Since = since
+	return w.asking(w.rule, key, since, futurejobs.Start{Job: j, Early: true, Sets: []futurejobs.Gather{gather("", time.Hour)}})
+}
+
+// happening is the effect of what ends a wait, and is remembered where there is none.
+func (w *world) happening(key string, at time.Time, keep time.Duration) futurejobs.Effect {
+	return w.asking(w.rule, key, at, futurejobs.End{Outcome: "resolved", Early: keep})
+}
+
+func earlyEndsAreRemembered(t *testing.T, w *world) {
+	at := w.slot()
+	for i, key := range []string{"a", "nul\x00 \xff", "newer"} {
+		since := at.Add(time.Duration(i/2) * time.Microsecond) // the last begins after it happened
+		if got := w.byHand(w.happening(key, at, time.Hour)); got.Remembered != 1 || got.Ended != 0 {
+			t.Fatalf("%q: applied %+v, want it remembered", key, got)
+		}
+		got := w.byHand(w.awaited(key, since))
+		if ended := since.Equal(at); got.Created != 1 || (got.Ended == 1) != ended {
+			t.Errorf("%q: applied %+v", key, got)
+		}
+	}
+	// It is used up.
+	if got := w.byHand(w.awaited("a", at)); got.Created != 1 || got.Ended != 0 {
+		t.Errorf("after it was used: %+v", got)
+	}
+	if e := w.ended(); len(e) != 2 || e[0].Outcome != "resolved" {
+		t.Errorf("history: %+v", e)
+	}
+	w.balances(4)
+}
+
+func earlyMembersAreRemembered(t *testing.T, w *world) {
+	at := w.slot()
+	for _, member := range []string{"x", "y", "y"} {
+		w.byHand(w.asking(w.rule, "a", at, gather(member, time.Hour)))
+	}
+	w.byHand(w.awaited("a", at))
+	if n := w.one("a").Members.Count(1); n != 2 {
+		t.Fatalf("%d members of two", n)
+	}
+	if got := w.byHand(w.asking(w.rule, "a", at, gather("z", time.Hour))); got.Ended != 1 {
+		t.Errorf("the last member: %+v", got)
+	}
+	for _, member := range []string{"x", "y", "z"} {
+		w.byHand(w.asking(w.rule, "b", at, gather(member, time.Hour)))
+	}
+	if got := w.byHand(w.awaited("b", at)); got.Created != 1 || got.Ended != 1 {
+		t.Errorf("a set that was complete before: %+v", got)
+	}
+	w.balances(2)
+}
+
+func earlyIsForgotten(t *testing.T, w *world) {
+	at := w.slot()
+	w.byHand(w.happening("old", at, time.Microsecond), w.happening("young", at, time.Hour))
+	w.byHand(w.happening("again", at, time.Microsecond))
+	w.byHand(w.happening("again", at, time.Hour)) // the later one counts
+	if got := w.byHand(w.awaited("old", at)); got.Ended != 0 {
+		t.Errorf("what was remembered for a microsecond ends a wait: %+v", got)
+	}
+	w.prune(time.Hour)
+	if got := w.byHand(w.awaited("young", at), w.awaited("again", at)); got.Ended != 2 {
+		t.Errorf("what is remembered for an hour: %+v", got)
+	}
+	w.balances(3)
+}
+
+// A wait begins in one stream while what ends it comes in another: whoever is first, nobody
+// waits in the end.
+func earlyIsRacedOnce(t *testing.T, w *world) {
+	const rounds, keys = 40, 5
+	at := w.slot()
+	for round := range rounds {
+		var starts, ends []futurejobs.Effect
+		for i := range keys {
+			key := fmt.Sprintf("%d-%d", round, i)
+			starts, ends = append(starts, w.awaited(key, at)), append(ends, w.happening(key, at, time.Hour))
+		}
+		var streams sync.WaitGroup
+		streams.Go(func() { w.byHand(starts...) })
+		streams.Go(func() { w.byHand(ends...) })
+		streams.Wait()
+		if left := w.all(); len(left) != 0 {
+			t.Fatalf("round %d: %d of %d wait for what has happened", round, len(left), keys)
+		}
+	}
+	w.balances(rounds * keys)
+}

@@ -1,0 +1,277 @@
+package deadman_test
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deadman/calendars"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+	"deadman/store"
+)
+
+// virtual is the whole engine on a real SQLite store in virtual time. Events come from one
+// stream, which the test reads.
+type virtual struct {
+	t     *testing.T
+	dir   string
+	known calendars.Set
+
+	store   *store.Store // nil: it is down
+	book    *rules.Book
+	sweeper *futurejobs.Sweeper
+	seq     uint64
+	missed  []rules.PreviewEvent // what came while it was down
+	stop    context.CancelFunc
+	done    chan error
+}
+
+// stream is where the events of a timeline come from.
+const stream = "EVENTS"
+
+// settles is how long the engine may take for what is due, its patience with batches included.
+const settles = 500 * time.Millisecond
+
+// patience is how many moments a timeline may have at which somebody looks.
+const patience = 2000
+
+// heard plays what is given to rules, and returns what people hear, of whichever rule and
+// key, in the order of time.
+func heard(t *testing.T, text string, known calendars.Set, given timeline) (tl timeline) {
+	t.Helper()
+	played(t, text, known, given, func(v *virtual) { tl = v.heard() })
+	return tl
+}
+
+// played plays what is given to rules until nothing is waited for any more, and then asks.
+func played(t *testing.T, text string, known calendars.Set, given timeline, ask func(v *virtual)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(given[0].at.Add(-time.Hour)))
+		v := &virtual{t: t, dir: t.TempDir(), known: known}
+		v.open()
+		defer v.close()
+		v.save(text)
+		v.play(given)
+		ask(v)
+	})
+}
+
+// play goes from one moment to the next at which something comes or somebody looks.
+func (v *virtual) play(given timeline) {
+	for range patience {
+		next, more := v.next(given)
+		if !more {
+			return
+		}
+		time.Sleep(time.Until(next))
+		for len(given) > 0 && !given[0].at.After(time.Now()) {
+			if given[0].kind == until {
+				return
+			}
+			v.take(given[0])
+			given = given[1:]
+		}
+		v.settle()
+	}
+	v.t.Fatalf("after %d moments somebody still looks; write until", patience)
+}
+
+// next is when something comes or somebody looks.
+func (v *virtual) next(given timeline) (at time.Time, more bool) {
+	if len(given) > 0 {
+		at, more = given[0].at, true
+	}
+	if v.store == nil {
+		return at, more
+	}
+	page, err := v.store.Jobs(v.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	for _, j := range page.Items {
+		if j.NextCheckAt.Before(futurejobs.Never) && (!more || j.NextCheckAt.Before(at)) {
+			at, more = j.NextCheckAt, true
+		}
+	}
+	return at, more
+}
+
+// take takes in what comes.
+func (v *virtual) take(l line) {
+	switch l.kind {
+	case down:
+		v.close()
+	case up:
+		v.open()
+		for _, e := range v.missed {
+			v.apply(e)
+		}
+		v.missed = nil
+	case anEvent:
+		events, _ := timeline{l}.events()
+		if v.store == nil {
+			v.missed = append(v.missed, events...)
+			return
+		}
+		v.apply(events[0])
+	}
+}
+
+// apply applies an event.
+func (v *virtual) apply(e rules.PreviewEvent) {
+	event := futurejobs.Event{Stream: stream, Subject: e.Subject, Seq: v.seq + 1, At: e.At, Data: e.Data}
+	effects, refusals := v.book.Match(event)
+	if len(refusals) > 0 {
+		v.t.Fatalf("%s %s is refused: %+v", e.Subject, e.Data, refusals)
+	}
+	batch := futurejobs.Batch{
+		Stream: stream, After: v.seq, Last: event.Seq, LastAt: e.At, RuleSet: v.book.Revision(), Effects: effects,
+	}
+	applied, err := v.store.Apply(v.t.Context(), batch)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if applied.Refused > 0 {
+		v.t.Fatalf("%s %s is a dead letter", e.Subject, e.Data)
+	}
+	v.seq = event.Seq
+}
+
+// settle says that the stream is read, and lets the engine look at what is due.
+func (v *virtual) settle() {
+	if v.store == nil {
+		return
+	}
+	if err := v.store.MarkRead(v.t.Context(), stream, v.seq, time.Now()); err != nil {
+		v.t.Fatal(err)
+	}
+	v.sweeper.Wake()
+	time.Sleep(settles)
+	synctest.Wait()
+}
+
+// save saves rules, which hear the stream from its beginning.
+func (v *virtual) save(text string) {
+	documents, err := rules.ParseAgainst([]byte(text), "", v.known)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	for _, d := range documents {
+		document, err := d.Canonical()
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		saved := rules.Saved{Name: d.Name, Entity: d.Entity, Document: document}
+		for _, subject := range hears(d) {
+			saved.Reads = append(saved.Reads, rules.Read{Subject: subject, Stream: stream})
+		}
+		if _, err := v.store.Save(v.t.Context(), saved, rules.AnyVersion); err != nil {
+			v.t.Fatal(err)
+		}
+	}
+	if err := v.book.Refresh(v.t.Context()); err != nil {
+		v.t.Fatal(err)
+	}
+	v.sweeper.Wake()
+}
+
+// hears are the subjects of a rule.
+func hears(d rules.Document) []string {
+	all := []string{d.Trigger.Event}
+	for _, r := range d.Resolve {
+		all = append(all, r.Event)
+	}
+	for _, w := range slices.Concat(d.Update, d.Pause) {
+		all = append(all, w.Event)
+	}
+	all = slices.DeleteFunc(all, func(s string) bool { return s == "" })
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// open opens the store and runs the engine: leases and sweeps.
+func (v *virtual) open() {
+	t, quiet := v.t, slog.New(slog.DiscardHandler)
+	var err error
+	if v.store, err = store.Open(t.Context(), store.Options{DataDir: v.dir, Shards: 4, Log: quiet}); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.store.Reclaim(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v.book = rules.NewBook(v.store, v.store.Shards())
+	v.book.Calendars = v.known
+	if err := v.book.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	owner := futurejobs.NewOwner(v.store, futurejobs.Node{ID: "virtual", Name: "virtual"}, futurejobs.Day, time.Now, quiet)
+	v.sweeper = futurejobs.NewSweeper(v.store, v.book, owner, futurejobs.NewClock(v.store.Now, time.Now), 4, quiet)
+	owner.Changed = v.sweeper.Wake
+
+	ctx, cancel := context.WithCancel(context.Background())
+	v.stop, v.done = cancel, make(chan error, 2)
+	go func() { v.done <- owner.Run(ctx) }()
+	go func(s *futurejobs.Sweeper) { v.done <- s.Run(ctx, context.Background()) }(v.sweeper)
+}
+
+// close stops the engine and closes the store, where they are there.
+func (v *virtual) close() {
+	if v.store == nil {
+		return
+	}
+	v.stop()
+	for range 2 {
+		if err := <-v.done; err != nil {
+			v.t.Error(err)
+		}
+	}
+	if err := v.store.Close(); err != nil {
+		v.t.Error(err)
+	}
+	v.store = nil
+}
+
+// heard is all that was said, and how waits ended.
+func (v *virtual) heard() (tl timeline) {
+	for _, a := range v.alerts() {
+		tl = append(tl, said(a.DecidedAt.Truncate(time.Second), a.Draft))
+	}
+	for _, e := range v.ended() {
+		tl = append(tl, ended(e.EndedAt.Truncate(time.Second), e.Key, string(e.Outcome)))
+	}
+	slices.SortStableFunc(tl, func(a, b line) int { return a.at.Compare(b.at) })
+	return tl
+}
+
+// alerts are all alerts, in the order of time.
+func (v *virtual) alerts() []futurejobs.Said {
+	page, err := v.store.Alerts(v.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
+	v.whole(page.Next, err)
+	slices.SortStableFunc(page.Items, func(a, b futurejobs.Said) int {
+		return cmp.Or(a.DecidedAt.Compare(b.DecidedAt), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key))
+	})
+	return page.Items
+}
+
+// ended are all waits that ended, in the order of time.
+func (v *virtual) ended() []futurejobs.Ended {
+	page, err := v.store.History(v.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
+	v.whole(page.Next, err)
+	slices.SortStableFunc(page.Items, func(a, b futurejobs.Ended) int {
+		return cmp.Or(a.EndedAt.Compare(b.EndedAt), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key))
+	})
+	return page.Items
+}
+
+// whole fails the test where a page is not the whole list.
+func (v *virtual) whole(next string, err error) {
+	if err != nil || next != "" {
+		v.t.Fatalf("more than %d: %v", futurejobs.MaxLimit, err)
+	}
+}

@@ -1,0 +1,62 @@
+package web
+
+import (
+	"context"
+	"time"
+
+	"deadman/access"
+)
+
+// Entry is a line of the audit as it goes out.
+type Entry struct {
+	ID      int64     `json:"id"`
+	At      time.Time `json:"at"`
+	Actor   string    `json:"actor" doc:"The token's name, loopback, file: and a bundle, or deadman." example:"ci"`
+	TokenID string    `json:"token_id,omitempty"`
+	Addr    string    `json:"addr,omitempty" doc:"Where the request came from."`
+	Action  string    `json:"action" example:"rule.save"`
+	Object  string    `json:"object" example:"rule/order-unshipped"`
+	Detail  string    `json:"detail,omitempty"`
+}
+
+func newEntry(e access.Entry) Entry {
+	return Entry{
+		ID: e.ID, At: e.At, Actor: e.Actor.Name, TokenID: e.Actor.TokenID, Addr: e.Actor.Addr,
+		Action: e.Action, Object: e.Object, Detail: e.Detail,
+	}
+}
+
+// auditIn is what the audit is narrowed by.
+type auditIn struct {
+	Actor  text      `query:"actor" doc:"Who did it; or what that begins with, and a *." example:"ci"`
+	Action text      `query:"action" doc:"What was done; or what that begins with, and a *." example:"rule.*"`
+	Object text      `query:"object" doc:"To what; or what that begins with, and a *." example:"rule/order-unshipped"`
+	After  time.Time `query:"after" doc:"Then or later." example:"2026-01-31T15:04:05Z"`
+	Before time.Time `query:"before" doc:"Before then." example:"2026-01-31T15:04:05Z"`
+	Paging
+}
+
+func (a *api) mountAudit() {
+	add(a, operation{
+		ID: "list-audit", Tag: tagTokens, Method: "GET", Path: "/audit", Does: "lists who did what, newest first",
+		Says:  "Every change of rules, tokens and jobs is here, in the transaction in which it was made.",
+		Scope: access.Admin, Reach: everything,
+	}, shown(a.audit))
+}
+
+func (a *api) audit(ctx context.Context, in *auditIn) (Page[Entry], error) {
+	page := Page[Entry]{Items: []Entry{}}
+	k, err := a.keeper()
+	if err != nil {
+		return page, err
+	}
+	entries, next, err := k.Audit(ctx, access.Filter{
+		Actor: string(in.Actor), Action: string(in.Action), Object: string(in.Object),
+		After: in.After.UTC(), Before: in.Before.UTC(), Cursor: in.Cursor, Limit: in.Limit,
+	})
+	for _, e := range entries {
+		page.Items = append(page.Items, newEntry(e))
+	}
+	page.Next = next
+	return page, err
+}

@@ -1,0 +1,47 @@
+package web_test
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/access"
+)
+
+// A client in another language is generated from what the API says of itself, compiled
+// strictly, and goes through the API against a node that takes tokens.
+func TestGeneratedClient(t *testing.T) {
+	for _, program := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Fatalf("the generated client needs node 20 or newer and npm, and there is no %s; install them (Debian, Ubuntu: apt-get install nodejs npm)", program)
+		}
+	}
+	s := newStand(t, closed)
+	admin := s.token("client", "", access.Admin)
+	dir := t.TempDir()
+	fatal(t, os.CopyFS(dir, os.DirFS("clienttest")))
+	fatal(t, os.WriteFile(filepath.Join(dir, "openapi.json"), []byte(do(t, s.Server, "GET", "/openapi.json", "", admin...).body), 0o600))
+
+	run := func(name string, args ...string) string {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+		defer cancel()
+		command := exec.CommandContext(ctx, name, args...)
+		command.Dir = dir
+		said, err := command.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, said)
+		}
+		return string(said)
+	}
+	run("npm", "ci", "--prefer-offline")
+	run("npm", "exec", "--", "openapi-typescript", "openapi.json", "--default-non-nullable=false", "--output", "api.d.ts")
+	run("npm", "exec", "--", "tsc")
+	if said := run("node", "built/client.js", s.URL, strings.TrimPrefix(admin[1], "Bearer ")); !strings.Contains(said, "the client is done") {
+		t.Error(said)
+	}
+}

@@ -1,0 +1,103 @@
+package web_test
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+	"deadman/web"
+)
+
+var _ web.Desk = (*stand)(nil)
+
+// deed does something to the job of a rule and a key, on the real store.
+func (s *stand) deed(ctx context.Context, what, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (futurejobs.Effect, error)) error {
+	if err := s.rules.Book.Refresh(ctx); err != nil {
+		return err
+	}
+	job, err := s.store.Job(ctx, rule, key)
+	if err != nil {
+		return err
+	}
+	made, err := s.rules.Book.Rule(ctx, job.RuleID, job.Version)
+	if err != nil {
+		return err
+	}
+	effect, err := ask(made, job.Job)
+	if err != nil || effect.Ask == nil {
+		return err
+	}
+	_, err = s.store.Apply(ctx, futurejobs.Batch{RuleSet: s.rules.Book.Revision(), Deed: what, Effects: []futurejobs.Effect{effect}})
+	return err
+}
+
+// Create is web.Desk's, as the five that follow.
+func (s *stand) Create(ctx context.Context, j web.NewJob) (futurejobs.Listed, error) {
+	if err := s.rules.Book.Refresh(ctx); err != nil {
+		return futurejobs.Listed{}, err
+	}
+	rule, err := s.rules.Book.Newest(j.Rule)
+	if err != nil {
+		return futurejobs.Listed{}, err
+	}
+	effect, err := rule.Begin(j.Key, j.Since, time.Now().UTC(), j.Event, s.store.Shards())
+	if err != nil {
+		return futurejobs.Listed{}, err
+	}
+	done, err := s.store.Apply(ctx, futurejobs.Batch{RuleSet: s.rules.Book.Revision(), Deed: "job.create", Effects: []futurejobs.Effect{effect}})
+	if err == nil && done.Kept > 0 {
+		err = fmt.Errorf("rule %s, key %s: %w", j.Rule, j.Key, futurejobs.ErrExists)
+	}
+	if err != nil {
+		return futurejobs.Listed{}, err
+	}
+	return s.store.Job(ctx, j.Rule, j.Key)
+}
+
+func (s *stand) Cancel(ctx context.Context, rule, key string) error {
+	return s.deed(ctx, "job.cancel", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
+		return futurejobs.Cancel(r, j.Ref), nil
+	})
+}
+
+func (s *stand) CancelEntity(ctx context.Context, entity, key string) (int, error) {
+	page, err := s.store.Jobs(ctx, futurejobs.Filter{Entity: entity, Key: key, Limit: futurejobs.MaxLimit})
+	for _, j := range page.Items {
+		if err := s.Cancel(ctx, j.Rule, key); err != nil {
+			return 0, err
+		}
+	}
+	return len(page.Items), err
+}
+
+func (s *stand) Check(ctx context.Context, rule, key string) (saw web.Looked, err error) {
+	err = s.deed(ctx, "job.check", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
+		effect, ends, err := r.LookNow(ctx, j, time.Now().UTC())
+		if saw.Ended = ends; !ends {
+			saw.Next = j.NextCheckAt
+			return futurejobs.Effect{}, err
+		}
+		return effect, err
+	})
+	return saw, err
+}
+
+func (s *stand) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.Listed, error) {
+	err := s.deed(ctx, "job.snooze", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
+		return futurejobs.Effect{Rule: r, Ref: j.Ref, Ask: futurejobs.Snooze{Until: until}}, nil
+	})
+	if err != nil {
+		return futurejobs.Listed{}, err
+	}
+	return s.store.Job(ctx, rule, key)
+}
+
+// save saves a rule.
+func (s *stand) save(text string) rules.Change {
+	s.t.Helper()
+	c, err := s.rules.Save(s.t.Context(), []byte(text), "", rules.SaveOptions{Version: rules.AnyVersion})
+	fatal(s.t, err)
+	return c
+}

@@ -1,0 +1,323 @@
+package web
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"maps"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+)
+
+//go:embed docs.html
+var docsHTML string
+
+//go:embed docs.css
+var docsCSS string
+
+var (
+	docsTemplate = template.Must(template.New("docs").Parse(docsHTML))
+	docsPolicy   = policy(pageCSS+docsCSS, "form-action 'none'")
+)
+
+// docsView is what the page of the API shows. All of it is from the description.
+type docsView struct {
+	CSS     template.CSS
+	Title   string
+	Version string
+	About   []string // paragraphs
+	Parts   []docsPart
+	Kinds   any
+	Shapes  []docsShape
+}
+
+// docsPart is the operations of one tag.
+type docsPart struct {
+	*huma.Tag
+	Operations []docsOperation
+}
+
+type docsOperation struct {
+	*huma.Operation
+	Scope     string
+	Params    []docsField
+	Body      string // an example; empty: there is none
+	BodyTypes []docsType
+	Answers   []docsAnswer
+	Curl      string
+}
+
+type docsField struct {
+	Name, In, Says string
+	Type           docsType
+	Required       bool
+	Values         string // those it may have; empty: any of its type
+}
+
+// docsType is a type as people read it, and the shape that it leads to.
+type docsType struct{ Text, Shape string }
+
+type docsAnswer struct {
+	Status, Says string
+	Types        []docsType
+}
+
+type docsShape struct {
+	Name, Says string
+	Fields     []docsField
+}
+
+// docs shows the description of the API as a page: offline, and without a script.
+func (a *api) docs(w http.ResponseWriter, r *http.Request) {
+	var out bytes.Buffer
+	if err := docsTemplate.Execute(&out, a.docsView()); err != nil {
+		a.fail(w, r, fmt.Errorf("page of the API: %w", err))
+		return
+	}
+	w.Header().Set("Content-Security-Policy", docsPolicy)
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	a.send(w, r, "text/html; charset=utf-8", http.StatusOK, out.Bytes())
+}
+
+func (a *api) docsView() docsView {
+	described := a.huma.OpenAPI()
+	view := docsView{
+		CSS:   template.CSS(pageCSS + docsCSS), //nolint:gosec // our own files
+		Title: described.Info.Title, Version: described.Info.Version,
+		About: strings.Split(described.Info.Description, "\n\n"), Kinds: kinds,
+	}
+	for _, tag := range described.Tags {
+		view.Parts = append(view.Parts, docsPart{Tag: tag})
+	}
+	for _, route := range a.routes { // in the order in which they were added
+		op := operationAt(described.Paths[route.Path], route.Method)
+		i := slices.IndexFunc(view.Parts, func(p docsPart) bool { return slices.Contains(op.Tags, p.Name) })
+		view.Parts[i].Operations = append(view.Parts[i].Operations, newDocsOperation(op))
+	}
+	shapes := described.Components.Schemas.Map()
+	for _, name := range slices.Sorted(maps.Keys(shapes)) {
+		if shape, ok := newDocsShape(name, shapes[name]); ok {
+			view.Shapes = append(view.Shapes, shape)
+		}
+	}
+	return view
+}
+
+func operationAt(p *huma.PathItem, method string) *huma.Operation {
+	return map[string]*huma.Operation{
+		http.MethodGet: p.Get, http.MethodPost: p.Post, http.MethodPut: p.Put, http.MethodDelete: p.Delete,
+	}[method]
+}
+
+func newDocsOperation(op *huma.Operation) docsOperation {
+	d := docsOperation{Operation: op}
+	if o, ok := op.Metadata[metaKey].(operation); ok {
+		d.Scope = string(o.Scope)
+	}
+	for _, p := range op.Parameters {
+		d.Params = append(d.Params, newDocsField(p.Name, p.In, p.Description, p.Required, p.Schema))
+	}
+	if op.RequestBody != nil {
+		d.BodyTypes = contentTypes(op.RequestBody.Content)
+		d.Body = bodyExample(op)
+	}
+	for _, status := range slices.Sorted(maps.Keys(op.Responses)) {
+		answer := op.Responses[status]
+		d.Answers = append(d.Answers, docsAnswer{Status: status, Says: answer.Description, Types: contentTypes(answer.Content)})
+	}
+	d.Curl = curl(op, d.Body)
+	return d
+}
+
+func newDocsField(name, in, says string, required bool, s *huma.Schema) docsField {
+	f := docsField{Name: name, In: in, Says: says, Required: required, Type: typeOf(s), Values: values(s)}
+	if f.Says == "" {
+		f.Says = s.Description
+	}
+	return f
+}
+
+// values are what a field may have.
+func values(s *huma.Schema) string {
+	if s.Items != nil {
+		s = s.Items
+	}
+	if len(s.Enum) > 0 {
+		all := make([]string, len(s.Enum))
+		for i, v := range s.Enum {
+			all[i] = fmt.Sprint(v)
+		}
+		return strings.Join(all, ", ")
+	}
+	switch least, most := bound(s.Minimum), bound(s.Maximum); {
+	case least != "" && most != "":
+		return least + " to " + most
+	case least != "":
+		return "from " + least
+	}
+	return ""
+}
+
+func bound(f *float64) string {
+	if f == nil {
+		return ""
+	}
+	return strconv.FormatFloat(*f, 'f', -1, 64)
+}
+
+func typeOf(s *huma.Schema) docsType {
+	switch {
+	case s == nil:
+		return docsType{Text: "anything"}
+	case s.Ref != "":
+		name := strings.TrimPrefix(s.Ref, schemaPath)
+		return docsType{Text: name, Shape: name}
+	case s.Type == huma.TypeArray:
+		item := typeOf(s.Items)
+		return docsType{Text: "list of " + item.Text, Shape: item.Shape}
+	case s.Type == "":
+		return docsType{Text: "anything"}
+	case s.Format != "" && s.Type == huma.TypeString:
+		return docsType{Text: s.Format}
+	}
+	return docsType{Text: s.Type}
+}
+
+func contentTypes(content map[string]*huma.MediaType) []docsType {
+	var all []docsType
+	for _, kind := range slices.Sorted(maps.Keys(content)) {
+		t := typeOf(content[kind].Schema)
+		if t.Shape == "" {
+			t.Text = kind
+		}
+		if !slices.Contains(all, t) {
+			all = append(all, t)
+		}
+	}
+	return all
+}
+
+func newDocsShape(name string, s *huma.Schema) (docsShape, bool) {
+	shape := docsShape{Name: name, Says: s.Description}
+	if s.Extensions != nil {
+		shape.Fields = looseFields(s.Extensions)
+	}
+	for _, field := range slices.Sorted(maps.Keys(s.Properties)) {
+		shape.Fields = append(shape.Fields, newDocsField(field, "", "", slices.Contains(s.Required, field), s.Properties[field]))
+	}
+	return shape, len(shape.Fields) > 0
+}
+
+// looseFields are the fields of a schema that is not huma's.
+func looseFields(schema map[string]any) []docsField {
+	properties, _ := schema["properties"].(map[string]any)
+	required, _ := schema["required"].([]any)
+	var fields []docsField
+	for _, name := range slices.Sorted(maps.Keys(properties)) {
+		p, _ := properties[name].(map[string]any)
+		says, _ := p["description"].(string)
+		kind, _ := p["type"].(string)
+		t := docsType{Text: kind}
+		if ref, ok := p["$ref"].(string); ok {
+			t.Text = strings.TrimPrefix(ref, schemaPath)
+			t.Shape = t.Text
+		}
+		if t.Text == "" {
+			t.Text = "one of several"
+		}
+		fields = append(fields, docsField{Name: name, Says: says, Type: t, Required: slices.Contains(required, any(name))})
+	}
+	return fields
+}
+
+// bodyExample is a body that the operation takes.
+func bodyExample(op *huma.Operation) string {
+	m := op.RequestBody.Content[jsonType]
+	if yaml := op.RequestBody.Content[yamlType]; yaml != nil {
+		text, _ := yaml.Example.(string)
+		return text
+	}
+	if m == nil {
+		return ""
+	}
+	v := m.Example
+	if o, ok := op.Metadata[metaKey].(operation); ok && v == nil {
+		v = exampleOf(o, m.Schema, 0)
+	}
+	text, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// maxExample is how deep an example goes into what it is an example of.
+const maxExample = 4
+
+// exampleOf is a value of a schema: the examples of its fields, put together.
+func exampleOf(o operation, s *huma.Schema, depth int) any {
+	s = o.resolve(s)
+	switch {
+	case s == nil || depth > maxExample:
+		return nil
+	case len(s.Examples) > 0:
+		return s.Examples[0]
+	case s.Type == huma.TypeObject:
+		v := make(map[string]any)
+		for name, p := range s.Properties {
+			if e := exampleOf(o, p, depth+1); e != nil {
+				v[name] = e
+			}
+		}
+		return v
+	case s.Type == "": // anything
+		return map[string]any{"id": "1234"}
+	}
+	return nil
+}
+
+// curl is a request as it is sent from a shell.
+func curl(op *huma.Operation, body string) string {
+	path := op.Path
+	var query []string
+	for _, p := range op.Parameters {
+		example := fmt.Sprint(exampleParam(p))
+		switch {
+		case p.In == "path":
+			path = strings.ReplaceAll(path, "{"+p.Name+"}", example)
+		case p.In == "query" && p.Required:
+			query = append(query, p.Name+"="+strings.ReplaceAll(strings.ReplaceAll(example, "/", "%2F"), " ", "%20"))
+		}
+	}
+	if len(query) > 0 {
+		path += "?" + strings.Join(query, "&")
+	}
+	parts := []string{"curl"}
+	if op.Method != http.MethodGet {
+		parts = append(parts, "-X "+op.Method)
+	}
+	parts = append(parts, `-H "Authorization: Bearer $DEADMAN_TOKEN"`)
+	switch {
+	case body != "" && op.RequestBody.Content[yamlType] != nil:
+		parts = append(parts, "-H 'Content-Type: "+yamlType+"' --data-binary @rule.yaml")
+	case body != "":
+		parts = append(parts, "-H 'Content-Type: "+jsonType+"' -d @body.json")
+	}
+	return strings.Join(append(parts, "'http://localhost:8080"+path+"'"), " ")
+}
+
+func exampleParam(p *huma.Param) any {
+	switch {
+	case p.Example != nil:
+		return p.Example
+	case p.Schema != nil && len(p.Schema.Examples) > 0:
+		return p.Schema.Examples[0]
+	}
+	return "…"
+}

@@ -1,0 +1,139 @@
+package web
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"mime"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/casing"
+
+	"deadman/rules"
+)
+
+const (
+	jsonType = "application/json"
+	yamlType = "application/yaml"
+)
+
+// ruleOut is a document as it goes out.
+type ruleOut struct {
+	ContentType string `header:"Content-Type"`
+	ETag        string `header:"ETag" doc:"The version, in quotes."`
+	Vary        string `header:"Vary"`
+	Body        []byte
+}
+
+// documentOut is a version's document as the client accepts it: as it is stored, or as YAML.
+func documentOut(s rules.Saved, accept string) (*ruleOut, error) {
+	out := &ruleOut{ContentType: jsonType, ETag: etag(s.Version), Vary: "Accept", Body: s.Document}
+	if !acceptsYAML(accept) {
+		return out, nil
+	}
+	var d rules.Document
+	if err := json.Unmarshal(s.Document, &d); err != nil {
+		return nil, fmt.Errorf("rule %s version %d: %w", s.Name, s.Version, err)
+	}
+	text, err := d.YAML()
+	out.ContentType, out.Body = yamlType, text
+	return out, err
+}
+
+// acceptsYAML reports whether a client asks for YAML before JSON.
+func acceptsYAML(accept string) bool {
+	for part := range strings.SplitSeq(accept, ",") {
+		kind, _, err := mime.ParseMediaType(part)
+		switch {
+		case err != nil:
+		case kind == jsonType:
+			return false
+		case kind == yamlType || kind == "application/x-yaml" || kind == "text/yaml":
+			return true
+		}
+	}
+	return false
+}
+
+// documentSchema refers to what a rule looks like.
+func documentSchema() *huma.Schema { return &huma.Schema{Ref: schemaPath + "RuleDocument"} }
+
+// describeDocument puts what a rule looks like among the schemas: what rules.Schema says, and
+// its parts beside it, each under a name of its own.
+func describeDocument(schemas huma.Registry) error {
+	text, err := rules.Schema()
+	if err != nil {
+		return fmt.Errorf("schema of a rule: %w", err)
+	}
+	var document struct {
+		Parts map[string]json.RawMessage `json:"$defs"`
+	}
+	if err := json.Unmarshal(text, &document); err != nil {
+		return fmt.Errorf("schema of a rule: %w", err)
+	}
+	document.Parts[""] = text
+	for name, part := range document.Parts {
+		for other := range document.Parts {
+			part = bytes.ReplaceAll(part, []byte(`"#/$defs/`+other+`"`), []byte(`"`+schemaPath+partName(other)+`"`))
+		}
+		schema := make(map[string]any)
+		if err := json.Unmarshal(part, &schema); err != nil {
+			return fmt.Errorf("schema of a rule: %s: %w", name, err)
+		}
+		for _, key := range []string{"$defs", "$schema", "$id"} {
+			delete(schema, key)
+		}
+		schemas.Map()[partName(name)] = &huma.Schema{Extensions: schema}
+	}
+	return nil
+}
+
+// partName is what the description calls a part of a rule, or the whole of it.
+func partName(part string) string { return "Rule" + casing.Camel(cmp.Or(part, "document")) }
+
+const exampleYAML = `name: order-unshipped
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+escalate:
+  - {after: 3h, step: primary, severity: warning, text: "order {{key}} waits since {{since}}"}
+`
+
+// exampleJSON is exampleYAML as JSON.
+var exampleJSON = map[string]any{
+	"name": "order-unshipped", "entity": "order",
+	"trigger": map[string]any{"event": "orders.created", "key": "event.id"},
+	"resolve": map[string]any{"event": "orders.shipped", "key": "event.id"},
+	"escalate": []any{map[string]any{
+		"after": "3h", "step": "primary", "severity": "warning", "text": "order {{key}} waits since {{since}}",
+	}},
+}
+
+// documentContent is the text of a rule on its way.
+func documentContent() map[string]*huma.MediaType {
+	return map[string]*huma.MediaType{
+		jsonType: {Schema: documentSchema(), Example: exampleJSON},
+		yamlType: {Schema: &huma.Schema{Type: huma.TypeString}, Example: exampleYAML},
+	}
+}
+
+// documentBody is how the text of a rule is sent.
+func documentBody() *huma.RequestBody {
+	return &huma.RequestBody{Required: true, Description: "The rule, as YAML or JSON.", Content: documentContent()}
+}
+
+// changeAnswers are how it is answered that a rule was saved.
+func changeAnswers() map[string]*huma.Response {
+	changed := map[string]*huma.MediaType{jsonType: {Schema: &huma.Schema{Ref: schemaPath + "RuleChange"}}}
+	return map[string]*huma.Response{
+		"200": {Description: "It was replaced or stays as it is, or a dry run", Content: changed},
+		"201": {Description: "It was created", Content: changed},
+	}
+}
+
+// documentAnswer is how the text of a rule is answered.
+func documentAnswer() map[string]*huma.Response {
+	return map[string]*huma.Response{"200": {Description: "The document", Content: documentContent()}}
+}

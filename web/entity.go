@@ -1,0 +1,58 @@
+package web
+
+import (
+	"context"
+
+	"deadman/access"
+	futurejobs "deadman/future_jobs"
+)
+
+// Entity is all that is known of an entity's key: the first page of each list.
+type Entity struct {
+	Entity  string      `json:"entity" example:"order"`
+	Key     string      `json:"key" example:"1234"`
+	Jobs    Page[Job]   `json:"jobs" doc:"What waits for it, next due first; GET /jobs?entity=&key= has the pages that follow."`
+	History Page[Ended] `json:"history" doc:"What waited for it, newest first; GET /history goes on."`
+	Alerts  Page[Alert] `json:"alerts" doc:"What was said about it, newest first; GET /alerts goes on."`
+}
+
+// EntityPath names an entity's key by its path.
+type EntityPath struct {
+	Entity text `path:"entity" doc:"The kind of thing." example:"order"`
+	Key    text `path:"key" doc:"Which one." example:"1234"`
+}
+
+// EntityQuery names an entity's key by its path and its query, for keys that do not fit a
+// path.
+type EntityQuery struct {
+	Entity text `path:"entity" doc:"The kind of thing." example:"order"`
+	Key    text `query:"key" required:"true" doc:"Which one." example:"a/b c"`
+}
+
+func (a *api) mountEntities() {
+	o := operation{
+		ID: "get-entity", Tag: tagJobs, Method: "GET", Path: "/entities/{entity}/{key}", Does: "shows all that is known of an entity's key",
+		Scope: access.Read, Reach: narrowed,
+	}
+	add(a, o, shown(func(ctx context.Context, in *EntityPath) (Entity, error) {
+		return a.entity(ctx, string(in.Entity), string(in.Key))
+	}))
+	o.ID, o.Path, o.Does = o.ID+"-by-query", "/entities/{entity}", o.Does+"; the key is in ?key="
+	add(a, o, shown(func(ctx context.Context, in *EntityQuery) (Entity, error) {
+		return a.entity(ctx, string(in.Entity), string(in.Key))
+	}))
+	a.mountCancelEntity()
+}
+
+func (a *api) entity(ctx context.Context, entity, key string) (Entity, error) {
+	e, f := Entity{Entity: entity, Key: key}, futurejobs.Filter{Entity: entity, Key: key}
+	var err error
+	if e.Jobs, err = a.jobs(ctx, f); err != nil {
+		return e, err
+	}
+	if e.History, err = a.history(ctx, f); err != nil {
+		return e, err
+	}
+	e.Alerts, err = a.alerts(ctx, f)
+	return e, err
+}

@@ -1,0 +1,59 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"deadman/access"
+	"deadman/rules"
+)
+
+// Lint is what is wrong with a rule.
+type Lint struct {
+	Valid    bool     `json:"valid"`
+	Problems []Detail `json:"problems" nullable:"false" doc:"All of them, in the order of the text."`
+}
+
+// lintIn is the text of a rule.
+type lintIn struct {
+	RawBody []byte `contentType:"application/yaml"`
+}
+
+func (a *api) lintRule(ctx context.Context, in *lintIn) (Lint, error) {
+	_, err := a.Rules.Save(ctx, in.RawBody, "", rules.SaveOptions{Version: rules.AnyVersion, DryRun: true, Adopt: true})
+	var wrong rules.Problems
+	if errors.As(err, &wrong) {
+		return Lint{Problems: details(wrong)}, nil
+	}
+	return Lint{Valid: err == nil, Problems: []Detail{}}, err
+}
+
+// ruleInvalid is the problem of a rule that is refused.
+func ruleInvalid(wrong rules.Problems) *Problem {
+	p := problemIs(RuleInvalid, http.StatusUnprocessableEntity, "%s", wrong.Error())
+	p.Errors = details(wrong)
+	return p
+}
+
+func details(wrong rules.Problems) []Detail {
+	all := make([]Detail, len(wrong))
+	for i, p := range wrong {
+		all[i] = Detail{
+			Location: p.Field(), Message: p.Message, Pointer: p.Pointer, File: p.File, Line: p.Line, Column: p.Column,
+		}
+		if all[i].Location == "" {
+			all[i].Location = "body"
+		}
+	}
+	return all
+}
+
+// wishInvalid is the problem of a token that cannot be made.
+func wishInvalid(wrong access.Problems) *Problem {
+	all := make([]Detail, len(wrong))
+	for i, p := range wrong {
+		all[i] = Detail{Location: "body." + p.Field, Message: p.Message}
+	}
+	return wrongs(Invalid, http.StatusUnprocessableEntity, all)
+}

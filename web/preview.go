@@ -1,0 +1,80 @@
+package web
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"deadman/access"
+	"deadman/rules"
+)
+
+// PreviewEvent is an event of a preview.
+type PreviewEvent struct {
+	Subject text            `json:"subject,omitempty" doc:"Absent for the first event: what the trigger listens to." example:"orders.created"`
+	At      time.Time       `json:"at,omitzero" doc:"When the stream takes it in; absent for the first: now." example:"2026-01-31T15:04:05Z"`
+	Data    json.RawMessage `json:"data,omitempty" doc:"Its body."`
+}
+
+// PreviewAsk is what happens in a preview.
+type PreviewAsk struct {
+	Event PreviewEvent   `json:"event" doc:"What begins the wait."`
+	Then  []PreviewEvent `json:"then,omitempty" nullable:"false" maxItems:"100" doc:"What comes later, in the order of its times."`
+	Until time.Time      `json:"until,omitzero" doc:"When the preview ends; absent: when the job does."`
+}
+
+// PreviewText is a preview of a rule that is not saved.
+type PreviewText struct {
+	Rule json.RawMessage `json:"rule" doc:"The rule: its document, or a text that is its YAML."`
+	PreviewAsk
+}
+
+func (a *api) mountPreview() {
+	const says = "The events and the looks between them go through the engine itself, in a time of its own: " +
+		"which slots, which steps, which texts, and what ends the job. Nothing is written and nobody is told. " +
+		"A lookup is not asked."
+	add(a, operation{
+		ID: "preview-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/preview", Does: "shows what a saved rule would do because of an event",
+		Says: says, Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound, http.StatusRequestEntityTooLarge},
+	}, shown(a.preview))
+	add(a, operation{
+		ID: "preview-unsaved-rule", Tag: tagRules, Method: "POST", Path: "/rules/preview", Does: "shows what a rule that is not saved would do because of an event",
+		Says: says, Scope: access.Read, Reach: anyone, Limit: 2 * rules.MaxSize, Errors: []int{http.StatusRequestEntityTooLarge},
+	}, shown(a.previewText))
+}
+
+// previewIn is a preview of a saved rule.
+type previewIn struct {
+	RuleName
+	Version int32 `query:"version" minimum:"1" maximum:"2147483647" doc:"Which version; absent: the newest."`
+	Body    PreviewAsk
+}
+
+func (a *api) preview(ctx context.Context, in *previewIn) (rules.Preview, error) {
+	ask := a.events(in.Body)
+	ask.Name, ask.Version = string(in.Name), in.Version
+	return a.Rules.Preview(ctx, ask)
+}
+
+func (a *api) previewText(ctx context.Context, in *struct{ Body PreviewText }) (rules.Preview, error) {
+	ask := a.events(in.Body.PreviewAsk)
+	ask.Text = in.Body.Rule
+	var yaml string
+	if json.Unmarshal(in.Body.Rule, &yaml) == nil {
+		ask.Text = []byte(yaml)
+	}
+	return a.Rules.Preview(ctx, ask)
+}
+
+// events are those of a preview, the first of them now if it does not say when.
+func (a *api) events(of PreviewAsk) rules.PreviewRequest {
+	ask := rules.PreviewRequest{Until: of.Until}
+	if of.Event.At.IsZero() {
+		of.Event.At = a.Now().UTC()
+	}
+	for _, e := range append([]PreviewEvent{of.Event}, of.Then...) {
+		ask.Events = append(ask.Events, rules.PreviewEvent{Subject: string(e.Subject), At: e.At, Data: e.Data})
+	}
+	return ask
+}

@@ -1,0 +1,351 @@
+package web
+
+import (
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"deadman/access"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+)
+
+// Rules is what people may do to rules. rules.Registry implements it, and its methods say
+// which errors they return. Implementations are safe for concurrent use.
+type Rules interface {
+	List(ctx context.Context) ([]rules.Listing, error)
+	Get(ctx context.Context, name string) (rules.Listing, error)
+	Versions(ctx context.Context, name string) ([]rules.Saved, error)
+	Diff(ctx context.Context, name string, from, to int32) (string, error)
+	Save(ctx context.Context, text []byte, name string, o rules.SaveOptions) (rules.Change, error)
+	Delete(ctx context.Context, name string, version int32, bundle string) error
+	Pause(ctx context.Context, name string, paused bool) error
+	Preview(ctx context.Context, ask rules.PreviewRequest) (rules.Preview, error)
+}
+
+var _ Rules = (*rules.Registry)(nil)
+
+// Rule is a rule at its newest version as it goes out, without its document.
+type Rule struct {
+	Name        string    `json:"name" example:"order-unshipped"`
+	Entity      string    `json:"entity" example:"order"`
+	Description string    `json:"description,omitempty"`
+	Enabled     bool      `json:"enabled" doc:"What the document says: false, no new waits begin."`
+	Version     int32     `json:"version" doc:"The newest; it is the ETag, too. 0 in a dry run that would make the rule."`
+	Bundle      string    `json:"bundle,omitempty" doc:"The set of files that it comes from, and is changed in; absent: the API." example:"file:orders"`
+	SavedAt     time.Time `json:"saved_at,omitzero"`
+	SavedBy     string    `json:"saved_by,omitempty"`
+	PausedAt    time.Time `json:"paused_at,omitzero" doc:"Since when it begins no new waits, whatever the document says; absent: it does."`
+	PausedBy    string    `json:"paused_by,omitempty"`
+	Subjects    []string  `json:"subjects" nullable:"false" doc:"What it listens to."`
+	Problem     string    `json:"problem,omitempty" doc:"Why this version of deadman cannot read it."`
+}
+
+func newRule(l rules.Listing) Rule {
+	r := Rule{
+		Name: l.Name, Entity: l.Entity, Description: l.Document.Description, Enabled: l.Document.Enabled,
+		Version: l.Version, Bundle: l.Bundle, SavedAt: l.SavedAt, SavedBy: l.SavedBy,
+		PausedAt: l.PausedAt, PausedBy: l.PausedBy, Subjects: []string{},
+	}
+	for _, read := range l.Reads {
+		r.Subjects = append(r.Subjects, read.Subject)
+	}
+	if l.Err != nil {
+		r.Problem = l.Err.Error()
+	}
+	return r
+}
+
+// RuleName is the rule in the path.
+type RuleName struct {
+	Name text `path:"name" doc:"The rule's name." example:"order-unshipped"`
+}
+
+// mountRules is the part of the API that is about rules.
+func (a *api) mountRules() {
+	add(a, operation{
+		ID: "list-rules", Tag: tagRules, Method: "GET", Path: "/rules", Does: "lists the rules, by name",
+		Scope: access.Read, Reach: narrowed,
+	}, shown(a.ruleList))
+	add(a, operation{
+		ID: "create-rule", Tag: tagRules, Method: "POST", Path: "/rules", Does: "creates a rule",
+		Says:  "A rule of the name that is there already is a conflict; PUT /rules/{name} replaces it.",
+		Scope: access.Rules, Reach: byItself, Status: http.StatusCreated, Once: true, Limit: rules.MaxSize,
+		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge}, RequestBody: documentBody(), Responses: changeAnswers(),
+	}, a.createRule)
+	add(a, operation{
+		ID: "lint-rule", Tag: tagRules, Method: "POST", Path: "/rules/lint", Does: "says what is wrong with a rule, and changes nothing",
+		Says:  "The answer is 200 also for a rule that is refused: its problems are what was asked for.",
+		Scope: access.Read, Reach: anyone, Limit: rules.MaxSize,
+		Errors: []int{http.StatusRequestEntityTooLarge}, RequestBody: documentBody(),
+	}, shown(a.lintRule))
+	add(a, operation{
+		ID: "get-rule", Tag: tagRules, Method: "GET", Path: "/rules/{name}", Does: "shows a rule's document, as JSON or YAML",
+		Says:  "Accept: application/yaml answers with YAML. GET /rules?name= shows what is known around the document.",
+		Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound}, Responses: documentAnswer(),
+	}, a.rule)
+	add(a, operation{
+		ID: "put-rule", Tag: tagRules, Method: "PUT", Path: "/rules/{name}", Does: "creates or replaces a rule",
+		Says: "If-Match with the rule's ETag replaces that version alone, and If-None-Match: * creates alone; " +
+			"otherwise the answer is 412. A rule that would not change is not saved again.",
+		Scope: access.Rules, Reach: ofRule, Limit: rules.MaxSize,
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge},
+		RequestBody: documentBody(), Responses: changeAnswers(),
+	}, a.putRule)
+	add(a, operation{
+		ID: "delete-rule", Tag: tagRules, Method: "DELETE", Path: "/rules/{name}", Does: "deletes a rule, and ends its jobs",
+		Scope: access.Rules, Reach: ofRule, Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed},
+	}, done(a.deleteRule))
+	for _, paused := range []bool{true, false} {
+		verb, does := "resume", "lets a rule begin new waits again"
+		if paused {
+			verb, does = "pause", "keeps a rule from beginning new waits"
+		}
+		add(a, operation{
+			ID: verb + "-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/" + verb, Does: does,
+			Says:  "The waits that are there go on. Saving the rule, or applying files, does not undo it.",
+			Scope: access.Rules, Reach: ofRule, Once: true, Errors: []int{http.StatusNotFound},
+		}, shown(a.pauseRule(paused)))
+	}
+	a.mountVersions()
+}
+
+// ruleListIn is what a list of rules is narrowed by.
+type ruleListIn struct {
+	Name   text   `query:"name" doc:"This rule alone." example:"order-unshipped"`
+	Prefix text   `query:"prefix" doc:"Names that begin so." example:"order-"`
+	Entity text   `query:"entity" doc:"Of this entity." example:"order"`
+	Bundle text   `query:"bundle" doc:"Of this set of files." example:"file:orders"`
+	Paused string `query:"paused" enum:"true,false" doc:"Only those that are paused, or only those that are not."`
+	Paging
+}
+
+func (in *ruleListIn) wants(l rules.Listing) bool {
+	is := func(want text, is string) bool { return want == "" || string(want) == is }
+	return is(in.Name, l.Name) && is(in.Entity, l.Entity) && is(in.Bundle, l.Bundle) &&
+		strings.HasPrefix(l.Name, string(in.Prefix)) &&
+		(in.Paused == "" || in.Paused == strconv.FormatBool(!l.PausedAt.IsZero()))
+}
+
+// ruleCursor is how the cursor of a list of rules begins, before the name it ended with.
+const ruleCursor = "rule:"
+
+func (a *api) ruleList(ctx context.Context, in *ruleListIn) (Page[Rule], error) {
+	after, err := readRuleCursor(in.Cursor)
+	if err != nil {
+		return Page[Rule]{}, err
+	}
+	all, err := a.Rules.List(ctx)
+	if err != nil {
+		return Page[Rule]{}, err
+	}
+	v, page := visitorOf(ctx), Page[Rule]{Items: []Rule{}}
+	for _, l := range all { // by name
+		switch {
+		case l.Name <= after || !v.sees(l.Name) || !in.wants(l):
+		case len(page.Items) == in.Limit:
+			last := page.Items[in.Limit-1].Name
+			page.Next = base64.RawURLEncoding.EncodeToString([]byte(ruleCursor + last))
+			return page, nil
+		default:
+			page.Items = append(page.Items, newRule(l))
+		}
+	}
+	return page, nil
+}
+
+// readRuleCursor is the name that a page ended with; empty: there was none.
+func readRuleCursor(cursor string) (string, error) {
+	if cursor == "" {
+		return "", nil
+	}
+	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	after, ours := strings.CutPrefix(string(text), ruleCursor)
+	if err != nil || !ours {
+		return "", futurejobs.ErrBadCursor
+	}
+	return after, nil
+}
+
+// ruleIn is a rule, and how its document is to be written.
+type ruleIn struct {
+	RuleName
+	Accept string `header:"Accept" hidden:"true"`
+}
+
+func (a *api) rule(ctx context.Context, in *ruleIn) (*ruleOut, error) {
+	l, err := a.Rules.Get(ctx, string(in.Name))
+	if err != nil {
+		return nil, err
+	}
+	return documentOut(l.Saved, in.Accept)
+}
+
+// Saving is the text of a rule, and what saving it is told beside.
+type Saving struct {
+	DryRun  bool   `query:"dry_run" doc:"Says what would change, and changes nothing."`
+	ApplyTo string `query:"apply_to" enum:"new,pending" default:"new" doc:"pending: the jobs that are pending go on with the new version, too."`
+	Bundle  text   `query:"bundle" doc:"The set of files that the rule comes from." example:"file:orders"`
+	RawBody []byte `contentType:"application/yaml"`
+
+	Since time.Time `query:"since" doc:"Events that the streams still have since then begin waits, too." example:"2026-01-31T15:04:05Z"`
+}
+
+func (in *Saving) options(version int32) rules.SaveOptions {
+	return rules.SaveOptions{
+		Version: version, Bundle: string(in.Bundle), DryRun: in.DryRun, Pending: in.ApplyTo == "pending", Since: in.Since.UTC(),
+	}
+}
+
+// RuleChange is what saving a rule came to, or would.
+type RuleChange struct {
+	Rule    Rule   `json:"rule"`
+	Created bool   `json:"created" doc:"There was no such rule."`
+	Changed bool   `json:"changed" doc:"There is a new version; false: it was so already."`
+	DryRun  bool   `json:"dry_run,omitempty" doc:"Nothing was written."`
+	Moved   int    `json:"moved" doc:"How many pending jobs went on with the new version."`
+	Past    int    `json:"past" doc:"How many waits began because of events before the save, with since."`
+	Diff    string `json:"diff,omitempty" doc:"What changed, as a unified diff of the rule as YAML."`
+}
+
+// changeOut is an answer to a rule that was saved.
+type changeOut struct {
+	Status   int
+	ETag     string `header:"ETag" doc:"The rule's version, in quotes."`
+	Location string `header:"Location" doc:"Where the rule is that was created."`
+	Body     RuleChange
+}
+
+func newChange(c rules.Change, dryRun bool) *changeOut {
+	out := &changeOut{Status: http.StatusOK, Body: RuleChange{
+		Rule:    newRule(rules.Listing{Saved: c.After, Document: c.Document}),
+		Created: c.Before == nil, Changed: c.Changed, DryRun: dryRun, Moved: c.Moved, Past: c.Past, Diff: c.Diff,
+	}}
+	if dryRun {
+		return out
+	}
+	out.ETag = etag(c.After.Version)
+	if c.Before == nil {
+		out.Status, out.Location = http.StatusCreated, apiPath+"/rules/"+c.After.Name
+	}
+	return out
+}
+
+func (a *api) createRule(ctx context.Context, in *Saving) (*changeOut, error) {
+	if err := a.mayCreate(ctx, in.RawBody); err != nil {
+		return nil, err
+	}
+	c, err := a.Rules.Save(ctx, in.RawBody, "", in.options(0))
+	if errors.Is(err, rules.ErrConflict) {
+		return nil, problemIs(RuleConflict, http.StatusConflict, "%v; there is a rule of this name, and PUT /rules/{name} replaces it", err)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return newChange(c, in.DryRun), nil
+}
+
+// mayCreate looks whether the rule in the text is one of those that the visitor's token is
+// bound to, which its path does not say.
+func (a *api) mayCreate(ctx context.Context, text []byte) error {
+	v := visitorOf(ctx)
+	if v.token.Prefix == "" {
+		return nil
+	}
+	documents, err := rules.Parse(text, "")
+	if err != nil {
+		return err
+	}
+	for _, d := range documents {
+		if err := v.allow(access.Rules, d.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Match is the version that a change is made for.
+type Match struct {
+	IfMatch     string `header:"If-Match" doc:"The ETag of the version to change; * is any version that is there." example:"\"3\""`
+	IfNoneMatch string `header:"If-None-Match" doc:"*: the rule must not be there."`
+}
+
+// putIn is a rule to be saved under a name.
+type putIn struct {
+	RuleName
+	Match
+	Saving
+}
+
+func (a *api) putRule(ctx context.Context, in *putIn) (*changeOut, error) {
+	version, err := a.version(ctx, string(in.Name), in.Match)
+	if err != nil {
+		return nil, err
+	}
+	c, err := a.Rules.Save(ctx, in.RawBody, string(in.Name), in.options(version))
+	if err != nil {
+		return nil, err
+	}
+	return newChange(c, in.DryRun), nil
+}
+
+// version is the version that a change is made for.
+func (a *api) version(ctx context.Context, name string, in Match) (int32, error) {
+	switch {
+	case in.IfMatch != "" && in.IfNoneMatch != "":
+		return 0, refused("header.If-Match", "it comes with If-None-Match, and both cannot hold; send one of them")
+	case in.IfNoneMatch == "*":
+		return 0, nil
+	case in.IfNoneMatch != "":
+		return 0, refused("header.If-None-Match", "only * is taken: the rule must not be there")
+	case in.IfMatch == "":
+		return rules.AnyVersion, nil
+	case in.IfMatch == "*":
+		l, err := a.Rules.Get(ctx, name)
+		if errors.Is(err, futurejobs.ErrNotFound) {
+			return 0, fmt.Errorf("rule %s is not there: %w", name, rules.ErrConflict)
+		}
+		return l.Version, err
+	}
+	number, err := strconv.ParseInt(strings.Trim(in.IfMatch, `"`), 10, 32)
+	if err != nil || number < 1 || in.IfMatch != etag(int32(number)) {
+		return 0, refused("header.If-Match", `it is no ETag of a rule; write the version in quotes, such as "3"`)
+	}
+	return int32(number), nil
+}
+
+// etag is a version as a validator (RFC 9110, section 8.8.3).
+func etag(version int32) string { return `"` + strconv.Itoa(int(version)) + `"` }
+
+// deleteIn is a rule to be deleted.
+type deleteIn struct {
+	RuleName
+	IfMatch string `header:"If-Match" doc:"The ETag of the version that is deleted; absent: any." example:"\"3\""`
+	Bundle  text   `query:"bundle" doc:"The set of files that the rule comes from." example:"file:orders"`
+}
+
+func (a *api) deleteRule(ctx context.Context, in *deleteIn) error {
+	version, err := a.version(ctx, string(in.Name), Match{IfMatch: in.IfMatch})
+	if err != nil {
+		return err
+	}
+	return a.Rules.Delete(ctx, string(in.Name), version, string(in.Bundle))
+}
+
+func (a *api) pauseRule(paused bool) func(context.Context, *RuleName) (Rule, error) {
+	return func(ctx context.Context, in *RuleName) (Rule, error) {
+		if err := a.Rules.Pause(ctx, string(in.Name), paused); err != nil {
+			return Rule{}, err
+		}
+		l, err := a.Rules.Get(ctx, string(in.Name))
+		if err != nil {
+			return Rule{}, err
+		}
+		return newRule(l), nil
+	}
+}

@@ -1,0 +1,287 @@
+package web_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/web"
+)
+
+const (
+	paid     = `{"name": "paid", "entity": "payment", "trigger": {"event": "orders.created", "key": "event.id"}, "escalate": [{"after": "1h", "step": "primary"}]}`
+	paidYAML = "name: paid\nentity: payment\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 2h, step: primary}]\n"
+)
+
+// changed is what a request that saves a rule comes to.
+func changed(t *testing.T, a answer, status int) web.RuleChange {
+	t.Helper()
+	var c web.RuleChange
+	if err := json.Unmarshal([]byte(a.body), &c); a.StatusCode != status || err != nil {
+		t.Fatalf("%d, want %d: %s", a.StatusCode, status, a.body)
+	}
+	return c
+}
+
+func isProblem(t *testing.T, a answer, status int, kind web.Kind, parts ...string) web.Problem {
+	t.Helper()
+	p := a.problem(t)
+	if a.StatusCode != status || p.Type != kind.URN() {
+		t.Errorf("%d %s, want %d %s: %s", a.StatusCode, p.Type, status, kind.URN(), a.body)
+	}
+	for _, part := range parts {
+		if !strings.Contains(p.Detail, part) {
+			t.Errorf("%q does not say %q", p.Detail, part)
+		}
+	}
+	return p
+}
+
+func TestRuleLife(t *testing.T) {
+	s := newStand(t)
+	const path = "/api/v1/rules/paid"
+	a := do(t, s.Server, "POST", "/api/v1/rules", paid, "Content-Type", "application/json")
+	c := changed(t, a, 201)
+	if !c.Created || !c.Changed || c.Rule.Version != 1 || a.Header.Get("ETag") != `"1"` || a.Header.Get("Location") != path || !strings.Contains(c.Diff, "+name: paid") {
+		t.Errorf("created: %v %+v", a.Header, c)
+	}
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/rules", paid), 409, web.RuleConflict, "PUT")
+
+	// As YAML, at a version, twice.
+	a = do(t, s.Server, "PUT", path, paidYAML, "Content-Type", "application/yaml", "If-Match", `"1"`)
+	if c := changed(t, a, 200); c.Created || !c.Changed || c.Rule.Version != 2 || a.Header.Get("ETag") != `"2"` || !strings.Contains(c.Diff, "after: 2h") {
+		t.Errorf("replaced: %+v", c)
+	}
+	isProblem(t, do(t, s.Server, "PUT", path, paid, "If-Match", `"1"`), 412, web.RuleConflict, "version 2")
+	isProblem(t, do(t, s.Server, "PUT", path, paid, "If-None-Match", "*"), 412, web.RuleConflict)
+	if c := changed(t, do(t, s.Server, "PUT", path, paidYAML), 200); c.Changed || c.Rule.Version != 2 || c.Diff != "" {
+		t.Errorf("the same again: %+v", c)
+	}
+	if c := changed(t, do(t, s.Server, "PUT", path+"?dry_run=true", paid), 200); !c.DryRun || !c.Changed || !strings.Contains(c.Diff, "after: 1h") {
+		t.Errorf("a dry run: %+v", c)
+	}
+
+	// It comes out as it went in.
+	a = do(t, s.Server, "GET", path, "", "Accept", "application/yaml")
+	if a.Header.Get("ETag") != `"2"` || a.Header.Get("Content-Type") != "application/yaml" || !strings.Contains(a.body, "after: 2h") {
+		t.Errorf("as YAML: %v %s", a.Header, a.body)
+	}
+	if c := changed(t, do(t, s.Server, "PUT", path, a.body, "If-Match", `*`), 200); c.Changed {
+		t.Errorf("its own YAML changes it: %s", c.Diff)
+	}
+	a = do(t, s.Server, "GET", path, "", "Accept", "application/json, application/yaml;q=0.5")
+	if a.Header.Get("Content-Type") != "application/json" || a.Header.Get("Vary") != "Accept" {
+		t.Errorf("as JSON: %v", a.Header)
+	}
+	if c := changed(t, do(t, s.Server, "PUT", path, a.body), 200); c.Changed {
+		t.Errorf("its own JSON changes it: %s", c.Diff)
+	}
+
+	// Its versions.
+	versions := get[web.Page[web.RuleVersion]](t, s.Server, path+"/versions")
+	if len(versions.Items) != 2 || versions.Items[0].Version != 2 || versions.Items[0].SavedBy != "loopback" {
+		t.Errorf("versions: %+v", versions)
+	}
+	first := get[web.Page[web.RuleVersion]](t, s.Server, path+"/versions?limit=1")
+	if rest := get[web.Page[web.RuleVersion]](t, s.Server, path+"/versions?limit=1&cursor="+first.Next); len(rest.Items) != 1 || rest.Items[0].Version != 1 || rest.Next != "" {
+		t.Errorf("page by page: %+v %+v", first, rest)
+	}
+	if a := do(t, s.Server, "GET", path+"/versions/1", "", "Accept", "text/yaml"); !strings.Contains(a.body, "after: 1h") || a.Header.Get("ETag") != `"1"` {
+		t.Errorf("version 1: %v %s", a.Header, a.body)
+	}
+	isProblem(t, do(t, s.Server, "GET", path+"/versions/3", ""), 404, web.NotFound, "version 3")
+	if d := get[web.RuleDiff](t, s.Server, path+"/diff"); d.From != 1 || d.To != 2 || !strings.Contains(d.Diff, "after: 2h") {
+		t.Errorf("diff: %+v", d)
+	}
+	if d := get[web.RuleDiff](t, s.Server, path+"/diff?from=2&to=1"); !strings.Contains(d.Diff, "+") || d.From != 2 {
+		t.Errorf("diff backwards: %+v", d)
+	}
+
+	isProblem(t, do(t, s.Server, "DELETE", path, "", "If-Match", `"1"`), 412, web.RuleConflict)
+	if a := do(t, s.Server, "DELETE", path, "", "If-Match", `"2"`); a.StatusCode != 204 || a.body != "" {
+		t.Errorf("deleted: %d %s", a.StatusCode, a.body)
+	}
+	isProblem(t, do(t, s.Server, "GET", path, ""), 404, web.NotFound, "paid")
+	if left := get[web.Page[web.RuleVersion]](t, s.Server, path+"/versions"); len(left.Items) != 2 || left.Items[0].DeletedAt.IsZero() {
+		t.Errorf("of a deleted rule there is %+v", left)
+	}
+	for _, nobody := range []string{"", "/versions", "/versions/1", "/diff"} {
+		isProblem(t, do(t, s.Server, "GET", "/api/v1/rules/nobody"+nobody, ""), 404, web.NotFound, "nobody")
+	}
+	isProblem(t, do(t, s.Server, "PUT", path, paid, "If-Match", "*"), 412, web.RuleConflict)
+}
+
+func TestRulesThatAreRefused(t *testing.T) {
+	s := newStand(t)
+	const path = "/api/v1/rules/paid"
+	p := isProblem(t, do(t, s.Server, "PUT", path, "name: paid\nentity: payment\ntriger: {event: a.b, key: event.id}\nescalate: [{after: 1h, step: a}]\n"), 422, web.RuleInvalid, "trigger")
+	found := false
+	for _, d := range p.Errors {
+		found = found || d.Pointer == "/triger" && d.Line == 3 && d.Column == 1 && d.Location == "triger"
+	}
+	if !found {
+		t.Errorf("the place is not said: %+v", p.Errors)
+	}
+	isProblem(t, do(t, s.Server, "PUT", path, strings.Replace(paid, "paid", "other", 1)), 422, web.RuleInvalid, "other")
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/rules", ""), 400, web.BadRequest, "missing")
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/rules", strings.Repeat("#", 256<<10+1)), 413, web.TooLarge, "262144")
+	for _, match := range [][]string{{"If-Match", "1"}, {"If-Match", `"x"`}, {"If-Match", `W/"1"`}, {"If-None-Match", `"1"`}, {"If-Match", "*", "If-None-Match", "*"}} {
+		isProblem(t, do(t, s.Server, "PUT", path, paid, match...), 400, web.BadRequest, "header.If-")
+	}
+	// The entity of a rule never changes.
+	isProblem(t, do(t, s.Server, "PUT", "/api/v1/rules/order-unshipped", strings.Replace(unshipped, "entity: order", "entity: parcel", 1)), 422, web.RuleInvalid, "never changes")
+	if list := get[web.Page[web.Rule]](t, s.Server, "/api/v1/rules"); len(list.Items) != 1 || list.Items[0].Version != 1 {
+		t.Errorf("something was changed: %+v", list)
+	}
+}
+
+func TestBundles(t *testing.T) {
+	s := newStand(t)
+	changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?bundle=file:x", paid), 201)
+	isProblem(t, do(t, s.Server, "PUT", "/api/v1/rules/paid", paidYAML), 409, web.RuleConflict, "file:x")
+	isProblem(t, do(t, s.Server, "DELETE", "/api/v1/rules/paid", ""), 409, web.RuleConflict, "file:x")
+	changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?bundle=file:x", paidYAML), 200)
+	if list := get[web.Page[web.Rule]](t, s.Server, "/api/v1/rules?bundle=file:x"); len(list.Items) != 1 || list.Items[0].Bundle != "file:x" {
+		t.Errorf("%+v", list)
+	}
+	// A lint is about the text, whoever owns the rule.
+	if a := do(t, s.Server, "POST", "/api/v1/rules/lint", paid); a.StatusCode != 200 || !strings.Contains(a.body, `"valid":true`) {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+	if a := do(t, s.Server, "DELETE", "/api/v1/rules/paid?bundle=file:x", ""); a.StatusCode != 204 {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+}
+
+// Events of before the save begin waits where somebody asks for them.
+func TestSince(t *testing.T) {
+	s := newStand(t)
+	for _, id := range []string{"1", "2"} {
+		if a := do(t, s.Server, "POST", "/api/v1/events/orders.created", fmt.Sprintf(`{"id": %q}`, id)); a.StatusCode != 202 {
+			t.Fatal(a.body)
+		}
+	}
+	since := "&since=" + url.QueryEscape(s.now.Add(-time.Hour).Format(time.RFC3339))
+	if c := changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?dry_run=true"+since, paid), 200); c.Past != 2 {
+		t.Errorf("a dry run: %+v", c)
+	}
+	if c := changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?dry_run=false"+since, paid), 201); c.Past != 2 {
+		t.Errorf("%+v", c)
+	}
+	if got := keys(get[web.Page[web.Job]](t, s.Server, "/api/v1/jobs?rule=paid").Items); got != "[1 2]" {
+		t.Errorf("they wait for %s", got)
+	}
+	// What waits goes on with the new version where somebody asks for that.
+	if c := changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid?apply_to=pending", paidYAML), 200); c.Moved != 2 {
+		t.Errorf("%+v", c)
+	}
+	if j := get[web.Job](t, s.Server, "/api/v1/jobs/paid/1"); j.RuleVersion != 2 || j.NextCheckAt.Sub(j.Since) < 2*time.Hour {
+		t.Errorf("%+v", j)
+	}
+}
+
+func TestRuleList(t *testing.T) {
+	s := newStand(t)
+	for _, name := range []string{"b", "a", "d", "c"} {
+		s.save(strings.Replace(paidYAML, "paid", name, 1))
+	}
+	names := func(query string) string {
+		t.Helper()
+		var all []string
+		for cursor := ""; ; {
+			page := get[web.Page[web.Rule]](t, s.Server, "/api/v1/rules?limit=2&cursor="+cursor+query)
+			for _, r := range page.Items {
+				all = append(all, r.Name)
+			}
+			if cursor = url.QueryEscape(page.Next); cursor == "" {
+				return fmt.Sprint(all)
+			}
+		}
+	}
+	if a := do(t, s.Server, "POST", "/api/v1/rules/c/pause", ""); a.StatusCode != 200 || !strings.Contains(a.body, `"paused_at"`) || !strings.Contains(a.body, `"paused_by":"loopback"`) {
+		t.Errorf("paused: %d %s", a.StatusCode, a.body)
+	}
+	for query, want := range map[string]string{
+		"": "[a b c d order-unshipped]", "&name=b": "[b]", "&prefix=order-": "[order-unshipped]",
+		"&entity=payment": "[a b c d]", "&paused=true": "[c]", "&paused=false": "[a b d order-unshipped]", "&bundle=x": "[]",
+	} {
+		if got := names(query); got != want {
+			t.Errorf("%q: %s, want %s", query, got, want)
+		}
+	}
+	if a := do(t, s.Server, "POST", "/api/v1/rules/c/resume", ""); a.StatusCode != 200 || strings.Contains(a.body, `"paused_at"`) {
+		t.Errorf("resumed: %d %s", a.StatusCode, a.body)
+	}
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/rules/nobody/pause", ""), 404, web.NotFound)
+}
+
+func TestLint(t *testing.T) {
+	s := newStand(t)
+	lint := func(text string) web.Lint {
+		t.Helper()
+		a := do(t, s.Server, "POST", "/api/v1/rules/lint", text)
+		var l web.Lint
+		if err := json.Unmarshal([]byte(a.body), &l); a.StatusCode != 200 || err != nil {
+			t.Fatalf("%d %s", a.StatusCode, a.body)
+		}
+		return l
+	}
+	if l := lint(paidYAML); !l.Valid || l.Problems == nil || len(l.Problems) != 0 {
+		t.Errorf("%+v", l)
+	}
+	l := lint("name: paid\nentity: payment\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 2h, step: a}, {after: 1h, step: b, severty: info}]\n")
+	if l.Valid || len(l.Problems) != 2 || l.Problems[0].Line != 4 {
+		t.Errorf("both are to be said: %+v", l)
+	}
+	if list := get[web.Page[web.Rule]](t, s.Server, "/api/v1/rules"); len(list.Items) != 1 {
+		t.Errorf("a lint saved something: %+v", list)
+	}
+}
+
+func TestPreview(t *testing.T) {
+	s := newStand(t)
+	const saved, unsaved = "/api/v1/rules/order-unshipped/preview", "/api/v1/rules/preview"
+	const happens = `"event": {"at": "2026-01-31T09:00:00Z", "data": {"id": "7"}}`
+	steps := func(a answer) string {
+		t.Helper()
+		var p struct {
+			Key, Outcome string
+			Lines        []struct{ At, Kind, Step, Text string }
+		}
+		if err := json.Unmarshal([]byte(a.body), &p); a.StatusCode != 200 || err != nil {
+			t.Fatalf("%d %s", a.StatusCode, a.body)
+		}
+		said := p.Key
+		for _, l := range p.Lines {
+			if l.Kind == "says" {
+				said += " " + l.At[11:16] + " " + l.Step
+			}
+		}
+		return said + " " + p.Outcome
+	}
+	if got := steps(do(t, s.Server, "POST", saved, "{"+happens+`, "then": [{"subject": "orders.shipped", "at": "2026-01-31T13:00:00Z", "data": {"id": "7"}}]}`)); got != "7 12:00 primary 13:00 primary resolved" {
+		t.Errorf("resolved after a step: %s", got)
+	}
+	if got := steps(do(t, s.Server, "POST", unsaved, `{"rule": `+paid+", "+happens+"}")); got != "7 10:00 primary exhausted" {
+		t.Errorf("a document: %s", got)
+	}
+	yaml, err := json.Marshal(paidYAML)
+	fatal(t, err)
+	if got := steps(do(t, s.Server, "POST", unsaved, `{"rule": `+string(yaml)+", "+happens+"}")); got != "7 11:00 primary exhausted" {
+		t.Errorf("YAML: %s", got)
+	}
+	isProblem(t, do(t, s.Server, "POST", saved, "{"+happens+`, "thn": []}`), 422, web.UnknownField, "body.thn", "did you mean then?")
+	isProblem(t, do(t, s.Server, "POST", saved, "{"+happens+`, "then": [{"subjct": "a"}]}`), 422, web.UnknownField, "body.then[0].subjct", "did you mean subject?")
+	isProblem(t, do(t, s.Server, "POST", saved, `{}`), 422, web.Invalid, "event")
+	isProblem(t, do(t, s.Server, "POST", saved, `{"event": {"at": "noon"}}`), 422, web.Invalid, "body.event.at")
+	isProblem(t, do(t, s.Server, "POST", saved, `{"event"`), 400, web.BadRequest, "body")
+	isProblem(t, do(t, s.Server, "POST", saved+"?version=9", "{"+happens+"}"), 404, web.NotFound, "version 9")
+	isProblem(t, do(t, s.Server, "POST", unsaved, `{"rule": "name: x", `+happens+"}"), 422, web.RuleInvalid)
+	isProblem(t, do(t, s.Server, "POST", saved, "{"+happens+`, "then": [{"at": "2025-01-31T13:00:00Z"}]}`), 422, web.Invalid, "order")
+	if jobs := get[web.Page[web.Job]](t, s.Server, "/api/v1/jobs"); len(jobs.Items) != 0 {
+		t.Errorf("a preview began a wait: %+v", jobs)
+	}
+}

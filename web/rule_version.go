@@ -1,0 +1,117 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"deadman/access"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+)
+
+// RuleVersion is one version of a rule as it goes out, without its document.
+type RuleVersion struct {
+	Version int32     `json:"version"`
+	SavedAt time.Time `json:"saved_at"`
+	SavedBy string    `json:"saved_by,omitempty"`
+	Bundle  string    `json:"bundle,omitempty" doc:"The set of files that it came with."`
+
+	DeletedAt time.Time `json:"deleted_at,omitzero" doc:"When the rule was deleted; the same for all its versions."`
+}
+
+func newRuleVersion(s rules.Saved) RuleVersion {
+	return RuleVersion{Version: s.Version, SavedAt: s.SavedAt, SavedBy: s.SavedBy, Bundle: s.Bundle, DeletedAt: s.DeletedAt}
+}
+
+func (a *api) mountVersions() {
+	add(a, operation{
+		ID: "list-rule-versions", Tag: tagRules, Method: "GET", Path: "/rules/{name}/versions", Does: "lists the versions of a rule, newest first, also of one that was deleted",
+		Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound},
+	}, shown(a.versions))
+	add(a, operation{
+		ID: "get-rule-version", Tag: tagRules, Method: "GET", Path: "/rules/{name}/versions/{version}", Does: "shows the document of a version, as JSON or YAML",
+		Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound}, Responses: documentAnswer(),
+	}, a.ruleVersion)
+	add(a, operation{
+		ID: "diff-rule", Tag: tagRules, Method: "GET", Path: "/rules/{name}/diff", Does: "says what changed between two versions of a rule",
+		Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound},
+	}, shown(a.diff))
+}
+
+// versionsIn is a part of the versions of a rule.
+type versionsIn struct {
+	RuleName
+	Limit  int   `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
+	Before int32 `query:"cursor" minimum:"1" doc:"Where the page before ended: its next."`
+}
+
+func (a *api) versions(ctx context.Context, in *versionsIn) (Page[RuleVersion], error) {
+	all, err := a.Rules.Versions(ctx, string(in.Name))
+	if err != nil {
+		return Page[RuleVersion]{}, err
+	}
+	if in.Before > 0 {
+		all = slices.DeleteFunc(all, func(s rules.Saved) bool { return s.Version >= in.Before })
+	}
+	page := Page[RuleVersion]{Items: make([]RuleVersion, min(len(all), in.Limit))}
+	for i := range page.Items {
+		page.Items[i] = newRuleVersion(all[i])
+	}
+	if n := len(page.Items); n < len(all) {
+		page.Next = fmt.Sprint(page.Items[n-1].Version)
+	}
+	return page, nil
+}
+
+// ruleVersionIn is a version, and how its document is to be written.
+type ruleVersionIn struct {
+	RuleName
+	Version int32  `path:"version" minimum:"1" maximum:"2147483647" doc:"Its number." example:"3"`
+	Accept  string `header:"Accept" hidden:"true"`
+}
+
+func (a *api) ruleVersion(ctx context.Context, in *ruleVersionIn) (*ruleOut, error) {
+	all, err := a.Rules.Versions(ctx, string(in.Name))
+	if err != nil {
+		return nil, err
+	}
+	at := slices.IndexFunc(all, func(s rules.Saved) bool { return s.Version == in.Version })
+	if at < 0 {
+		return nil, fmt.Errorf("rule %s has no version %d: %w", in.Name, in.Version, futurejobs.ErrNotFound)
+	}
+	return documentOut(all[at], in.Accept)
+}
+
+// RuleDiff is what changed between two versions.
+type RuleDiff struct {
+	From int32  `json:"from"`
+	To   int32  `json:"to"`
+	Diff string `json:"diff" doc:"A unified diff of the rule as YAML; empty: nothing changed."`
+}
+
+// diffIn is two versions of a rule.
+type diffIn struct {
+	RuleName
+	From int32 `query:"from" minimum:"1" maximum:"2147483647" doc:"A version; absent: the one before to."`
+	To   int32 `query:"to" minimum:"1" maximum:"2147483647" doc:"A version; absent: the newest."`
+}
+
+func (a *api) diff(ctx context.Context, in *diffIn) (RuleDiff, error) {
+	d := RuleDiff{From: in.From, To: in.To}
+	if d.To == 0 {
+		all, err := a.Rules.Versions(ctx, string(in.Name))
+		if err != nil {
+			return d, err
+		}
+		d.To = all[0].Version
+	}
+	if d.From == 0 {
+		d.From = max(d.To-1, 1)
+	}
+	var err error
+	d.Diff, err = a.Rules.Diff(ctx, string(in.Name), d.From, d.To)
+	return d, err
+}

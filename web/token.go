@@ -1,0 +1,147 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"deadman/access"
+	"deadman/rules"
+)
+
+// Token is a token as it goes out, without its secret.
+type Token struct {
+	ID         string    `json:"id"`
+	Name       string    `json:"name" example:"ci"`
+	Scopes     []string  `json:"scopes" nullable:"false" enum:"read,events,rules,admin"`
+	Prefix     string    `json:"prefix,omitempty" doc:"What the names of its rules begin with; absent: all rules." example:"acme-"`
+	Standing   string    `json:"standing" enum:"live,expired,revoked"`
+	CreatedAt  time.Time `json:"created_at"`
+	CreatedBy  string    `json:"created_by"`
+	ExpiresAt  time.Time `json:"expires_at,omitzero" doc:"Absent: never."`
+	RevokedAt  time.Time `json:"revoked_at,omitzero"`
+	LastUsedAt time.Time `json:"last_used_at,omitzero" doc:"To the minute; absent: never."`
+}
+
+func newToken(t access.Token, now time.Time) Token {
+	out := Token{
+		ID: t.ID, Name: t.Name, Scopes: []string{}, Prefix: t.Prefix, Standing: t.Standing(now),
+		CreatedAt: t.CreatedAt, CreatedBy: t.CreatedBy, ExpiresAt: t.ExpiresAt, RevokedAt: t.RevokedAt, LastUsedAt: t.LastUsedAt,
+	}
+	for _, s := range t.Scopes {
+		out.Scopes = append(out.Scopes, string(s))
+	}
+	return out
+}
+
+// NewToken is a token that was just made.
+type NewToken struct {
+	Token
+	Secret string `json:"secret" doc:"What its holder sends. It is shown here and never again."`
+}
+
+// TokenWish is what a token is to be.
+type TokenWish struct {
+	Name    string   `json:"name" doc:"No two live tokens have the same." example:"ci"`
+	Scopes  []string `json:"scopes" nullable:"false" doc:"At least one of read, events, rules and admin. rules implies read; admin implies all." example:"events"`
+	Prefix  string   `json:"prefix,omitempty" doc:"Only rules whose names begin so." example:"acme-*"`
+	Expires string   `json:"expires,omitempty" doc:"A span from now; absent: never." example:"90d"`
+}
+
+// mountTokens is the part of the API that is about tokens. A node without a keeper has none.
+func (a *api) mountTokens() {
+	add(a, operation{
+		ID: "list-tokens", Tag: tagTokens, Method: "GET", Path: "/tokens", Does: "lists the tokens, newest first, also those that ended",
+		Scope: access.Admin, Reach: everything,
+	}, shown(a.tokens))
+	add(a, operation{
+		ID: "create-token", Tag: tagTokens, Method: "POST", Path: "/tokens", Does: "makes a token",
+		Says:  "It takes no Idempotency-Key: its secret is not kept, so that it cannot be answered again.",
+		Scope: access.Admin, Reach: everything, Status: http.StatusCreated, Errors: []int{http.StatusConflict},
+	}, shown(a.createToken))
+	add(a, operation{
+		ID: "revoke-token", Tag: tagTokens, Method: "DELETE", Path: "/tokens/{id}", Does: "ends a token, by its id or its name",
+		Scope: access.Admin, Reach: everything, Errors: []int{http.StatusNotFound},
+	}, done(a.revokeToken))
+}
+
+// keeper is who knows the tokens.
+func (a *api) keeper() (*access.Keeper, error) {
+	if a.Keeper == nil {
+		return nil, problem(http.StatusNotFound, "this node has no tokens")
+	}
+	return a.Keeper, nil
+}
+
+// tokenListIn is which part of the tokens is asked for.
+type tokenListIn struct {
+	Limit  int  `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
+	Cursor text `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+}
+
+func (a *api) tokens(ctx context.Context, in *tokenListIn) (Page[Token], error) {
+	page := Page[Token]{Items: []Token{}}
+	k, err := a.keeper()
+	if err != nil {
+		return page, err
+	}
+	all, err := k.List(ctx)
+	if err != nil {
+		return page, err
+	}
+	if in.Cursor != "" { // the id of the last one; ids of later tokens are greater
+		all = slices.DeleteFunc(all, func(t access.Token) bool { return t.ID >= string(in.Cursor) })
+	}
+	for _, t := range all[:min(in.Limit, len(all))] {
+		page.Items = append(page.Items, newToken(t, a.Now()))
+	}
+	if n := len(page.Items); n < len(all) {
+		page.Next = page.Items[n-1].ID
+	}
+	return page, nil
+}
+
+// newTokenIn is a wish for a token.
+type newTokenIn struct {
+	Once string `header:"Idempotency-Key" hidden:"true"`
+	Body TokenWish
+}
+
+func (a *api) createToken(ctx context.Context, in *newTokenIn) (NewToken, error) {
+	if in.Once != "" {
+		return NewToken{}, refused("header.Idempotency-Key", "a token's secret is not kept, so it cannot be answered again; leave the key out")
+	}
+	k, err := a.keeper()
+	if err != nil {
+		return NewToken{}, err
+	}
+	wish := access.Wish{Name: in.Body.Name, Prefix: in.Body.Prefix}
+	for _, s := range in.Body.Scopes {
+		wish.Scopes = append(wish.Scopes, access.Scope(strings.TrimSpace(s)))
+	}
+	if in.Body.Expires != "" {
+		span, err := rules.ParseDuration(in.Body.Expires)
+		if err != nil {
+			return NewToken{}, refused("body.expires", "%v", err)
+		}
+		wish.Expires = time.Duration(span)
+	}
+	t, secret, err := k.Create(ctx, wish)
+	if err != nil {
+		return NewToken{}, err
+	}
+	return NewToken{Token: newToken(t, a.Now()), Secret: secret}, nil
+}
+
+func (a *api) revokeToken(ctx context.Context, in *struct {
+	ID text `path:"id" doc:"The token's id or name." example:"ci"`
+},
+) error {
+	k, err := a.keeper()
+	if err != nil {
+		return err
+	}
+	return k.Revoke(ctx, string(in.ID))
+}

@@ -1,0 +1,220 @@
+package web
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"deadman/access"
+	futurejobs "deadman/future_jobs"
+)
+
+// cookieName is the cookie that a browser keeps its token in.
+const cookieName = "deadman_token"
+
+// visitor is who sent a request, and what is open to them.
+type visitor struct {
+	token access.Token
+	open  bool // everything is, without a token
+}
+
+type visitorKey struct{}
+
+// visitorOf is who sent the request; nobody, to whom nothing is open, where identify did not
+// let it through.
+func visitorOf(ctx context.Context) visitor {
+	v, _ := ctx.Value(visitorKey{}).(visitor)
+	return v
+}
+
+// public are the addresses that answer without a token: what says whether the node is well,
+// and the way in.
+func public(path string) bool {
+	return path == "/healthz" || path == "/readyz" || path == "/login"
+}
+
+// identify finds out who sends a request, or refuses it.
+func (a *api) identify(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if public(r.URL.Path) {
+			next.ServeHTTP(w, r)
+			return
+		}
+		v, err := a.visitor(r)
+		switch {
+		case err == nil:
+			next.ServeHTTP(w, r.WithContext(v.enter(r)))
+		case a.problemOf(err).Status == http.StatusUnauthorized && isPage(r):
+			http.Redirect(w, r, "/login", http.StatusSeeOther)
+		default:
+			a.fail(w, r, err)
+		}
+	})
+}
+
+// isPage reports whether a person in a browser asks for a page.
+func isPage(r *http.Request) bool {
+	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html")
+}
+
+func (a *api) visitor(r *http.Request) (visitor, error) {
+	if a.Open(r.Context()) {
+		return visitor{open: true}, nil
+	}
+	secret, err := secretOf(r)
+	if err != nil {
+		return visitor{}, err
+	}
+	return a.known(r.Context(), secret)
+}
+
+// known is who has the secret, or access.ErrDenied.
+func (a *api) known(ctx context.Context, secret string) (visitor, error) {
+	if a.Keeper == nil {
+		return visitor{}, access.ErrDenied
+	}
+	token, err := a.Keeper.Identify(ctx, secret)
+	return visitor{token: token}, err
+}
+
+// secretOf is the secret that a request shows: a program's in a header, a browser's in its cookie.
+func secretOf(r *http.Request) (string, error) {
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		if cookie, err := r.Cookie(cookieName); err == nil {
+			return cookie.Value, nil
+		}
+		return "", problem(http.StatusUnauthorized, "this takes a token; send Authorization: Bearer and the token, or open /login in a browser")
+	}
+	scheme, secret, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return "", problem(http.StatusUnauthorized, "the Authorization header is not a Bearer token; write: Authorization: Bearer dm_…")
+	}
+	return strings.TrimSpace(secret), nil
+}
+
+// enter is the context in which the visitor does what is done.
+func (v visitor) enter(r *http.Request) context.Context {
+	actor := access.Actor{Name: cmp.Or(v.token.Name, access.Loopback), TokenID: v.token.ID, Addr: r.RemoteAddr}
+	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
+		actor.Addr = host
+	}
+	return context.WithValue(access.As(r.Context(), actor), visitorKey{}, v)
+}
+
+// reach is what of deadman an operation is about. It says what a token may do that is bound
+// to the rules of a prefix.
+type reach int
+
+const (
+	everything reach = iota // what belongs to no rule: not for such a token
+	ofRule                  // the rule in the path
+	narrowed                // a list, which is narrowed to the token's rules
+	byItself                // the operation looks at the rule itself, with allow or sees
+	anyone                  // what no rule is told of
+)
+
+// admit lets an operation go on if its scope and its reach are the visitor's.
+func (a *api) admit(ctx huma.Context, next func(huma.Context)) {
+	o, ok := operationOf(ctx)
+	if !ok {
+		return
+	}
+	v, rule := visitorOf(ctx.Context()), ""
+	if o.Reach == ofRule {
+		rule = cmp.Or(ctx.Param("rule"), ctx.Param("name"))
+	}
+	err := v.may(o.Scope)
+	switch {
+	case err != nil:
+	case o.Reach == ofRule:
+		err = v.allow(o.Scope, rule)
+	case o.Reach == everything:
+		err = v.unbound()
+	}
+	if err != nil {
+		r, w := humachi.Unwrap(ctx)
+		a.fail(w, r, err)
+		return
+	}
+	next(ctx)
+}
+
+// may refuses what the token has no scope for, on whatever rule.
+func (v visitor) may(s access.Scope) error {
+	// A token may do on its own prefix what it may do at all.
+	if v.open || v.token.May(s, v.token.Prefix) {
+		return nil
+	}
+	return problem(http.StatusForbidden, "the token %s does not have the scope %s; it has %s", v.token.Name, s, v.scopes())
+}
+
+// allow refuses what the token does not allow on a rule.
+func (v visitor) allow(s access.Scope, rule string) error {
+	if v.open || v.token.May(s, rule) {
+		return nil
+	}
+	if err := v.may(s); err != nil {
+		return err
+	}
+	return problem(http.StatusForbidden, "the token %s is for the rules %s*, and %q is none of them", v.token.Name, v.token.Prefix, rule)
+}
+
+// unbound refuses a token that is bound to a prefix.
+func (v visitor) unbound() error {
+	if v.token.Prefix == "" {
+		return nil
+	}
+	return problem(http.StatusForbidden, "the token %s is for the rules %s* alone, and this belongs to no rule", v.token.Name, v.token.Prefix)
+}
+
+// sees reports whether what is about a rule is shown to the visitor.
+func (v visitor) sees(rule string) bool { return v.allow(access.Read, rule) == nil }
+
+func (v visitor) scopes() string {
+	names := make([]string, len(v.token.Scopes))
+	for i, s := range v.token.Scopes {
+		names[i] = string(s)
+	}
+	return strings.Join(names, ", ")
+}
+
+// narrow narrows a list to what the visitor sees.
+func narrow(ctx context.Context, f futurejobs.Filter) futurejobs.Filter {
+	f.RulePrefix = visitorOf(ctx).token.Prefix
+	return f
+}
+
+// needsRead and needsAll guard what is no operation: pages, and what tells of all rules.
+func (a *api) needsRead(next http.Handler) http.Handler {
+	return a.needs(next, func(v visitor) error { return v.may(access.Read) })
+}
+
+func (a *api) needsAll(next http.Handler) http.Handler {
+	return a.needs(next, func(v visitor) error {
+		if err := v.may(access.Read); err != nil {
+			return err
+		}
+		return v.unbound()
+	})
+}
+
+func (a *api) needs(next http.Handler, refuses func(visitor) error) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if err := refuses(visitorOf(r.Context())); err != nil {
+			a.fail(w, r, err)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// missing is what somebody is told who asks for a thing of a rule they do not see: what they
+// would be told if it were not there.
+func missing(what string) error { return fmt.Errorf("%s: %w", what, futurejobs.ErrNotFound) }
