@@ -51,28 +51,34 @@ func (n *node) do(ctx context.Context, what deed, ask func() ([]futurejobs.Effec
 	return futurejobs.Applied{}, futurejobs.ErrRulesChanged
 }
 
-// doOne is do for the pending job of a rule and a key; futurejobs.ErrNotFound where there is
-// none. Where ask returns nothing, nothing is done.
+// doOne is do for the pending job of a rule and a key, asking again where the job changed
+// meanwhile; futurejobs.ErrNotFound where there is none. Where ask returns nothing, nothing is
+// done.
 func (n *node) doOne(ctx context.Context, what deed, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) error {
-	applied, err := n.do(ctx, what, func() ([]futurejobs.Effect, error) {
-		job, err := n.store.Job(ctx, rule, key)
-		if err != nil {
-			return nil, err
+	for range deskTries {
+		applied, err := n.do(ctx, what, func() ([]futurejobs.Effect, error) { return n.effectOn(ctx, rule, key, ask) })
+		if err != nil || applied.Missed == 0 {
+			return err
 		}
-		made, err := n.book.Rule(ctx, job.RuleID, job.Version)
-		if err != nil {
-			return nil, err
-		}
-		effect, err := ask(made, job.Job)
-		if effect == nil {
-			return nil, err
-		}
-		return []futurejobs.Effect{*effect}, err
-	})
-	if err == nil && applied.Missed > 0 {
-		return futurejobs.ErrNotFound // it ended by itself meanwhile
 	}
-	return err
+	return futurejobs.ErrMoved
+}
+
+// effectOn is what is asked of the pending job of a rule and a key.
+func (n *node) effectOn(ctx context.Context, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) ([]futurejobs.Effect, error) {
+	job, err := n.store.Job(ctx, rule, key)
+	if err != nil {
+		return nil, err
+	}
+	made, err := n.book.Rule(ctx, job.RuleID, job.Version)
+	if err != nil {
+		return nil, err
+	}
+	effect, err := ask(made, job.Job)
+	if effect == nil {
+		return nil, err
+	}
+	return []futurejobs.Effect{*effect}, err
 }
 
 // Create begins a wait by hand, as the rule's trigger does. One that is there already is
@@ -145,7 +151,7 @@ func (n *node) Check(ctx context.Context, rule, key string) (saw web.Looked, err
 		switch {
 		case err != nil:
 			saw = web.Looked{Next: j.NextCheckAt, Reason: "could not find out: " + err.Error()}
-			return nil, nil
+			return nil, nil //nolint:nilerr // that it could not find out is the answer
 		case !ends:
 			saw = web.Looked{Next: j.NextCheckAt, Reason: "still waiting"}
 			return nil, nil
@@ -157,9 +163,14 @@ func (n *node) Check(ctx context.Context, rule, key string) (saw web.Looked, err
 	return saw, err
 }
 
-// Snooze puts a job's next look off until an instant, or brings it forward.
+// Snooze puts a job's next look off until an instant, or brings it forward. An instant beyond
+// the rule's horizon is rules.Problems: nobody would notice that the job is never looked at.
 func (n *node) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.Listed, error) {
 	err := n.doOne(ctx, snoozed, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+		if until.Sub(n.clock.Now()) > r.Limits.Horizon {
+			return nil, rules.Problems{{Pointer: "/until", Rule: rule, Message: fmt.Sprintf(
+				"%s is beyond the horizon, %s; choose an earlier instant, or raise guards.horizon", until.Format(time.RFC3339), rules.Duration(r.Limits.Horizon))}}
+		}
 		return &futurejobs.Effect{Rule: r, Ref: j.Ref, Ask: futurejobs.Snooze{Until: until}}, nil
 	})
 	if err != nil {

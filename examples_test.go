@@ -35,9 +35,9 @@ type example struct {
 	given timeline
 }
 
-// TestExamples plays the events of each example through previews and through the whole
+// TestVirtualExamples plays the events of each example through previews and through the whole
 // engine. What people hear is exactly what the example expects, of all its rules and keys.
-func TestExamples(t *testing.T) {
+func TestVirtualExamples(t *testing.T) {
 	pages := glob(t, "examples/*", "README.md")
 	if len(pages) < leastExamples {
 		t.Fatalf("%d examples, expected %d or more", len(pages), leastExamples)
@@ -209,9 +209,9 @@ var (
 
 var topField = regexp.MustCompile(`^([a-z_]+):`)
 
-// TestPageOfRules plays the timelines of the reference, each with the rule above it, through
+// TestVirtualRulesPage plays the timelines of the reference, each with the rule above it, through
 // previews and through the whole engine.
-func TestPageOfRules(t *testing.T) {
+func TestVirtualRulesPage(t *testing.T) {
 	const page = "docs/rules.md"
 	text := read(t, page)
 	known, err := calendars.Parse([]byte(calendarsOf(t, text)), page)
@@ -241,8 +241,8 @@ func TestPageOfRules(t *testing.T) {
 	compareFile(t, page, rewritten)
 }
 
-// TestPageOfRulesRefuses compares what the reference says is wrong with its wrong rules.
-func TestPageOfRulesRefuses(t *testing.T) {
+// TestRulesPageRefuses compares what the reference says is wrong with its wrong rules.
+func TestRulesPageRefuses(t *testing.T) {
 	const page = "docs/rules.md"
 	text := read(t, page)
 	found := 0

@@ -3,10 +3,8 @@ package deadman_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net"
 	"net/http"
@@ -124,27 +122,11 @@ func (n *node) get(path string, out any) int {
 
 func (n *node) ask(method, path, body string, out any) int {
 	n.Helper()
-	request, err := http.NewRequestWithContext(n.Context(), method, n.HTTP+path, strings.NewReader(body))
-	if err != nil {
-		n.Fatal(err)
-	}
-	client := http.Client{Timeout: within}
-	defer client.CloseIdleConnections()
-	answer, err := client.Do(request)
-	if err != nil {
-		n.Fatal(err)
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil {
-		n.Fatal(err)
-	}
+	got := n.call(method, path, body)
 	if out != nil {
-		if err := json.Unmarshal(text, out); err != nil {
-			n.Fatalf("%s %s: %s: %v\n%s", method, path, answer.Status, err, text)
-		}
+		got.read(n.T, out)
 	}
-	return answer.StatusCode
+	return got.status
 }
 
 func (n *node) eventually(what string, ok func() bool) {

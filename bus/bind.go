@@ -206,7 +206,7 @@ func (b *Bus) readsOf(ctx context.Context, subject string, found []*jetstream.St
 		if err != nil {
 			return nil, fmt.Errorf("bind %s: %w", subject, err)
 		}
-		reads[i] = rules.Read{Subject: subject, Stream: s.Config.Name, From: info.LastSeq}
+		reads[i] = rules.Read{Subject: subject, Stream: s.Config.Name, From: info.LastSeq, At: info.LastAt}
 	}
 	return reads, nil
 }

@@ -30,7 +30,7 @@ func (b *Bus) Info(ctx context.Context, stream string) (events.Info, error) {
 			return events.Info{}, err
 		}
 		if leads(info.Cluster) {
-			return events.Info{CreatedAt: createdAt(info), LastSeq: info.State.LastSeq}, nil
+			return events.Info{CreatedAt: createdAt(info), LastSeq: info.State.LastSeq, LastAt: lastAt(info)}, nil
 		}
 		select {
 		case <-time.After(askAgain):
@@ -51,6 +51,14 @@ func (b *Bus) ask(ctx context.Context, stream string) (*jetstream.StreamInfo, er
 
 func createdAt(info *jetstream.StreamInfo) time.Time {
 	return info.Created.UTC().Truncate(time.Microsecond)
+}
+
+// lastAt is when the stream took in its last message, as its messages tell it.
+func lastAt(info *jetstream.StreamInfo) time.Time {
+	if info.State.LastSeq == 0 {
+		return time.Time{}
+	}
+	return info.State.LastTime.UTC().Truncate(time.Microsecond)
 }
 
 // leads reports whether the server that answered leads the stream, and certainly does so

@@ -33,20 +33,49 @@ func (b *Bus) past(ctx context.Context, stream string, subjects []string, since 
 		return err
 	}
 	defer r.Close()
-	left := r.consumer.CachedInfo().NumPending
-	for left > 0 {
-		msg, err := r.one(ctx, nil, false)
-		if err != nil {
+	for {
+		if done, err := r.exhausted(ctx); done || err != nil {
 			return err
 		}
-		left--
-		e, ok, err := r.event(msg)
-		if err != nil {
+		if done, err := r.hand(ctx, through, yield); done || err != nil {
 			return err
-		}
-		if e.Seq > through || ok && !yield(e, nil) {
-			return nil
 		}
 	}
-	return nil
+}
+
+// pastQuiet is how long the past is waited for before it is asked whether there is more: what
+// was counted at the start may be gone by its age.
+const pastQuiet = time.Second
+
+// hand hands on what arrives, up to a sequence. done is false when nothing came for a while.
+func (r *reader) hand(ctx context.Context, through uint64, yield func(futurejobs.Event, error) bool) (done bool, err error) {
+	quiet := time.NewTimer(pastQuiet)
+	defer quiet.Stop()
+	for {
+		msg, err := r.one(ctx, quiet.C, false)
+		if msg == nil || err != nil {
+			return false, err
+		}
+		e, ok, err := r.event(msg)
+		if err != nil {
+			return false, err
+		}
+		if e.Seq > through || ok && !yield(e, nil) {
+			return true, nil
+		}
+		if meta, err := msg.Metadata(); err != nil || meta.NumPending == 0 {
+			return true, err
+		}
+	}
+}
+
+// exhausted reports whether the broker has nothing more for the reader.
+func (r *reader) exhausted(ctx context.Context) (bool, error) {
+	ctx, cancel := r.bus.within(ctx)
+	defer cancel()
+	info, err := r.consumer.Info(ctx)
+	if err != nil {
+		return false, r.lost(err)
+	}
+	return info.NumPending == 0 && info.Delivered.Consumer == r.delivered, nil
 }

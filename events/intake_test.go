@@ -270,6 +270,32 @@ func TestRecreatedStream(t *testing.T) {
 	}
 }
 
+// A rule that was saved when a stream had events already hears of one that took its place, too.
+func TestRulesHearOfARecreatedStream(t *testing.T) {
+	w := newWorld(t)
+	js := w.js()
+	create := func() {
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"order.*"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create()
+	w.publishIDs("order.created", 100, 120)
+	w.rule("order") // from 20 on
+	w.start()
+	w.publishIDs("order.created", 0, 3)
+	w.caughtUp("ORDERS", 23)
+	if err := js.DeleteStream(t.Context(), "ORDERS"); err != nil {
+		t.Fatal(err)
+	}
+	create()
+	w.publishIDs("order.created", 3, 8)
+	eventually(t, "the new stream is read", func() bool { return w.cursor("ORDERS").LastSeq == 5 })
+	if pending, ended := w.jobs(); pending != 8 || ended != 0 {
+		t.Errorf("%d jobs are pending and %d ended, want 8 and none", pending, ended)
+	}
+}
+
 func TestBrokerComesBack(t *testing.T) {
 	w := newWorld(t)
 	w.rule("order")

@@ -23,6 +23,7 @@ type Streams interface {
 type Info struct {
 	CreatedAt time.Time
 	LastSeq   uint64
+	LastAt    time.Time // when the stream took that one in; zero: it never took anything in
 }
 
 // Reader reads one stream in order. It is used by one goroutine.

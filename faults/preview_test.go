@@ -15,10 +15,10 @@ import (
 	"deadman/rules"
 )
 
-// TestPreviewIsWhatTheEngineDoes draws rules and events, plays them through the engine on
+// TestVirtualPreviewIsWhatTheEngineDoes draws rules and events, plays them through the engine on
 // the real SQLite store in virtual time, and compares what was said, and how waits ended,
 // with what previews had foretold.
-func TestPreviewIsWhatTheEngineDoes(t *testing.T) {
+func TestVirtualPreviewIsWhatTheEngineDoes(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		document := drawRule(r)
 		perKey := map[string][]rules.PreviewEvent{}
@@ -140,7 +140,7 @@ func shifted(t *testing.T, events []rules.PreviewEvent, begin time.Time) []rules
 		if err := json.Unmarshal(e.Data, &body); err != nil {
 			t.Fatal(err)
 		}
-		body["began"] = e.At.Add(-time.Duration(body["back"].(float64)) * time.Minute)
+		body["began"] = e.At.Add(-time.Duration(body["back"].(float64) * float64(time.Minute)))
 		data, err := json.Marshal(body)
 		if err != nil {
 			t.Fatal(err)

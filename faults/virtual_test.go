@@ -262,7 +262,7 @@ func (v *virtual) take(t *testing.T, happenings []rules.PreviewEvent) []rules.Pr
 		batch.Last++
 		batch.LastAt = h.At
 		effects, refusals := v.book.Match(futurejobs.Event{
-			Stream: "ORDERS", Subject: h.Subject, Seq: batch.Last, At: h.At, Data: json.RawMessage(h.Data),
+			Stream: "ORDERS", Subject: h.Subject, Seq: batch.Last, At: h.At, Data: h.Data,
 		})
 		if len(refusals) > 0 {
 			t.Fatalf("%+v refused: %+v", h, refusals)

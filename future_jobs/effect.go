@@ -39,7 +39,7 @@ type Closing func(Job) alerts.Draft
 
 // Start begins a wait, unless there is one.
 type Start struct {
-	Job     Job
+	Job     Job      // NextCheckAt: zero, where it is first looked at when FirstCheckAt says
 	Restart bool     // one that is there ends, and another begins
 	Early   bool     // something may have happened before
 	Close   Closing  // of the one that ends

@@ -151,7 +151,10 @@ func (a Start) play(f *fold, e Effect, s *standing) {
 	}
 	job := a.Job
 	job.Ref, job.CreatedAt = e.Ref, f.now
-	job.NextCheckAt = e.Rule.notBehind(job.FirstCheckAt, f.now)
+	if job.NextCheckAt.IsZero() {
+		job.NextCheckAt = job.FirstCheckAt
+	}
+	job.NextCheckAt = e.Rule.notBehind(job.NextCheckAt, f.now)
 	f.net.Created++
 	s = &standing{job: job, isNew: true}
 	f.stand(e.Ref, s)
@@ -191,14 +194,24 @@ func (a End) play(f *fold, e Effect, s *standing) {
 func (a Gather) play(f *fold, e Effect, s *standing) {
 	switch {
 	case s != nil:
-		if members, more := s.job.Members.add(a.Set, a.Member); more {
+		members, more := s.job.Members.add(a.Set, a.Member)
+		if more && s.job.Members.full(a.Set) {
+			f.refuse(e, errFull)
+			return
+		}
+		if more {
 			s.job.Members, s.updated = members, true
 		}
 		f.net.Updated++
 		f.complete(e, s, a)
 	case a.End.Early > 0 && e.Event != nil:
 		early := f.remember(e, a.End.Early)
-		early.Members, _ = early.Members.add(a.Set, a.Member)
+		members, more := early.Members.add(a.Set, a.Member)
+		if more && early.Members.full(a.Set) {
+			f.refuse(e, errFull)
+			return
+		}
+		early.Members = members
 	default:
 		f.net.Missed++
 	}
@@ -325,7 +338,7 @@ func (f *fold) remember(e Effect, keep time.Duration) *Early {
 	return early
 }
 
-// end takes a job away.
+// end takes a job away. Of a rule that was deleted nothing is said any more.
 func (f *fold) end(e Effect, s *standing, a End) {
 	s.gone = true
 	f.at[e.Ref] = nil
@@ -335,7 +348,7 @@ func (f *fold) end(e Effect, s *standing, a End) {
 		f.net.Born = append(f.net.Born, d)
 		return
 	}
-	if len(s.job.Alerts) > 0 && a.Close != nil {
+	if len(s.job.Alerts) > 0 && a.Close != nil && !e.Rule.Deleted {
 		d.close(e.Rule, a.Close(s.job), f.now)
 	}
 	f.net.End = append(f.net.End, d)

@@ -313,3 +313,39 @@ func drawEffect(t *rapid.T, rule *Rule) Effect {
 	}
 	return e.asking(Snooze{Until: at.Add(2 * time.Hour)})
 }
+
+// Nothing is said about a job of a rule that was deleted, whoever ends it.
+func TestWhatEndsAJobOfADeletedRuleIsNotSaid(t *testing.T) {
+	rule, pending := waiting()
+	ref := Ref{RuleID: 1, Key: "1"}
+	job := pending[ref]
+	job.Alerts = []alerts.ID{{1}}
+	pending[ref] = job
+	rule.Closing = func(_ Job, text string) alerts.Draft { return alerts.Draft{Status: alerts.Resolved, Text: text} }
+	if net := folded([]Effect{Cancel(rule, ref)}, pending, noon); len(net.End) != 1 || len(net.End[0].Alerts) != 1 {
+		t.Fatalf("nothing is tested: %+v", net.End)
+	}
+	rule.Deleted = true
+	if net := folded([]Effect{Cancel(rule, ref)}, pending, noon); len(net.End) != 1 || len(net.End[0].Alerts) != 0 {
+		t.Errorf("ended %+v", net.End)
+	}
+}
+
+// A set whose need nobody can tell, or that nobody waits for, does not grow without end.
+func TestMembersAreBounded(t *testing.T) {
+	rule, pending := waiting()
+	ref := Ref{RuleID: 1, Key: "1"}
+	job := pending[ref]
+	job.Members = make(Members, MaxMembers*memberSize)
+	pending[ref] = job
+	gather := Gather{Member: "x", Need: func(Job) (int, error) { return 0, errors.New("nobody knows") }, End: End{Early: time.Hour}}
+	net := folded([]Effect{one(rule, gather).by(noon)}, pending, noon)
+	if len(net.Update) != 0 || len(net.Letters) != 1 || net.Letters[0].Reason != errFull.Error() {
+		t.Errorf("net %+v", net.Tally)
+	}
+	early := Known{Early: map[Ref]Early{ref: {Ref: ref, Until: noon.Add(time.Hour), Members: job.Members}}}
+	net = Fold([]Effect{one(rule, gather).by(noon)}, early, noon)
+	if len(net.Letters) != 1 || len(net.Remember) != 1 || len(net.Remember[0].Members) != len(job.Members) {
+		t.Errorf("early: %+v", net.Tally)
+	}
+}

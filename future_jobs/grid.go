@@ -2,6 +2,7 @@ package futurejobs
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -18,9 +19,21 @@ func NewGrid(d time.Duration) (Grid, error) {
 	case d < time.Second:
 		return 0, fmt.Errorf("slot %s is under 1s; write 1s or more", d)
 	case d%time.Second != 0 || Day%d != 0:
-		return 0, fmt.Errorf("slot %s does not divide a day into whole slots; write one that does, such as %s", d, dividing(d))
+		return 0, fmt.Errorf("slot %s does not divide a day into whole slots; write one that does, such as %s", spell(d), spell(dividing(d)))
 	}
 	return Grid(d), nil
+}
+
+// spell writes a span without the units that are zero: 7m, not 7m0s.
+func spell(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 // dividing returns the longest time up to d that divides a day.

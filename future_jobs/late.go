@@ -34,7 +34,7 @@ func (r *Rule) foregone(j Job, now time.Time) (d Decision, ok bool) {
 	case r.CatchUp.After == 0 || late <= r.CatchUp.After || r.CatchUp.Do == Run:
 		return Decision{}, false
 	}
-	reason := fmt.Sprintf("found %s after its slot, more than catch_up.after, %s", late.Truncate(time.Second), r.CatchUp.After)
+	reason := fmt.Sprintf("found %s after its slot, more than catch_up.after, %s", spell(late.Truncate(time.Second)), spell(r.CatchUp.After))
 	if r.CatchUp.Do == Skip {
 		j.NextCheckAt = r.Grid.After(now)
 		return Decision{Job: j, Reason: reason}, true

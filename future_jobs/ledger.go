@@ -40,6 +40,10 @@ type Batch struct {
 	Effects     []Effect
 	DeadLetters []DeadLetter
 	Deed        string // what a person did, for the audit, such as job.cancel; empty: nobody did
+
+	// Known are streams whose events the effects know of up to a sequence: their cursors have
+	// to stand there. Only of a batch by hand.
+	Known map[string]uint64
 }
 
 // Applied is what a batch came to.
@@ -57,8 +61,8 @@ type Ledger interface {
 	OpenCursor(ctx context.Context, c Cursor) error
 	// Apply locks the jobs that the batch names, folds its effects with Fold, and writes
 	// the net effect, the dead letters and the cursor in one transaction; a deed is audited,
-	// once for each effect. It returns
-	// ErrMoved or ErrRulesChanged, having written nothing.
+	// once for each effect. It returns ErrMoved where a cursor stands elsewhere, or
+	// ErrRulesChanged, having written nothing.
 	Apply(ctx context.Context, b Batch) (Applied, error)
 	// ResetCursor puts to in the place of old, which the cursor has to equal in LastSeq and
 	// StreamCreatedAt; otherwise it returns ErrMoved. It sets LastSeq, LastAt and

@@ -2,6 +2,7 @@ package futurejobs
 
 import (
 	"encoding/binary"
+	"fmt"
 	"hash/fnv"
 )
 
@@ -10,6 +11,15 @@ import (
 type Members []byte
 
 const memberSize = 8
+
+// MaxMembers is the most members that are kept of a set.
+const MaxMembers = 10_000
+
+// errFull means that a set has all the members that are kept.
+var errFull = fmt.Errorf("the set has %d members already, and no more are kept", MaxMembers)
+
+// full reports whether a set takes no more members.
+func (m Members) full(set uint8) bool { return m.count(set) >= MaxMembers }
 
 // add adds a member, and reports whether it was not there.
 func (m Members) add(set uint8, name string) (Members, bool) {

@@ -668,7 +668,7 @@ while: {{state.x}}`),
 	{
 		"slot does not divide",
 		edited("slot: 7m"),
-		[]string{"6:7 /slot: slot 7m0s does not divide a day into whole slots; write one that does, such as 6m40s"},
+		[]string{"6:7 /slot: slot 7m does not divide a day into whole slots; write one that does, such as 6m40s"},
 	},
 	{
 		"slot below a second",
@@ -683,7 +683,7 @@ while: {{state.x}}`),
 	{
 		"slot above a day",
 		edited("slot: 2d"),
-		[]string{"6:7 /slot: slot 48h0m0s does not divide a day into whole slots; write one that does, such as 24h0m0s"},
+		[]string{"6:7 /slot: slot 48h does not divide a day into whole slots; write one that does, such as 24h"},
 	},
 	{
 		"slot is a list",

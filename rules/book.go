@@ -26,8 +26,6 @@ type Book struct {
 	current atomic.Pointer[edition]
 
 	refreshing sync.Mutex
-	mu         sync.Mutex
-	old        map[id]*version // versions of deleted rules that jobs still ask for
 }
 
 var _ futurejobs.Book = (*Book)(nil)
@@ -35,13 +33,10 @@ var _ futurejobs.Book = (*Book)(nil)
 // id names a version.
 type id struct{ rule, version int32 }
 
-// maxOld bounds how many versions of deleted rules are kept at hand.
-const maxOld = 1024
-
 // NewBook returns an empty book; Refresh fills it. shards is how many shards jobs are
 // hashed into.
 func NewBook(store Store, shards int) *Book {
-	b := &Book{store: store, shards: shards, old: make(map[id]*version)}
+	b := &Book{store: store, shards: shards}
 	b.current.Store(newEdition(-1, nil, nil, nil))
 	return b
 }
@@ -66,9 +61,6 @@ func (b *Book) Refresh(ctx context.Context) error {
 	if err != nil {
 		return wrap("refresh rules", err)
 	}
-	b.mu.Lock()
-	clear(b.old) // one that is kept there may have been deleted since
-	b.mu.Unlock()
 	b.current.Store(newEdition(revision, saved, before, b.Calendars))
 	if b.Changed != nil {
 		b.Changed()
@@ -78,7 +70,8 @@ func (b *Book) Refresh(ctx context.Context) error {
 
 // Rule returns one version of a rule, also of one that was changed or deleted since.
 func (b *Book) Rule(ctx context.Context, ruleID, number int32) (*futurejobs.Rule, error) {
-	v, err := b.version(ctx, id{ruleID, number})
+	which, e := id{ruleID, number}, b.current.Load()
+	v, err := b.version(ctx, e, which)
 	if err != nil {
 		return nil, err
 	}
@@ -86,7 +79,7 @@ func (b *Book) Rule(ctx context.Context, ruleID, number int32) (*futurejobs.Rule
 	if err != nil {
 		return nil, err
 	}
-	return &r.engine, nil
+	return e.engine(which, r), nil
 }
 
 // Newest returns the newest version of the rule of a name, or futurejobs.ErrNotFound.
@@ -98,27 +91,18 @@ func (b *Book) Newest(name string) (*Rule, error) {
 	return r.versions[0].compiled()
 }
 
-func (b *Book) version(ctx context.Context, which id) (*version, error) {
-	if v := b.current.Load().versions[which]; v != nil {
-		return v, nil
-	}
-	b.mu.Lock()
-	v := b.old[which]
-	b.mu.Unlock()
-	if v != nil {
+// version returns a version, as of an edition. One that it lacks was deleted, or saved this
+// moment; it is read when the edition is there, so that it is not older than its revision says.
+func (b *Book) version(ctx context.Context, e *edition, which id) (*version, error) {
+	if v := e.version(which); v != nil {
 		return v, nil
 	}
 	saved, err := b.store.Version(ctx, which.rule, which.version)
 	if err != nil {
 		return nil, wrap(fmt.Sprintf("rule %d version %d", which.rule, which.version), err)
 	}
-	v = newVersion(saved, b.Calendars)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.old) >= maxOld {
-		clear(b.old)
-	}
-	b.old[which] = v
+	v := newVersion(saved, b.Calendars)
+	e.keep(which, v)
 	return v, nil
 }
 

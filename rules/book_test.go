@@ -164,7 +164,7 @@ func TestStartedJob(t *testing.T) {
 	}
 	want := futurejobs.Job{
 		Version: 1,
-		Since: time.Date(2026, 1, 1, 10, 5, 0, 0, time.UTC), FirstCheckAt: time.Date(2026, 1, 1, 13, 15, 0, 0, time.UTC),
+		Since:   time.Date(2026, 1, 1, 10, 5, 0, 0, time.UTC), FirstCheckAt: time.Date(2026, 1, 1, 13, 15, 0, 0, time.UTC),
 		Event: json.RawMessage(body),
 	}
 	if diff := cmp.Diff(want, effects[0].Ask.(futurejobs.Start).Job); diff != "" {
@@ -310,6 +310,34 @@ func TestRuleOfABook(t *testing.T) {
 	}
 	if got := b.NextSlot(time.Date(2026, 1, 1, 10, 0, 0, 0, time.UTC)); !got.Equal(time.Date(2026, 1, 1, 10, 1, 0, 0, time.UTC)) {
 		t.Errorf("next slot %v", got)
+	}
+}
+
+// The newest version ends the jobs of those before: they wait for its streams, too, or they
+// would be judged before it was heard.
+func TestOlderVersionsWaitForTheStreamsOfTheNewest(t *testing.T) {
+	s := opened(t)
+	v1 := saved(t, s, 0, orders)
+	v2 := saved(t, s, 0, strings.Replace(orders, "15m", "1h", 1))
+	v2.Reads = []rules.Read{{Subject: "orders.created", Stream: "S"}, {Subject: "orders.shipped", Stream: "T"}, {Subject: "orders.changed", Stream: "T"}}
+	if _, err := s.Save(t.Context(), v2, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	b := refreshed(t, s)
+	for version, want := range map[int32][]string{1: {"S", "T"}, 2: {"S", "T"}, 3: {"T"}} {
+		r, err := b.Rule(t.Context(), v1.RuleID, version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !slices.Equal(r.Streams, want) {
+			t.Errorf("version %d waits for %q, want %q", version, r.Streams, want)
+		}
+		if again, _ := b.Rule(t.Context(), v1.RuleID, version); again != r {
+			t.Errorf("version %d was put together twice", version)
+		}
+	}
+	if got := time.Duration(b.Finest()["T"]); got != 15*time.Minute {
+		t.Errorf("T is marked each %s, want as often as the jobs are due", got)
 	}
 }
 

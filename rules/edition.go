@@ -2,12 +2,17 @@ package rules
 
 import (
 	"slices"
+	"sync"
 
 	"deadman/calendars"
 	futurejobs "deadman/future_jobs"
 )
 
-// edition is the rule set at one revision. It is not changed once made.
+// maxOld bounds how many versions of deleted rules are kept at hand.
+const maxOld = 1024
+
+// edition is the rule set at one revision. It is not changed once made, but for what is kept
+// of other versions.
 type edition struct {
 	revision int64
 	versions map[id]*version
@@ -15,7 +20,63 @@ type edition struct {
 	subjects trie[*rule]
 	reads    map[string][]string
 	finest   map[string]futurejobs.Grid
-	grids    []futurejobs.Grid // of all versions, each once
+	grids    []futurejobs.Grid  // of all versions, each once
+	ending   map[int32][]string // by rule, the streams that its newest version hears of
+
+	mu  sync.Mutex
+	old map[id]*version         // versions of deleted rules that jobs still ask for
+	own map[id]*futurejobs.Rule // versions that wait for more streams than they name
+}
+
+// engine is what the engine has to know of a version of the edition. Its jobs can be ended by
+// what the newest version hears, so that they wait for its streams, too.
+func (e *edition) engine(which id, r *Rule) *futurejobs.Rule {
+	streams := union(r.engine.Streams, e.ending[which.rule])
+	if len(streams) == len(r.engine.Streams) {
+		return &r.engine
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.own[which] == nil {
+		if e.own == nil {
+			e.own = make(map[id]*futurejobs.Rule)
+		}
+		own := r.engine
+		own.Streams = streams
+		e.own[which] = &own
+	}
+	return e.own[which]
+}
+
+// union is what is in either list, sorted. It returns a, where b has nothing more.
+func union(a, b []string) []string {
+	for _, s := range b {
+		if !slices.Contains(a, s) {
+			return slices.Compact(slices.Sorted(slices.Values(slices.Concat(a, b))))
+		}
+	}
+	return a
+}
+
+// version returns a version, or nil.
+func (e *edition) version(which id) *version {
+	if v := e.versions[which]; v != nil {
+		return v
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.old[which]
+}
+
+// keep keeps a version at hand that is not of the edition. The next edition does not take it
+// over: it may be deleted by then.
+func (e *edition) keep(which id, v *version) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.old == nil || len(e.old) >= maxOld {
+		e.old = make(map[id]*version)
+	}
+	e.old[which] = v
 }
 
 // newEdition makes an edition of what the store holds, by rule and version. Versions that
@@ -23,7 +84,7 @@ type edition struct {
 func newEdition(revision int64, saved []Saved, before *edition, known calendars.Set) *edition {
 	e := &edition{
 		revision: revision, versions: make(map[id]*version, len(saved)), names: make(map[string]*rule),
-		reads: make(map[string][]string), finest: make(map[string]futurejobs.Grid),
+		reads: make(map[string][]string), finest: make(map[string]futurejobs.Grid), ending: make(map[int32][]string),
 	}
 	rules := make(map[int32]*rule)
 	var order []*rule
@@ -59,6 +120,9 @@ func newEdition(revision int64, saved []Saved, before *edition, known calendars.
 // add makes the rule found by its subjects, those of its older versions included.
 func (e *edition) add(r *rule) {
 	seen := make(map[string]bool)
+	newest := r.versions[0]
+	ending := newest.document.waitsFor(newest.saved.Reads)
+	e.ending[newest.saved.RuleID] = ending
 	for _, v := range r.versions {
 		for _, read := range v.saved.Reads {
 			e.reads[read.Stream] = append(e.reads[read.Stream], read.Subject)
@@ -74,7 +138,7 @@ func (e *edition) add(r *rule) {
 		if !slices.Contains(e.grids, grid) {
 			e.grids = append(e.grids, grid)
 		}
-		for _, stream := range v.document.waitsFor(v.saved.Reads) {
+		for _, stream := range union(v.document.waitsFor(v.saved.Reads), ending) {
 			if finest, ok := e.finest[stream]; !ok || grid < finest {
 				e.finest[stream] = grid
 			}

@@ -154,7 +154,7 @@ func (c *compiler) noCalendar(name string) string {
 	case near != "":
 		return fmt.Sprintf("there is no calendar %q; did you mean %q?", name, near)
 	case len(known) == 0:
-		return fmt.Sprintf("there is no calendar %q, and no other; put one beside the rules, or leave this out", name)
+		return fmt.Sprintf("there is no calendar %q, and no other; name a file of calendars with --calendars, or leave this out", name)
 	}
 	return fmt.Sprintf("there is no calendar %q; there are %s", name, clip(strings.Join(known, ", "), 200))
 }

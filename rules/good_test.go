@@ -67,6 +67,7 @@ var goodDocuments = []struct{ name, text string }{
 	{"a shape of the state that an update adds to", edited("trigger: {event: orders.created, key: event.id, shape: {id: text}}", "update: {event: orders.changed, key: event.id}", "while: state.anything == 1")},
 	{"one shape for two events", edited("resolve: [{event: a, key: event.id, if: event.x == 1, shape: {id: text, x: number}}, {event: a, key: event.id, if: event.x == 2, as: done, shape: {id: text, x: number}}]")},
 	{"a field that may be several kinds", edited(`while: 'type(state.n) == "string" ? state.n == "none" : state.n == 0'`)},
+	{"a field whose kind is asked late", edited(`while: 'state.n == 0 or type(state.n) == "string" and state.n == "none"'`)},
 	{"events that differ", edited("trigger: {event: orders.created, key: event.id, if: event.status == 5}", `resolve: {event: orders.shipped, key: event.id, if: event.status == "SHIPPED"}`)},
 	{"a date of text and of a number", edited(`while: date(state.at) > since and state.at != "never"`)},
 	{"a key that is text or a number", edited(`while: string(state.id) == "5" and state.id > 4`)},
@@ -97,7 +98,7 @@ func TestCalendars(t *testing.T) {
 		{"office", known, ""},
 		{"ofice", known, `late: escalate[0].of: there is no calendar "ofice"; did you mean "office"?`},
 		{"elsewhere", known, `late: escalate[0].of: there is no calendar "elsewhere"; there are office`},
-		{"office", calendars.Set{}, `late: escalate[0].of: there is no calendar "office", and no other; put one beside the rules, or leave this out`},
+		{"office", calendars.Set{}, `late: escalate[0].of: there is no calendar "office", and no other; name a file of calendars with --calendars, or leave this out`},
 		{"elsewhere", nil, ""},
 	} {
 		documents, err := rules.Parse([]byte(edited("escalate: [{after: 3h, of: "+c.calendar+"}]")), "")

@@ -25,7 +25,7 @@ func (h handler) Prompt() {}
 //     others: after an outage people are told how it stands, not how it came to that.
 //  3. Steps are left: the next look is at the slot of the first of them.
 //  4. The last step is taken: a rule that can still be resolved holds the job for a while,
-//     any other job ends.
+//     any other job ends. A look within that while, as after a snooze, leaves it as long.
 //  5. Before the next step the rule may ask for a look in between.
 //
 // What can't be evaluated is an error: nobody knows. A look by hand takes no step.
@@ -55,28 +55,23 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 	}
 	switch {
 	case answer.Step < len(line):
-		answer.Next, answer.Nominal = r.engine.Grid.Up(line[answer.Step].at), true
-		return r.sooner(answer, w.scope, at)
-	case answer.Step > c.Step && r.document.held():
-		answer.Next, answer.Nominal = r.engine.Grid.Up(at.Add(time.Duration(r.document.Hold))), true
+		step := r.engine.Grid.Up(line[answer.Step].at)
+		answer.Next, err = r.between(w.scope, at, step)
+		answer.Nominal = answer.Next.Equal(step)
 	default:
-		answer.Outcome = checks.Exhausted
+		// From the slot that the look is in: being late within it does not make it a slot more.
+		from := r.engine.Grid.After(at).Add(-time.Duration(r.engine.Grid))
+		if answer.Step == c.Step && len(line) > 0 {
+			from = line[len(line)-1].at
+		}
+		if end := r.engine.Grid.Up(from.Add(time.Duration(r.document.Hold))); r.document.held() && end.After(at) {
+			answer.Next, answer.Nominal = end, true
+		} else {
+			answer.Outcome = checks.Exhausted
+		}
 	}
-	return answer, nil
-}
-
-// sooner looks before the next step where the rule wants that. What it names that is over or
-// comes later changes nothing.
-func (r *Rule) sooner(answer checks.Answer, s scope, at time.Time) (checks.Answer, error) {
-	if r.recheck == nil {
-		return answer, nil
-	}
-	look, err := r.recheck.instantOrNone(s)
 	if err != nil {
-		return checks.Answer{}, fmt.Errorf("recheck: %w", err)
-	}
-	if look = r.engine.Grid.Up(look); look.After(at) && look.Before(answer.Next) {
-		answer.Next, answer.Nominal = look, false
+		return checks.Answer{}, err
 	}
 	return answer, nil
 }

@@ -103,12 +103,17 @@ func TestCheck(t *testing.T) {
 		{
 			"late, all are due", resolvable,
 			checks.Check{Slot: clock(11, 15), At: clock(20, 1), State: open, Step: 1},
-			checks.Answer{Next: clock(20, 15).Add(7 * 24 * time.Hour), Nominal: true, Step: 3, Alerts: []alerts.Draft{with(third, "second")}},
+			checks.Answer{Next: clock(20, 0).Add(7 * 24 * time.Hour), Nominal: true, Step: 3, Alerts: []alerts.Draft{with(third, "second")}},
 		},
 		{
 			"the hold is over", resolvable,
 			checks.Check{Slot: clock(13, 15).Add(7 * 24 * time.Hour), State: open, Step: 3},
 			checks.Answer{Outcome: checks.Exhausted, Step: 3},
+		},
+		{
+			"a look in between leaves the hold alone", resolvable,
+			checks.Check{Slot: clock(15, 30), State: open, Step: 3},
+			checks.Answer{Next: clock(13, 15).Add(7 * 24 * time.Hour), Nominal: true, Step: 3},
 		},
 		{
 			"no hold: the last step ends", unheld,

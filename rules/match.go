@@ -237,14 +237,19 @@ func (h *hearing) pause() error {
 	return nil
 }
 
-// nextOf is when the next step of a job is taken; the zero time where none is left or
-// nobody knows.
+// nextOf is when to look at a job next: when its next step is taken, or before where the
+// rule wants that; the zero time where no step is left or nobody knows.
 func (r *Rule) nextOf(j futurejobs.Job) time.Time {
-	line, err := r.timeline(waitOf(j))
+	w := waitOf(j)
+	line, err := r.timeline(w)
 	if err != nil || j.Step >= len(line) {
 		return time.Time{}
 	}
-	return r.engine.Grid.Up(line[j.Step].at)
+	from := j.Since
+	if n := len(j.Pauses); n > 0 {
+		from = j.Pauses[n-1].To
+	}
+	return r.sooner(w.scope, from, r.engine.Grid.Up(line[j.Step].at))
 }
 
 // resolve ends a wait, or adds to a set that does, and reports whether the event is what the

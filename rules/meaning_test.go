@@ -120,19 +120,23 @@ calendars:
 		want  []string
 	}{
 		"it happens after all": {
-			of(doneResolves), []happens{begin, {"2h", "t.done", `{"id": 1}`}},
+			of(doneResolves),
+			[]happens{begin, {"2h", "t.done", `{"id": 1}`}},
 			[]string{"5m starts next 1h15m", "1h15m says firing one .", "2h says resolved one", "2h ends resolved"},
 		},
 		"it never happens: held, then over": {
-			of(doneResolves), []happens{begin},
+			of(doneResolves),
+			[]happens{begin},
 			[]string{"5m starts next 1h15m", "1h15m says firing one .", "3h15m says firing two .", "4h15m ends exhausted"},
 		},
 		"without resolve the last step ends it": {
-			of("quiet: true"), []happens{begin},
+			of("quiet: true"),
+			[]happens{begin},
 			[]string{"5m starts next 1h15m", "1h15m says firing one .", "3h15m says firing two .", "3h15m ends exhausted"},
 		},
 		"what happens in the hold closes what was said": {
-			of(doneResolves), []happens{begin, {"4h", "t.done", `{"id": 1}`}},
+			of(doneResolves),
+			[]happens{begin, {"4h", "t.done", `{"id": 1}`}},
 			[]string{"5m starts next 1h15m", "1h15m says firing one .", "3h15m says firing two .", "4h says resolved two", "4h ends resolved"},
 		},
 		"as names the outcome": {
@@ -141,7 +145,8 @@ calendars:
 			[]string{"5m starts next 1h15m", "30m ends dropped"},
 		},
 		"quiet says nothing when it happened": {
-			of(doneResolves, "quiet: true"), []happens{begin, {"2h", "t.done", `{"id": 1}`}},
+			of(doneResolves, "quiet: true"),
+			[]happens{begin, {"2h", "t.done", `{"id": 1}`}},
 			[]string{"5m starts next 1h15m", "1h15m says firing one .", "2h ends resolved"},
 		},
 		"the condition clears": {
@@ -188,7 +193,8 @@ calendars:
 			},
 		},
 		"of office time": {
-			of(`escalate: [{after: 8h, of: office, step: one, text: "."}]`), []happens{begin},
+			of(`escalate: [{after: 8h, of: office, step: one, text: "."}]`),
+			[]happens{begin},
 			[]string{"5m starts next 1d15m", "1d15m says firing one .", "1d15m ends exhausted"},
 		},
 		"of office time, paused over night": {
@@ -197,7 +203,8 @@ calendars:
 			[]string{"5m starts next 1d15m", "1h5m event", "1d event next 1d7h", "1d7h says firing one .", "1d7h ends exhausted"},
 		},
 		"within office time": {
-			of(`escalate: [{after: 9h, within: office, step: one, text: "."}]`), []happens{begin},
+			of(`escalate: [{after: 9h, within: office, step: one, text: "."}]`),
+			[]happens{begin},
 			[]string{"5m starts next 23h", "23h says firing one .", "23h ends exhausted"},
 		},
 		"a look in between never postpones a step": {
@@ -208,12 +215,24 @@ calendars:
 				"3h20m event next 4h15m", "4h15m ends exhausted",
 			},
 		},
+		"a look in between, known from the start": {
+			of("recheck: date(event.began) + minutes(70)", doneResolves),
+			[]happens{begin, {"3h30m", "t.done", `{"id": 1}`}},
+			[]string{"5m starts next 45m", "45m looks next 1h15m", "1h15m says firing one .", "3h15m says firing two .", "3h30m says resolved two", "3h30m ends resolved"},
+		},
+		"a pause does not forget the look in between": {
+			of("recheck: date(event.began) + minutes(70)", "pause: {event: t.changed, key: event.id, if: event.hold}", doneResolves),
+			[]happens{begin, {"10m", "t.changed", `{"id": 1, "hold": true}`}, {"20m", "t.changed", `{"id": 1, "hold": false}`}, {"50m", "t.done", `{"id": 1}`}},
+			[]string{"5m starts next 45m", "10m event", "20m event next 45m", "45m looks next 1h15m", "50m ends resolved"},
+		},
 		"the first trigger counts": {
-			of(doneResolves), []happens{begin, {"50m", "t.started", itBegins}},
+			of(doneResolves),
+			[]happens{begin, {"50m", "t.started", itBegins}},
 			[]string{"5m starts next 1h15m", "1h15m says firing one .", "3h15m says firing two .", "4h15m ends exhausted"},
 		},
 		"a repeated trigger begins anew": {
-			of("again: restart", doneResolves), []happens{begin, {"1h20m", "t.started", itBegins}},
+			of("again: restart", doneResolves),
+			[]happens{begin, {"1h20m", "t.started", itBegins}},
 			[]string{
 				"5m starts next 1h15m", "1h15m says firing one .", "1h20m says resolved one", "1h20m ends restarted", "1h20m starts next 2h30m",
 				"2h30m says firing one .", "4h30m says firing two .", "5h30m ends exhausted",

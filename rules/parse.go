@@ -10,6 +10,11 @@ import (
 	"deadman/calendars"
 )
 
+// maxRules is the most rules that a text may hold.
+const maxRules = 2000
+
+var tooManyRules = fmt.Sprintf("a text may hold %d rules, and this one holds more; split it", maxRules)
+
 // MaxSize is the most that a text of rules may hold, in bytes.
 const MaxSize = 256 << 10
 
@@ -95,16 +100,23 @@ func readText(data []byte) ([]node, Problems) {
 func badCharacter(data []byte) (Problem, bool) {
 	for i := 0; i < len(data); {
 		r, size := utf8.DecodeRune(data[i:])
-		if r == utf8.RuneError && size == 1 || r == 0 {
-			start := bytes.LastIndexByte(data[:i], '\n') + 1
-			return Problem{
-				Line: bytes.Count(data[:i], []byte("\n")) + 1, Column: utf8.RuneCount(data[start:i]) + 1,
-				Message: fmt.Sprintf("byte %#02x is not part of UTF-8 text; save the file as UTF-8", data[i]),
-			}, true
+		switch {
+		case r == utf8.RuneError && size == 1 || r == 0:
+			return badAt(data, i, fmt.Sprintf("byte %#02x is not part of UTF-8 text; save the file as UTF-8", data[i])), true
+		case r == '\r' && !bytes.HasPrefix(data[i+1:], []byte("\n")): // of those a YAML lexer takes forever
+			return badAt(data, i, "a carriage return without a line feed after it; end lines with a line feed"), true
 		}
 		i += size
 	}
 	return Problem{}, false
+}
+
+// badAt is a problem with the byte at i.
+func badAt(data []byte, i int, message string) Problem {
+	start := bytes.LastIndexByte(data[:i], '\n') + 1
+	return Problem{
+		Line: bytes.Count(data[:i], []byte("\n")) + 1, Column: utf8.RuneCount(data[start:i]) + 1, Message: message,
+	}
 }
 
 // readDocument makes a document of a node: first its shape, then what it means.

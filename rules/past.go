@@ -1,85 +1,211 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"iter"
+	"maps"
+	"slices"
 	"time"
 
 	futurejobs "deadman/future_jobs"
 )
 
-// past plays to a rule what its streams still have of the events before its save, in the
-// order of their times, and returns how many waits that begins. Unless take is set, it only
-// counts. Waits that began before are kept, so that it can be done again after an error.
-func (r *Registry) past(ctx context.Context, s Saved, since time.Time, take bool) (int, error) {
-	v := newVersion(s, r.Calendars)
-	rule, err := v.compiled()
+// maxPast bounds how many waits begin because of events before a save: they are played in
+// memory.
+const maxPast = 100_000
+
+// pastTries bounds how often in a row what came meanwhile is played before a page of waits
+// begins.
+const pastTries = 200
+
+// past is what would be waited for if a rule had been there since an instant.
+type past struct {
+	*Registry
+	rule   *Rule
+	saved  Saved
+	since  time.Time
+	known  futurejobs.Known
+	begun  map[futurejobs.Ref]futurejobs.Event // what began the waits that are known, without its body
+	played map[string]futurejobs.Event         // the last event of each stream, without its body
+}
+
+// past plays to a rule, in memory, what its streams still have of the events up to its save.
+func (r *Registry) past(ctx context.Context, s Saved, since time.Time) (*past, error) {
+	rule, err := newVersion(s, r.Calendars).compiled()
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	begun := 0
-	var effects []futurejobs.Effect
-	for e, err := range inOrder(r.streamsOf(ctx, s, since)) {
-		if err != nil {
-			return begun, wrap("past events", err)
-		}
-		m := matching{event: e, body: newBody(e.Data), shards: r.Book.shards}
-		h := hearing{matching: &m, Rule: rule, made: func(futurejobs.Job) *Rule { return rule }}
-		h.play() // what can't be taken in is left: it was nobody's then
-		for _, effect := range m.effects {
-			if _, starts := effect.Ask.(futurejobs.Start); starts && !take {
-				begun++
-			}
-		}
-		if effects = append(effects, m.effects...); !take {
-			effects = nil
-		}
-		if len(effects) >= pageMost {
-			n, err := r.begin(ctx, effects)
-			if begun += n; err != nil {
-				return begun, err
-			}
-			effects = nil
-		}
+	p := &past{
+		Registry: r, rule: rule, saved: s, since: since,
+		known:  futurejobs.Known{Pending: make(map[futurejobs.Ref]futurejobs.Job), Early: make(map[futurejobs.Ref]futurejobs.Early)},
+		begun:  make(map[futurejobs.Ref]futurejobs.Event),
+		played: make(map[string]futurejobs.Event),
 	}
-	n, err := r.begin(ctx, effects)
-	return begun + n, err
-}
-
-// begin applies effects and returns how many waits they began.
-func (r *Registry) begin(ctx context.Context, effects []futurejobs.Effect) (int, error) {
-	if len(effects) == 0 {
-		return 0, nil
-	}
-	for {
-		applied, err := r.Jobs.Apply(ctx, futurejobs.Batch{RuleSet: r.Book.Revision(), Effects: effects})
-		if !errors.Is(err, futurejobs.ErrRulesChanged) {
-			return applied.Created, err
-		}
-		if err := r.Book.Refresh(ctx); err != nil {
-			return 0, err
-		}
-	}
-}
-
-// streamsOf are the past events of a version's streams, one sequence a stream.
-func (r *Registry) streamsOf(ctx context.Context, s Saved, since time.Time) []iter.Seq2[futurejobs.Event, error] {
-	subjects := make(map[string][]string)
 	through := make(map[string]uint64)
-	var order []string
 	for _, read := range s.Reads {
-		if subjects[read.Stream] == nil {
-			order = append(order, read.Stream)
-		}
-		subjects[read.Stream] = append(subjects[read.Stream], read.Subject)
 		through[read.Stream] = max(through[read.Stream], read.From)
 	}
-	var all []iter.Seq2[futurejobs.Event, error]
-	for _, stream := range order {
-		all = append(all, r.Binder.Past(ctx, stream, subjects[stream], since, through[stream]))
+	if err := p.play(ctx, through); err != nil {
+		return nil, err
 	}
-	return all
+	return p, nil
+}
+
+// play plays the events that were not played yet, up to the sequences of their streams, in
+// the order of their times.
+func (p *past) play(ctx context.Context, through map[string]uint64) error {
+	subjects := make(map[string][]string)
+	for _, read := range p.saved.Reads {
+		subjects[read.Stream] = append(subjects[read.Stream], read.Subject)
+	}
+	var streams []iter.Seq2[futurejobs.Event, error]
+	for _, stream := range slices.Sorted(maps.Keys(subjects)) {
+		if last := p.played[stream]; through[stream] > last.Seq {
+			streams = append(streams, p.Binder.Past(ctx, stream, subjects[stream], latest(p.since, last.At), through[stream]))
+		}
+	}
+	for e, err := range inOrder(streams) {
+		if err != nil {
+			return wrap("past events", err)
+		}
+		if last := p.played[e.Stream]; e.Seq > last.Seq {
+			p.event(e)
+			e.Data, e.Header = nil, nil
+			p.played[e.Stream] = e
+		}
+		if len(p.known.Early) > maxPast {
+			maps.DeleteFunc(p.known.Early, func(_ futurejobs.Ref, early futurejobs.Early) bool { return !early.Until.After(e.At) })
+		}
+		if max(len(p.known.Pending), len(p.known.Early)) > maxPast {
+			return Problems{{Rule: p.saved.Name, Message: fmt.Sprintf("what was before comes to more than %d waits at a time; take in what is newer", maxPast)}}
+		}
+	}
+	return nil
+}
+
+// event plays an event. What can't be taken in is left: it was nobody's then.
+func (p *past) event(e futurejobs.Event) {
+	m := matching{event: e, body: newBody(e.Data), shards: p.Book.shards}
+	h := hearing{matching: &m, Rule: p.rule, paused: !p.saved.PausedAt.IsZero(), made: func(futurejobs.Job) *Rule { return p.rule }}
+	h.play()
+	net := futurejobs.Fold(m.effects, p.known, e.At)
+	for _, d := range slices.Concat(net.End, net.Born) {
+		delete(p.known.Pending, d.Job.Ref)
+		delete(p.begun, d.Job.Ref)
+	}
+	e.Data, e.Header = nil, nil
+	for _, j := range net.Create {
+		p.known.Pending[j.Ref], p.begun[j.Ref] = j, e
+	}
+	for _, j := range slices.Concat(net.Change, net.Update) {
+		p.known.Pending[j.Ref] = j
+	}
+	for _, early := range net.Remember {
+		p.known.Early[early.Ref] = early
+	}
+	for _, ref := range net.Forget {
+		delete(p.known.Early, ref)
+	}
+}
+
+// waits are those that are left and that began with an event before a save.
+func (p *past) waits(s Saved) []futurejobs.Ref {
+	starts := newVersion(s, p.Calendars).starts
+	var refs []futurejobs.Ref
+	for ref, e := range p.begun {
+		if !starts[e.Stream].after(e) {
+			refs = append(refs, ref)
+		}
+	}
+	slices.SortFunc(refs, func(a, b futurejobs.Ref) int {
+		return cmp.Or(cmp.Compare(a.Shard, b.Shard), cmp.Compare(a.Key, b.Key))
+	})
+	return refs
+}
+
+// begin begins the waits that are left, now that the rule is saved, and returns how many. One
+// that began before is kept, so that it can be done again after an error.
+//
+//  1. What intake has applied since the save is played too: it may have ended what is about to
+//     begin, and intake found nobody who waited for it.
+//  2. A page of the waits begins, if intake has not gone on meanwhile and the rule is as it was
+//     saved; after that what happens is intake's.
+func (p *past) begin(ctx context.Context, s Saved) (n int, err error) {
+	for tries := 0; ; tries++ {
+		known, err := p.catchUp(ctx)
+		if err != nil {
+			return n, err
+		}
+		refs := p.waits(s)
+		if len(refs) == 0 {
+			return n, nil
+		}
+		ruleSet := p.Book.Revision()
+		rule, err := p.inForce(ctx, s)
+		if rule == nil || err != nil {
+			return n, err
+		}
+		b := futurejobs.Batch{RuleSet: ruleSet, Known: known}
+		for _, ref := range refs[:min(len(refs), pageMost)] {
+			job := p.known.Pending[ref]
+			job.Version = s.Version
+			b.Effects = append(b.Effects, futurejobs.Effect{
+				Rule: &rule.engine, Ref: rule.ref(ref.Key, p.Book.shards), Ask: futurejobs.Start{Job: job},
+			})
+		}
+		applied, err := p.Jobs.Apply(ctx, b)
+		switch {
+		case err == nil:
+			n, tries = n+applied.Created, 0
+			for _, ref := range refs[:len(b.Effects)] {
+				delete(p.known.Pending, ref)
+				delete(p.begun, ref)
+			}
+		case errors.Is(err, futurejobs.ErrRulesChanged):
+			if err := p.Book.Refresh(ctx); err != nil {
+				return n, err
+			}
+		case !errors.Is(err, futurejobs.ErrMoved) || tries >= pastTries:
+			return n, wrap("take in what was before", err)
+		}
+	}
+}
+
+// catchUp plays what intake has applied by now, and returns where it stands.
+func (p *past) catchUp(ctx context.Context) (map[string]uint64, error) {
+	stands := make(map[string]uint64)
+	for _, read := range p.saved.Reads {
+		c, ok, err := p.Jobs.Cursor(ctx, read.Stream)
+		if err == nil && !ok {
+			err = fmt.Errorf("stream %s has no cursor", read.Stream)
+		}
+		if err != nil {
+			return nil, err
+		}
+		stands[read.Stream] = c.LastSeq
+	}
+	return stands, p.play(ctx, stands)
+}
+
+// inForce is the rule of a version, nil while it begins no waits. One that was changed or
+// deleted meanwhile is ErrConflict.
+func (p *past) inForce(ctx context.Context, s Saved) (*Rule, error) {
+	e := p.Book.current.Load()
+	v, err := p.Book.version(ctx, e, id{s.RuleID, s.Version})
+	if err != nil {
+		return nil, err
+	}
+	now := e.names[s.Name]
+	switch {
+	case !v.saved.DeletedAt.IsZero(), now != nil && now.versions[0].saved.Version > s.Version:
+		return nil, fmt.Errorf("rule %s: not all of what was before was taken in: %w", s.Name, ErrConflict)
+	case now != nil && now.paused:
+		return nil, nil
+	}
+	return v.compiled()
 }
 
 // inOrder merges sequences of events by their times. It ends with the first error.
@@ -91,9 +217,15 @@ func inOrder(streams []iter.Seq2[futurejobs.Event, error]) iter.Seq2[futurejobs.
 			next  func() (futurejobs.Event, error, bool)
 		}
 		var heads []*head
+		var stops []func()
+		defer func() {
+			for _, stop := range stops {
+				stop()
+			}
+		}()
 		for _, s := range streams {
 			next, stop := iter.Pull2(s)
-			defer stop()
+			stops = append(stops, stop)
 			h := &head{next: next}
 			var ok bool
 			if h.event, h.err, ok = next(); ok {

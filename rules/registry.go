@@ -49,8 +49,9 @@ type Registry struct {
 	Log       *slog.Logger
 }
 
-// Jobs are the pending jobs of rules.
+// Jobs are the pending jobs of rules, and how far events became jobs.
 type Jobs interface {
+	Cursor(ctx context.Context, stream string) (c futurejobs.Cursor, ok bool, err error)
 	JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error)
 	Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error)
 }
@@ -155,21 +156,19 @@ func (r *Registry) Diff(ctx context.Context, name string, from, to int32) (strin
 		if at < 0 {
 			return "", fmt.Errorf("rule %s has no version %d: %w", name, number, futurejobs.ErrNotFound)
 		}
-		if texts[i], err = textOf(versions[at]); err != nil {
-			return "", err
-		}
+		texts[i] = textOf(versions[at])
 	}
 	return udiff.Unified(fmt.Sprintf("%s version %d", name, from), fmt.Sprintf("%s version %d", name, to), texts[0], texts[1]), nil
 }
 
 // textOf is a version as people write it; as it is stored where it can't be read.
-func textOf(s Saved) (string, error) {
-	d, err := decodeDocument(s.Document)
-	if err != nil {
-		return string(s.Document) + "\n", nil
+func textOf(s Saved) string {
+	if d, err := decodeDocument(s.Document); err == nil {
+		if text, err := d.YAML(); err == nil {
+			return string(text)
+		}
 	}
-	text, err := d.YAML()
-	return string(text), err
+	return string(s.Document) + "\n"
 }
 
 // Save saves the one rule of a text, YAML or JSON. name is what it has to be called; empty:
@@ -226,14 +225,13 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	c := Change{Before: before, Document: d.Document, After: Saved{
 		Name: d.Name, Entity: d.Entity, Document: canonical, Reads: reads, Bundle: o.Bundle,
 	}}
-	c.Changed = before == nil || !before.same(c.After)
-	if c.Diff, err = diffOf(before, c.After); err != nil {
-		return c, err
+	if before != nil {
+		c.After.PausedAt, c.After.PausedBy = before.PausedAt, before.PausedBy
 	}
-	if o.DryRun {
-		if !o.Since.IsZero() {
-			c.Past, err = r.past(ctx, c.After, o.Since, false)
-		}
+	c.Changed = before == nil || !before.same(c.After)
+	c.Diff = diffOf(before, c.After)
+	p, err := r.pastOf(ctx, &c, o)
+	if err != nil || o.DryRun {
 		return c, err
 	}
 	if c.Changed {
@@ -249,23 +247,35 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 			return c, err
 		}
 	}
-	if !o.Since.IsZero() {
-		c.Past, err = r.past(ctx, c.After, o.Since, true)
+	if p != nil {
+		c.Past, err = p.begin(ctx, c.After)
 	}
 	return c, err
 }
 
-func diffOf(before *Listing, after Saved) (string, error) {
+// pastOf plays what was before a change, where that is asked for, and counts it; nil where it
+// is not.
+func (r *Registry) pastOf(ctx context.Context, c *Change, o SaveOptions) (*past, error) {
+	if o.Since.IsZero() {
+		return nil, nil
+	}
+	saved := c.After
+	if !c.Changed {
+		saved = c.Before.Saved
+	}
+	p, err := r.past(ctx, saved, o.Since)
+	if err == nil {
+		c.Past = len(p.waits(saved))
+	}
+	return p, err
+}
+
+func diffOf(before *Listing, after Saved) string {
 	old, from := "", "nothing"
 	if before != nil {
-		var err error
-		if old, err = textOf(before.Saved); err != nil {
-			return "", err
-		}
-		from = fmt.Sprintf("%s version %d", before.Name, before.Version)
+		old, from = textOf(before.Saved), fmt.Sprintf("%s version %d", before.Name, before.Version)
 	}
-	text, err := textOf(after)
-	return udiff.Unified(from, after.Name, old, text), err
+	return udiff.Unified(from, after.Name, old, textOf(after))
 }
 
 // pageMost is how many jobs are changed at a time.
@@ -274,41 +284,35 @@ const pageMost = 500
 // move takes the pending jobs of a rule to a version, and returns how many. Those that moved
 // before stay where they are, so that it can be done again after an error.
 func (r *Registry) move(ctx context.Context, to Saved) (int, error) {
-	return r.each(ctx, to.RuleID, "job.move", func(rule *Rule, j futurejobs.Job) (futurejobs.Effect, bool) {
+	rule, err := newVersion(to, r.Calendars).compiled()
+	if err != nil {
+		return 0, err
+	}
+	return r.each(ctx, to.RuleID, "job.move", func(j futurejobs.Job) (futurejobs.Effect, bool) {
 		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Ask: futurejobs.Move{Next: rule.nextOf}}, j.Version < to.Version
-	}, to.Version)
+	})
 }
 
-// Purge ends the pending jobs of a deleted rule, and returns how many.
+// Purge ends the pending jobs of a deleted rule, and returns how many. What the rule was does
+// not matter any more: it may be one that can't be read.
 func (r *Registry) Purge(ctx context.Context, ruleID int32) (int, error) {
-	return r.each(ctx, ruleID, "", func(rule *Rule, j futurejobs.Job) (futurejobs.Effect, bool) {
-		return futurejobs.Purge(&rule.engine, j.Ref), true
-	}, 0)
+	deleted := &futurejobs.Rule{ID: ruleID, Deleted: true}
+	return r.each(ctx, ruleID, "", func(j futurejobs.Job) (futurejobs.Effect, bool) {
+		return futurejobs.Purge(deleted, j.Ref), true
+	})
 }
 
-// each applies an effect to the pending jobs of a rule, at a version (0: the job's own).
-func (r *Registry) each(ctx context.Context, ruleID int32, deed string, effect func(*Rule, futurejobs.Job) (futurejobs.Effect, bool), at int32) (n int, err error) {
+// each applies an effect to the pending jobs of a rule.
+func (r *Registry) each(ctx context.Context, ruleID int32, deed string, effect func(futurejobs.Job) (futurejobs.Effect, bool)) (n int, err error) {
 	var after futurejobs.Ref
 	for {
+		b := futurejobs.Batch{RuleSet: r.Book.Revision(), Deed: deed}
 		jobs, err := r.Jobs.JobsOf(ctx, ruleID, after, pageMost)
 		if err != nil || len(jobs) == 0 {
 			return n, err
 		}
-		b := futurejobs.Batch{RuleSet: r.Book.Revision(), Deed: deed}
 		for _, j := range jobs {
-			number := at
-			if at == 0 {
-				number = j.Version
-			}
-			v, err := r.Book.version(ctx, id{ruleID, number})
-			if err != nil {
-				return n, err
-			}
-			rule, err := v.compiled()
-			if err != nil {
-				return n, err
-			}
-			if e, wanted := effect(rule, j); wanted {
+			if e, wanted := effect(j); wanted {
 				b.Effects = append(b.Effects, e)
 			}
 		}

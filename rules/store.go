@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	futurejobs "deadman/future_jobs"
 )
 
 // What a store answers a change that it does not make.
@@ -19,6 +21,15 @@ type Read struct {
 	Subject string `json:"subject"` // as the rule has it, wildcards and all
 	Stream  string `json:"stream"`
 	From    uint64 `json:"from"` // the stream's last sequence at the save: only later events count
+
+	// At is when the stream took in the last event by then. It tells later events in a stream
+	// that was recreated since, and counts anew.
+	At time.Time `json:"at,omitzero"`
+}
+
+// after reports whether an event of the stream came after the save.
+func (r Read) after(e futurejobs.Event) bool {
+	return e.Seq > r.From || !r.At.IsZero() && e.At.After(r.At)
 }
 
 // Saved is one version of a rule as it is kept. Versions are immutable; whether the rule is

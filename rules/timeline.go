@@ -121,7 +121,33 @@ func (r *Rule) first(w wait, at time.Time) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("step %s would be at %s, beyond the horizon, %s; raise guards.horizon",
 			last.name, last.at.Format(time.RFC3339), Duration(horizon))
 	}
-	return r.engine.Grid.Up(line[0].at), nil
+	return r.sooner(w.scope, latest(at, w.since), r.engine.Grid.Up(line[0].at)), nil
+}
+
+// sooner is the slot of the look between two instants that the rule wants; to, where it wants
+// none.
+func (r *Rule) sooner(s scope, from, to time.Time) time.Time {
+	look, err := r.between(s, from, to)
+	if err != nil {
+		return to // the look says so
+	}
+	return look
+}
+
+// between is the slot of the look between two instants that the rule wants; to, where it
+// wants none. What it names that is over or comes later changes nothing.
+func (r *Rule) between(s scope, from, to time.Time) (time.Time, error) {
+	if r.recheck == nil {
+		return to, nil
+	}
+	look, err := r.recheck.instantOrNone(s)
+	if err != nil {
+		return to, fmt.Errorf("recheck: %w", err)
+	}
+	if look = r.engine.Grid.Up(look); look.After(from) && look.Before(to) {
+		return look, nil
+	}
+	return to, nil
 }
 
 // fixed reports whether the steps' times follow from since alone, so that they were compared

@@ -15,16 +15,18 @@ import (
 type version struct {
 	saved    Saved
 	document Document
-	err      error // why the document can't be read
-	starts   map[string]uint64
+	err      error           // why the document can't be read
+	starts   map[string]Read // by stream, the last one to begin
 	compiled func() (*Rule, error)
 }
 
 func newVersion(s Saved, known calendars.Set) *version {
-	v := &version{saved: s, starts: make(map[string]uint64)}
+	v := &version{saved: s, starts: make(map[string]Read)}
 	v.document, v.err = decodeDocument(s.Document)
 	for _, read := range s.Reads {
-		v.starts[read.Stream] = max(v.starts[read.Stream], read.From)
+		if known, there := v.starts[read.Stream]; !there || read.From > known.From {
+			v.starts[read.Stream] = read
+		}
 	}
 	v.compiled = sync.OnceValues(func() (*Rule, error) { return v.compile(known) })
 	return v
@@ -67,7 +69,7 @@ func (r *rule) inCharge(e futurejobs.Event) *version {
 	for _, v := range r.versions {
 		from, reads := v.starts[e.Stream]
 		switch {
-		case reads && from < e.Seq:
+		case reads && from.after(e):
 			return v
 		case !reads && e.At.After(v.saved.SavedAt):
 			return nil

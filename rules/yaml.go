@@ -45,7 +45,7 @@ func readYAML(text string) ([]node, Problems) {
 // than was meant, and nesting that would take a parser long.
 func survey(tokens token.Tokens) Problems {
 	var ps Problems
-	nesting, entries, line := 0, 0, 0
+	nesting, entries, line, documents := 0, 0, 0, 0
 	for _, tk := range tokens {
 		if tk.Position.Line != line {
 			line, entries = tk.Position.Line, 0
@@ -54,6 +54,10 @@ func survey(tokens token.Tokens) Problems {
 			}
 		}
 		switch tk.Type {
+		case token.DocumentHeaderType:
+			if documents++; documents > maxRules {
+				return append(ps, at(tk, tooManyRules))
+			}
 		case token.MappingStartType, token.SequenceStartType:
 			nesting++
 		case token.MappingEndType, token.SequenceEndType:

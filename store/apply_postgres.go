@@ -3,6 +3,8 @@ package store
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -86,12 +88,17 @@ JOIN unnest($1::smallint[], $2::int[], $3::text[]) AS ref (shard, rule_id, key)
 func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch) (known futurejobs.Known, now time.Time, err error) {
 	var moved, closed bool
 	locks := &pgx.Batch{}
+	stands := b.Known
 	if b.Stream != "" {
-		locks.Queue(`SELECT last_seq FROM event_cursor WHERE stream = $1 FOR UPDATE`, b.Stream).QueryRow(func(row pgx.Row) error {
+		stands = map[string]uint64{b.Stream: b.After}
+	}
+	for _, stream := range slices.Sorted(maps.Keys(stands)) {
+		locks.Queue(`SELECT last_seq FROM event_cursor WHERE stream = $1 FOR UPDATE`, stream).QueryRow(func(row pgx.Row) error {
 			var seq uint64
 			err := row.Scan(&seq)
-			moved = errors.Is(err, pgx.ErrNoRows) || seq != b.After
-			return unless(moved, err)
+			elsewhere := errors.Is(err, pgx.ErrNoRows) || seq != stands[stream]
+			moved = moved || elsewhere
+			return unless(elsewhere, err)
 		})
 	}
 	locks.Queue(numbered(`SELECT now() FROM (`+ruleFence+`) AS rule_now`), b.RuleSet).QueryRow(func(row pgx.Row) error {

@@ -30,6 +30,9 @@ func (w *writer) apply(ctx context.Context, b futurejobs.Batch, now time.Time) (
 	if err := w.ruleSetAt(b.RuleSet); err != nil {
 		return net, err
 	}
+	if err := w.standing(b.Known); err != nil {
+		return net, err
+	}
 	known, err := w.knownOf(b.Effects)
 	if err != nil {
 		return net, err
@@ -57,6 +60,21 @@ func (w *writer) apply(ctx context.Context, b futurejobs.Batch, now time.Time) (
 		return net, futurejobs.ErrMoved
 	}
 	return net, err
+}
+
+// standing returns ErrMoved unless the cursors of streams stand at their sequences.
+func (w *writer) standing(streams map[string]uint64) error {
+	for stream, seq := range streams {
+		var one int
+		ok, err := w.row([]any{&one}, `SELECT 1 FROM event_cursor WHERE stream = $1 AND last_seq = $2`, stream, seq)
+		if err == nil && !ok {
+			err = futurejobs.ErrMoved
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // knownOf reads what is known of the jobs that effects name.

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"deadman/rules"
@@ -127,6 +128,24 @@ INSERT INTO rule_version (rule_id, version, document, reads, bundle, saved_at, s
 // audit says who did what to the rule.
 func (c change) audit(ctx context.Context, action, detail string) error {
 	return audit(ctx, c.tx, c.now, action, "rule/"+c.rule.name, detail)
+}
+
+// notBehind are reads that begin where their streams were applied to by now, at the earliest:
+// what was applied since they were asked about was not for the rule.
+func notBehind(ctx context.Context, tx *sql.Tx, reads []rules.Read) ([]rules.Read, error) {
+	reads = slices.Clone(reads)
+	for i, r := range reads {
+		var seq int64
+		var last time.Time
+		err := tx.QueryRowContext(ctx, `SELECT last_seq, last_at FROM event_cursor WHERE stream = $1`, r.Stream).Scan(&seq, at(&last))
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return nil, err
+		}
+		if uint64(seq) > r.From && !last.Before(r.At) {
+			reads[i].From, reads[i].At = uint64(seq), last
+		}
+	}
+	return reads, nil
 }
 
 // openCursors starts the streams that were never read, at the earliest place a rule names.

@@ -122,6 +122,9 @@ func (s *Store) Save(ctx context.Context, r rules.Saved, version int32) (rules.S
 		if r.RuleID, err = c.ruleOf(ctx, r); err != nil {
 			return err
 		}
+		if r.Reads, err = notBehind(ctx, c.tx, r.Reads); err != nil {
+			return err
+		}
 		if r.Version, err = c.insertVersion(ctx, r); err != nil {
 			return err
 		}

@@ -119,6 +119,10 @@ func (a *api) snooze(ctx context.Context, of ref, body SnoozeBody) (Job, error) 
 		return Job{}, err
 	}
 	l, err := a.Desk.Snooze(ctx, of.rule, of.key, until.UTC())
+	var wrong rules.Problems
+	if errors.As(err, &wrong) {
+		return Job{}, jobInvalid(wrong)
+	}
 	if err != nil {
 		return Job{}, notPending(err)
 	}

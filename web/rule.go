@@ -188,17 +188,18 @@ func (a *api) rule(ctx context.Context, in *ruleIn) (*ruleOut, error) {
 
 // Saving is the text of a rule, and what saving it is told beside.
 type Saving struct {
-	DryRun  bool   `query:"dry_run" doc:"Says what would change, and changes nothing."`
-	ApplyTo string `query:"apply_to" enum:"new,pending" default:"new" doc:"pending: the jobs that are pending go on with the new version, too."`
-	Bundle  text   `query:"bundle" doc:"The set of files that the rule comes from." example:"file:orders"`
-	RawBody []byte `contentType:"application/yaml"`
-
-	Since time.Time `query:"since" doc:"Events that the streams still have since then begin waits, too." example:"2026-01-31T15:04:05Z"`
+	DryRun  bool      `query:"dry_run" doc:"Says what would change, and changes nothing."`
+	ApplyTo string    `query:"apply_to" enum:"new,pending" default:"new" doc:"pending: the jobs that are pending go on with the new version, too."`
+	Bundle  text      `query:"bundle" doc:"The set of files that the rule comes from." example:"file:orders"`
+	Adopt   bool      `query:"adopt" doc:"Takes a rule over that belongs to another set of files."`
+	Since   time.Time `query:"since" doc:"Events that the streams still have since then begin waits, too." example:"2026-01-31T15:04:05Z"`
+	RawBody []byte    `contentType:"application/yaml"`
 }
 
 func (in *Saving) options(version int32) rules.SaveOptions {
 	return rules.SaveOptions{
-		Version: version, Bundle: string(in.Bundle), DryRun: in.DryRun, Pending: in.ApplyTo == "pending", Since: in.Since.UTC(),
+		Version: version, Bundle: string(in.Bundle), Adopt: in.Adopt, DryRun: in.DryRun,
+		Pending: in.ApplyTo == "pending", Since: in.Since.UTC(),
 	}
 }
 

@@ -26,6 +26,7 @@ type applied struct {
 	Action  action `json:"action"`
 	Version int32  `json:"version,omitempty"` // 0: of a rule that only would be created
 	Moved   int    `json:"moved,omitempty"`   // pending jobs that go on with it
+	Past    int    `json:"past,omitempty"`    // waits that begin because of what was before
 	Diff    string `json:"diff,omitempty"`
 }
 
@@ -39,8 +40,16 @@ func appliedBy(c web.RuleChange, from ruleFile) applied {
 	}
 	return applied{
 		Name: c.Rule.Name, File: from.name(), Bundle: from.bundle, Action: does,
-		Version: c.Rule.Version, Moved: c.Moved, Diff: c.Diff,
+		Version: c.Rule.Version, Moved: c.Moved, Past: c.Past, Diff: c.Diff,
 	}
+}
+
+// pastOf is how many waits begin because of events that were before.
+func pastOf(plan []applied) (n int) {
+	for _, r := range plan {
+		n += r.Past
+	}
+	return n
 }
 
 func namesOf(rules []applied) string {
@@ -92,6 +101,9 @@ func (p *program) showApplied(r applied, width int) error {
 	}
 	if r.Moved > 0 {
 		about += "  " + number(r.Moved, "pending job") + " moved to it"
+	}
+	if r.Past > 0 {
+		about += "  " + number(r.Past, "wait") + " because of what was before"
 	}
 	_, err := fmt.Fprintf(p.out, "%s  %s%s%s\n", p.palette.paint(actionColours[r.Action], fmt.Sprintf("%-9s", r.Action)),
 		p.palette.paint(bold, fmt.Sprintf("%-*s", width, plain(r.Name))), about, p.palette.paint(dim, "  "+plain(cmp.Or(r.File, r.Bundle))))

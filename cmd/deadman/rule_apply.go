@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -38,6 +39,7 @@ deletes those that the bundle has on the node and no file has any more.`,
 	flags.BoolVar(&a.adopt, "adopt", false, "take over rules that belong to another bundle")
 	flags.StringVar(&a.bundle, "bundle", "", "the bundle's name, in place of the folder's")
 	flags.StringVar(&a.to, "apply-to", applyToNew, "new: to waits that begin from now on; pending: also to those there are")
+	flags.StringVar(&a.since, "since", "", "take in what streams still have of events since then, too, such as 24h or 2026-01-31")
 	a.yes = addYes(flags)
 	complete(cmd, "file", completeFiles(ruleEndings...))
 	complete(cmd, "apply-to", completeWords(applyToNew, applyToPending))
@@ -55,7 +57,8 @@ type applying struct {
 	p                    *program
 	c                    *client
 	paths                []string
-	bundle, to           string
+	bundle, to, since    string
+	past                 time.Time // since, as an instant
 	dryRun, prune, adopt bool
 	yes                  *bool
 }
@@ -88,6 +91,11 @@ func (a *applying) run(ctx context.Context) (err error) {
 	if a.dryRun {
 		return a.show(slices.Concat(plan, gone))
 	}
+	if begins := pastOf(plan); begins > 0 {
+		if err := a.p.confirm(*a.yes, fmt.Sprintf("begin %s because of events since %s?", number(begins, "wait"), a.since)); err != nil {
+			return err
+		}
+	}
 	if len(gone) > 0 {
 		if err := a.p.confirm(*a.yes, fmt.Sprintf("delete %s that no file has (%s), and end their jobs?", number(len(gone), "rule"), namesOf(gone))); err != nil {
 			return err
@@ -97,7 +105,12 @@ func (a *applying) run(ctx context.Context) (err error) {
 	return errors.Join(a.show(done), err)
 }
 
-func (a *applying) check() error {
+func (a *applying) check() (err error) {
+	if d, none := rules.ParseDuration(a.since); none == nil {
+		a.past = a.p.now().Add(-time.Duration(d)).UTC()
+	} else if a.past, err = a.p.instantFlag("since", a.since, a.p.now()); err != nil {
+		return err
+	}
 	folders := true
 	for _, path := range a.paths {
 		folders = folders && isFolder(path)
@@ -179,6 +192,9 @@ func (a *applying) put(ctx context.Context, r fileRule, dryRun bool) (applied, e
 	if r.bundle != "" {
 		query.Set("bundle", r.bundle)
 	}
+	if !a.past.IsZero() {
+		query.Set("since", a.past.Format(time.RFC3339))
+	}
 	change, _, err := tell[web.RuleChange](ctx, a.c, http.MethodPut, rulePath(r.Name), query, r.Document)
 	if err != nil {
 		return applied{}, err
@@ -215,7 +231,7 @@ func (a *applying) gone(ctx context.Context, all []fileRule) (gone []applied, er
 func (a *applying) carryOut(ctx context.Context, all []fileRule, plan, gone []applied) (done []applied, err error) {
 	for i, r := range all {
 		did := plan[i]
-		if did.Action != unchanged || a.to == applyToPending {
+		if did.Action != unchanged || a.to == applyToPending || did.Past > 0 {
 			if did, err = a.put(ctx, r, false); err != nil {
 				return done, fmt.Errorf("rule %s of %s, and what comes after it, was not applied: %w", r.Name, r.name(), err)
 			}

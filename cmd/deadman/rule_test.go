@@ -132,6 +132,33 @@ func TestApplyIsWholeOrNothing(t *testing.T) {
 	}
 }
 
+// A rule of another folder is taken over where that is asked for, and what streams still have
+// is taken in, having been counted.
+func TestApplyAdoptsAndTakesInThePast(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	shop, other := filepath.Join(t.TempDir(), "shop"), filepath.Join(t.TempDir(), "other")
+	write(t, shop, "a.yaml", ruleNamed("a"))
+	n.does("rule", "apply", "-f", shop)
+	write(t, other, "a.yaml", ruleNamed("a"))
+	n.says(1, []string{"rule", "apply", "-f", other}, "file:shop")
+	n.says(0, []string{"rule", "apply", "-f", other, "--adopt"}, "changed    a  version 2")
+	if page := read[web.Page[web.Rule]](n, "rule", "list"); len(page.Items) != 1 || page.Items[0].Bundle != "file:other" {
+		t.Errorf("adopted: %+v", page)
+	}
+
+	for _, id := range []string{"1", "2", "3"} {
+		n.does("event", "send", "orders.created", `{"id": "`+id+`"}`)
+	}
+	write(t, other, "late.yaml", ruleNamed("late"))
+	n.says(0, []string{"rule", "apply", "-f", other, "--since", "1h", "--dry-run"}, "created    late", "3 waits because of what was before")
+	n.says(0, []string{"rule", "apply", "-f", other, "--since", "1h"}, "3 waits because of what was before")
+	if page := read[web.Page[web.Job]](n, "job", "list", "--rule", "late"); len(page.Items) != 3 {
+		t.Errorf("%d wait, want 3", len(page.Items))
+	}
+	n.says(2, []string{"rule", "apply", "-f", other, "--since", "tomorrow"}, "--since", "no time")
+}
+
 func TestApplyUsage(t *testing.T) {
 	t.Parallel()
 	file := write(t, t.TempDir(), "a.yaml", goodRule)

@@ -319,3 +319,18 @@ type applied struct{ Created, Ended, Kept, Said int }
 func counted(a futurejobs.Applied) applied {
 	return applied{a.Created, a.Ended, a.Kept, len(a.Said)}
 }
+
+// What rests on how far streams were applied is not done once they went on.
+func applyLosesToACursor(t *testing.T, w *world) {
+	b := futurejobs.Batch{RuleSet: w.set, Effects: []futurejobs.Effect{w.starting(w.rule, "a", w.slot())}}
+	for _, known := range []map[string]uint64{{"ORDERS": 6}, {"ORDERS": 7, "NEVER": 0}} {
+		b.Known = known
+		if _, err := w.Apply(w.ctx(), b); !errors.Is(err, futurejobs.ErrMoved) || len(w.all()) != 0 {
+			t.Errorf("%v: %v, want ErrMoved, and %d jobs", known, err, len(w.all()))
+		}
+	}
+	b.Known = map[string]uint64{"ORDERS": 7}
+	if got, err := w.Apply(w.ctx(), b); err != nil || got.Created != 1 || w.cursor("ORDERS").LastSeq != 7 {
+		t.Errorf("applied %+v, %v; the cursor is %+v", got, err, w.cursor("ORDERS"))
+	}
+}

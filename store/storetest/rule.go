@@ -309,3 +309,22 @@ func jobsOfARuleAreWalked(t *testing.T, w *world) {
 		}
 	}
 }
+
+// What was applied while a rule was being saved was not for it.
+func rulesBeginBehindWhatWasApplied(t *testing.T, w *world) {
+	last := w.slot()
+	_, err := w.Apply(w.ctx(), w.batch(7, 30))
+	w.must(err)
+	for _, c := range []struct{ is, want rules.Read }{
+		{rules.Read{Stream: "ORDERS", From: 20, At: last.Add(-time.Hour)}, rules.Read{Stream: "ORDERS", From: 30, At: last}},
+		{rules.Read{Stream: "ORDERS", From: 40, At: last.Add(time.Hour)}, rules.Read{Stream: "ORDERS", From: 40, At: last.Add(time.Hour)}},
+		{rules.Read{Stream: "ORDERS", From: 5, At: last.Add(time.Hour)}, rules.Read{Stream: "ORDERS", From: 5, At: last.Add(time.Hour)}}, // it was recreated
+		{rules.Read{Stream: "OTHER", From: 3}, rules.Read{Stream: "OTHER", From: 3}},
+	} {
+		got, err := w.Save(w.ctx(), rules.Saved{Name: "other", Entity: "e", Document: []byte(`{}`), Reads: []rules.Read{c.is}}, rules.AnyVersion)
+		w.must(err)
+		if diff := cmp.Diff([]rules.Read{c.want}, got.Reads); diff != "" {
+			t.Errorf("reads (-want +got):\n%s", diff)
+		}
+	}
+}

@@ -1,0 +1,91 @@
+package rules_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+	"deadman/store"
+)
+
+// begun is a job of a saved rule, begun by hand.
+func begun(t *testing.T, s *store.Store, of rules.Saved, key string) {
+	t.Helper()
+	revision, err := s.Revision(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule := &futurejobs.Rule{ID: of.RuleID, Version: of.Version, Name: of.Name, Entity: of.Entity, Grid: futurejobs.Grid(time.Minute)}
+	at := time.Now().UTC().Truncate(time.Microsecond)
+	applied, err := s.Apply(t.Context(), futurejobs.Batch{RuleSet: revision, Effects: []futurejobs.Effect{{
+		Rule: rule, Ref: futurejobs.Ref{Shard: futurejobs.ShardOf(of.Entity, key, s.Shards()), RuleID: of.RuleID, Key: key},
+		Ask: futurejobs.Start{Job: futurejobs.Job{Version: of.Version, Since: at, FirstCheckAt: rule.Grid.Up(at.Add(time.Hour))}},
+	}}})
+	if err != nil || applied.Created != 1 {
+		t.Fatalf("%+v, %v", applied, err)
+	}
+}
+
+// The jobs of a deleted rule end also where nobody can read any more what it was, and do not
+// hold up those of others.
+func TestJobsOfDeletedRulesEnd(t *testing.T) {
+	s := opened(t)
+	broken, err := s.Save(t.Context(), rules.Saved{Name: "newer", Entity: "order", Document: []byte(`{"name": "newer", "telepathy": true}`)}, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, rule := range []rules.Saved{broken, saved(t, s, 0, orders)} {
+		begun(t, s, rule, "1")
+		if _, err := s.Delete(t.Context(), rule.Name, rules.AnyVersion); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := &rules.Registry{Store: s, Book: refreshed(t, s), Jobs: s, Log: quietly()}
+	if n, err := r.Sweep(t.Context()); n != 2 || err != nil {
+		t.Errorf("%d jobs ended, want 2: %v", n, err)
+	}
+	history, err := s.History(t.Context(), futurejobs.Filter{Outcome: "rule_deleted"})
+	if err != nil || len(history.Items) != 2 {
+		t.Errorf("history: %+v, %v", history.Items, err)
+	}
+}
+
+// overtaken is a real store in which something happens between reading a version and handing
+// it out.
+type overtaken struct {
+	*store.Store
+	meanwhile func()
+}
+
+func (o *overtaken) Version(ctx context.Context, rule, version int32) (rules.Saved, error) {
+	v, err := o.Store.Version(ctx, rule, version)
+	if f := o.meanwhile; f != nil {
+		o.meanwhile = nil
+		f()
+	}
+	return v, err
+}
+
+// A version that was read before its rule was deleted is not taken for one of the rules after
+// that, or an alert could be decided.
+func TestAVersionIsNotOlderThanTheRevision(t *testing.T) {
+	s := &overtaken{Store: opened(t)}
+	b := refreshed(t, s)
+	rule := saved(t, s, 0, orders) // the book does not know it yet
+	s.meanwhile = func() {
+		if _, err := s.Delete(t.Context(), rule.Name, rules.AnyVersion); err != nil {
+			t.Error(err)
+		}
+		if err := b.Refresh(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, err := b.Rule(t.Context(), rule.RuleID, 1); err != nil {
+		t.Fatal(err)
+	}
+	if r, err := b.Rule(t.Context(), rule.RuleID, 1); err != nil || !r.Deleted {
+		t.Errorf("deleted is %t, %v", r.Deleted, err)
+	}
+}
