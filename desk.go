@@ -124,23 +124,27 @@ func (n *node) Cancel(ctx context.Context, rule, key string) error {
 }
 
 // CancelEntity ends the pending jobs of all rules for an entity's key, and returns how many.
-func (n *node) CancelEntity(ctx context.Context, entity, key string) (int, error) {
-	applied, err := n.do(ctx, cancelled, func() ([]futurejobs.Effect, error) {
-		page, err := n.store.Jobs(ctx, futurejobs.Filter{Entity: entity, Key: key, Limit: futurejobs.MaxLimit})
-		if err != nil {
-			return nil, err
-		}
-		var effects []futurejobs.Effect
-		for _, job := range page.Items {
-			made, err := n.book.Rule(ctx, job.RuleID, job.Version)
+func (n *node) CancelEntity(ctx context.Context, entity, key string) (ended int, err error) {
+	for {
+		applied, err := n.do(ctx, cancelled, func() ([]futurejobs.Effect, error) {
+			page, err := n.store.Jobs(ctx, futurejobs.Filter{Entity: entity, Key: key, Limit: futurejobs.MaxLimit})
 			if err != nil {
 				return nil, err
 			}
-			effects = append(effects, futurejobs.Cancel(made, job.Ref))
+			var effects []futurejobs.Effect
+			for _, job := range page.Items {
+				made, err := n.book.Rule(ctx, job.RuleID, job.Version)
+				if err != nil {
+					return nil, err
+				}
+				effects = append(effects, futurejobs.Cancel(made, job.Ref))
+			}
+			return effects, nil
+		})
+		if ended += applied.Ended; err != nil || applied.Ended == 0 {
+			return ended, err
 		}
-		return effects, nil
-	})
-	return applied.Ended, err
+	}
 }
 
 // Check looks at a job now. It ends if it is found not to be waited for any more; no step is
@@ -150,10 +154,10 @@ func (n *node) Check(ctx context.Context, rule, key string) (saw web.Looked, err
 		effect, ends, err := r.LookNow(ctx, j, n.clock.Now())
 		switch {
 		case err != nil:
-			saw = web.Looked{Next: j.NextCheckAt, Reason: "could not find out: " + err.Error()}
+			saw = web.Looked{Next: nextOf(j), Reason: "could not find out: " + err.Error()}
 			return nil, nil //nolint:nilerr // that it could not find out is the answer
 		case !ends:
-			saw = web.Looked{Next: j.NextCheckAt, Reason: "still waiting"}
+			saw = web.Looked{Next: nextOf(j), Reason: "still waiting"}
 			return nil, nil
 		}
 		end := effect.Ask.(futurejobs.End)
@@ -163,10 +167,21 @@ func (n *node) Check(ctx context.Context, rule, key string) (saw web.Looked, err
 	return saw, err
 }
 
+// nextOf is when a job is looked at next; the zero time while it is paused.
+func nextOf(j futurejobs.Job) time.Time {
+	if j.PausedAt().IsZero() {
+		return j.NextCheckAt
+	}
+	return time.Time{}
+}
+
 // Snooze puts a job's next look off until an instant, or brings it forward. An instant beyond
 // the rule's horizon is rules.Problems: nobody would notice that the job is never looked at.
 func (n *node) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.Listed, error) {
 	err := n.doOne(ctx, snoozed, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+		if !j.PausedAt().IsZero() {
+			return nil, fmt.Errorf("rule %s, key %s: %w", rule, key, futurejobs.ErrPaused)
+		}
 		if until.Sub(n.clock.Now()) > r.Limits.Horizon {
 			return nil, rules.Problems{{Pointer: "/until", Rule: rule, Message: fmt.Sprintf(
 				"%s is beyond the horizon, %s; choose an earlier instant, or raise guards.horizon", until.Format(time.RFC3339), rules.Duration(r.Limits.Horizon))}}

@@ -118,6 +118,12 @@ func free(host string, port int) error {
 // ClientURL is where clients on this machine reach the server.
 func (s *Server) ClientURL() string { return s.nats.ClientURL() }
 
+// Loopback reports whether only this machine reaches the server.
+func (s *Server) Loopback() bool {
+	addr, ok := s.nats.Addr().(*net.TCPAddr)
+	return ok && addr.IP.IsLoopback()
+}
+
 // Moved reports whether the port that was asked for was taken.
 func (s *Server) Moved() bool { return s.moved }
 

@@ -58,7 +58,7 @@ type End struct {
 type Gather struct {
 	Set    uint8 // which of the rule's sets
 	Member string
-	Need   func(Job) (int, error) // how many members the set has
+	Need   func(Job) (int, error) // how many members the set has; 0: nobody knows yet
 	End    End
 }
 
@@ -66,6 +66,7 @@ type Gather struct {
 type Update struct {
 	// Merge returns what is known after the news, from what was known before.
 	Merge func(known json.RawMessage) (json.RawMessage, error)
+	Sets  []Gather // the rule's sets: news may say how many members they have
 }
 
 // Pause makes time stand still.

@@ -224,7 +224,7 @@ func (f *fold) complete(e Effect, s *standing, a Gather) bool {
 		f.refuse(e, err)
 		return false
 	}
-	if s.job.Members.count(a.Set) < need {
+	if need == 0 || s.job.Members.count(a.Set) < need {
 		return false
 	}
 	f.end(e, s, a.End)
@@ -243,6 +243,11 @@ func (a Update) play(f *fold, e Effect, s *standing) {
 	}
 	s.job.State, s.updated = state, true
 	f.net.Updated++
+	for _, set := range a.Sets {
+		if f.complete(e, s, set) {
+			return
+		}
+	}
 }
 
 func (Pause) play(f *fold, e Effect, s *standing) {

@@ -14,6 +14,9 @@ var ErrNotFound = errors.New("not found")
 // ErrExists means that a key is waited for already.
 var ErrExists = errors.New("there is a pending job for this rule and key already")
 
+// ErrPaused means that time stands still for a job.
+var ErrPaused = errors.New("the job is paused: time stands still for it until an event lets it go on")
+
 // ErrBadCursor means that a cursor was not made by the list it is given to.
 var ErrBadCursor = errors.New("the cursor is not one of this list; leave it out to begin at the start")
 

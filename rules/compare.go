@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -155,4 +156,16 @@ func naming(v any) string {
 		return k
 	}
 	return composite(v, nil)
+}
+
+// divide divides, and not by zero: what came out would be no number, and compare as "false".
+func divide(a, b any) (float64, error) {
+	if a == nil || b == nil {
+		return 0, errMissing
+	}
+	q := runtime.Divide(a, b)
+	if math.IsNaN(q) || math.IsInf(q, 0) {
+		return 0, errors.New("a division by zero, or out of a number's range")
+	}
+	return q, nil
 }

@@ -60,7 +60,7 @@ func (x *expression) run(s scope) (any, error) {
 
 // load puts what x reads where the machine finds it.
 func (m *machine) load(x *expression, s scope) (err error) {
-	m.meter = meter{left: maxRounds}
+	m.meter = meter{}
 	m.env[nameKey], m.env[nameSince], m.env[nameStep] = s.key, s.since, s.step
 	if x.wild {
 		m.env[nameWild] = s.wild
@@ -82,6 +82,7 @@ func (m *machine) load(x *expression, s scope) (err error) {
 			return err
 		}
 	}
+	m.meter.left = leastRounds + roundsPerByte*m.meter.size
 	return nil
 }
 
@@ -257,6 +258,8 @@ func (x *expression) whole(s scope) (int, error) {
 			return 0, fmt.Errorf("%s %s: %v is not a whole number between 1 and %d", x.dialect.place, clip(x.source, 120), v, MaxNeed)
 		}
 		n = int(v)
+	case nil:
+		return 0, absentError{fmt.Errorf("%s %s: has to be a number, and is a missing value", x.dialect.place, clip(x.source, 120))}
 	default:
 		return 0, fmt.Errorf("%s %s: has to be a number, and is %s", x.dialect.place, clip(x.source, 120), naming(v))
 	}

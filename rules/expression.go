@@ -159,6 +159,8 @@ func explain(err error, d dialect) error {
 	switch {
 	case strings.Contains(message, `Operator("=")`):
 		message += `; to compare, write "=="`
+	case strings.Contains(message, "literal not terminated"):
+		message += `; YAML takes " #" for the beginning of a comment, so quote the whole expression`
 	case strings.Contains(message, "unexpected token EOF"):
 		message = `the expression ends too early; close what is open, and quote the whole if " #" is in it`
 	case strings.Contains(message, "maximum allowed nodes"):

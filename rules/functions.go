@@ -21,6 +21,7 @@ const (
 	funcDiffer = "=differ"
 	funcIn     = "=in"
 	funcAdd    = "=add"
+	funcDivide = "=divide"
 	funcTick   = "=tick"
 	funcToken  = "=token"
 
@@ -53,6 +54,7 @@ func functions(d dialect) []expr.Option {
 			return !same, err
 		}, new(func(any, any) bool)),
 		expr.Function(funcIn, func(p ...any) (any, error) { return in(p[0].(*meter), p[1], p[2], d.lenient) }, new(func(*meter, any, any) bool)),
+		expr.Function(funcDivide, func(p ...any) (any, error) { return divide(p[0], p[1]) }, new(func(any, any) float64)),
 		expr.Function(funcAdd, func(p ...any) (any, error) { return add(p[0], p[1]) }, new(func(any, any) any)),
 		expr.Function(funcTick, func(p ...any) (any, error) { return p[1], p[0].(*meter).pay(1) }, new(func(*meter, any) any)),
 		expr.Function(funcMeasure, func(p ...any) (any, error) { return p[2], p[0].(*meter).measure(p[1].(int), p[2]) }, new(func(*meter, int, any) any)),

@@ -122,6 +122,8 @@ func (g *guard) binary(n *ast.Node, v *ast.BinaryNode) {
 		g.compare(n, v)
 	case "in":
 		ast.Patch(n, invoke(funcIn, &ast.IdentifierNode{Value: nameMeter}, v.Left, v.Right))
+	case "/":
+		ast.Patch(n, invoke(funcDivide, v.Left, v.Right))
 	case "+":
 		if wide(v.Left) && wide(v.Right) {
 			ast.Patch(n, invoke(funcAdd, v.Left, v.Right))

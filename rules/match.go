@@ -2,7 +2,9 @@ package rules
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"deadman/alerts"
@@ -89,6 +91,11 @@ func (h *hearing) hears(w *watch) (scope, bool) {
 	return s, true
 }
 
+// listens reports whether the rule has a watch for the event.
+func (h *hearing) listens() bool {
+	return slices.ContainsFunc(h.document.Subjects(), func(s string) bool { return matches(s, h.event.Subject) })
+}
+
 // holds reports whether the watch's condition holds.
 func (w *watch) holds(s scope) (bool, error) {
 	if w.cond == nil {
@@ -159,14 +166,21 @@ func (r *Rule) start(key string, since, at time.Time, event json.RawMessage) (fu
 			return r.engine.Closing(j, fmt.Sprintf("%s %s: the wait began anew", r.engine.Entity, j.Key))
 		}
 	}
+	start.Sets = r.sets(func(checks.Outcome) futurejobs.Closing { return nil })
+	return start, nil
+}
+
+// sets are the rule's sets, and what it is when one has all its members.
+func (r *Rule) sets(closing func(checks.Outcome) futurejobs.Closing) []futurejobs.Gather {
+	var sets []futurejobs.Gather
 	for i := range r.resolves {
 		if w := &r.resolves[i]; w.distinct != nil {
-			start.Sets = append(start.Sets, futurejobs.Gather{
-				Set: uint8(i), Need: r.need(i, scope{}), End: futurejobs.End{Outcome: w.outcome},
+			sets = append(sets, futurejobs.Gather{
+				Set: uint8(i), Need: r.need(i, scope{}), End: futurejobs.End{Outcome: w.outcome, Close: closing(w.outcome)},
 			})
 		}
 	}
-	return start, nil
+	return sets
 }
 
 // Begin is the effect of a wait that a person begins, at now. event is what its trigger would
@@ -203,7 +217,10 @@ func (h *hearing) update(w *watch) error {
 		return err
 	}
 	news := h.body.data
-	h.want(key, futurejobs.Update{Merge: func(known json.RawMessage) (json.RawMessage, error) { return merge(known, news) }})
+	h.want(key, futurejobs.Update{
+		Merge: func(known json.RawMessage) (json.RawMessage, error) { return merge(known, news) },
+		Sets:  h.sets(h.closing),
+	})
 	return nil
 }
 
@@ -267,7 +284,7 @@ func (h *hearing) resolve(i int) (is bool, err error) {
 	}
 	member, err := w.distinct.keyOf(s)
 	if err != nil {
-		return false, err
+		return false, wrap("distinct", err)
 	}
 	h.want(key, futurejobs.Gather{Set: uint8(i), Member: member, Need: h.need(i, s), End: end})
 	return true, nil
@@ -281,6 +298,9 @@ func (r *Rule) need(i int, s scope) func(futurejobs.Job) (int, error) {
 			w.event, w.wild = s.event, s.wild
 		}
 		n, err := r.resolves[i].need.whole(w.scope)
+		if absent := (absentError{}); errors.As(err, &absent) {
+			return 0, nil // an update may say it
+		}
 		return n, wrap("need", err)
 	}
 }

@@ -253,6 +253,16 @@ calendars:
 			[]happens{{"0s", "other.done", `{"id": 1}`}, begin, {"10m", "other.done", `{"id": 1}`}},
 			[]string{"5m starts next 30m", "10m ends resolved"},
 		},
+		"a set that an update completes": {
+			of("update: {event: t.changed, key: event.id}", "resolve: {event: t.file, key: event.batch, distinct: event.name, need: state.files}"),
+			[]happens{begin, {"10m", "t.file", `{"batch": 1, "name": "a"}`}, {"12m", "t.file", `{"batch": 1, "name": "b"}`}, {"20m", "t.changed", `{"id": 1, "files": 2}`}},
+			[]string{"5m starts next 1h15m", "10m event next 1h15m", "12m event next 1h15m", "20m ends resolved"},
+		},
+		"nothing divided by nothing is not fine": {
+			of("while: event.failed / event.all > 0.5", "guards: {attempts: 1, end: true}"),
+			[]happens{{"5m", "t.started", `{"id": 1, "failed": 0, "all": 0}`}},
+			[]string{"5m starts next 1h15m", "1h15m says gave_up ", "1h15m ends undetermined"},
+		},
 		"all files of a batch": {
 			of("resolve: {event: t.file, key: event.batch, distinct: event.name, need: state.n}"),
 			[]happens{begin, {"10m", "t.file", `{"batch": 1, "name": "a"}`}, {"11m", "t.file", `{"batch": 1, "name": "a"}`}, {"12m", "t.file", `{"batch": 1, "name": "b"}`}},

@@ -9,8 +9,12 @@ type meter struct {
 	size int // bytes that the expression can read
 }
 
-// maxRounds is enough to walk the longest list that a body can hold.
-const maxRounds = MaxBody
+// What one evaluation may cost: enough to walk the longest list that the bodies can hold a
+// few times, and some loops within loops of a small one.
+const (
+	leastRounds   = 20_000
+	roundsPerByte = 1
+)
 
 var errCost = errors.New("the expression takes too long on this event: its loops multiply")
 

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"deadman/alerts"
@@ -42,6 +43,7 @@ type Preview struct {
 	Reason   string        `json:"reason,omitempty"`
 	EndedAt  time.Time     `json:"ended_at,omitzero"`
 	Refusals []string      `json:"refusals,omitempty"` // what events would be dead letters for
+	Unheard  []string      `json:"unheard,omitempty"`  // events that the rule does not listen to
 }
 
 // PreviewLine is one thing that would happen.
@@ -77,8 +79,13 @@ func (r *Registry) Preview(ctx context.Context, ask PreviewRequest) (Preview, er
 	if err != nil {
 		return Preview{}, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, previewTime)
+	defer cancel()
 	return rule.Preview(ctx, ask.Events, ask.Until)
 }
+
+// previewTime bounds a preview.
+const previewTime = 3 * time.Second
 
 func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (*Rule, error) {
 	if ask.Text != nil {
@@ -170,6 +177,10 @@ func (p *previewing) event(e PreviewEvent) {
 	}}
 	h := hearing{matching: &m, Rule: p.Rule, made: func(futurejobs.Job) *Rule { return p.Rule }}
 	h.play()
+	if !h.listens() {
+		p.out.Unheard = append(p.out.Unheard, fmt.Sprintf("%s at %s: the rule does not listen to this subject; it listens to %s",
+			e.Subject, e.At.Format(time.RFC3339), strings.Join(p.document.Subjects(), ", ")))
+	}
 	for _, refused := range m.refusals {
 		p.out.Refusals = append(p.out.Refusals, fmt.Sprintf("%s at %s: %s", e.Subject, e.At.Format(time.RFC3339), refused.Reason))
 	}
@@ -223,7 +234,7 @@ func (p *previewing) follow(j futurejobs.Job, by PreviewEvent, begun bool) {
 
 // looks takes the looks that are due up to an instant.
 func (p *previewing) looks(ctx context.Context, through time.Time) {
-	for p.job != nil && !p.job.NextCheckAt.After(through) && len(p.out.Lines) < maxPreview {
+	for p.job != nil && !p.job.NextCheckAt.After(through) && len(p.out.Lines) < maxPreview && ctx.Err() == nil {
 		at := p.job.NextCheckAt
 		d := p.engine.Look(ctx, *p.job, at)
 		line := PreviewLine{At: at, Kind: Looks, Note: d.Reason, Next: d.Job.NextCheckAt}
@@ -236,6 +247,9 @@ func (p *previewing) looks(ctx context.Context, through time.Time) {
 			p.say(line)
 		}
 		p.alerts(d, at)
+	}
+	if ctx.Err() != nil {
+		p.out.Reason = "the preview ends here: it took too long"
 	}
 	if len(p.out.Lines) >= maxPreview && p.out.Reason == "" {
 		p.out.Reason = fmt.Sprintf("the preview ends after %d lines", maxPreview)

@@ -126,21 +126,14 @@ func (r *Registry) before(ctx context.Context, name string) (*Listing, error) {
 	return &l, nil
 }
 
-// Versions returns all versions of a rule, newest first, or futurejobs.ErrNotFound. Of rules
-// that were deleted it knows the last one.
+// Versions returns all versions of a rule, newest first, or futurejobs.ErrNotFound. Those of
+// rules that had the name and were deleted are among them.
 func (r *Registry) Versions(ctx context.Context, name string) ([]Saved, error) {
 	named, err := r.Store.Named(ctx, name)
-	if err != nil {
-		return nil, err
+	if err == nil && len(named) == 0 {
+		err = fmt.Errorf("rule %s: %w", name, futurejobs.ErrNotFound)
 	}
-	if len(named) == 0 {
-		return nil, fmt.Errorf("rule %s: %w", name, futurejobs.ErrNotFound)
-	}
-	n := 0
-	for n < len(named) && named[n].RuleID == named[0].RuleID {
-		n++
-	}
-	return named[:n], nil
+	return named, err
 }
 
 // Diff is what changed between two versions of a rule, as a unified diff of their canonical
@@ -186,12 +179,21 @@ func (r *Registry) Save(ctx context.Context, text []byte, name string, o SaveOpt
 	if name != "" && d.Name != name {
 		return Change{}, Problems{d.problem("", "/name", fmt.Sprintf("the rule is saved as %q; write that name, or save it under its own", name))}
 	}
-	before, err := r.before(ctx, d.Name)
-	if err != nil {
-		return Change{}, err
+	for tries := 1; ; tries++ {
+		before, err := r.before(ctx, d.Name)
+		if err != nil {
+			return Change{}, err
+		}
+		c, err := r.save(ctx, d, before, o)
+		if o.Version == AnyVersion && errors.Is(err, ErrConflict) && c.After.Version == 0 && tries < saveTries {
+			continue // nobody asked for a version, so the last one wins
+		}
+		return c, err
 	}
-	return r.save(ctx, d, before, o)
 }
+
+// saveTries bounds how often a rule is compared and saved again because others save it, too.
+const saveTries = 20
 
 // save saves a document over the rule that is there.
 func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOptions) (Change, error) {
@@ -200,10 +202,12 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 		at = before.Version
 	}
 	switch {
+	case o.Version == 0 && before != nil:
+		return Change{}, fmt.Errorf("there is a rule %s already, at version %d: %w", d.Name, at, ErrConflict)
 	case o.Version != AnyVersion && o.Version != at:
 		return Change{}, fmt.Errorf("rule %s is at version %d, not %d: %w", d.Name, at, o.Version, ErrConflict)
 	case before != nil && before.Bundle != "" && before.Bundle != o.Bundle && !o.Adopt:
-		return Change{}, fmt.Errorf("rule %s comes from %s; change it there, or adopt it: %w", d.Name, before.Bundle, ErrBundle)
+		return Change{}, fmt.Errorf("%w, %s: change rule %s there, or adopt it (--adopt)", ErrBundle, before.Bundle, d.Name)
 	case before != nil && before.Entity != d.Entity:
 		return Change{}, Problems{d.problem("", "/entity", fmt.Sprintf("the rule waits for %q; %s", before.Entity, ErrEntityChanged))}
 	}
@@ -339,7 +343,7 @@ func (r *Registry) Delete(ctx context.Context, name string, version int32, bundl
 		return err
 	}
 	if before.Bundle != "" && before.Bundle != bundle {
-		return fmt.Errorf("rule %s comes from %s; take it out there: %w", name, before.Bundle, ErrBundle)
+		return fmt.Errorf("%w, %s: take rule %s out of them and apply them with --prune, or delete it in their name (--bundle %s)", ErrBundle, before.Bundle, name, before.Bundle)
 	}
 	_, err = r.Store.Delete(ctx, name, version)
 	return err

@@ -13,7 +13,7 @@ var (
 	// ErrEntityChanged means that a version names another entity than the rule's first one did.
 	ErrEntityChanged = errors.New("the entity of a rule never changes; give the rule another name")
 	// ErrConflict means that the rule is not at the version that the change was made for.
-	ErrConflict = errors.New("somebody else changed the rule meanwhile; look at it again")
+	ErrConflict = errors.New("look at the rule again before you change it")
 )
 
 // Read is one stream that a rule version listens to.

@@ -105,6 +105,8 @@ func syntaxHint(message string) string {
 	switch message {
 	case "mapping value is not allowed in this context":
 		return `a value with ": " in it has to be quoted; or the indent is wrong`
+	case "',' or '}' must be specified":
+		return `inside {…} an expression with a comma, "[" or "{" has to be quoted: if: 'event.state in ["A", "B"]'`
 	case "could not find flow map content":
 		return `a value that begins with "{" has to be quoted: text: "{{key}} waits"`
 	case "value is not allowed in this context. map key-value is pre-defined":

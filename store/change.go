@@ -112,13 +112,18 @@ func (c change) ruleOf(ctx context.Context, r rules.Saved) (id int32, err error)
 	return c.rule.id, nil
 }
 
-// insertVersion writes the next version and returns its number.
+// insertVersion writes the next version and returns its number. It counts on from rules that
+// had the name before, so that a name and a number are one document for ever.
 func (c change) insertVersion(ctx context.Context, r rules.Saved) (version int32, err error) {
 	reads, err := json.Marshal(r.Reads)
 	if err != nil {
 		return 0, err
 	}
-	version = c.rule.version + 1
+	err = c.tx.QueryRowContext(ctx, `
+SELECT coalesce(max(v.version), 0) + 1 FROM rule_version v JOIN rule r ON r.id = v.rule_id WHERE r.name = $1`, r.Name).Scan(&version)
+	if err != nil {
+		return 0, err
+	}
 	_, err = exec(ctx, c.tx, `
 INSERT INTO rule_version (rule_id, version, document, reads, bundle, saved_at, saved_by) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 		r.RuleID, version, string(r.Document), string(reads), r.Bundle, r.SavedAt, escape(r.SavedBy))

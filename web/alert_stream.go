@@ -3,6 +3,7 @@ package web
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -37,7 +38,8 @@ func (a *api) streamed(ctx huma.Context, next func(huma.Context)) {
 		a.fail(w, r, err)
 		return
 	}
-	s := &alertStream{w: w, flow: http.NewResponseController(w), sees: visitorOf(r.Context()).sees}
+	still := func() bool { _, err := a.visitor(r); return err == nil }
+	s := &alertStream{w: w, still: still, flow: http.NewResponseController(w), sees: visitorOf(r.Context()).sees}
 	if err := s.run(r, a, backlog); err != nil && r.Context().Err() == nil {
 		a.Log.DebugContext(r.Context(), "a stream of alerts ended", "err", err)
 	}
@@ -78,6 +80,8 @@ type alertStream struct {
 	w    http.ResponseWriter
 	flow *http.ResponseController
 	sees func(rule string) bool // alerts of other rules are left out
+
+	still func() bool // the client may still follow: its token lives
 }
 
 // news is what Follow yields.
@@ -129,6 +133,9 @@ func (s *alertStream) pump(ctx context.Context, a *api, follow <-chan news) erro
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-idle.C:
+			if !s.still() {
+				return errors.New("the token is no longer live")
+			}
 		case n, more := <-follow:
 			if !more {
 				return nil

@@ -21,7 +21,15 @@ type lintIn struct {
 }
 
 func (a *api) lintRule(ctx context.Context, in *lintIn) (Lint, error) {
+	if err := a.mayCreate(ctx, in.RawBody); err != nil {
+		return lintOf(err)
+	}
 	_, err := a.Rules.Save(ctx, in.RawBody, "", rules.SaveOptions{Version: rules.AnyVersion, DryRun: true, Adopt: true})
+	return lintOf(err)
+}
+
+// lintOf is what was found: problems are the answer, and other errors are none.
+func lintOf(err error) (Lint, error) {
 	var wrong rules.Problems
 	if errors.As(err, &wrong) {
 		return Lint{Problems: details(wrong)}, nil

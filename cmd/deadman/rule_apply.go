@@ -97,6 +97,9 @@ func (a *applying) run(ctx context.Context) (err error) {
 		}
 	}
 	if len(gone) > 0 {
+		if !*a.yes && !isTerminal(a.p.in) {
+			return usage("--prune would delete %s that no file has (%s) and end their jobs; nothing was changed. Give --yes where nobody can be asked", number(len(gone), "rule"), namesOf(gone))
+		}
 		if err := a.p.confirm(*a.yes, fmt.Sprintf("delete %s that no file has (%s), and end their jobs?", number(len(gone), "rule"), namesOf(gone))); err != nil {
 			return err
 		}

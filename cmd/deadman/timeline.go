@@ -231,6 +231,9 @@ func (t *timeline) foot() {
 		t.print("%s%s %s\n", strings.Repeat(" ", t.margin()), t.paint(dim, railOpen),
 			t.paint(dim, cmp.Or(plain(t.of.Reason), "it is still waited for when the preview ends")))
 	}
+	for _, unheard := range t.of.Unheard {
+		t.print("%s  %s\n", t.paint(yellow, "not heard"), plain(unheard))
+	}
 	for _, refused := range t.of.Refusals {
 		t.print("%s  %s\n", t.paint(red, "dead letter"), plain(refused))
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -103,7 +104,11 @@ func (p *program) showNewToken(t web.NewToken) error {
 	}
 	_, err := fmt.Fprintln(p.err, "Keep the secret now: it is not shown again. Clients of deadman take it from the variable DEADMAN_TOKEN.")
 	if t.CreatedBy == access.Loopback {
-		_, err = fmt.Fprintln(p.err, "The node is open now; with a token in use it takes tokens only once it is started again. Make one with --scope admin before that.")
+		said := "The node is open still: it takes tokens only as soon as there is one with --scope admin."
+		if slices.Contains(t.Scopes, string(access.Admin)) && t.Prefix == "" {
+			said = "The node takes tokens only from now on: set DEADMAN_TOKEN to this one."
+		}
+		_, err = fmt.Fprintln(p.err, said)
 	}
 	return err
 }

@@ -219,7 +219,7 @@ func namesComeBack(t *testing.T, w *world) {
 	w.settle(w.over(w.one("b")))
 	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion))
 	next := w.save(w.rule.Name, "parcel")
-	if next.ID == w.rule.ID || next.Version != 1 {
+	if next.ID == w.rule.ID || next.Version != w.rule.Version+1 {
 		t.Fatalf("it came back as %+v, was %+v", next, w.rule)
 	}
 	w.byHand(w.starting(next, "a", w.slot().Add(time.Hour)))
