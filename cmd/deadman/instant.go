@@ -29,7 +29,7 @@ func (p *program) instant(s string, base time.Time) (time.Time, error) {
 			return time.Date(year, month, day, t.Hour(), t.Minute(), t.Second(), 0, p.zone), nil
 		}
 	}
-	return time.Time{}, fmt.Errorf("%q is no time; write it as 2026-01-31T15:04:05Z, \"2026-01-31 15:04\", 15:04 or +3h", s)
+	return time.Time{}, fmt.Errorf("%q is no time; write it as 2026-01-31T15:04:05Z, \"2026-01-31 15:04\", 15:04, +3h or -3h", s)
 }
 
 func sign(s string) time.Duration {
