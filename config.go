@@ -34,6 +34,7 @@ type Config struct {
 	Workers int           // checks run at once; 0: 64
 	Drain   time.Duration // how long a stopping node may take; 0: 10 s
 
+	AlertsBytes     int64         // the most that the stream of alerts may hold, when it is created; 0: 1 GiB
 	KeepHistory     time.Duration // 0: 90 days
 	KeepAlerts      time.Duration // 0: 30 days
 	KeepDeadLetters time.Duration // 0: 7 days

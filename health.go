@@ -16,6 +16,8 @@ import (
 // How far behind a part may be before the node is not ready.
 const (
 	sweepMayLag  = 10 * time.Second
+	fillsUp      = 0.8  // of what the stream of alerts may hold
+	full         = 0.99 // hardly another alert fits
 	healthWithin = 3 * time.Second
 )
 
@@ -33,6 +35,7 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 			"a stream or the rules cannot be read; jobs that wait for it are not judged"),
 		condition("sweep", n.sweepErr(), "nothing behind", "jobs that are due are not being checked"),
 		condition("relay", n.relay.Err(), "nothing held up", "alerts are decided and do not get out; they wait in the database"),
+		n.alertsStream(),
 	}
 	if n.draining.Load() {
 		conditions = append(conditions, web.Condition{Name: "serving", Detail: "the node is stopping"})
@@ -47,6 +50,20 @@ func condition(name string, err error, fine, broken string) web.Condition {
 		return web.Condition{Name: name, Detail: broken, Err: err}
 	}
 	return web.Condition{Name: name, OK: true, Detail: fine}
+}
+
+// alertsStream says how full the stream of alerts is.
+func (n *node) alertsStream() web.Condition {
+	share, err := n.bus.Filled()
+	c := condition("alerts_stream", err, fmt.Sprintf("%.0f %% full", 100*share), "the stream of alerts cannot be looked at")
+	switch {
+	case err != nil || share < fillsUp:
+	case share < full:
+		c.Detail += "; raise its max_bytes before it is full"
+	default:
+		c.OK, c.Detail = false, "full; new alerts wait in the database until its max_bytes is raised or old alerts go"
+	}
+	return c
 }
 
 // sweepErr is what stands in the sweep's way, or that it is behind.
@@ -74,9 +91,10 @@ func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
 		return web.Gauges{}, err
 	}
 	now := n.clock.Now()
+	filled, _ := n.bus.Filled() // where it is not known, /readyz says so
 	g := web.Gauges{
 		Pending: rows.Pending, Due: rows.Due, Unpublished: rows.Unpublished,
-		ShardsHeld: len(n.owner.Holding()), SweepLag: n.sweeper.Lag(),
+		ShardsHeld: len(n.owner.Holding()), SweepLag: n.sweeper.Lag(), AlertsFilled: filled,
 		IntakeLag: map[string]time.Duration{}, OldestRow: map[string]time.Duration{},
 	}
 	for _, stream := range n.intake.Status() {

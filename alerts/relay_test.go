@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"deadman/alerts"
@@ -35,12 +37,16 @@ type world struct {
 	held   []futurejobs.Held
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T, change ...func(*bus.Options)) *world {
 	t.Helper()
 	w := &world{t: t, dir: t.TempDir()}
 	w.serve("127.0.0.1:0")
 	var err error
-	if w.bus, err = bus.Connect(t.Context(), bus.Options{URL: w.server.ClientURL(), Log: quietly()}); err != nil {
+	o := bus.Options{URL: w.server.ClientURL(), Log: quietly()}
+	for _, c := range change {
+		c(&o)
+	}
+	if w.bus, err = bus.Connect(t.Context(), o); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.bus.Close)
@@ -265,6 +271,89 @@ func TestPublishedAndNotMarked(t *testing.T) {
 	}
 	if diff := cmp.Diff(w.once(), w.heard(50)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A node that was killed before it could mark comes back when the broker's own memory of
+// repeats is long over.
+func TestPublishedAndNotMarkedForLong(t *testing.T) {
+	w := newWorld(t, func(o *bus.Options) { o.Window = 100 * time.Millisecond })
+	w.decide(1200) // in each lane more than nothing, and more than a batch in all
+	waiting := w.unpublished()
+	if sent, err := w.bus.Publish(t.Context(), waiting); err != nil || len(sent) != len(waiting) {
+		t.Fatal(len(sent), err)
+	}
+	// The memory is over once an id is taken again: on another subject nothing else refuses it.
+	other := waiting[len(waiting)-1]
+	other.Severity = alerts.Info
+	stored := func() uint64 {
+		info, err := w.bus.Info(t.Context(), bus.AlertsStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.LastSeq
+	}
+	eventually(t, "the broker has forgotten the ids", func() bool {
+		if _, err := w.bus.Publish(t.Context(), []alerts.Alert{other}); err != nil {
+			t.Fatal(err)
+		}
+		return stored() == uint64(len(waiting)+1)
+	})
+	relay := alerts.NewRelay(w.store, w.bus, w.shards, quietly())
+	w.run(relay)
+	eventually(t, "all are marked", func() bool { return len(w.unpublished()) == 0 })
+	if n := stored(); n != uint64(len(waiting)+1) {
+		t.Errorf("the stream has %d alerts, want %d", n, len(waiting)+1)
+	}
+	if err := relay.Err(); err != nil {
+		t.Error(err)
+	}
+}
+
+// Rows wait while the stream is full, the relay says so, and they go once there is room.
+func TestFullStream(t *testing.T) {
+	w := newWorld(t, func(o *bus.Options) { o.AlertsBytes = 100_000 })
+	w.decide(500)
+	said := &levels{}
+	relay := alerts.NewRelay(w.store, w.bus, w.shards, slog.New(said))
+	w.run(relay)
+	eventually(t, "the relay says that it cannot", func() bool {
+		return relay.Err() != nil && strings.Contains(relay.Err().Error(), "max_bytes")
+	})
+	if n := len(w.unpublished()); n == 0 || n == 500 {
+		t.Errorf("%d of 500 alerts wait", n)
+	}
+	w.setAlerts(func(c *jetstream.StreamConfig) { c.MaxBytes = 10 << 20 })
+	eventually(t, "all are published", func() bool { return len(w.unpublished()) == 0 })
+	if diff := cmp.Diff(w.once(), w.heard(500)); diff != "" {
+		t.Error(diff)
+	}
+	eventually(t, "it says so", func() bool { return said.infos.Load() == 1 && relay.Err() == nil })
+	if n := said.errors.Load(); n != 1 {
+		t.Errorf("one full stream was said %d times", n)
+	}
+}
+
+// setAlerts changes the stream of alerts as an operator does.
+func (w *world) setAlerts(change func(*jetstream.StreamConfig)) {
+	w.t.Helper()
+	nc, err := nats.Connect(w.server.ClientURL())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s, err := js.Stream(w.t.Context(), bus.AlertsStream)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	cfg := s.CachedInfo().Config
+	change(&cfg)
+	if _, err := js.UpdateStream(w.t.Context(), cfg); err != nil {
+		w.t.Fatal(err)
 	}
 }
 

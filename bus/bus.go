@@ -10,6 +10,7 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -20,8 +21,8 @@ import (
 const (
 	dialTimeout     = 2 * time.Second
 	reconnectWait   = 500 * time.Millisecond
-	answerTimeout   = 5 * time.Second // for one request that has no deadline of its own
-	publishWindow   = 1024            // alerts on their way at once
+	answerTimeout   = 5 * time.Second  // for one request that has no deadline of its own
+	pingEvery       = 10 * time.Second // a peer that is silent for three of these is gone
 	defaultAlertCap = 1 << 30
 	defaultWindow   = 2 * time.Minute
 )
@@ -42,13 +43,20 @@ type Options struct {
 // Bus is a connection to NATS. It is safe for concurrent use.
 type Bus struct {
 	nc   *nats.Conn
-	js   jetstream.JetStream // bounds how many alerts are on their way
+	js   jetstream.JetStream
 	log  *slog.Logger
 	opts Options
+
+	batches  atomic.Bool  // the stream of alerts takes them
+	msgLimit atomic.Int64 // the largest message that it takes; not over 0: any
+	pace     pace
+	filling  filling
+	denied   denials
 }
 
 // Connect connects, and sees to it that DEADMAN_ALERTS is there. It returns ErrUnreachable
-// when the broker or its JetStream is not there yet, and ErrURL when it never will be. A connection that was made once
+// when the broker or its JetStream is not there yet, ErrURL when it never will be, and ErrDenied
+// when its user lacks a permission. A connection that was made once
 // reconnects for ever.
 func Connect(ctx context.Context, o Options) (*Bus, error) {
 	if err := o.spoken(); err != nil {
@@ -67,7 +75,7 @@ func Connect(ctx context.Context, o Options) (*Bus, error) {
 	if err := b.dial(); err != nil {
 		return nil, err
 	}
-	if err := b.ensureAlerts(ctx); err != nil {
+	if _, err := b.ensureAlerts(ctx); err != nil {
 		b.nc.Close()
 		return nil, err
 	}
@@ -75,12 +83,11 @@ func Connect(ctx context.Context, o Options) (*Bus, error) {
 }
 
 func (b *Bus) dial() (err error) {
-	b.nc, err = nats.Connect(b.opts.URL, b.opts.dialing()...)
+	b.nc, err = nats.Connect(b.opts.URL, b.dialing()...)
 	if err != nil {
 		return b.opts.refused(err)
 	}
 	b.js, err = jetstream.New(b.nc,
-		jetstream.WithPublishAsyncMaxPending(publishWindow),
 		jetstream.WithPublishAsyncTimeout(answerTimeout),
 		jetstream.WithDefaultTimeout(answerTimeout))
 	if err != nil {
@@ -90,12 +97,15 @@ func (b *Bus) dial() (err error) {
 	return nil
 }
 
-func (o Options) dialing() []nats.Option {
+func (b *Bus) dialing() []nats.Option {
+	o := b.opts
 	opts := []nats.Option{
 		nats.Name(o.Name),
 		nats.Timeout(dialTimeout),
 		nats.MaxReconnects(-1),
 		nats.ReconnectWait(reconnectWait),
+		nats.PingInterval(pingEvery), // a connection that is half open is noticed
+		nats.FlusherTimeout(answerTimeout),
 		nats.ReconnectBufSize(-1), // what cannot be sent now is an error now, not a surprise later
 		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
 			if nc.IsClosed() {
@@ -107,6 +117,9 @@ func (o Options) dialing() []nats.Option {
 			o.Log.Info("NATS connection is back", "url", nc.ConnectedUrlRedacted())
 		}),
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+			if b.denied.noticed(err, o.Log) {
+				return
+			}
 			o.Log.Error("NATS connection", "err", err)
 		}),
 	}

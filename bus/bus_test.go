@@ -21,12 +21,15 @@ import (
 	"deadman/bus"
 )
 
-// A stopped server of a cluster leaves two goroutines of its own behind now and then.
+// A stopped server of a cluster leaves two goroutines of its own behind now and then, and
+// so does a proxy that cut a connection.
 func TestMain(m *testing.M) {
 	const server = "github.com/nats-io/nats-server/v2/server"
 	goleak.VerifyTestMain(m,
 		goleak.IgnoreAnyFunction(server+".(*fileStore).flushStreamStateLoop"),
-		goleak.IgnoreAnyFunction(server+"/ats.Register.func1"))
+		goleak.IgnoreAnyFunction(server+"/ats.Register.func1"),
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
 }
 
 // logged collects what is said.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -103,6 +104,9 @@ func TestClusterReplicatesAndOutlivesAServer(t *testing.T) {
 		if sent, err := b.Publish(t.Context(), batch); err != nil || len(sent) != len(batch) {
 			t.Fatalf("%d of %d, %v", len(sent), len(batch), err)
 		}
+	}
+	if sizes, alone := batchesOf(kept(t, js)); !slices.Equal(sizes, []int{50}) || alone != 0 {
+		t.Errorf("in batches of %v, and %d alone", sizes, alone)
 	}
 
 	stop(servers[1])

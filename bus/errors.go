@@ -14,6 +14,8 @@ var (
 	ErrUnreachable = errors.New("NATS is not reachable")
 	// ErrURL means that the address of the broker is none. Trying again is of no use.
 	ErrURL = errors.New("bad NATS URL")
+	// ErrDenied means that the broker's user lacks a permission. The error names it.
+	ErrDenied = errors.New("NATS does not permit it")
 	// ErrListen means that the embedded server cannot listen where it was told to.
 	ErrListen = errors.New("cannot listen")
 	// ErrSubject means that nothing can be published on a subject.
@@ -37,6 +39,7 @@ const (
 	codeNoPeers           jetstream.ErrorCode = 10005
 	codeNotAvailable      jetstream.ErrorCode = 10008
 	codeStorageExceeded   jetstream.ErrorCode = 10047
+	codeMessageTooLarge   jetstream.ErrorCode = 10054
 	codeReplicasNotServed jetstream.ErrorCode = 10074
 	codeStoreFailed       jetstream.ErrorCode = 10077
 )

@@ -2,13 +2,14 @@ package bus_test
 
 import (
 	"bytes"
-	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/alerts"
+	"deadman/bus"
 )
 
 // A body that is taken in may be larger as part of an alert than the broker lets through.
@@ -26,12 +27,33 @@ func TestAnAlertThatIsTooLargeIsSaidWithoutItsBody(t *testing.T) {
 	}
 }
 
-func TestAnAlertThatIsTooLargeHoldsUpNoOther(t *testing.T) {
-	b := connect(t, serve(t, t.TempDir()))
-	large := alert(0)
-	large.Text = strings.Repeat("x", 2<<20)
-	sent, err := b.Publish(t.Context(), []alerts.Alert{large, alert(1)})
-	if !errors.Is(err, nats.ErrMaxPayload) || len(sent) != 1 || sent[0].ID != alert(1).ID {
-		t.Errorf("%d alerts sent beside one that is too large, %v", len(sent), err)
+func TestAnAlertThatIsTooLargeIsSaidShortened(t *testing.T) {
+	for name, limit := range map[string]func(*jetstream.StreamConfig){
+		"for the broker": func(*jetstream.StreamConfig) {},
+		"for the stream": func(c *jetstream.StreamConfig) { c.MaxMsgSize = 3000 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, t.TempDir())
+			said := &logged{}
+			b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
+			setAlerts(t, foreign(t, s.ClientURL()), limit)
+			if err := b.Look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			large := alert(0)
+			large.Text = strings.Repeat("ä", 1<<20)
+			large.Labels = map[string]string{"team": strings.Repeat("x", 4000)}
+			sent, err := b.Publish(t.Context(), []alerts.Alert{large, alert(1)})
+			if err != nil || len(sent) != 2 {
+				t.Fatalf("%d of 2 alerts sent, %v", len(sent), err)
+			}
+			got := follow(t, b, 2, 2)
+			if got[0].ID != large.ID || !strings.HasPrefix(got[0].Text, "äää") || !strings.Contains(got[0].Text, "shortened") || strings.Contains(got[0].Text, "\uFFFD") {
+				t.Errorf("said %s %q", got[0].ID, got[0].Text)
+			}
+			if got[1].Text != alert(1).Text || strings.Count(said.String(), large.ID.String()) != 1 {
+				t.Errorf("the one behind it says %q; logged was %s", got[1].Text, said)
+			}
+		})
 	}
 }

@@ -2,10 +2,8 @@ package bus
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,67 +14,157 @@ import (
 
 var _ alerts.Publisher = (*Bus)(nil)
 
-// AlertType is the CloudEvents type of an alert.
-const AlertType = "dev.deadman.alert.v1"
-
-// defaultSource is what alerts come from when no public URL is set.
-const defaultSource = "deadman"
-
-// Publish implements alerts.Publisher. Alerts go out one behind the other without waiting,
-// and each is refused by the stream for as long as the stream has it: its subject is its
-// own, and nothing may be there yet.
+// Publish implements alerts.Publisher. Each alert is refused by the stream for as long as
+// the stream has it: its subject is its own, and nothing may be there yet.
+//
+//  1. As many alerts as fit go as one batch, of which the stream takes in all or none.
+//  2. A batch that is refused, because the stream has a part of it already, is full or
+//     cannot take batches, goes one by one.
+//  3. An alert that does not get through holds up those of its rule and key behind it. It
+//     holds up others only if none would get through.
+//  4. A stream that is gone is made again. What was in it is not published again.
 func (b *Bus) Publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
-	sent := make([]alerts.Alert, 0, len(batch))
-	var failed error
-	for len(batch) > 0 {
-		n := min(len(batch), publishWindow)
-		acked, err := b.publishSome(ctx, batch[:n])
-		sent, batch = append(sent, acked...), batch[n:]
-		if err != nil {
-			failed = err
-			break
+	sent, err := b.publish(ctx, batch)
+	if gone(err) && len(sent) == 0 {
+		if err = b.remake(ctx); err == nil {
+			sent, err = b.publish(ctx, batch)
 		}
 	}
-	return sent, failed
+	return sent, publishing(err)
 }
 
-// publishSome publishes what fits into the window, and waits for every answer.
-func (b *Bus) publishSome(ctx context.Context, batch []alerts.Alert) (sent []alerts.Alert, failed error) {
-	futures := make([]jetstream.PubAckFuture, len(batch)) // nil: not sent
-	for i, a := range batch {
-		var err error
-		if futures[i], err = b.send(a); err != nil {
-			failed = err
-			if !errors.Is(err, nats.ErrMaxPayload) { // that one holds up no other
-				break
-			}
-		}
+func (b *Bus) publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
+	d := delivery{bus: b, held: make(map[line]bool)}
+	for len(batch) > 0 && !d.stuck {
+		var parcels []parcel
+		parcels, batch = d.load(batch)
+		d.deliver(ctx, parcels)
 	}
-	for i, f := range futures {
-		if f == nil {
+	return d.sent, d.failed
+}
+
+// parcel is an alert and the message that says it.
+type parcel struct {
+	alert alerts.Alert
+	msg   *nats.Msg
+}
+
+// line is what alerts stay in order in.
+type line struct{ rule, key string }
+
+func (p parcel) line() line { return line{p.alert.Rule, p.alert.Key} }
+
+// delivery is one call of Publish.
+type delivery struct {
+	bus    *Bus
+	sent   []alerts.Alert
+	failed error         // the first one
+	held   map[line]bool // an alert of it did not get through
+	stuck  bool          // none would get through
+}
+
+// fail holds up what is behind an alert, and everything if the cause is not its own.
+func (d *delivery) fail(p parcel, err error) {
+	d.held[p.line()] = true
+	if d.failed == nil {
+		d.failed = err
+	}
+	d.stuck = d.stuck || !ofOne(err)
+}
+
+// ofOne reports whether an error is about one alert alone.
+func ofOne(err error) bool {
+	return errors.Is(err, ErrDenied) || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, errUnfit) ||
+		isCode(err, codeMessageTooLarge)
+}
+
+// load makes the messages of what goes out at once, and returns what is left.
+func (d *delivery) load(batch []alerts.Alert) (parcels []parcel, left []alerts.Alert) {
+	most, size := d.bus.pace.most(), 0
+	for i, a := range batch {
+		if d.held[line{a.Rule, a.Key}] {
 			continue
 		}
-		if err := b.acked(ctx, f); err == nil {
-			sent = append(sent, batch[i])
-		} else if failed == nil {
-			failed = err
+		msg, err := d.bus.alertMsg(a)
+		if err != nil {
+			d.fail(parcel{alert: a}, err)
+			continue
 		}
+		size += len(msg.Data)
+		if len(parcels) == most || len(parcels) > 0 && size > batchBytes {
+			return parcels, batch[i:]
+		}
+		parcels = append(parcels, parcel{a, msg})
 	}
-	return sent, failed
+	return parcels, nil
 }
 
-func (b *Bus) send(a alerts.Alert) (jetstream.PubAckFuture, error) {
-	msg, err := b.alertMsg(a)
-	if err != nil {
-		return nil, err
+// deliver sends together if it can, and else one by one.
+func (d *delivery) deliver(ctx context.Context, parcels []parcel) {
+	if len(parcels) < 2 || !d.bus.batches.Load() {
+		d.oneByOne(ctx, parcels)
+		return
 	}
-	f, err := b.js.PublishMsgAsync(msg, jetstream.WithMsgID(a.ID.String()),
-		jetstream.WithExpectLastSequencePerSubject(0), jetstream.WithExpectStream(AlertsStream),
-		jetstream.WithStallWait(answerTimeout))
-	if err != nil {
-		return nil, publishing(err)
+	switch err := d.bus.sendBatch(ctx, parcels); {
+	case err == nil:
+		for _, p := range parcels {
+			d.sent = append(d.sent, p.alert)
+		}
+	case refused(err):
+		d.oneByOne(ctx, parcels)
+	default:
+		d.fail(parcels[0], err)
 	}
-	return f, nil
+}
+
+// oneByOne sends so that at most one alert of each rule and key is on its way.
+func (d *delivery) oneByOne(ctx context.Context, parcels []parcel) {
+	for len(parcels) > 0 && !d.stuck {
+		var wave, later []parcel
+		busy, most := make(map[line]bool), min(waveMost, d.bus.pace.most())
+		for _, p := range parcels {
+			switch l := p.line(); {
+			case d.held[l]:
+			case busy[l] || len(wave) == most:
+				busy[l] = true
+				later = append(later, p)
+			default:
+				busy[l] = true
+				wave = append(wave, p)
+			}
+		}
+		d.send(ctx, wave)
+		parcels = later
+	}
+}
+
+// send publishes a wave without waiting in between, and then waits for every answer.
+func (d *delivery) send(ctx context.Context, wave []parcel) {
+	begun := time.Now()
+	futures := make([]jetstream.PubAckFuture, 0, len(wave))
+	var unsent error
+	for _, p := range wave {
+		f, err := d.bus.js.PublishMsgAsync(p.msg, jetstream.WithStallWait(answerTimeout))
+		if err != nil {
+			unsent = err
+			break
+		}
+		futures = append(futures, f)
+	}
+	silent := false
+	for i, f := range futures {
+		err := d.bus.denied.explain(d.bus.acked(ctx, f), begun, wave[i].msg.Subject)
+		silent = silent || silence(err)
+		if err == nil {
+			d.sent = append(d.sent, wave[i].alert)
+		} else {
+			d.fail(wave[i], err)
+		}
+	}
+	for _, p := range wave[len(futures):] {
+		d.fail(p, unsent)
+	}
+	d.bus.pace.heard(!silent, len(wave))
 }
 
 // acked waits for the stream's answer. An alert that the stream has already is no error.
@@ -88,12 +176,9 @@ func (b *Bus) acked(ctx context.Context, f jetstream.PubAckFuture) error {
 		if isCode(err, jetstream.JSErrCodeStreamWrongLastSequence) {
 			err = b.there(ctx, f.Msg().Subject)
 		}
-		if err != nil {
-			return publishing(err)
-		}
-		return nil
+		return err
 	case <-ctx.Done():
-		return fmt.Errorf("publish alert: %w", ctx.Err())
+		return ctx.Err()
 	}
 }
 
@@ -109,57 +194,26 @@ func (b *Bus) there(ctx context.Context, subject string) error {
 // publishing says what a person can do about alerts that do not get out.
 func publishing(err error) error {
 	switch {
-	case errors.Is(err, jetstream.ErrNoStreamResponse):
-		return fmt.Errorf("publish alert: %w: stream %s is gone or has no leader; a restart creates it", err, AlertsStream)
+	case err == nil:
+		return nil
+	case gone(err):
+		return fmt.Errorf("publish alert: %w: stream %s is gone or has no leader; it is made again once the broker lets it", err, AlertsStream)
 	case isCode(err, codeStoreFailed):
 		return fmt.Errorf("publish alert: stream %s takes nothing in: %w; if it is full, raise its max_bytes: alerts wait in the database meanwhile", AlertsStream, err)
+	case silence(err):
+		return fmt.Errorf("publish alert: %w: stream %s does not answer: %w; look at the broker's load and log", ErrUnreachable, AlertsStream, err)
 	}
 	return fmt.Errorf("publish alert: %w", offline(err))
 }
 
-// publishRoom is what an alert leaves of the broker's largest payload for headers.
-const publishRoom = 4 << 10
-
-// alertMsg is an alert as a CloudEvent in binary mode. One that the broker would not let
-// through goes without what its event carried, which stays in the database.
-func (b *Bus) alertMsg(a alerts.Alert) (*nats.Msg, error) {
-	source := defaultSource
-	if b.opts.PublicURL != "" {
-		source = b.opts.PublicURL
-		a.URL = b.opts.PublicURL + "/alerts/" + a.ID.String()
-	}
-	data, err := json.Marshal(a)
-	if err == nil && int64(len(data)+publishRoom) > b.nc.MaxPayload() {
-		a.Event, a.State = nil, nil
-		data, err = json.Marshal(a)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("publish alert %s: %w", a.ID, err)
-	}
-	msg := nats.NewMsg(a.Subject())
-	msg.Data = data
-	msg.Header = nats.Header{
-		"ce-specversion": {"1.0"},
-		"ce-id":          {a.ID.String()},
-		"ce-type":        {AlertType},
-		"ce-source":      {source},
-		"ce-subject":     {headerText(a.Rule + "/" + a.Key)},
-		"ce-time":        {a.DecidedAt.UTC().Format(time.RFC3339Nano)},
-		"content-type":   {"application/json"},
-	}
-	return msg, nil
+// gone reports whether nobody took a message: there is no stream, or it has no leader.
+func gone(err error) bool {
+	return errors.Is(err, jetstream.ErrNoStreamResponse) || errors.Is(err, nats.ErrNoResponders) ||
+		errors.Is(err, jetstream.ErrStreamNotFound)
 }
 
-// headerText is text as a CloudEvent in binary mode has it in a header: what is not
-// printable ASCII, and space, quote and percent, are percent-encoded.
-func headerText(s string) string {
-	var b strings.Builder
-	for i := range len(s) {
-		if c := s[i]; c > ' ' && c < 0x7f && c != '"' && c != '%' {
-			b.WriteByte(c)
-		} else {
-			fmt.Fprintf(&b, "%%%02X", c)
-		}
-	}
-	return b.String()
+// silence reports whether nobody answered in time: what was sent may be stored or not.
+func silence(err error) bool {
+	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrAsyncPublishTimeout) ||
+		errors.Is(err, context.DeadlineExceeded)
 }

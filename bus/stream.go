@@ -47,24 +47,61 @@ func (o Options) eventsConfig(subjects []string) jetstream.StreamConfig {
 	}
 }
 
-// ensureAlerts creates the stream of alerts. One that is there keeps its operator's limits.
-func (b *Bus) ensureAlerts(ctx context.Context) error {
-	_, err := b.js.Stream(ctx, AlertsStream)
+// ensureAlerts creates the stream of alerts, and reports whether it did. One that is there
+// keeps its operator's limits.
+func (b *Bus) ensureAlerts(ctx context.Context) (made bool, err error) {
+	begun := time.Now()
+	_, err = b.js.Stream(ctx, AlertsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		err = b.create(ctx, b.opts.alertsConfig())
+		made = err == nil
 	}
 	if err == nil {
 		err = b.replicate(ctx)
 	}
-	switch {
-	case err == nil, errors.Is(err, jetstream.ErrStreamNameAlreadyInUse): // another node was faster
-		return nil
-	case isCode(err, codeStorageExceeded):
-		return fmt.Errorf("create stream %s: %w; it reserves %d bytes: free disk space, or set a smaller cap", AlertsStream, err, b.opts.AlertsBytes)
-	case unready(err):
-		return fmt.Errorf("%w: JetStream does not answer: %w; enable JetStream, or wait until the cluster has a leader", ErrUnreachable, err)
+	if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was faster
+		err = b.settle(ctx)
 	}
-	return fmt.Errorf("open stream %s: %w", AlertsStream, err)
+	err = b.denied.explain(err, begun, streamAPI("INFO"), streamAPI("CREATE"))
+	switch {
+	case err == nil:
+		return made, nil
+	case isCode(err, codeStorageExceeded):
+		return made, fmt.Errorf("create stream %s: %w; it reserves %d bytes: free disk space, or set a smaller cap (alerts_bytes)", AlertsStream, err, b.opts.AlertsBytes)
+	case unready(err):
+		return made, fmt.Errorf("%w: JetStream does not answer: %w; enable JetStream, or wait until the cluster has a leader", ErrUnreachable, err)
+	}
+	return made, fmt.Errorf("open stream %s: %w", AlertsStream, err)
+}
+
+// streamAPI is the subject of a request about the stream of alerts.
+func streamAPI(verb string) string { return "$JS.API.STREAM." + verb + "." + AlertsStream }
+
+// settle has the stream of alerts take batches, if the server knows them, and takes in what
+// it is like. Without batches alerts go one by one.
+func (b *Bus) settle(ctx context.Context) error {
+	info, err := b.ask(ctx, AlertsStream)
+	if err != nil {
+		return err
+	}
+	if cfg := info.Config; !cfg.AllowAtomicPublish {
+		cfg.AllowAtomicPublish = true
+		begun := time.Now()
+		if s, err := b.js.UpdateStream(ctx, cfg); err == nil {
+			info = s.CachedInfo()
+		} else {
+			b.log.Info("the stream of alerts takes no batches; alerts go one by one, which is slower",
+				"stream", AlertsStream, "err", b.denied.explain(err, begun, streamAPI("UPDATE")))
+		}
+	}
+	b.learn(info)
+	return nil
+}
+
+// learn takes in what publishing depends on.
+func (b *Bus) learn(info *jetstream.StreamInfo) {
+	b.batches.Store(info.Config.AllowAtomicPublish)
+	b.msgLimit.Store(int64(info.Config.MaxMsgSize))
 }
 
 // unready reports whether JetStream may answer later.

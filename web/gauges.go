@@ -20,15 +20,18 @@ type Gauges struct {
 	Due         int64 // jobs whose slot has come
 	Unpublished int64 // alerts decided and not in the stream yet
 	ShardsHeld  int
-	SweepLag    time.Duration            // of the job that is overdue for longest; 0: none is
-	IntakeLag   map[string]time.Duration // by stream: since it was last read to its end
-	OldestRow   map[string]time.Duration // by table: the age of its oldest row
+	// AlertsFilled is how full the stream of alerts is, as a part of its limits.
+	AlertsFilled float64
+	SweepLag     time.Duration            // of the job that is overdue for longest; 0: none is
+	IntakeLag    map[string]time.Duration // by stream: since it was last read to its end
+	OldestRow    map[string]time.Duration // by table: the age of its oldest row
 }
 
 var (
 	pendingDesc     = desc("deadman_jobs_pending", "Jobs that are waited for.")
 	dueDesc         = desc("deadman_jobs_due", "Jobs whose slot has come.")
 	unpublishedDesc = desc("deadman_alerts_unpublished", "Alerts decided and not in the stream yet.")
+	filledDesc      = desc("deadman_alerts_stream_filled_ratio", "How full the stream of alerts is; at 1 alerts wait in the database.")
 	heldDesc        = desc("deadman_shards_held", "Shards that this node holds.")
 	sweepLagDesc    = desc("deadman_sweep_lag_seconds", "How long the longest overdue job is overdue.")
 	intakeLagDesc   = desc("deadman_intake_lag_seconds", "Since when a stream was not read to its end.", "stream")
@@ -53,7 +56,7 @@ type gauges struct {
 // Describe is of prometheus.Collector.
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		pendingDesc, dueDesc, unpublishedDesc, heldDesc, sweepLagDesc, intakeLagDesc, oldestDesc, failedDesc,
+		pendingDesc, dueDesc, unpublishedDesc, filledDesc, heldDesc, sweepLagDesc, intakeLagDesc, oldestDesc, failedDesc,
 	} {
 		ch <- d
 	}
@@ -74,6 +77,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	put(pendingDesc, float64(now.Pending))
 	put(dueDesc, float64(now.Due))
 	put(unpublishedDesc, float64(now.Unpublished))
+	put(filledDesc, now.AlertsFilled)
 	put(heldDesc, float64(now.ShardsHeld))
 	put(sweepLagDesc, now.SweepLag.Seconds())
 	for stream, lag := range now.IntakeLag {

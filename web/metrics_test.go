@@ -36,7 +36,7 @@ func has(t *testing.T, text string, lines ...string) {
 func TestMetrics(t *testing.T) {
 	m := web.NewMetrics("v1.2.3", func(context.Context) (web.Gauges, error) {
 		return web.Gauges{
-			Pending: 5, Due: 4, Unpublished: 3, ShardsHeld: 16, SweepLag: 1500 * time.Millisecond,
+			Pending: 5, Due: 4, Unpublished: 3, AlertsFilled: 0.25, ShardsHeld: 16, SweepLag: 1500 * time.Millisecond,
 			IntakeLag: map[string]time.Duration{"ORDERS": 2 * time.Second},
 			OldestRow: map[string]time.Duration{"history": time.Hour},
 		}, nil
@@ -52,7 +52,7 @@ func TestMetrics(t *testing.T) {
 		`deadman_check_duration_seconds_count 2`, `deadman_check_duration_seconds_sum 0.008`,
 		`deadman_alerts_total{rule="r",severity="critical"} 1`, `deadman_events_total{outcome="started"} 7`,
 		`deadman_dead_letters_total 2`, `deadman_jobs_pending 5`, `deadman_jobs_due 4`, `deadman_alerts_unpublished 3`,
-		`deadman_shards_held 16`, `deadman_sweep_lag_seconds 1.5`, `deadman_intake_lag_seconds{stream="ORDERS"} 2`,
+		`deadman_alerts_stream_filled_ratio 0.25`, `deadman_shards_held 16`, `deadman_sweep_lag_seconds 1.5`, `deadman_intake_lag_seconds{stream="ORDERS"} 2`,
 		`deadman_oldest_row_seconds{table="history"} 3600`, `deadman_gauges_failed 0`)
 	for _, part := range []string{`deadman_build_info{go_version="go`, `version="v1.2.3"} 1`, "\ngo_goroutines ", "\nprocess_cpu_seconds_total "} {
 		if !strings.Contains(text, part) {

@@ -3,12 +3,14 @@ package main
 import (
 	"fmt"
 	"log/slog"
+	"math"
 	"net"
 	"net/url"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
 	"github.com/prometheus/common/model"
 
 	"deadman"
@@ -45,6 +47,7 @@ var settings = []setting{
 	{"calendars", "file of calendars that rules may name", "", text(func(r *running) *string { return &r.Calendars })},
 	{"insecure", "answer everybody without a token, also beyond loopback", "false", yesNo(func(r *running) *bool { return &r.Insecure })},
 	{"public_url", "what links in alerts begin with", "", link(func(r *running) *string { return &r.PublicURL })},
+	{"alerts_bytes", "most that the stream of alerts holds; counts when it is created", "1GiB", size(func(r *running) *int64 { return &r.AlertsBytes })},
 	{"keep_history", "how long ended jobs are kept", "90d", span(func(r *running) *time.Duration { return &r.KeepHistory })},
 	{"keep_alerts", "how long alerts are kept", "30d", span(func(r *running) *time.Duration { return &r.KeepAlerts })},
 	{"keep_dead_letters", "how long dead letters are kept", "7d", span(func(r *running) *time.Duration { return &r.KeepDeadLetters })},
@@ -91,6 +94,20 @@ func span(of func(*running) *time.Duration) func(*running, string) error {
 			return fmt.Errorf("no time over 0 with a unit; write it as 90d, 1h30m or 15s")
 		}
 		*of(r) = time.Duration(d)
+		return nil
+	}
+}
+
+// leastSize is room for a few alerts with large bodies.
+const leastSize = 1 << 20
+
+func size(of func(*running) *int64) func(*running, string) error {
+	return func(r *running, v string) error {
+		n, err := humanize.ParseBytes(v)
+		if err != nil || n < leastSize || n > math.MaxInt64 {
+			return fmt.Errorf("no size from 1MiB; write it as 512MiB or 10GiB")
+		}
+		*of(r) = int64(n)
 		return nil
 	}
 }

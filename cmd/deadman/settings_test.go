@@ -85,7 +85,7 @@ func TestEverySetting(t *testing.T) {
 		"data_dir": "/d", "database_url": "postgres://h/d", "nats_url": "nats://h", "nats_creds": "/c",
 		"http_addr": ":1", "nats_addr": ":2", "rules": "/r", "public_url": "https://p.example",
 		"calendars": "/cal.yaml", "insecure": "true",
-		"keep_history": "1d", "keep_alerts": "2d", "keep_dead_letters": "3d",
+		"keep_history": "1d", "keep_alerts": "2d", "keep_dead_letters": "3d", "alerts_bytes": "2GiB",
 		"lease": "4s", "workers": "5", "drain": "6s", "shards": "7", "log_level": "debug", "log_format": "json",
 	}
 	flags, _ := given{}.flags(t)
@@ -148,6 +148,8 @@ func TestWrongSettings(t *testing.T) {
 		{"no number", given{env: []string{"DEADMAN_WORKERS=many"}}, []string{`workers is "many"`, "DEADMAN_WORKERS", "from 1 to 4096"}},
 		{"number too small", given{args: []string{"--shards=0"}}, []string{"shards", "from 1 to 1024"}},
 		{"number too large", given{args: []string{"--shards=1025"}}, []string{"shards"}},
+		{"no size", given{args: []string{"--alerts-bytes=much"}}, []string{"alerts_bytes", "write it as 512MiB"}},
+		{"size too small", given{env: []string{"DEADMAN_ALERTS_BYTES=10kB"}}, []string{"alerts_bytes", "from 1MiB"}},
 		{"no address", given{args: []string{"--http-addr=localhost"}}, []string{"http_addr", "host:port"}},
 		{"no link", given{args: []string{"--public-url=deadman.example.org"}}, []string{"public_url", "https://"}},
 		{"no level", given{args: []string{"--log-level=loud"}}, []string{"log_level"}},

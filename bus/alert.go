@@ -1,0 +1,120 @@
+package bus
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/alerts"
+)
+
+// AlertType is the CloudEvents type of an alert.
+const AlertType = "dev.deadman.alert.v1"
+
+// defaultSource is what alerts come from when no public URL is set.
+const defaultSource = "deadman"
+
+// What is left of an alert that the broker would not let through.
+const (
+	headerRoom = 4 << 10 // what an alert surely leaves for headers
+	batchRoom  = 128     // what being in a batch adds to them
+	shortText  = 512     // bytes
+)
+
+// errUnfit means that an alert can't be made a message.
+var errUnfit = errors.New("cannot be said")
+
+// alertMsg is an alert as a CloudEvent in binary mode. One that the broker would not let
+// through goes without what its event carried, and if that is not enough, with the head of
+// its text; the whole of it stays in the database.
+func (b *Bus) alertMsg(a alerts.Alert) (*nats.Msg, error) {
+	if b.opts.PublicURL != "" {
+		a.URL = b.opts.PublicURL + "/alerts/" + a.ID.String()
+	}
+	msg, err := b.wrap(a)
+	if err != nil || b.fits(msg) {
+		return msg, err
+	}
+	a.Event, a.State = nil, nil
+	if msg, err = b.wrap(a); err != nil || b.fits(msg) {
+		return msg, err
+	}
+	size := len(msg.Data)
+	a.Text = head(a.Text, shortText) + " … (shortened: the broker takes no message of this size)"
+	a.Labels, a.Passed, a.Closes = nil, nil, nil
+	b.log.Warn("an alert is too large for the broker and is said shortened; raise max_payload of the broker, or max_msg_size of the stream",
+		"alert", a.ID, "rule", a.Rule, "key", a.Key, "bytes", size, "most", b.largest())
+	return b.wrap(a)
+}
+
+// fits reports whether the broker lets a message through.
+func (b *Bus) fits(m *nats.Msg) bool {
+	most := b.largest()
+	return int64(len(m.Data)+headerRoom) <= most || int64(m.Size()-len(m.Subject)+batchRoom) <= most
+}
+
+// largest is how many bytes of headers and body a message may have.
+func (b *Bus) largest() int64 {
+	most := b.nc.MaxPayload()
+	if limit := b.msgLimit.Load(); limit > 0 {
+		most = min(most, limit)
+	}
+	return most
+}
+
+// head is the beginning of a text, in whole characters.
+func head(s string, most int) string {
+	if len(s) <= most {
+		return s
+	}
+	for most > 0 && !utf8.RuneStart(s[most]) {
+		most--
+	}
+	return s[:most]
+}
+
+func (b *Bus) wrap(a alerts.Alert) (*nats.Msg, error) {
+	source := defaultSource
+	if b.opts.PublicURL != "" {
+		source = b.opts.PublicURL
+	}
+	data, err := json.Marshal(a)
+	if err != nil {
+		return nil, fmt.Errorf("%w: alert %s: %w", errUnfit, a.ID, err)
+	}
+	msg := nats.NewMsg(a.Subject())
+	msg.Data = data
+	msg.Header = nats.Header{
+		"ce-specversion":                    {"1.0"},
+		"ce-id":                             {a.ID.String()},
+		"ce-type":                           {AlertType},
+		"ce-source":                         {source},
+		"ce-subject":                        {headerText(a.Rule + "/" + a.Key)},
+		"ce-time":                           {a.DecidedAt.UTC().Format(time.RFC3339Nano)},
+		"content-type":                      {"application/json"},
+		jetstream.MsgIDHeader:               {a.ID.String()},
+		jetstream.ExpectedStreamHeader:      {AlertsStream},
+		jetstream.ExpectedLastSubjSeqHeader: {"0"},
+	}
+	return msg, nil
+}
+
+// headerText is text as a CloudEvent in binary mode has it in a header: what is not
+// printable ASCII, and space, quote and percent, are percent-encoded.
+func headerText(s string) string {
+	var b strings.Builder
+	for i := range len(s) {
+		if c := s[i]; c > ' ' && c < 0x7f && c != '"' && c != '%' {
+			b.WriteByte(c)
+		} else {
+			fmt.Fprintf(&b, "%%%02X", c)
+		}
+	}
+	return b.String()
+}

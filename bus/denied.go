@@ -1,0 +1,90 @@
+package bus
+
+import (
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// deniedMost bounds how many subjects are remembered as not permitted.
+const deniedMost = 4096
+
+// violation is how the broker says what it does not permit.
+var violation = regexp.MustCompile(`(?i)violation for (publish|subscription) to "([^"]+)"`)
+
+// denials remembers what the broker does not permit. It says so apart from the request, and
+// the request is never answered.
+type denials struct {
+	mu    sync.Mutex
+	when  map[string]time.Time // by subject
+	inbox time.Time            // answers are not permitted
+	said  map[string]bool      // what was logged, by permission
+}
+
+// noticed takes in what the connection reports, and reports whether it was a denial. Each
+// permission that is missing is logged once.
+func (d *denials) noticed(err error, log *slog.Logger) bool {
+	found := violation.FindStringSubmatch(err.Error())
+	if found == nil {
+		return false
+	}
+	verb, subject := strings.ToLower(found[1]), found[2]
+	d.mu.Lock()
+	if d.when == nil || len(d.when) >= deniedMost {
+		d.when, d.said = make(map[string]time.Time), make(map[string]bool)
+	}
+	d.when[subject] = time.Now()
+	if verb == "subscription" && strings.HasPrefix(subject, nats.InboxPrefix) {
+		d.inbox = time.Now()
+	}
+	need := permission(verb, subject)
+	first := !d.said[need]
+	d.said[need] = true
+	d.mu.Unlock()
+	if first {
+		log.Error("the NATS user lacks a permission; grant it to the user, and it is used at once", "permission", need)
+	}
+	return true
+}
+
+// permission is what to grant.
+func permission(verb, subject string) string {
+	if verb == "subscription" {
+		if strings.HasPrefix(subject, nats.InboxPrefix) {
+			subject = nats.InboxPrefix + ">"
+		}
+		return "subscribe to " + subject
+	}
+	if strings.HasPrefix(subject, strings.TrimSuffix(alertSubjects, ">")) {
+		subject = alertSubjects
+	}
+	return "publish on " + subject
+}
+
+// explain makes ErrDenied of a silence since begun that was a denial: of one of the subjects
+// that were published on, or of answers.
+func (d *denials) explain(err error, begun time.Time, subjects ...string) error {
+	if !silence(err) {
+		return err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	need := ""
+	if d.inbox.After(begun) {
+		need = permission("subscription", nats.InboxPrefix)
+	}
+	for _, s := range subjects {
+		if d.when[s].After(begun) {
+			need = permission("publish", s)
+		}
+	}
+	if need == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %s; grant it to the NATS user", ErrDenied, need)
+}

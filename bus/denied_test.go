@@ -1,0 +1,122 @@
+package bus_test
+
+import (
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/alerts"
+	"deadman/bus"
+)
+
+// serveUser starts a server whose user "deadman" has permissions, and returns its address
+// and that of a user who may do everything.
+func serveUser(t *testing.T, may *natsserver.Permissions) (url, all string) {
+	t.Helper()
+	srv, err := natsserver.NewServer(&natsserver.Options{
+		Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		Users: []*natsserver.User{
+			{Username: "deadman", Password: "secret", Permissions: may},
+			{Username: "all", Password: "secret"},
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go srv.Start()
+	t.Cleanup(func() { stop(srv) })
+	if !srv.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	as := func(user string) string {
+		return strings.Replace(srv.ClientURL(), "nats://", "nats://"+user+":secret@", 1)
+	}
+	return as("deadman"), as("all")
+}
+
+func deny(subjects ...string) *natsserver.Permissions {
+	return &natsserver.Permissions{
+		Publish:   &natsserver.SubjectPermission{Allow: []string{">"}, Deny: subjects},
+		Subscribe: &natsserver.SubjectPermission{Allow: []string{">"}},
+	}
+}
+
+func TestAMissingPermissionIsNamedAtTheStart(t *testing.T) {
+	noAnswers := deny()
+	noAnswers.Subscribe.Deny = []string{"_INBOX.>"}
+	for want, may := range map[string]*natsserver.Permissions{
+		"publish on $JS.API.STREAM.INFO.DEADMAN_ALERTS":   deny("$JS.API.STREAM.INFO.>"),
+		"publish on $JS.API.STREAM.CREATE.DEADMAN_ALERTS": deny("$JS.API.STREAM.CREATE.>"),
+		"subscribe to _INBOX.>":                           noAnswers,
+	} {
+		t.Run(want, func(t *testing.T) {
+			t.Parallel()
+			url, _ := serveUser(t, may)
+			_, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: quietly()})
+			if !errors.Is(err, bus.ErrDenied) || errors.Is(err, bus.ErrUnreachable) || !strings.Contains(err.Error(), want) {
+				t.Errorf("without the permission: %v", err)
+			}
+		})
+	}
+}
+
+func TestAMissingPermissionToSayAlerts(t *testing.T) {
+	t.Parallel()
+	url, _ := serveUser(t, deny("deadman.alerts.>"))
+	said := &logged{}
+	b, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: slog.New(slog.NewTextHandler(said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	sent, err := b.Publish(t.Context(), some(100))
+	if !errors.Is(err, bus.ErrDenied) || !strings.Contains(err.Error(), "publish on deadman.alerts.>") || len(sent) != 0 {
+		t.Errorf("%d sent, %v", len(sent), err)
+	}
+	if n := strings.Count(said.String(), "level=ERROR"); n != 1 {
+		t.Errorf("one missing permission is logged %d times", n)
+	}
+}
+
+// An alert that does not get through holds up what comes behind it of its rule and key, and
+// nothing else.
+func TestAnAlertThatIsHeldUp(t *testing.T) {
+	t.Parallel()
+	url, all := serveUser(t, deny("deadman.alerts.*.critical.>"))
+	b := connectURL(t, url)
+	batch := some(6)
+	for i := range batch {
+		batch[i].Key = []string{"a", "b"}[i%2]
+	}
+	batch[2].Severity = alerts.Critical // of a
+	sent, err := b.Publish(t.Context(), batch)
+	if !errors.Is(err, bus.ErrDenied) {
+		t.Error(err)
+	}
+	var got []string
+	for _, m := range kept(t, foreign(t, all)) {
+		got = append(got, m.Header.Get("ce-id"))
+	}
+	want := []string{batch[0].ID.String(), batch[1].ID.String(), batch[3].ID.String(), batch[5].ID.String()}
+	if strings.Join(got, " ") != strings.Join(want, " ") || len(sent) != 4 {
+		t.Errorf("in the stream are %v, want %v; %d sent", got, want, len(sent))
+	}
+}
+
+// Where deadman may not change the stream, its alerts go as the stream takes them.
+func TestAStreamThatMayNotBeChanged(t *testing.T) {
+	t.Parallel()
+	url, all := serveUser(t, deny("$JS.API.STREAM.UPDATE.>"))
+	js := foreign(t, all)
+	makeStream(t, js, jetstream.StreamConfig{Name: bus.AlertsStream, Subjects: []string{"deadman.alerts.>"}})
+	b := connectURL(t, url)
+	publishAlerts(t, b, some(20))
+	if sizes, alone := batchesOf(kept(t, js)); len(sizes) != 0 || alone != 20 {
+		t.Errorf("in batches of %v, and %d alone", sizes, alone)
+	}
+}

@@ -1,0 +1,105 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// How the stream of alerts is looked after.
+const (
+	keepEvery  = 10 * time.Second
+	fillsUp    = 0.8  // of its limits: time to say so
+	fillsAgain = 0.75 // below this, it can fill up again
+)
+
+// filling is how full the stream of alerts was when it was looked at.
+type filling struct {
+	mu     sync.Mutex
+	share  float64
+	err    error
+	warned bool
+}
+
+// Keep looks after the stream of alerts until ctx ends.
+func (b *Bus) Keep(ctx context.Context) error {
+	ticker := time.NewTicker(keepEvery)
+	defer ticker.Stop()
+	for {
+		_ = b.Look(ctx) // Filled has it, and the next look comes
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+	}
+}
+
+// Look looks at the stream of alerts once. It is made again if it is gone, and what an
+// operator changed counts from now on. That it fills up is logged once.
+func (b *Bus) Look(ctx context.Context) error {
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	begun := time.Now()
+	info, err := b.ask(ctx, AlertsStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		if err = b.remake(ctx); err == nil {
+			info, err = b.ask(ctx, AlertsStream)
+		}
+	}
+	err = b.denied.explain(err, begun, streamAPI("INFO"))
+	b.filling.mu.Lock()
+	defer b.filling.mu.Unlock()
+	if b.filling.err = err; err != nil {
+		return err
+	}
+	b.learn(info)
+	b.fill(info)
+	return nil
+}
+
+// fill takes in how full the stream is. The caller holds the lock.
+func (b *Bus) fill(info *jetstream.StreamInfo) {
+	f := &b.filling
+	f.share = max(share(info.State.Bytes, info.Config.MaxBytes), share(info.State.Msgs, info.Config.MaxMsgs))
+	switch {
+	case f.share >= fillsUp && !f.warned:
+		f.warned = true
+		b.log.Warn("the stream of alerts fills up; once it is full, alerts wait in the database: raise its max_bytes, or purge what everybody has read",
+			"stream", AlertsStream, "full_percent", int(f.share*100), "bytes", info.State.Bytes, "max_bytes", info.Config.MaxBytes)
+	case f.share < fillsAgain && f.warned:
+		f.warned = false
+		b.log.Info("the stream of alerts has room again", "stream", AlertsStream, "full_percent", int(f.share*100))
+	}
+}
+
+// share is used as a part of a limit; there is none if it is not over 0.
+func share(used uint64, limit int64) float64 {
+	if limit <= 0 {
+		return 0
+	}
+	return float64(used) / float64(limit)
+}
+
+// Filled returns how full the stream of alerts is, 1 being full, as of the last look, and
+// why it could not be looked at.
+func (b *Bus) Filled() (share float64, err error) {
+	b.filling.mu.Lock()
+	defer b.filling.mu.Unlock()
+	return b.filling.share, b.filling.err
+}
+
+// remake makes the stream of alerts again if it is gone.
+func (b *Bus) remake(ctx context.Context) error {
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	made, err := b.ensureAlerts(ctx)
+	if made {
+		b.log.Error("the stream of alerts was deleted and is made again; consumers do not get what was in it, and those of their own have to be made again",
+			"stream", AlertsStream)
+	}
+	return err
+}
