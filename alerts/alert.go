@@ -76,8 +76,12 @@ type Alert struct {
 	RuleID int32 `json:"-"`
 }
 
-// MarshalJSON puts the schema version first.
-func (a Alert) MarshalJSON() ([]byte, error) {
+// MarshalJSON implements json.Marshaler.
+func (a Alert) MarshalJSON() ([]byte, error) { return a.JSON() }
+
+// JSON is the alert as consumers get it, the schema version first. It saves json.Marshal's
+// second look at what MarshalJSON returns.
+func (a Alert) JSON() ([]byte, error) {
 	type plain Alert
 	return json.Marshal(struct {
 		SchemaVersion int `json:"schema_version"`

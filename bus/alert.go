@@ -1,7 +1,6 @@
 package bus
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -84,7 +83,7 @@ func (b *Bus) wrap(a alerts.Alert) (*nats.Msg, error) {
 	if b.opts.PublicURL != "" {
 		source = b.opts.PublicURL
 	}
-	data, err := json.Marshal(a)
+	data, err := a.JSON()
 	if err != nil {
 		return nil, fmt.Errorf("%w: alert %s: %w", errUnfit, a.ID, err)
 	}

@@ -110,9 +110,10 @@ func (a batchAck) of(count int) error {
 	return nil
 }
 
-// refused reports whether the stream answered and did not take a batch in. One by one, its
+// refused reports whether a batch was not taken in for what is in it. One by one, its
 // alerts may get through, and each that does not has a reason of its own.
 func refused(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) || errors.Is(err, errApart) || errors.Is(err, ErrDenied)
+	return errors.As(err, &api) || errors.Is(err, errApart) || errors.Is(err, ErrDenied) ||
+		errors.Is(err, nats.ErrMaxPayload)
 }

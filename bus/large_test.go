@@ -2,10 +2,14 @@ package bus_test
 
 import (
 	"bytes"
+	"errors"
 	"log/slog"
 	"strings"
 	"testing"
+	"time"
 
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/alerts"
@@ -55,5 +59,27 @@ func TestAnAlertThatIsTooLargeIsSaidShortened(t *testing.T) {
 				t.Errorf("the one behind it says %q; logged was %s", got[1].Text, said)
 			}
 		})
+	}
+}
+
+// What does not fit even shortened waits, and is said; what is around it goes.
+func TestAnAlertThatNeverFitsHoldsUpNoOther(t *testing.T) {
+	srv, err := natsserver.NewServer(&natsserver.Options{
+		Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), MaxPayload: 2000,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go srv.Start()
+	t.Cleanup(func() { stop(srv) })
+	if !srv.ReadyForConnections(20 * time.Second) {
+		t.Fatal("the server does not start")
+	}
+	b := connectURL(t, srv.ClientURL())
+	batch := some(10)
+	batch[4].Key = strings.Repeat("ä", 250)
+	sent, err := b.Publish(t.Context(), batch)
+	if !errors.Is(err, nats.ErrMaxPayload) || !strings.Contains(err.Error(), "max_payload") || len(sent) != 9 {
+		t.Errorf("%d of 9 sent beside one that is too large: %v", len(sent), err)
 	}
 }

@@ -141,18 +141,21 @@ func (d *delivery) oneByOne(ctx context.Context, parcels []parcel) {
 // send publishes a wave without waiting in between, and then waits for every answer.
 func (d *delivery) send(ctx context.Context, wave []parcel) {
 	begun := time.Now()
-	futures := make([]jetstream.PubAckFuture, 0, len(wave))
-	var unsent error
-	for _, p := range wave {
-		f, err := d.bus.js.PublishMsgAsync(p.msg, jetstream.WithStallWait(answerTimeout))
-		if err != nil {
-			unsent = err
+	futures := make([]jetstream.PubAckFuture, len(wave)) // nil: not sent
+	for i, p := range wave {
+		var err error
+		if futures[i], err = d.bus.js.PublishMsgAsync(p.msg, jetstream.WithStallWait(answerTimeout)); err != nil {
+			d.fail(p, err)
+		}
+		if d.stuck {
 			break
 		}
-		futures = append(futures, f)
 	}
 	silent := false
 	for i, f := range futures {
+		if f == nil {
+			continue
+		}
 		err := d.bus.denied.explain(d.bus.acked(ctx, f), begun, wave[i].msg.Subject)
 		silent = silent || silence(err)
 		if err == nil {
@@ -160,9 +163,6 @@ func (d *delivery) send(ctx context.Context, wave []parcel) {
 		} else {
 			d.fail(wave[i], err)
 		}
-	}
-	for _, p := range wave[len(futures):] {
-		d.fail(p, unsent)
 	}
 	d.bus.pace.heard(!silent, len(wave))
 }
@@ -200,6 +200,8 @@ func publishing(err error) error {
 		return fmt.Errorf("publish alert: %w: stream %s is gone or has no leader; it is made again once the broker lets it", err, AlertsStream)
 	case isCode(err, codeStoreFailed):
 		return fmt.Errorf("publish alert: stream %s takes nothing in: %w; if it is full, raise its max_bytes: alerts wait in the database meanwhile", AlertsStream, err)
+	case errors.Is(err, nats.ErrMaxPayload), isCode(err, codeMessageTooLarge):
+		return fmt.Errorf("publish alert: %w: an alert does not fit even without its body and text; raise max_payload of the broker, or max_msg_size of stream %s", err, AlertsStream)
 	case silence(err):
 		return fmt.Errorf("publish alert: %w: stream %s does not answer: %w; look at the broker's load and log", ErrUnreachable, AlertsStream, err)
 	}
