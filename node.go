@@ -42,6 +42,7 @@ type node struct {
 	owner   *futurejobs.Owner
 	sweeper *futurejobs.Sweeper
 	intake  *events.Intake
+	letters *events.Letters
 	relay   *alerts.Relay
 	metrics *web.Metrics
 	witness witness
@@ -98,6 +99,7 @@ func (n *node) assemble() {
 	n.intake = events.NewIntake(events.Options{
 		Streams: n.bus, Book: n.book, Ledger: n.store, Shards: n.owner, Now: n.clock.Now, Observer: n.witness, Log: n.log,
 	})
+	n.letters = &events.Letters{LetterStore: n.store, Book: n.book, Now: n.clock.Now, Observer: n.witness}
 	n.upkeep = &upkeep{store: n.store, rules: n.rules, owner: n.owner, log: n.log, wake: make(chan struct{}, 1), keep: store.Retention{
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory,
 	}}

@@ -195,9 +195,3 @@ func (in *Intake) Status() []Status {
 	slices.SortFunc(all, func(a, b Status) int { return strings.Compare(a.Stream, b.Stream) })
 	return all
 }
-
-func (in *Intake) taken(outcome string, n int) {
-	if in.Observer != nil && n > 0 {
-		in.Observer.Taken(outcome, n)
-	}
-}

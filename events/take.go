@@ -12,27 +12,28 @@ import (
 // MaxBody is the longest body of an event that is taken in, in bytes.
 const MaxBody = 256 << 10
 
+// TooLong is why a body of so many bytes is refused.
+func TooLong(size int) string {
+	return fmt.Sprintf("the body has %d bytes, at most %d are taken in; only its start is kept here", size, MaxBody)
+}
+
 // ruleTries bounds how often a batch is matched again because the rules changed meanwhile.
 const ruleTries = 5
 
 // take applies events and moves the cursor, in one transaction.
 func (t *tap) take(ctx context.Context, got []futurejobs.Event) error {
-	got = slices.DeleteFunc(got, func(e futurejobs.Event) bool { return e.Seq <= t.cursor.LastSeq })
-	if len(got) == 0 {
-		return nil
-	}
 	for range ruleTries {
-		batch, ignored := t.fold(got)
-		done, err := t.in.Ledger.Apply(ctx, batch)
-		switch {
-		case err == nil:
-			t.cursor.LastSeq, t.cursor.LastAt = batch.Last, batch.LastAt
-			t.count(done, len(batch.DeadLetters), ignored)
+		got = slices.DeleteFunc(got, func(e futurejobs.Event) bool { return e.Seq <= t.cursor.LastSeq })
+		if len(got) == 0 {
 			return nil
-		case errors.Is(err, futurejobs.ErrMoved):
-			return errReopen
-		case !errors.Is(err, futurejobs.ErrRulesChanged):
-			return fmt.Errorf("apply events: %w", err)
+		}
+		batch, ignored := t.fold(got)
+		err := t.apply(ctx, batch, ignored)
+		if errors.Is(err, futurejobs.ErrRefused) {
+			err = t.takeApart(ctx, got, err)
+		}
+		if !errors.Is(err, futurejobs.ErrRulesChanged) {
+			return err
 		}
 		if err := t.in.Book.Refresh(ctx); err != nil {
 			return fmt.Errorf("look at the rules: %w", err)
@@ -42,6 +43,20 @@ func (t *tap) take(ctx context.Context, got []futurejobs.Event) error {
 		}
 	}
 	return fmt.Errorf("apply events: %w, %d times in a row", futurejobs.ErrRulesChanged, ruleTries)
+}
+
+// apply applies a batch and moves the cursor.
+func (t *tap) apply(ctx context.Context, b futurejobs.Batch, ignored int) error {
+	done, err := t.in.Ledger.Apply(ctx, b)
+	switch {
+	case err == nil:
+		t.cursor.LastSeq, t.cursor.LastAt = b.Last, b.LastAt
+		tell(t.in.Observer, done, len(b.DeadLetters), ignored)
+		return nil
+	case errors.Is(err, futurejobs.ErrMoved):
+		return errReopen
+	}
+	return fmt.Errorf("apply events: %w", err)
 }
 
 // fold asks the rules what the events mean.
@@ -54,9 +69,10 @@ func (t *tap) fold(got []futurejobs.Event) (b futurejobs.Batch, ignored int) {
 		RuleSet: t.revision,
 	}
 	for _, e := range got {
+		size := len(e.Data)
 		effects, refusals := t.match(&e)
 		for _, r := range refusals {
-			b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{Event: e, Rule: r.Rule, Reason: r.Reason, At: t.in.Now()})
+			b.DeadLetters = append(b.DeadLetters, t.letter(e, size, r))
 		}
 		b.Effects = append(b.Effects, effects...)
 		if len(effects)+len(refusals) == 0 {
@@ -66,28 +82,41 @@ func (t *tap) fold(got []futurejobs.Event) (b futurejobs.Batch, ignored int) {
 	return b, ignored
 }
 
+// letter is a refusal of an event whose body had size bytes.
+func (t *tap) letter(e futurejobs.Event, size int, r futurejobs.Refusal) futurejobs.DeadLetter {
+	l := futurejobs.DeadLetter{Event: e, Rule: r.Rule, Part: r.Part, Reason: r.Reason, At: t.in.Now()}
+	if size > len(e.Data) {
+		l.Size = size
+	}
+	return l
+}
+
 // match asks the rules what an event means. One that is too long is cut, and not asked about.
 func (t *tap) match(e *futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
 	if n := len(e.Data); n > MaxBody {
 		e.Data = e.Data[:MaxBody]
 		return nil, []futurejobs.Refusal{{
-			Reason: fmt.Sprintf("the body has %d bytes, at most %d are taken in; only its start is kept here", n, MaxBody),
+			Reason: TooLong(n),
 		}}
 	}
 	return t.in.Book.Match(*e)
 }
 
-func (t *tap) count(done futurejobs.Applied, letters, ignored int) {
+// tell counts what a batch came to.
+func tell(o Observer, done futurejobs.Applied, letters, ignored int) {
+	if o == nil {
+		return
+	}
 	for outcome, n := range map[string]int{
 		Created: done.Created, Ended: done.Ended, Kept: done.Kept, Restarted: done.Restarted, Updated: done.Updated,
 		Paused: done.Paused, Resumed: done.Resumed, Remembered: done.Remembered, Unmatched: done.Missed,
 		DeadLetter: letters + done.Refused, Ignored: ignored,
 	} {
-		t.in.taken(outcome, n)
-	}
-	if t.in.Observer != nil {
-		for _, a := range done.Said {
-			t.in.Observer.Alerted(a)
+		if n > 0 {
+			o.Taken(outcome, n)
 		}
+	}
+	for _, a := range done.Said {
+		o.Alerted(a)
 	}
 }

@@ -32,12 +32,13 @@ type world struct {
 	server *bus.Server
 	bus    *bus.Bus
 	store  *store.Store
+	data   string // the folder of the database
 	rules  string // the folder of rule files
 }
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir(), rules: t.TempDir()}
+	w := &world{t: t, dir: t.TempDir(), data: t.TempDir(), rules: t.TempDir()}
 	w.server = w.serve("127.0.0.1:0")
 	var err error
 	w.bus, err = bus.Connect(t.Context(), bus.Options{URL: w.server.ClientURL(), Log: quietly()})
@@ -45,7 +46,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.bus.Close)
-	w.store, err = store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Log: quietly()})
+	w.store, err = store.Open(t.Context(), store.Options{DataDir: w.data, Log: quietly()})
 	if err != nil {
 		t.Fatal(err)
 	}

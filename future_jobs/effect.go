@@ -25,6 +25,7 @@ type Effect struct {
 	Ref   Ref
 	Event *Event // nil: a person asks
 	Rev   *int32 // what the job has to be at, or it is missed; nil: any
+	Late  bool   // the event is out of its order: it says nothing of a wait that began after it
 	Ask   Ask
 }
 
@@ -91,8 +92,20 @@ type Move struct {
 // Refusal is an event that a rule could not take in.
 type Refusal struct {
 	Rule   string // empty: no rule's fault
+	Part   Part   // of the rule; empty: all of it
 	Reason string
 }
+
+// Part is what of a rule an event is for.
+type Part string
+
+// The parts of a rule that events are for.
+const (
+	Triggers Part = "trigger"
+	Updates  Part = "update"
+	Pauses   Part = "pause"
+	Resolves Part = "resolve"
+)
 
 // Cancel is the effect of a person ending a job.
 func Cancel(rule *Rule, ref Ref) Effect {

@@ -59,12 +59,17 @@ type Known struct {
 //     not newer than an end that is remembered ends at once.
 //  3. An end takes the job away, and closes what was said about it.
 //  4. A pause takes the next check away, and a resume puts it back, later by the pause.
+//  5. What comes late says nothing of a wait that began after it happened.
 func Fold(effects []Effect, known Known, now time.Time) Net {
 	f := &fold{now: now, known: known, at: make(map[Ref]*standing), early: make(map[Ref]*Early)}
 	for _, e := range effects {
 		s := f.find(e.Ref)
 		if s != nil && e.Rev != nil && *e.Rev != s.job.Rev {
 			s = nil
+		}
+		if s != nil && e.Late && f.when(e).Before(s.job.Since) {
+			f.net.Missed++
+			continue
 		}
 		e.Ask.play(f, e, s)
 	}
@@ -133,10 +138,12 @@ func (f *fold) sum() Net {
 
 // refuse makes a dead letter of the event. What a person asks is refused before it comes
 // here.
-func (f *fold) refuse(e Effect, err error) {
+func (f *fold) refuse(e Effect, part Part, err error) {
 	f.net.Refused++
 	if e.Event != nil {
-		f.net.Letters = append(f.net.Letters, DeadLetter{Event: *e.Event, Rule: e.Rule.Name, Reason: clip(err.Error()), At: f.now})
+		f.net.Letters = append(f.net.Letters, DeadLetter{
+			Event: *e.Event, Rule: e.Rule.Name, Part: part, Reason: clip(err.Error()), At: f.now,
+		})
 	}
 }
 
@@ -196,7 +203,7 @@ func (a Gather) play(f *fold, e Effect, s *standing) {
 	case s != nil:
 		members, more := s.job.Members.add(a.Set, a.Member)
 		if more && s.job.Members.full(a.Set) {
-			f.refuse(e, errFull)
+			f.refuse(e, Resolves, errFull)
 			return
 		}
 		if more {
@@ -208,7 +215,7 @@ func (a Gather) play(f *fold, e Effect, s *standing) {
 		early := f.remember(e, a.End.Early)
 		members, more := early.Members.add(a.Set, a.Member)
 		if more && early.Members.full(a.Set) {
-			f.refuse(e, errFull)
+			f.refuse(e, Resolves, errFull)
 			return
 		}
 		early.Members = members
@@ -221,7 +228,7 @@ func (a Gather) play(f *fold, e Effect, s *standing) {
 func (f *fold) complete(e Effect, s *standing, a Gather) bool {
 	need, err := a.Need(s.job)
 	if err != nil {
-		f.refuse(e, err)
+		f.refuse(e, Resolves, err)
 		return false
 	}
 	if need == 0 || s.job.Members.count(a.Set) < need {
@@ -238,7 +245,7 @@ func (a Update) play(f *fold, e Effect, s *standing) {
 	}
 	state, err := a.Merge(s.job.Known())
 	if err != nil {
-		f.refuse(e, err)
+		f.refuse(e, Updates, err)
 		return
 	}
 	s.job.State, s.updated = state, true

@@ -11,6 +11,10 @@ import (
 // ErrMoved means that somebody else advanced the cursor of a stream. Nothing was written.
 var ErrMoved = errors.New("the stream's cursor was moved by another node")
 
+// ErrRefused means that the database does not take what a batch would write, now or later,
+// because of a value in it. Nothing was written.
+var ErrRefused = errors.New("the database does not take it")
+
 // Cursor is how far a stream was applied.
 type Cursor struct {
 	Stream          string
@@ -26,8 +30,13 @@ type DeadLetter struct {
 	ID     int64
 	Event  Event
 	Rule   string // empty: no rule's fault
+	Part   Part   // of the rule; empty: all of it
 	Reason string
+	Size   int // bytes of the body where only its start is kept; 0: it is whole
 	At     time.Time
+
+	Tries       int // how often it was tried again
+	LastTriedAt time.Time
 }
 
 // Batch is a run of events of one stream, folded into effects.
@@ -44,12 +53,17 @@ type Batch struct {
 	// Known are streams whose events the effects know of up to a sequence: their cursors have
 	// to stand there. Only of a batch by hand.
 	Known map[string]uint64
+
+	// Letter is the dead letter that the batch is another try of; nil: of none. It goes with
+	// what is applied. Where its rule refuses the event again it stays, with the new reason.
+	Letter *DeadLetter
 }
 
 // Applied is what a batch came to.
 type Applied struct {
 	Tally
-	Said []alerts.Alert
+	Said  []alerts.Alert
+	Again string // why the batch's Letter stays; empty: it went, or there was none
 }
 
 // Ledger is where events become jobs. Implementations are safe for concurrent use.
@@ -61,8 +75,9 @@ type Ledger interface {
 	OpenCursor(ctx context.Context, c Cursor) error
 	// Apply locks the jobs that the batch names, folds its effects with Fold, and writes
 	// the net effect, the dead letters and the cursor in one transaction; a deed is audited,
-	// once for each effect. It returns ErrMoved where a cursor stands elsewhere, or
-	// ErrRulesChanged, having written nothing.
+	// once for each effect. It returns ErrMoved where a cursor stands elsewhere,
+	// ErrRulesChanged, ErrRefused, or ErrNotFound where the batch's Letter is gone, having
+	// written nothing.
 	Apply(ctx context.Context, b Batch) (Applied, error)
 	// ResetCursor puts to in the place of old, which the cursor has to equal in LastSeq and
 	// StreamCreatedAt; otherwise it returns ErrMoved. It sets LastSeq, LastAt and

@@ -37,6 +37,7 @@ type Filter struct {
 	Outcome  checks.Outcome  // history only
 	Status   alerts.Status   // alerts only
 	Severity alerts.Severity // alerts only
+	Subject  string          // dead letters only
 
 	Cursor string // where the last page ended; opaque
 	Limit  int    // 1 to MaxLimit; 0: 50

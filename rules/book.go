@@ -114,12 +114,42 @@ func (b *Book) version(ctx context.Context, e *edition, which id) (*version, err
 //  2. Its trigger comes before its resolve: an event that does both leaves nothing pending,
 //     as a trigger does that is not newer than what resolved it.
 func (b *Book) Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
-	m := matching{event: e, body: newBody(e.Data), shards: b.shards}
+	m, err := newMatching(e, b.shards)
 	for _, r := range b.current.Load().listening(e.Subject) {
-		if v := r.inCharge(e); v != nil {
+		v := r.inCharge(e)
+		switch {
+		case v == nil:
+		case err != nil:
+			return nil, []futurejobs.Refusal{{Reason: err.Error()}}
+		default:
 			m.ask(r, v)
 		}
 	}
+	return m.effects, m.refusals
+}
+
+// MatchAgain is Match for the event of a dead letter, of the rules as they are now: of the
+// part of the rule that refused it, or of all rules that listen to its subject. What comes of
+// it is late.
+func (b *Book) MatchAgain(l futurejobs.DeadLetter) ([]futurejobs.Effect, []futurejobs.Refusal) {
+	m, err := newMatching(l.Event, b.shards)
+	if err != nil {
+		return nil, []futurejobs.Refusal{{Rule: l.Rule, Reason: err.Error()}}
+	}
+	m.only, m.late = l.Part, true
+	now := b.current.Load()
+	if l.Rule == "" {
+		for _, r := range now.listening(l.Event.Subject) {
+			m.ask(r, r.versions[0])
+		}
+		return m.effects, m.refusals
+	}
+	r := now.names[l.Rule]
+	if r == nil {
+		m.refuse(l.Rule, l.Part, fmt.Errorf("rule %s is not there any more; drop the letter", l.Rule))
+		return nil, m.refusals
+	}
+	m.ask(r, r.versions[0])
 	return m.effects, m.refusals
 }
 

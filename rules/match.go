@@ -17,8 +17,16 @@ type matching struct {
 	event    futurejobs.Event
 	body     *body
 	shards   int
+	only     futurejobs.Part // of the rules; empty: all of them
+	late     bool
 	effects  []futurejobs.Effect
 	refusals []futurejobs.Refusal
+}
+
+// newMatching takes an event apart. An error is that of an envelope that can't be opened.
+func newMatching(e futurejobs.Event, shards int) (matching, error) {
+	opened, err := openEvent(e)
+	return matching{event: opened, body: newBody(opened.Data), shards: shards}, err
 }
 
 // hearing is one version of a rule that hears of an event.
@@ -35,7 +43,7 @@ type hearing struct {
 func (m *matching) ask(all *rule, v *version) {
 	r, err := v.compiled()
 	if err != nil {
-		m.refuse(v.saved.Name, err)
+		m.refuse(v.saved.Name, "", err)
 		return
 	}
 	h := hearing{matching: m, Rule: r, paused: all.paused, made: func(j futurejobs.Job) *Rule {
@@ -47,16 +55,32 @@ func (m *matching) ask(all *rule, v *version) {
 	h.play()
 }
 
-// play plays the event.
+// play plays the event to the rule, or to the one part of it that is asked.
 func (h *hearing) play() {
-	h.note("trigger", h.begin())
-	for i := range h.updates {
-		h.note(fmt.Sprintf("update[%d]", i), h.update(&h.updates[i]))
+	if h.asks(futurejobs.Triggers) {
+		h.note(futurejobs.Triggers, "trigger", h.begin())
 	}
-	h.note("pause", h.pause())
+	if h.asks(futurejobs.Updates) {
+		for i := range h.updates {
+			h.note(futurejobs.Updates, fmt.Sprintf("update[%d]", i), h.update(&h.updates[i]))
+		}
+	}
+	if h.asks(futurejobs.Pauses) {
+		h.note(futurejobs.Pauses, "pause", h.pause())
+	}
+	if h.asks(futurejobs.Resolves) {
+		h.resolveAny()
+	}
+}
+
+// asks reports whether a part of the rules is asked what the event means.
+func (m *matching) asks(part futurejobs.Part) bool { return m.only == "" || m.only == part }
+
+// resolveAny ends a wait by the first of the resolves that waits for the event.
+func (h *hearing) resolveAny() {
 	for i := range h.resolves {
 		ended, err := h.resolve(i)
-		h.note(fmt.Sprintf("resolve[%d]", i), err)
+		h.note(futurejobs.Resolves, fmt.Sprintf("resolve[%d]", i), err)
 		if ended {
 			return
 		}
@@ -64,19 +88,19 @@ func (h *hearing) play() {
 }
 
 // note makes an error a refusal of the event.
-func (h *hearing) note(where string, err error) {
+func (h *hearing) note(part futurejobs.Part, where string, err error) {
 	if err != nil {
-		h.refuse(h.engine.Name, wrap(where, err))
+		h.refuse(h.engine.Name, part, wrap(where, err))
 	}
 }
 
-func (m *matching) refuse(rule string, err error) {
-	m.refusals = append(m.refusals, futurejobs.Refusal{Rule: rule, Reason: err.Error()})
+func (m *matching) refuse(rule string, part futurejobs.Part, err error) {
+	m.refusals = append(m.refusals, futurejobs.Refusal{Rule: rule, Part: part, Reason: err.Error()})
 }
 
 // want adds an effect on the job of a key.
 func (h *hearing) want(key string, ask futurejobs.Ask) {
-	h.effects = append(h.effects, futurejobs.Effect{Rule: &h.engine, Ref: h.ref(key, h.shards), Event: &h.event, Ask: ask})
+	h.effects = append(h.effects, futurejobs.Effect{Rule: &h.engine, Ref: h.ref(key, h.shards), Event: &h.event, Late: h.late, Ask: ask})
 }
 
 // hears reports whether the watch is for the event, and what its expressions see of it.

@@ -88,7 +88,10 @@ func (p *past) play(ctx context.Context, through map[string]uint64) error {
 
 // event plays an event. What can't be taken in is left: it was nobody's then.
 func (p *past) event(e futurejobs.Event) {
-	m := matching{event: e, body: newBody(e.Data), shards: p.Book.shards}
+	m, err := newMatching(e, p.Book.shards)
+	if err != nil {
+		return // it was nobody's then
+	}
 	h := hearing{matching: &m, Rule: p.rule, paused: !p.saved.PausedAt.IsZero(), made: func(futurejobs.Job) *Rule { return p.rule }}
 	h.play()
 	net := futurejobs.Fold(m.effects, p.known, e.At)

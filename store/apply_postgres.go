@@ -29,9 +29,9 @@ func (p *postgres) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Ap
 		return err
 	})
 	if err != nil {
-		return futurejobs.Applied{}, failed("apply", err)
+		return futurejobs.Applied{}, failed("apply", unstorable(err))
 	}
-	return applied(net), nil
+	return applied(b, net), nil
 }
 
 // applyOnce works in three round trips and a commit. All of it is bounded, not only its

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -21,9 +20,9 @@ func (e *sqlite) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Appl
 		net, err = w.apply(ctx, b, now)
 		return err
 	}); err != nil {
-		return futurejobs.Applied{}, failed("apply", err)
+		return futurejobs.Applied{}, failed("apply", unstorable(err))
 	}
-	return applied(net), nil
+	return applied(b, net), nil
 }
 
 func (w *writer) apply(ctx context.Context, b futurejobs.Batch, now time.Time) (net futurejobs.Net, err error) {
@@ -41,14 +40,8 @@ func (w *writer) apply(ctx context.Context, b futurejobs.Batch, now time.Time) (
 	if err := w.writeNet(net, now); err != nil {
 		return net, err
 	}
-	for _, l := range slices.Concat(b.DeadLetters, net.Letters) {
-		args, err := letter(l, now)
-		if err != nil {
-			return net, err
-		}
-		if _, err := w.exec(insertLetter, args...); err != nil {
-			return net, err
-		}
+	if err := w.writeLetters(ctx, b, net, now); err != nil {
+		return net, err
 	}
 	for _, e := range deeds(b, net) {
 		if _, err := w.exec(insertAudit, auditArgs(ctx, now, b.Deed, object(e), "")...); err != nil {
@@ -75,6 +68,26 @@ func (w *writer) standing(streams map[string]uint64) error {
 		}
 	}
 	return nil
+}
+
+func (w *writer) writeLetters(ctx context.Context, b futurejobs.Batch, net futurejobs.Net, now time.Time) error {
+	letters, tried, err := letterWrites(ctx, b, net, now)
+	if err != nil {
+		return err
+	}
+	for _, l := range letters {
+		if _, err := w.exec(l.text, l.args...); err != nil {
+			return err
+		}
+	}
+	if b.Letter == nil {
+		return nil
+	}
+	n, err := w.exec(tried.text, tried.args...)
+	if err == nil && n == 0 {
+		return futurejobs.ErrNotFound
+	}
+	return err
 }
 
 // knownOf reads what is known of the jobs that effects name.

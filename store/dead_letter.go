@@ -9,8 +9,8 @@ import (
 )
 
 const insertLetter = `
-INSERT INTO dead_letter (stream, subject, seq, event_at, event_id, header, body, rule, reason, at)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)`
+INSERT INTO dead_letter (stream, subject, seq, event_at, event_id, header, body, rule, part, reason, size, at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
 
 // letter are the parameters of insertLetter. Nothing of the event is lost, whatever its
 // bytes.
@@ -25,7 +25,7 @@ func letter(l futurejobs.DeadLetter, now time.Time) ([]any, error) {
 	}
 	return []any{
 		l.Event.Stream, escape(l.Event.Subject), int64(l.Event.Seq), when(l.Event.At), escape(l.Event.ID),
-		head, data, l.Rule, escape(l.Reason), now,
+		head, data, l.Rule, string(l.Part), escape(l.Reason), l.Size, now,
 	}, nil
 }
 
@@ -33,7 +33,7 @@ func readLetter(row scanner, l *futurejobs.DeadLetter) error {
 	var head string
 	e := &l.Event
 	if err := row.Scan(&l.ID, &e.Stream, (*verbatim)(&e.Subject), &e.Seq, at(&e.At), (*verbatim)(&e.ID),
-		&head, &e.Data, &l.Rule, (*verbatim)(&l.Reason), at(&l.At)); err != nil {
+		&head, &e.Data, &l.Rule, &l.Part, (*verbatim)(&l.Reason), &l.Size, at(&l.At), &l.Tries, at(&l.LastTriedAt)); err != nil {
 		return err
 	}
 	if len(e.Data) == 0 {
@@ -44,7 +44,7 @@ func readLetter(row scanner, l *futurejobs.DeadLetter) error {
 	return err
 }
 
-const letterColumns = `id, stream, subject, seq, event_at, event_id, header, body, rule, reason, at`
+const letterColumns = `id, stream, subject, seq, event_at, event_id, header, body, rule, part, reason, size, at, tries, last_tried_at`
 
 // DeadLetter returns one letter, or futurejobs.ErrNotFound.
 func (s *Store) DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter, error) {
@@ -58,8 +58,8 @@ func (s *Store) DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter
 	return letters[0], nil
 }
 
-// DeadLetters lists what could not be taken in, newest first. A filter's Rule and RulePrefix
-// narrow it; what else a filter says does not apply.
+// DeadLetters lists what could not be taken in, newest first. A filter's Rule, RulePrefix and
+// Subject narrow it; what else a filter says does not apply.
 func (s *Store) DeadLetters(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.DeadLetter], error) {
 	var page futurejobs.Page[futurejobs.DeadLetter]
 	before := position{ID: maxID}
@@ -67,7 +67,7 @@ func (s *Store) DeadLetters(ctx context.Context, f futurejobs.Filter) (futurejob
 		return page, err
 	}
 	w := where{`SELECT ` + letterColumns + ` FROM dead_letter WHERE id < ?`, []any{before.ID}}
-	w.named(`rule`, f)
+	w.letters(f)
 	letters, err := query(ctx, s.read, readLetter, numbered(w.text+` ORDER BY id DESC LIMIT ?`), append(w.args, limit(f)+1)...)
 	if err != nil {
 		return page, failed("dead letters", err)

@@ -26,12 +26,15 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurej
 	queueUpdates(q, net.Update)
 	queueRemembered(q, net.Remember)
 	queueForgotten(q, net.Forget)
-	for _, l := range slices.Concat(b.DeadLetters, net.Letters) {
-		args, err := letter(l, now)
-		if err != nil {
-			return err
-		}
-		q.Queue(insertLetter, args...)
+	letters, tried, err := letterWrites(ctx, b, net, now)
+	if err != nil {
+		return err
+	}
+	for _, l := range letters {
+		q.Queue(l.text, l.args...)
+	}
+	if b.Letter != nil {
+		q.Queue(tried.text, tried.args...).Exec(expect(1, futurejobs.ErrNotFound))
 	}
 	for _, e := range deeds(b, net) {
 		q.Queue(insertAudit, auditArgs(ctx, now, b.Deed, object(e), "")...)

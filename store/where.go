@@ -30,6 +30,14 @@ func (w *where) named(column string, f futurejobs.Filter) {
 	}
 }
 
+// letters narrows the dead letters.
+func (w *where) letters(f futurejobs.Filter) {
+	w.named(`rule`, f)
+	if f.Subject != "" {
+		w.and(`subject = ?`, escape(f.Subject))
+	}
+}
+
 // beginning is the condition that a column begins with a text, given its length and itself.
 func beginning(column string) string { return `substr(` + column + `, 1, ?) = ?` }
 

@@ -21,6 +21,10 @@ type DeadLetter struct {
 	Seq     uint64    `json:"seq"`
 	EventAt time.Time `json:"event_at"`
 
+	Size        int       `json:"size,omitempty" doc:"Bytes of the body, where only its start is kept."`
+	Tries       int       `json:"tries" doc:"How often it was tried again."`
+	LastTriedAt time.Time `json:"last_tried_at,omitzero"`
+
 	Header     map[string][]string `json:"header,omitempty"`
 	Body       string              `json:"body,omitempty"`
 	BodyBase64 []byte              `json:"body_base64,omitempty" doc:"In place of body where that is no UTF-8."`
@@ -30,7 +34,7 @@ func newDeadLetter(d futurejobs.DeadLetter) DeadLetter {
 	out := DeadLetter{
 		ID: d.ID, At: d.At, Rule: d.Rule, Reason: d.Reason,
 		Stream: d.Event.Stream, Subject: d.Event.Subject, Seq: d.Event.Seq, EventAt: d.Event.At,
-		Header: d.Event.Header,
+		Size: d.Size, Tries: d.Tries, LastTriedAt: d.LastTriedAt, Header: d.Event.Header,
 	}
 	if utf8.Valid(d.Event.Data) {
 		out.Body = string(d.Event.Data)
@@ -42,8 +46,18 @@ func newDeadLetter(d futurejobs.DeadLetter) DeadLetter {
 
 // deadLetterListIn is what the dead letters are narrowed by.
 type deadLetterListIn struct {
-	Rule text `query:"rule" doc:"That this rule could not take in." example:"order-unshipped"`
+	LetterFilter
 	Paging
+}
+
+// LetterFilter narrows dead letters.
+type LetterFilter struct {
+	Rule    text `query:"rule" doc:"That this rule could not take in." example:"order-unshipped"`
+	Subject text `query:"subject" doc:"That came on this subject." example:"orders.created"`
+}
+
+func (f LetterFilter) filter() futurejobs.Filter {
+	return futurejobs.Filter{Rule: string(f.Rule), Subject: string(f.Subject)}
 }
 
 // deadLetterIn names a dead letter.
@@ -56,7 +70,7 @@ func (a *api) mountDeadLetters() {
 		ID: "list-dead-letters", Tag: tagEvents, Method: "GET", Path: "/dead-letters", Does: "lists events that could not be taken in, newest first",
 		Scope: access.Read, Reach: everything,
 	}, shown(func(ctx context.Context, in *deadLetterListIn) (Page[DeadLetter], error) {
-		p, err := a.Lists.DeadLetters(ctx, in.page(futurejobs.Filter{Rule: string(in.Rule)}))
+		p, err := a.Lists.DeadLetters(ctx, in.page(in.filter()))
 		if err != nil {
 			return Page[DeadLetter]{}, err
 		}
@@ -72,4 +86,5 @@ func (a *api) mountDeadLetters() {
 		}
 		return newDeadLetter(d), nil
 	}))
+	a.mountLetterDeeds()
 }

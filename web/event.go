@@ -14,6 +14,7 @@ import (
 
 	"deadman/access"
 	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
 )
 
 // MaxEventBytes is the largest body of an event that the API takes.
@@ -30,10 +31,24 @@ type Wire interface {
 	Follow(ctx context.Context, backlog int) iter.Seq2[alerts.Alert, error]
 }
 
+// Book says what an event means. rules.Book implements it.
+type Book interface {
+	Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal)
+	Refresh(ctx context.Context) error
+}
+
 // Taken is where an event is kept.
 type Taken struct {
 	Stream string `json:"stream"`
 	Seq    uint64 `json:"seq"`
+
+	WouldDeadLetter []Refused `json:"would_dead_letter,omitempty" doc:"The rules, as this node knows them, that cannot take the event in; for them it becomes a dead letter."`
+}
+
+// Refused is a rule that cannot take an event in.
+type Refused struct {
+	Rule   string `json:"rule,omitempty" doc:"Absent: no rule's fault."`
+	Reason string `json:"reason"`
 }
 
 // EventPath is where an event is published, and by what a repeat of it is known.
@@ -126,5 +141,20 @@ func (a *api) event(ctx context.Context, in *eventIn) (Taken, error) {
 	if err != nil {
 		return Taken{}, fmt.Errorf("publish on %s: %w", in.Subject, err)
 	}
-	return Taken{Stream: stream, Seq: seq}, nil
+	return Taken{Stream: stream, Seq: seq, WouldDeadLetter: a.refusals(ctx, futurejobs.Event{
+		Stream: stream, Subject: string(in.Subject), Seq: seq, At: a.Now(), Header: in.header, Data: in.RawBody,
+	})}, nil
+}
+
+// refusals are the rules that cannot take an event in, which is stored already: where the
+// rules cannot be had anew, it tells by those that were known.
+func (a *api) refusals(ctx context.Context, e futurejobs.Event) (all []Refused) {
+	if err := a.Book.Refresh(ctx); err != nil {
+		a.Log.WarnContext(ctx, "an event's sender is told by rules that may be old", "subject", e.Subject, "err", err)
+	}
+	_, refusals := a.Book.Match(e)
+	for _, r := range refusals {
+		all = append(all, Refused{Rule: r.Rule, Reason: r.Reason})
+	}
+	return all
 }

@@ -15,11 +15,13 @@ import (
 	"deadman/access"
 )
 
-// Options are what the handler answers from. Lists, Desk, Rules, Wire and Health have to be
-// there.
+// Options are what the handler answers from. Lists, Desk, Letters, Book, Rules, Wire and
+// Health have to be there.
 type Options struct {
 	Lists   Lists
 	Desk    Desk
+	Letters Letters
+	Book    Book
 	Rules   Rules
 	Wire    Wire
 	Health  Health

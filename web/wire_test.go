@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"deadman/alerts"
 	"deadman/web"
 )
@@ -28,11 +30,11 @@ func TestEvents(t *testing.T) {
 		return taken
 	}
 	first := post(`{"id": "1"}`, "Content-Type", "application/json", "ce-type", "order", "Authorization", "Bearer secret", "Idempotency-Key", "one")
-	if first != (web.Taken{Stream: "DEADMAN_EVENTS", Seq: 1}) {
-		t.Errorf("%+v", first)
+	if diff := cmp.Diff(web.Taken{Stream: "DEADMAN_EVENTS", Seq: 1}, first); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, header := range []string{"Idempotency-Key", "Nats-Msg-Id"} {
-		if again := post(`{"id": "1"}`, header, "one"); again != first {
+		if again := post(`{"id": "1"}`, header, "one"); !cmp.Equal(again, first) {
 			t.Errorf("the repeat is %+v", again)
 		}
 	}

@@ -12,11 +12,11 @@ import (
 )
 
 func (p *program) deadLetterCommand() *cobra.Command {
-	cmd := group("dead-letter", "Look at the events that could not be taken in")
+	cmd := group("dead-letter", "The events that could not be taken in: look at them, retry and drop them")
 	addURL(cmd.PersistentFlags(), p)
 	cmd.AddCommand(
 		listing[web.DeadLetter]{
-			short: "List dead letters, newest first", path: "/dead-letters", filters: []filter{byRule},
+			short: "List dead letters, newest first", path: "/dead-letters", filters: []filter{byRule, {parameter: "subject", does: "that came on this subject only"}},
 			none: "no event was refused", header: []string{"id", "refused", "rule", "subject", "stream", "seq", "reason"},
 			row: func(p *program, d web.DeadLetter) []cell {
 				return []cell{
@@ -26,6 +26,7 @@ func (p *program) deadLetterCommand() *cobra.Command {
 			},
 		}.command(p),
 		&cobra.Command{Use: "get ID", Short: "Show one dead letter, and the event", Args: exactly("ID"), RunE: p.getDeadLetter},
+		p.retryLettersCommand(), p.dropLettersCommand(),
 	)
 	return cmd
 }
@@ -53,6 +54,10 @@ func (p *program) showDeadLetter(d web.DeadLetter) error {
 		s.line("rule", "%s", d.Rule)
 	}
 	s.instant("refused", d.At)
+	if d.Tries > 0 {
+		s.line("tried again", "%s", number(d.Tries, "time"))
+		s.instant("last tried", d.LastTriedAt)
+	}
 	s.line("subject", "%s", d.Subject)
 	s.line("stream", "%s, message %d", d.Stream, d.Seq)
 	s.instant("event of", d.EventAt)

@@ -46,13 +46,25 @@ func (p *program) eventCommand() *cobra.Command {
 			if p.output == asJSON {
 				return writeValue(p.out, taken)
 			}
-			_, err = fmt.Fprintf(p.out, "taken in: %s is message %d of stream %s\n", plain(args[0]), taken.Seq, plain(taken.Stream))
-			return err
+			return p.showTaken(args[0], taken)
 		},
 	}
 	send.Flags().StringVar(&id, "id", "", "the event's own id; a repeat of it is stored once")
 	cmd.AddCommand(send)
 	return cmd
+}
+
+// showTaken says where an event is, and which rules cannot take it in.
+func (p *program) showTaken(subject string, taken web.Taken) error {
+	for _, r := range taken.WouldDeadLetter {
+		by := "no rule takes it in"
+		if r.Rule != "" {
+			by = "rule " + plain(r.Rule) + " does not take it in"
+		}
+		fmt.Fprintf(p.err, "%s: %s (deadman dead-letter list)\n", by, plain(r.Reason))
+	}
+	_, err := fmt.Fprintf(p.out, "taken in: %s is message %d of stream %s\n", plain(subject), taken.Seq, plain(taken.Stream))
+	return err
 }
 
 // eventData is the body: as given, of a file, or of the standard input.

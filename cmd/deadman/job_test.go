@@ -89,3 +89,47 @@ func TestDeadLetter(t *testing.T) {
 	}
 	n.says(1, []string{"dead-letter", "get", "99"}, "not found")
 }
+
+// Dead letters are taken in by the rule as it is by then, and dropped.
+func TestDeadLetterDeeds(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	rule := write(t, filepath.Join(t.TempDir(), "shop"), "rule.yaml", strings.ReplaceAll(goodRule, "event.id", "event.number"))
+	n.does("rule", "apply", "-f", rule)
+	for _, id := range []string{"1", "2", "3"} {
+		sent := n.run("", "event", "send", "orders.created", `{"id": "`+id+`"}`)
+		if sent.code != 0 || !strings.Contains(sent.err, "rule order-unshipped does not take it in: trigger: ") || !strings.Contains(sent.out, "taken in") {
+			t.Errorf("%+v", sent)
+		}
+	}
+	eventually(t, "the dead letters are there", func() bool {
+		return len(read[web.Page[web.DeadLetter]](n, "dead-letter", "list", "--subject", "orders.created").Items) == 3
+	})
+	n.says(1, []string{"dead-letter", "retry", "1"}, "retried: 1 dead letter; 0 taken in, 1 refused again")
+	n.says(0, []string{"dead-letter", "get", "1"}, "tried again    1 time")
+
+	n.does("rule", "apply", "-f", write(t, filepath.Dir(rule), "rule.yaml", goodRule))
+	n.says(0, []string{"dead-letter", "retry", "2", "1"}, "retried: 2 dead letters; 2 taken in, 0 refused again")
+	if j := read[web.Job](n, "job", "get", "order-unshipped", "2"); j.Key != "2" || !strings.Contains(string(j.Event), `"id": "2"`) {
+		t.Errorf("%+v", j)
+	}
+	n.says(1, []string{"dead-letter", "retry", "1"}, "not found")
+	n.says(0, []string{"dead-letter", "retry", "--rule", "order-unshipped"}, "retried: 1 dead letter; 1 taken in")
+	if got := read[web.Retried](n, "dead-letter", "retry", "--all"); got.Tried != 0 {
+		t.Errorf("nothing is left: %+v", got)
+	}
+	n.says(0, []string{"token", "audit", "--action", "dead-letter.retry"}, "dead-letter/1", "taken in; jobs begun: 1", "refused again: trigger")
+
+	n.does("event", "send", "orders.created", `{}`)
+	eventually(t, "another one is there", func() bool {
+		return len(read[web.Page[web.DeadLetter]](n, "dead-letter", "list").Items) == 1
+	})
+	n.says(0, []string{"dead-letter", "drop", "--subject", "orders.shipped", "-y"}, "dropped: 0 dead letters")
+	n.says(0, []string{"dead-letter", "drop", "4"}, "dropped: 1 dead letter")
+	n.says(1, []string{"dead-letter", "drop", "4"}, "not found")
+	for _, verb := range []string{"retry", "drop"} {
+		n.says(2, []string{"dead-letter", verb}, "takes IDs")
+		n.says(2, []string{"dead-letter", verb, "4", "--all"}, "takes IDs")
+		n.says(2, []string{"dead-letter", verb, "x"}, `"x" is no id`)
+	}
+}

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"deadman/alerts"
 	"deadman/web"
 )
@@ -178,7 +180,7 @@ func TestVerbs(t *testing.T) {
 		return string(raw)
 	}
 	taken := ask[web.Taken](t, n, "event", "send", "orders.created", order(key), "--id", "1")
-	if again := ask[web.Taken](t, n, "event", "send", "orders.created", order(key), "--id", "1"); again != taken || taken.Seq != 1 {
+	if again := ask[web.Taken](t, n, "event", "send", "orders.created", order(key), "--id", "1"); !cmp.Equal(again, taken) || taken.Seq != 1 {
 		t.Errorf("an event and its repeat: %+v, %+v", taken, again)
 	}
 	file := write(t, t.TempDir(), "event.json", "not JSON")

@@ -19,7 +19,7 @@ func lettersKeepTheirBytes(t *testing.T, w *world) {
 				Header: map[string][]string{"X-\xff": {"a\x00b", "\xc3\x28", `back\slash "quoted"`}, "Plain": {"value"}},
 				Data:   []byte("\x00\xff{not json"),
 			},
-			Rule: w.rule.Name, Reason: "cannot read \"\xff\x00\"",
+			Rule: w.rule.Name, Part: futurejobs.Resolves, Size: 1 << 20, Reason: "cannot read \"\xff\x00\"",
 		},
 		{Event: futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: 9}, Reason: "nobody's fault"},
 	}

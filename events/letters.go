@@ -1,0 +1,152 @@
+package events
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// retryAtOnce bounds how many dead letters one call tries again, and retryPage how many of
+// them are in memory.
+const (
+	retryAtOnce = 500
+	retryPage   = 50
+)
+
+// LetterBook says what the event of a dead letter means by now. rules.Book implements it.
+type LetterBook interface {
+	MatchAgain(l futurejobs.DeadLetter) ([]futurejobs.Effect, []futurejobs.Refusal)
+	Revision() int64
+	Refresh(ctx context.Context) error
+}
+
+// LetterStore keeps dead letters. One that is not there is futurejobs.ErrNotFound.
+// Implementations are safe for concurrent use.
+type LetterStore interface {
+	DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter, error)
+	// LettersAfter returns up to limit letters of a filter that follow an id, oldest first.
+	LettersAfter(ctx context.Context, f futurejobs.Filter, after int64, limit int) ([]futurejobs.DeadLetter, error)
+	// Apply is futurejobs.Ledger's.
+	Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error)
+	DropLetter(ctx context.Context, id int64) error
+	// DropLetters returns how many there were.
+	DropLetters(ctx context.Context, f futurejobs.Filter) (int64, error)
+}
+
+// Letters are the events that could not be taken in, for another try.
+type Letters struct {
+	LetterStore
+	Book     LetterBook
+	Now      func() time.Time
+	Observer Observer // may be nil
+}
+
+// Retried is what another try of dead letters came to.
+type Retried struct {
+	Tried   int
+	TakenIn int // and gone
+	Refused int // again; they stay
+	Reason  string
+	Next    int64 // the last letter that was tried, where there are more; 0: that was all
+}
+
+// Retry asks the rules as they are now what the event of a dead letter means, and takes it in,
+// once: the letter goes in the same transaction. Where it is refused again, the letter stays
+// with the new reason. It returns futurejobs.ErrNotFound where there is no such letter.
+//
+// It comes late: what came after the event was taken in without it, and is not taken in again.
+func (l *Letters) Retry(ctx context.Context, id int64) (Retried, error) {
+	letter, err := l.DeadLetter(ctx, id)
+	if err != nil {
+		return Retried{}, err
+	}
+	if err := l.Book.Refresh(ctx); err != nil {
+		return Retried{}, fmt.Errorf("look at the rules: %w", err)
+	}
+	return l.retry(ctx, letter)
+}
+
+// RetryAll retries the letters of a filter that follow an id, oldest first, as many as fit
+// into one call. Those that somebody else took away meanwhile are left out.
+func (l *Letters) RetryAll(ctx context.Context, f futurejobs.Filter, after int64) (all Retried, err error) {
+	if err := l.Book.Refresh(ctx); err != nil {
+		return all, fmt.Errorf("look at the rules: %w", err)
+	}
+	for all.Tried < retryAtOnce {
+		page, err := l.LettersAfter(ctx, f, after, retryPage)
+		if err != nil {
+			return all, err
+		}
+		for _, letter := range page {
+			one, err := l.retry(ctx, letter)
+			if err != nil && !errors.Is(err, futurejobs.ErrNotFound) {
+				return all, err
+			}
+			all.Tried, all.TakenIn, all.Refused = all.Tried+one.Tried, all.TakenIn+one.TakenIn, all.Refused+one.Refused
+			after = letter.ID
+		}
+		if len(page) < retryPage {
+			return all, nil
+		}
+	}
+	all.Next = after
+	return all, nil
+}
+
+// retry tries one letter, again while the rules change meanwhile.
+func (l *Letters) retry(ctx context.Context, letter futurejobs.DeadLetter) (Retried, error) {
+	for range ruleTries {
+		b := l.fold(letter)
+		done, err := l.Apply(ctx, b)
+		if errors.Is(err, futurejobs.ErrRefused) {
+			b.Effects = nil
+			b.DeadLetters = []futurejobs.DeadLetter{again(letter, futurejobs.Refusal{Rule: letter.Rule, Reason: err.Error()}, l.Now())}
+			done, err = l.Apply(ctx, b)
+		}
+		switch {
+		case err == nil:
+			fresh := len(b.DeadLetters)
+			if done.Again != "" { // it was counted when it was refused first
+				fresh, done.Refused = 0, 0
+			}
+			tell(l.Observer, done, fresh, 0)
+			return retried(done), nil
+		case !errors.Is(err, futurejobs.ErrRulesChanged):
+			return Retried{}, fmt.Errorf("retry: %w", err)
+		}
+		if err := l.Book.Refresh(ctx); err != nil {
+			return Retried{}, fmt.Errorf("look at the rules: %w", err)
+		}
+	}
+	return Retried{}, futurejobs.ErrRulesChanged
+}
+
+// fold asks the rules what a letter's event means now.
+func (l *Letters) fold(letter futurejobs.DeadLetter) futurejobs.Batch {
+	b := futurejobs.Batch{RuleSet: l.Book.Revision(), Deed: "dead-letter.retry", Letter: &letter}
+	var refusals []futurejobs.Refusal
+	if letter.Size > 0 {
+		refusals = []futurejobs.Refusal{{Rule: letter.Rule, Reason: TooLong(letter.Size)}}
+	} else {
+		b.Effects, refusals = l.Book.MatchAgain(letter)
+	}
+	for _, r := range refusals {
+		b.DeadLetters = append(b.DeadLetters, again(letter, r, l.Now()))
+	}
+	return b
+}
+
+// again is the letter of an event that was refused once more.
+func again(letter futurejobs.DeadLetter, r futurejobs.Refusal, now time.Time) futurejobs.DeadLetter {
+	return futurejobs.DeadLetter{Event: letter.Event, Rule: r.Rule, Part: r.Part, Reason: r.Reason, Size: letter.Size, At: now}
+}
+
+func retried(done futurejobs.Applied) Retried {
+	if done.Again == "" {
+		return Retried{Tried: 1, TakenIn: 1}
+	}
+	return Retried{Tried: 1, Refused: 1, Reason: done.Again}
+}

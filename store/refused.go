@@ -1,0 +1,42 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	sqlitedriver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// unstorable makes futurejobs.ErrRefused of an error that a value is to blame for: the same batch
+// would fail in the same way for ever.
+func unstorable(err error) error {
+	var pg *pgconn.PgError
+	var lite *sqlitedriver.Error
+	switch {
+	case errors.As(err, &pg) && refusedCode(pg.Code):
+		return fmt.Errorf("%w: %s", futurejobs.ErrRefused, pg.Message)
+	case errors.As(err, &lite) && refusedLite(lite.Code()&0xff):
+		return fmt.Errorf("%w: %w", futurejobs.ErrRefused, err)
+	}
+	return err
+}
+
+// refusedCode reports whether Postgres finds a value out of its range, of no use as what it is
+// for, against a constraint, or too large. A key that is there twice is no value's fault.
+func refusedCode(code string) bool {
+	switch code {
+	case "23502", "23503", "23514", "54000":
+		return true
+	}
+	return strings.HasPrefix(code, "22")
+}
+
+// refusedLite is refusedCode for SQLite's primary codes.
+func refusedLite(code int) bool {
+	return code == sqlite3.SQLITE_CONSTRAINT || code == sqlite3.SQLITE_TOOBIG || code == sqlite3.SQLITE_MISMATCH
+}
