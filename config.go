@@ -27,6 +27,7 @@ type Config struct {
 	Rules       string // a folder of rule files, applied at start; empty: none
 	PublicURL   string // what links in alerts begin with
 	Calendars   string // a file of calendars that rules may name; empty: none
+	Hooks       string // a file of webhooks of others that are taken in; empty: none
 	Insecure    bool   // answer everybody, also beyond loopback
 
 	Shards  int           // how many, at creation of the database; 0: 16

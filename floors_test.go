@@ -24,7 +24,7 @@ var floors = [][]string{
 	{"checks"},
 	{"checks/lookup"},
 	{"future_jobs"},
-	{"rules", "events", "access"},
+	{"rules", "events", "access", "hooks"},
 	{"store", "bus", "web", "sources", "notify"},
 	{"."},
 	{"cmd/deadman"},

@@ -19,6 +19,7 @@ import (
 	"deadman/calendars"
 	"deadman/events"
 	futurejobs "deadman/future_jobs"
+	"deadman/hooks"
 	"deadman/rules"
 	"deadman/store"
 	"deadman/web"
@@ -43,6 +44,7 @@ type node struct {
 	sweeper *futurejobs.Sweeper
 	intake  *events.Intake
 	letters *events.Letters
+	hooks   hooks.Set
 	relay   *alerts.Relay
 	metrics *web.Metrics
 	witness witness
@@ -58,6 +60,9 @@ func open(ctx context.Context, c Config) (n *node, err error) {
 	n = &node{Config: c.withDefaults()}
 	n.log = n.Log
 	if err := n.check(); err != nil {
+		return n, err
+	}
+	if n.hooks, err = readHooks(n.Config.Hooks); err != nil {
 		return n, err
 	}
 	defer func() {

@@ -77,7 +77,7 @@ func (a *api) once(ctx huma.Context, next func(huma.Context)) {
 	case before != nil:
 		replay(w, *before)
 	default:
-		a.first(ctx, next, id)
+		a.first(w, r, id, func(w http.ResponseWriter) { next(humachi.NewContext(ctx.Operation(), r, w)) })
 	}
 }
 
@@ -109,8 +109,7 @@ func onceID(r *http.Request, key string) string {
 }
 
 // first does what is asked, and keeps the answer.
-func (a *api) first(ctx huma.Context, next func(huma.Context), id string) {
-	r, w := humachi.Unwrap(ctx)
+func (a *api) first(w http.ResponseWriter, r *http.Request, id string, do func(http.ResponseWriter)) {
 	kept := &keptAnswer{header: w.Header(), status: http.StatusOK}
 	finished := false
 	defer func() {
@@ -123,7 +122,7 @@ func (a *api) first(ctx huma.Context, next func(huma.Context), id string) {
 			a.Log.ErrorContext(late, "an Idempotency-Key stays taken", "path", r.URL.Path, "err", err)
 		}
 	}()
-	next(humachi.NewContext(ctx.Operation(), r, kept))
+	do(kept)
 	if kept.status < http.StatusMultipleChoices {
 		late, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), rememberTime)
 		defer cancel()

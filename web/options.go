@@ -13,6 +13,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"deadman/access"
+	"deadman/hooks"
 )
 
 // Options are what the handler answers from. Lists, Desk, Letters, Book, Rules, Wire and
@@ -25,8 +26,9 @@ type Options struct {
 	Rules   Rules
 	Wire    Wire
 	Health  Health
-	Memory  Memory   // nil: a request with an Idempotency-Key is refused
-	Metrics *Metrics // nil: /metrics is not found
+	Hooks   hooks.Set // whose webhooks are taken in; with any, Memory has to be there
+	Memory  Memory    // nil: a request with an Idempotency-Key is refused
+	Metrics *Metrics  // nil: /metrics is not found
 
 	// Keeper knows the tokens. nil: there are none, and nobody gets in unless Open.
 	Keeper *access.Keeper
@@ -73,6 +75,7 @@ func New(o Options) http.Handler {
 	r.Get("/readyz", a.ready)
 	r.Get("/login", a.login)
 	r.Post("/login", a.login)
+	r.Post(hooksPath+"{name}", a.hook)
 	r.Group(func(r chi.Router) {
 		r.Use(a.needsRead)
 		r.Get("/", a.page)

@@ -12,6 +12,7 @@ import (
 
 	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/hooks"
 	"deadman/rules"
 )
 
@@ -120,6 +121,7 @@ var faults = []Fault{
 	{Is: rules.ErrEntityChanged, Status: http.StatusUnprocessableEntity, Kind: RuleInvalid},
 	{Is: rules.ErrSubject, Status: http.StatusUnprocessableEntity, Kind: RuleInvalid},
 	{Is: rules.ErrPreview, Status: http.StatusUnprocessableEntity},
+	{Is: hooks.ErrDenied, Status: http.StatusUnauthorized},
 	{Is: access.ErrDenied, Status: http.StatusUnauthorized},
 	{Is: access.ErrExists, Status: http.StatusConflict},
 	{Is: access.ErrRunning, Status: http.StatusConflict, Kind: IdempotencyConflict},

@@ -34,9 +34,9 @@ func visitorOf(ctx context.Context) visitor {
 }
 
 // public are the addresses that answer without a token: what says whether the node is well,
-// and the way in.
+// the way in, and hooks, whose requests prove themselves.
 func public(path string) bool {
-	return path == "/healthz" || path == "/readyz" || path == "/login"
+	return path == "/healthz" || path == "/readyz" || path == "/login" || strings.HasPrefix(path, hooksPath)
 }
 
 // identify finds out who sends a request, or refuses it.

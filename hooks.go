@@ -1,0 +1,51 @@
+package deadman
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"deadman/hooks"
+)
+
+// readHooks reads the file of hooks that the settings name, and the secrets that it names; none
+// without a file. The error says of all secrets what is wrong with them. A path that is not
+// absolute begins at the file's folder.
+func readHooks(file string) (hooks.Set, error) {
+	if file == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("hooks: %w (--hooks names a file)", err)
+	}
+	known, err := hooks.Parse(data, file)
+	if err != nil {
+		return nil, fmt.Errorf("hooks: %w", err)
+	}
+	var wrong []error
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		h := known[name]
+		if h.SecretFile == "" {
+			continue
+		}
+		path := h.SecretFile
+		if !filepath.IsAbs(path) {
+			path = filepath.Join(filepath.Dir(file), path)
+		}
+		secret, err := os.ReadFile(path)
+		if err == nil {
+			err = h.Keep(secret)
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("hooks: %w", err))
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, errors.Join(wrong...)
+	}
+	return known, nil
+}

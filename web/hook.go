@@ -1,0 +1,79 @@
+package web
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"deadman/access"
+	"deadman/hooks"
+)
+
+const hooksPath = "/hooks/"
+
+// hook takes in a webhook of somebody else: it is an event on the hook's subject. Its signature
+// is what it needs, and no token.
+//
+//  1. The request proves whose it is.
+//  2. A repeat is answered as the first was, for as long as answers are kept, whoever sends it.
+//  3. The answer that it is taken in comes when it is durable. Any other answer lets the sender
+//     try again.
+func (a *api) hook(w http.ResponseWriter, r *http.Request) {
+	h := a.Hooks[chi.URLParam(r, "name")]
+	if h == nil {
+		a.fail(w, r, problem(http.StatusNotFound, "there is no hook of this name; the file that --hooks names has them"))
+		return
+	}
+	body, whole := peek(r, MaxEventBytes)
+	if !whole {
+		a.fail(w, r, problem(http.StatusRequestEntityTooLarge, "the body is over the limit of %d bytes, or broke off", MaxEventBytes))
+		return
+	}
+	id, err := h.Prove(r.Header.Get, body, a.Now())
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	if id == "" {
+		a.takeHook(w, r, h, body, "")
+		return
+	}
+	sum := sha256.Sum256([]byte(h.Name + "\x00" + id))
+	id = "hook-" + hex.EncodeToString(sum[:])
+	before, err := a.Memory.Begin(r.Context(), id, sum)
+	switch {
+	case errors.Is(err, access.ErrRunning):
+		a.fail(w, r, problem(http.StatusConflict, "the same webhook is being taken in at this moment; send it again in a minute"))
+	case err != nil:
+		a.fail(w, r, err)
+	case before != nil:
+		replay(w, *before)
+	default:
+		a.first(w, r, id, func(w http.ResponseWriter) { a.takeHook(w, r, h, body, id) })
+	}
+}
+
+// takeHook publishes a webhook, and answers when it is durable.
+func (a *api) takeHook(w http.ResponseWriter, r *http.Request, h *hooks.Hook, body []byte, id string) {
+	stream, seq, err := a.Wire.PublishEvent(r.Context(), h.Subject, body, headersOf(r), id)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	a.write(w, r, http.StatusAccepted, Taken{Stream: stream, Seq: seq})
+}
+
+// headersOf are the headers of a webhook that go with it.
+func headersOf(r *http.Request) map[string][]string {
+	header := make(map[string][]string)
+	for name, values := range r.Header {
+		if name = strings.ToLower(name); belongs(name) || strings.HasPrefix(name, "x-github-") {
+			header[name] = values
+		}
+	}
+	return header
+}

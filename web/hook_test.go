@@ -1,0 +1,164 @@
+package web_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deadman/access"
+	"deadman/hooks"
+	"deadman/web"
+)
+
+// withHooks takes in webhooks: /hooks/shop signed as Stripe does, /hooks/code as GitHub does,
+// /hooks/open from anybody, and /hooks/nowhere on a subject that no stream takes in.
+func withHooks(o *web.Options, s *stand) {
+	known, err := hooks.Parse([]byte(`hooks:
+  - {name: shop, subject: orders.created, scheme: stripe, secret_file: s}
+  - {name: code, subject: orders.created, scheme: github, secret_file: s}
+  - {name: open, subject: orders.created, scheme: none}
+  - {name: nowhere, subject: nobody.listens, scheme: github, secret_file: s}
+`), "hooks.yaml")
+	fatal(s.t, err)
+	for _, h := range known {
+		if h.SecretFile != "" {
+			fatal(s.t, h.Keep([]byte("secret")))
+		}
+	}
+	o.Hooks = known
+}
+
+func sign(text string) string {
+	mac := hmac.New(sha256.New, []byte("secret"))
+	mac.Write([]byte(text))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// stripe are the headers of a body that is signed at an instant.
+func stripe(body string, at time.Time) []string {
+	t := fmt.Sprint(at.Unix())
+	return []string{"Content-Type", "application/json", "Stripe-Signature", "t=" + t + ",v1=" + sign(t+"."+body)}
+}
+
+func github(body string) []string { return []string{"X-Hub-Signature-256", "sha256=" + sign(body)} }
+
+// last is the sequence of the last event.
+func (s *stand) last() uint64 {
+	s.t.Helper()
+	info, err := s.bus.Info(s.t.Context(), "DEADMAN_EVENTS")
+	fatal(s.t, err)
+	return info.LastSeq
+}
+
+// A webhook needs no token, is an event once, and is answered when it is durable.
+func TestHooks(t *testing.T) {
+	s := newStand(t, closed, withHooks)
+	body := `{"id":"evt_1","data":{}}`
+	take := func(path, body string, header ...string) web.Taken {
+		t.Helper()
+		a := do(t, s.Server, "POST", path, body, header...)
+		var taken web.Taken
+		if err := json.Unmarshal([]byte(a.body), &taken); a.StatusCode != 202 || err != nil {
+			t.Fatalf("%s: %d %s", path, a.StatusCode, a.body)
+		}
+		return taken
+	}
+	now := time.Now()
+	first := take("/hooks/shop", body, stripe(body, now)...)
+	if first.Seq != 1 || s.last() != 1 {
+		t.Errorf("%+v, the stream ends at %d", first, s.last())
+	}
+	// Sent again, signed anew and with other words around the same id, it is the same event.
+	for _, again := range []string{body, `{"id":"evt_1","data":{},"tries":2}`} {
+		if got := take("/hooks/shop", again, stripe(again, now.Add(time.Minute))...); got.Seq != 1 {
+			t.Errorf("the repeat is %+v", got)
+		}
+	}
+	take("/hooks/shop", `{"id":"evt_2"}`, stripe(`{"id":"evt_2"}`, now)...)
+	take("/hooks/code", body, github(body)...)
+	take("/hooks/code", body, append(github(body), "X-GitHub-Delivery", "another")...)
+	take("/hooks/open", body)
+	take("/hooks/open", body)
+	if got := s.last(); got != 5 {
+		t.Errorf("the stream ends at %d, want 5", got)
+	}
+
+	reader, err := s.bus.Read(t.Context(), "DEADMAN_EVENTS", 0, nil)
+	fatal(t, err)
+	defer reader.Close()
+	got, err := reader.Next(t.Context(), 10, 5*time.Second)
+	fatal(t, err)
+	if e := got[0]; string(e.Data) != body || e.Subject != "orders.created" || e.Header["content-type"][0] != "application/json" || e.ID == "" {
+		t.Errorf("what was taken in is %+v", e)
+	}
+	for name := range got[0].Header {
+		if strings.Contains(strings.ToLower(name), "signature") {
+			t.Errorf("a header of the request went along: %s", name)
+		}
+	}
+}
+
+func TestHooksRefuse(t *testing.T) {
+	s := newStand(t, closed, withHooks)
+	body, now := `{"id":"evt_1"}`, time.Now()
+	for _, c := range []struct {
+		name, method, path, body string
+		header                   []string
+		status                   int
+		says                     string
+	}{
+		{"nobody's", "POST", "/hooks/other", body, nil, 404, "--hooks"},
+		{"no signature", "POST", "/hooks/shop", body, nil, 401, "Stripe-Signature"},
+		{"another body", "POST", "/hooks/shop", body + " ", stripe(body, now), 401, "not that of this body"},
+		{"an old one", "POST", "/hooks/shop", body, stripe(body, now.Add(-6*time.Minute)), 401, "more than 5m0s from now"},
+		{"another scheme", "POST", "/hooks/code", body, stripe(body, now), 401, "X-Hub-Signature-256"},
+		{"a token is no signature", "POST", "/hooks/shop", body, s.token("all", "", access.Admin), 401, "Stripe-Signature"},
+		{"too large", "POST", "/hooks/open", strings.Repeat(" ", web.MaxEventBytes+1), nil, 413, "262144"},
+		{"no stream", "POST", "/hooks/nowhere", body, github(body), 409, "nobody.listens"},
+		{"a look", "GET", "/hooks/shop", "", nil, 405, "takes POST"},
+	} {
+		a := do(t, s.Server, c.method, c.path, c.body, c.header...)
+		if a.StatusCode != c.status || !strings.Contains(a.problem(t).Detail, c.says) {
+			t.Errorf("%s: %d %s, want %d and %q", c.name, a.StatusCode, a.body, c.status, c.says)
+		}
+	}
+	if got := s.last(); got != 0 {
+		t.Errorf("the stream ends at %d: something was taken in", got)
+	}
+	// What came to nothing may be sent again.
+	for range 2 {
+		if a := do(t, s.Server, "POST", "/hooks/nowhere", body, github(body)...); a.StatusCode != 409 || !strings.Contains(a.body, "nobody.listens") {
+			t.Errorf("%d %s", a.StatusCode, a.body)
+		}
+	}
+}
+
+func TestHooksAreRacedOnce(t *testing.T) {
+	s := newStand(t, closed, withHooks)
+	body := `{"id":"evt_1"}`
+	header := stripe(body, time.Now())
+	var taken atomic.Int32
+	var all sync.WaitGroup
+	for range 8 {
+		all.Go(func() {
+			switch a := do(t, s.Server, "POST", "/hooks/shop", body, header...); a.StatusCode {
+			case 202:
+				taken.Add(1)
+			case 409: // another one is being taken in
+			default:
+				t.Errorf("%d %s", a.StatusCode, a.body)
+			}
+		})
+	}
+	all.Wait()
+	if taken.Load() == 0 || s.last() != 1 {
+		t.Errorf("%d were answered, and the stream ends at %d", taken.Load(), s.last())
+	}
+}
