@@ -236,3 +236,39 @@ escalate: [{after: 1h, step: primary}]
 		t.Errorf("of a rule that was deleted: %+v, %v", got, err)
 	}
 }
+
+// A retry is late: a wait that began after the event is none of its business, and what was too
+// long is so still.
+func TestRetriesComeLate(t *testing.T) {
+	w := newWorld(t)
+	rule := `
+name: order-unshipped
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id, if: %s}
+escalate: [{after: 1h, step: primary}]
+`
+	w.write(fmt.Sprintf(rule, `event.total > 5`))
+	w.start()
+	w.publish("orders.shipped", `{"id":"1","total":"many"}`)
+	w.publish("orders.created", `{"id":"2"}`)
+	w.publish("orders.shipped", `{"id":"2","total":"many"}`)
+	w.publish("orders.created", `{"id":"long","text":"`+strings.Repeat("x", events.MaxBody)+`"}`)
+	w.caughtUp(bus.EventsStream, w.publish("orders.created", `{"id":"1"}`))
+	w.write(fmt.Sprintf(rule, `event.total == "many"`))
+
+	got, err := w.retrier().RetryAll(t.Context(), futurejobs.Filter{}, 0)
+	if err != nil || got.Tried != 3 || got.TakenIn != 2 || got.Refused != 1 {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := w.store.Job(t.Context(), "order-unshipped", "1"); err != nil {
+		t.Errorf("the wait that began later: %v", err)
+	}
+	if pending, ended := w.jobs(); pending != 1 || ended != 1 {
+		t.Errorf("%d pending and %d ended, want one of each", pending, ended)
+	}
+	left := w.letters()
+	if len(left) != 1 || left[0].Size <= events.MaxBody || left[0].Tries != 1 || left[0].Reason != events.TooLong(left[0].Size) {
+		t.Errorf("%d letters are left: %q", len(left), left[0].Reason)
+	}
+}

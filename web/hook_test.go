@@ -81,6 +81,9 @@ func TestHooks(t *testing.T) {
 			t.Errorf("the repeat is %+v", got)
 		}
 	}
+	if a := do(t, s.Server, "POST", "/hooks/shop", body, stripe(body, now)...); a.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("the repeat is not remembered, and the stream forgets it in minutes: %v", a.Header)
+	}
 	take("/hooks/shop", `{"id":"evt_2"}`, stripe(`{"id":"evt_2"}`, now)...)
 	take("/hooks/code", body, github(body)...)
 	take("/hooks/code", body, append(github(body), "X-GitHub-Delivery", "another")...)
