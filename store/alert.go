@@ -121,15 +121,19 @@ SELECT f.alert_ids FROM history f WHERE f.shard = $1 AND f.key = $2 AND f.alert_
 
 // Alert returns one alert, or futurejobs.ErrNotFound.
 func (s *Store) Alert(ctx context.Context, id alerts.ID) (futurejobs.Said, error) {
-	shards := make([]int16, s.shards)
-	for i := range shards {
-		shards[i] = int16(i)
-	}
-	said, err := s.said(ctx, id, shards)
+	said, err := s.said(ctx, id, s.allShards())
 	if err != nil {
 		return said, fmt.Errorf("alert %s: %w", id, away(err))
 	}
 	return said, nil
+}
+
+func (s *Store) allShards() []int16 {
+	shards := make([]int16, s.shards)
+	for i := range shards {
+		shards[i] = int16(i)
+	}
+	return shards
 }
 
 func (s *Store) said(ctx context.Context, id alerts.ID, shards []int16) (said futurejobs.Said, err error) {
@@ -141,9 +145,18 @@ WHERE a.id = $1 AND a.shard IN `+these(shards), id[:]), &said)
 	return said, err
 }
 
-// Unpublished implements alerts.Outbox. Shards take turns, so that a long queue of one does
-// not hold up the others.
+// Unpublished implements alerts.Outbox.
 func (s *Store) Unpublished(ctx context.Context, shards []int16, limit int) ([]alerts.Alert, error) {
+	found, err := s.queued(ctx, "alert_outbox", shards, limit)
+	if err != nil {
+		return nil, failed("unpublished", err)
+	}
+	return found, nil
+}
+
+// queued returns alerts that are in a queue, oldest first within a shard. Shards take turns,
+// so that a long queue of one does not hold up the others.
+func (s *Store) queued(ctx context.Context, queue string, shards []int16, limit int) ([]alerts.Alert, error) {
 	if len(shards) == 0 {
 		return nil, nil
 	}
@@ -151,15 +164,11 @@ func (s *Store) Unpublished(ctx context.Context, shards []int16, limit int) ([]a
 	turns := make([]string, len(shards))
 	for i, shard := range shards {
 		turns[i] = `SELECT * FROM (SELECT shard, id, row_number() OVER (ORDER BY id) AS turn
-	FROM alert_outbox WHERE shard = ` + itoa(shard) + ` ORDER BY id` + most + `) AS s` + itoa(shard)
+	FROM ` + queue + ` WHERE shard = ` + itoa(shard) + ` ORDER BY id` + most + `) AS s` + itoa(shard)
 	}
-	found, err := query(ctx, s.read, readAlert, `SELECT `+alertColumns+`
+	return query(ctx, s.read, readAlert, `SELECT `+alertColumns+`
 FROM (SELECT shard, id FROM (`+strings.Join(turns, "\nUNION ALL ")+`) AS q ORDER BY turn, shard`+most+`) AS o
 JOIN alert a ON a.shard = o.shard AND a.id = o.id
 JOIN rule r ON r.id = a.rule_id
 ORDER BY a.shard, a.id`)
-	if err != nil {
-		return nil, failed("unpublished", err)
-	}
-	return found, nil
 }

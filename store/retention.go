@@ -50,7 +50,7 @@ func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 	}
 	if r.Alerts != 0 {
 		p.Alerts, err = s.pruneAlerts(ctx, now.Add(-r.Alerts))
-		errs = append(errs, err)
+		errs = append(errs, err, s.forgetNotices(ctx, now.Add(-r.Alerts)))
 	}
 	if r.DeadLetters != 0 {
 		p.DeadLetters, err = s.pruneAll(ctx, "dead_letter", `DELETE FROM dead_letter WHERE id IN

@@ -83,6 +83,8 @@ WITH rule_now AS MATERIALIZED (
 	RETURNING shard, id
 ), posted AS (
 	INSERT INTO alert_outbox (shard, id) SELECT shard, id FROM said
+), told AS (
+	INSERT INTO alert_news (shard, id) SELECT shard, id FROM said WHERE ` + notifying + `
 )`
 	verdict = `
 SELECT (SELECT count(*) FROM rule_now),

@@ -106,13 +106,14 @@ WHERE id = $13 AND shard = $14 AND rev = $15`
 	deleteOne = `DELETE FROM future_job WHERE id = $1`
 	sayOne    = `INSERT INTO alert (shard, id, rule_id, version, key, decided_at, detail) VALUES ($1, $2, $3, $4, $5, $6, $7)`
 	postOne   = `INSERT INTO alert_outbox (shard, id) VALUES ($1, $2)`
+	tellOne   = `INSERT INTO alert_news (shard, id) SELECT $1, $2 WHERE ` + notifying
 	ruleStood = `SELECT 1 FROM rule_set WHERE id = 1 AND revision = $1`
 	leaseHeld = `SELECT 1 FROM shard_lease WHERE shard = $1 AND epoch = $2 AND expires_at > $3`
 )
 
 // hotWrites are prepared once, not once a transaction.
 var hotWrites = []string{
-	ruleStood, leaseHeld, archiveOne, deleteOne, moveOne, sayOne, postOne, sentOne,
+	ruleStood, leaseHeld, archiveOne, deleteOne, moveOne, sayOne, postOne, tellOne, sentOne,
 	findOne, anyEarly, recallOne, createOne, changeOne, updateOne, rememberOne, forgetOne, advance,
 }
 
@@ -152,6 +153,9 @@ func (w *writer) say(d futurejobs.Decision) error {
 			return err
 		}
 		if _, err := w.exec(postOne, d.Job.Shard, a.ID[:]); err != nil {
+			return err
+		}
+		if _, err := w.exec(tellOne, d.Job.Shard, a.ID[:]); err != nil {
 			return err
 		}
 	}

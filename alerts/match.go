@@ -1,0 +1,93 @@
+package alerts
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// MaxMatches is how many fields a match may name.
+const MaxMatches = 20
+
+// Fields are what an alert can be told by beside its labels.
+var Fields = []string{"rule", "entity", "key", "severity", "status", "step"}
+
+// Field returns what an alert has under a name: one of Fields, else a label; empty: nothing.
+func (a Alert) Field(name string) string {
+	switch name {
+	case "rule":
+		return a.Rule
+	case "entity":
+		return a.Entity
+	case "key":
+		return a.Key
+	case "severity":
+		return string(a.Severity)
+	case "status":
+		return string(a.Status)
+	case "step":
+		return a.Step
+	}
+	return a.Labels[name]
+}
+
+// Match is a pattern for each field that an alert has to have. In a pattern, * is any text.
+type Match map[string]string
+
+// Has reports whether an alert has all that is asked for.
+func (m Match) Has(a Alert) bool {
+	for name, pattern := range m {
+		if !Like(a.Field(name), pattern) {
+			return false
+		}
+	}
+	return true
+}
+
+// Check returns why m cannot be asked for, or nil.
+func (m Match) Check() error {
+	if len(m) == 0 {
+		return errors.New("it names nothing, which would be every alert; name at least one field, such as rule, severity or a label")
+	}
+	if len(m) > MaxMatches {
+		return fmt.Errorf("it names %d fields, and the limit is %d", len(m), MaxMatches)
+	}
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		switch {
+		case name == "" || len(name) > 100:
+			return fmt.Errorf("a field's name has 1 to 100 bytes, and one has %d", len(name))
+		case m[name] == "" || len(m[name]) > 512:
+			return fmt.Errorf("%s: a pattern has 1 to 512 bytes, and this one has %d; * is any text", name, len(m[name]))
+		}
+	}
+	return nil
+}
+
+// String is the match as people write it.
+func (m Match) String() string {
+	parts := make([]string, 0, len(m))
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, name+"="+m[name])
+	}
+	return strings.Join(parts, " ")
+}
+
+// Like reports whether a text is as a pattern says, in which * is any text, also none.
+func Like(text, pattern string) bool {
+	begin, rest, open := strings.Cut(pattern, "*")
+	text, ok := strings.CutPrefix(text, begin)
+	if !open || !ok {
+		return ok && text == ""
+	}
+	parts := strings.Split(rest, "*")
+	for _, part := range parts[:len(parts)-1] {
+		_, after, found := strings.Cut(text, part)
+		if !found {
+			return false
+		}
+		text = after
+	}
+	return strings.HasSuffix(text, parts[len(parts)-1])
+}

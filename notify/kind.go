@@ -1,0 +1,69 @@
+package notify
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// Kind is what stands behind a channel.
+type Kind string
+
+// The kinds of channels.
+const (
+	Slack        Kind = "slack"
+	Email        Kind = "email"
+	PagerDuty    Kind = "pagerduty"
+	Shoutrrr     Kind = "shoutrrr" // any other that this library knows
+	Webhook      Kind = "webhook"
+	Alertmanager Kind = "alertmanager"
+)
+
+var kinds = []Kind{Slack, Email, PagerDuty, Shoutrrr, Webhook, Alertmanager}
+
+// schemes are what the URLs of kinds begin with that are one service of shoutrrr.
+var schemes = map[Kind]string{Slack: "slack", Email: "smtp", PagerDuty: "pagerduty"}
+
+// check returns what is wrong with a channel as a whole, and what to write instead; empty:
+// nothing. It says nothing of the URL itself, which is a secret where it came from a file.
+func (s Spec) check(fromFile bool) string {
+	u, err := url.Parse(s.URL)
+	switch {
+	case s.Kind == "":
+		return "kind is missing; it is one of " + choices()
+	case !slices.Contains(kinds, s.Kind):
+		return fmt.Sprintf("there is no kind %q; it is one of %s", s.Kind, choices())
+	case s.URL == "" && s.overHTTP():
+		return "there is no url; write url, or url_file with the name of a file that holds it"
+	case s.URL == "":
+		return "there is no url_file; name a file that holds the URL, because there are secrets in it"
+	case err != nil:
+		return "the URL cannot be read; write it in full, with secrets percent-encoded"
+	case !s.overHTTP() && !fromFile:
+		return "a URL of this kind has secrets in it; write it into a file, and name that with url_file"
+	case !fromFile && (u.User != nil || u.RawQuery != ""):
+		return "a URL with a user or a query may have secrets in it; write it into a file, and name that with url_file"
+	case s.overHTTP() && (u.Host == "" || u.Scheme != "https" && u.Scheme != "http"):
+		return "the URL is no web address; write it in full, such as https://example.org/hook"
+	case schemes[s.Kind] != "" && u.Scheme != schemes[s.Kind]:
+		return fmt.Sprintf("the URL of the kind %s begins with %s://; for another service write its kind, or kind: shoutrrr", s.Kind, schemes[s.Kind])
+	case s.Secret != "" && s.Kind != Webhook:
+		return "secret_file is for the kind webhook; leave it out"
+	}
+	if _, err := Open(s, http.DefaultClient); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+func (s Spec) overHTTP() bool { return s.Kind == Webhook || s.Kind == Alertmanager }
+
+func choices() string {
+	names := make([]string, len(kinds))
+	for i, k := range kinds {
+		names[i] = string(k)
+	}
+	return strings.Join(names, ", ")
+}

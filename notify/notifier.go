@@ -1,0 +1,262 @@
+package notify
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+// The rhythm of a notifier.
+const (
+	newsBatch = 1000
+	poll      = time.Second
+	claimTime = time.Minute // a message whose sender died is tried again after it
+
+	retryFirst = 5 * time.Second // after the first failure; doubled with each
+	retryMost  = 10 * time.Minute
+	restMost   = 30 * time.Second // a channel that fails is left alone between two messages
+	patience   = 72 * time.Hour   // a message that no channel took for so long is given up
+
+	contentSize = 500 // alerts that a message shows at most
+	finishTime  = 5 * time.Second
+)
+
+// HolderShard says whose turn it is: of the nodes of a database, the one that holds this
+// shard makes and sends the messages.
+const HolderShard = 0
+
+// Options are what a notifier works with.
+type Options struct {
+	Config    Config
+	Store     Store
+	Client    *http.Client // nil: NewClient()
+	Holds     func() bool  // whether it is this node's turn
+	Now       func() time.Time
+	PublicURL string // what links begin with; empty: there are none
+	Log       *slog.Logger
+	// Announced is told of alerts that the node wrote about itself. nil: nobody is.
+	Announced func(alerts.Alert)
+}
+
+// Notifier routes news and hands messages to channels. What is to be said is in the store
+// before it is said, so that a crash repeats a message at worst, and loses none.
+type Notifier struct {
+	store     Store
+	routes    []Route
+	specs     map[string]Spec
+	channels  map[string]Channel
+	client    *http.Client
+	holds     func() bool
+	now       func() time.Time
+	publicURL string
+	log       *slog.Logger
+	announced func(alerts.Alert)
+	wake      chan struct{}
+	sending   sync.WaitGroup
+	gaveUpAt  time.Time // Step's
+
+	mu     sync.Mutex
+	failed error
+	busy   map[string]bool      // channels that a message is being handed to
+	rests  map[string]time.Time // channels that failed: until when they are left alone
+}
+
+// New returns a notifier, or what is wrong with a channel.
+func New(o Options) (*Notifier, error) {
+	if o.Client == nil {
+		o.Client = NewClient()
+	}
+	if o.Announced == nil {
+		o.Announced = func(alerts.Alert) {}
+	}
+	n := &Notifier{
+		store: o.Store, routes: o.Config.Routes, specs: make(map[string]Spec), channels: make(map[string]Channel),
+		client: o.Client, holds: o.Holds, now: o.Now, publicURL: strings.TrimSuffix(o.PublicURL, "/"), log: o.Log, announced: o.Announced,
+		wake: make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time),
+	}
+	for _, s := range o.Config.Channels {
+		c, err := Open(s, o.Client)
+		if err != nil {
+			return nil, fmt.Errorf("channel %s: %w", s.Name, err)
+		}
+		n.specs[s.Name], n.channels[s.Name] = s, c
+	}
+	return n, nil
+}
+
+// Wake says that there is news. It is a hint; the notifier looks by itself too.
+func (n *Notifier) Wake() {
+	select {
+	case n.wake <- struct{}{}:
+	default: // it is going to wake
+	}
+}
+
+// Err returns why messages cannot be made at the moment, or nil. Channels that fail are not
+// among it: Channels has them.
+func (n *Notifier) Err() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.failed
+}
+
+// Run makes and sends messages until ctx ends, and then finishes those that it has begun to
+// send.
+func (n *Notifier) Run(ctx context.Context) error {
+	defer n.client.CloseIdleConnections()
+	defer n.sending.Wait()
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		case <-n.wake:
+		}
+		n.say(ctx, n.Step(ctx))
+		timer.Reset(poll)
+	}
+}
+
+// Step routes all news and begins to send what is ready, unless it is another node's turn.
+// What it begins goes on after it returns.
+func (n *Notifier) Step(ctx context.Context) error {
+	for more := true; more; {
+		if !n.holds() {
+			return nil
+		}
+		var err error
+		if more, err = n.route(ctx); err != nil {
+			return fmt.Errorf("route alerts: %w", err)
+		}
+	}
+	if err := n.giveUp(ctx); err != nil {
+		return err
+	}
+	ready, err := n.store.Ready(ctx, n.now())
+	if err != nil {
+		return fmt.Errorf("look for messages: %w", err)
+	}
+	for _, notice := range ready {
+		n.begin(ctx, notice)
+	}
+	return nil
+}
+
+// giveUp gives up, every now and then, messages that nobody takes.
+func (n *Notifier) giveUp(ctx context.Context) error {
+	now := n.now()
+	if now.Sub(n.gaveUpAt) < claimTime {
+		return nil
+	}
+	given, err := n.store.GiveUp(ctx, now.Add(-patience), now)
+	if err != nil {
+		return err
+	}
+	if n.gaveUpAt = now; given > 0 {
+		n.log.Error("messages were given up, because their channels did not take them", "messages", given, "after", patience)
+	}
+	return nil
+}
+
+// route makes messages of a batch of news. more says that there may be another batch, or
+// that this one has to be looked at again.
+func (n *Notifier) route(ctx context.Context) (more bool, err error) {
+	news, err := n.store.News(ctx, newsBatch)
+	if err != nil || len(news) == 0 {
+		return false, err
+	}
+	p, err := n.newPlan(ctx, news)
+	if err != nil {
+		return false, err
+	}
+	plan, err := p.plan(news)
+	if err != nil {
+		return false, err
+	}
+	err = n.store.Carry(ctx, plan)
+	if errors.Is(err, futurejobs.ErrMoved) {
+		return true, nil
+	}
+	return len(news) == newsBatch, err
+}
+
+// say logs when routing begins to fail and when it works again.
+func (n *Notifier) say(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	n.mu.Lock()
+	before := n.failed
+	n.failed = err
+	n.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		n.log.Error("messages for people wait; making them is tried again", "err", err)
+	case err == nil && before != nil:
+		n.log.Info("messages for people are made again")
+	}
+}
+
+// Channels returns how the channels do, by name: those of the file, and those that were tried
+// and are in no file any more but have messages waiting.
+func (n *Notifier) Channels(ctx context.Context) ([]alerts.ChannelState, error) {
+	tried, err := n.store.Channels(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var all []alerts.ChannelState
+	for _, s := range n.specs {
+		state := alerts.ChannelState{Name: s.Name}
+		if i := slices.IndexFunc(tried, func(c alerts.ChannelState) bool { return c.Name == s.Name }); i >= 0 {
+			state = tried[i]
+		}
+		state.Kind = string(s.Kind)
+		all = append(all, state)
+	}
+	for _, c := range tried {
+		if _, ok := n.specs[c.Name]; !ok && c.Waiting > 0 {
+			all = append(all, c)
+		}
+	}
+	slices.SortFunc(all, func(a, b alerts.ChannelState) int { return cmp.Compare(a.Name, b.Name) })
+	return all, nil
+}
+
+// Test hands a message to a channel that says that it is a test. It returns
+// futurejobs.ErrNotFound for a channel that is not in the file, and else why the channel did not
+// take the message; reason is what may be shown of that.
+func (n *Notifier) Test(ctx context.Context, name string) (reason string, err error) {
+	c, ok := n.channels[name]
+	if !ok {
+		return "", fmt.Errorf("channel %q: %w; `deadman channel list` shows those there are", name, futurejobs.ErrNotFound)
+	}
+	ctx, cancel := context.WithTimeout(ctx, sendTime)
+	defer cancel()
+	if err := c.Send(ctx, n.trial(name)); err != nil {
+		return n.specs[name].reason(err), nil
+	}
+	return "", nil
+}
+
+// trial is a message that says that it is a test.
+func (n *Notifier) trial(name string) Message {
+	now := n.now().UTC()
+	a := n.own(name, alerts.Firing, now)
+	a.Severity, a.Step, a.Text = alerts.Info, "test", "this is a test of the channel "+name+"; nothing happened"
+	return Message{
+		Notice: alerts.Notice{Channel: name, Route: "test", Topic: "test", Alerts: 1, PlannedAt: now},
+		Alerts: []alerts.Alert{a}, Unclosed: 1, PublicURL: n.publicURL, At: now,
+	}
+}

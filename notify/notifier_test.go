@@ -1,0 +1,390 @@
+package notify_test
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+const oneHook = `
+channels:
+  hook: {kind: webhook, url: $URL/hook}
+routes:
+  - {to: hook}
+`
+
+func TestManyAlertsAreOneMessage(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		n := w.notifier(oneHook)
+		w.fire(alerts.Warning, nil, numberedKeys("k", 5000)...)
+		w.later(n, 0)
+		if early := w.ear.take(); len(early) != 0 {
+			t.Fatalf("%d messages went out before group_wait was over", len(early))
+		}
+		w.later(n, 10*time.Second)
+		got := messages(t, w.ear.take())
+		if len(got) != 1 || got[0].Count != 5000 || len(got[0].Alerts) != 500 || got[0].Truncated != 4500 {
+			t.Fatalf("%d messages: %+v", len(got), got)
+		}
+		if got[0].Title != "[WARNING] 5,000 alerts: rule=order-late" {
+			t.Error(got[0].Title)
+		}
+		w.later(n, time.Hour)
+		if again := w.ear.take(); len(again) != 0 {
+			t.Errorf("%d messages more", len(again))
+		}
+		if got := w.became("k4999"); got != "hook sent after 1" {
+			t.Error(got)
+		}
+		if left := must[[]alerts.Alert](t)(w.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10_000)); len(left) != 5000 {
+			t.Errorf("%d alerts go to the stream, want each", len(left))
+		}
+	})
+}
+
+func TestRoutes(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		n := w.notifier(`
+channels:
+  all: {kind: webhook, url: $URL/all}
+  loud: {kind: webhook, url: $URL/loud}
+  north: {kind: webhook, url: $URL/north}
+  other: {kind: webhook, url: $URL/other}
+routes:
+  - {name: everything, to: all, continue: true, group_wait: 0s}
+  - {name: loud, rule: "order-*", severity: [error, critical], to: [loud, all], group_wait: 0s}
+  - {name: north, labels: {site: "north*"}, to: north, group_by: [site], group_wait: 0s}
+  - {name: last, rule: nothing-like-it, to: other, group_wait: 0s}
+`)
+		w.fire(alerts.Critical, nil, "a")
+		w.fire(alerts.Warning, map[string]string{"site": "north-1"}, "b", "c")
+		w.fire(alerts.Warning, map[string]string{"site": "north-2"}, "d")
+		w.fire(alerts.Warning, map[string]string{"site": "south"}, "e")
+		for range 3 {
+			w.later(n, 0)
+		}
+		got := make(map[string]int)
+		for _, p := range messages(t, w.ear.take()) {
+			got[p.Channel+" "+p.Topic] = p.Count
+		}
+		want := map[string]int{"all rule=order-late": 5, "loud rule=order-late": 1, "north site=north-1": 2, "north site=north-2": 1}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Error(diff)
+		}
+	})
+}
+
+func TestMaxPerHour(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		n := w.notifier(`
+channels: {hook: {kind: webhook, url: $URL}}
+routes: [{to: hook, group_by: key, group_wait: 0s, max_per_hour: 3}]
+`)
+		send := func() {
+			for range 6 {
+				w.later(n, 0)
+			}
+		}
+		w.fire(alerts.Error, nil, numberedKeys("k", 4815)...)
+		send()
+		if got := messages(t, w.ear.take()); len(got) != 3 {
+			t.Fatalf("%d messages within the hour, want 3", len(got))
+		}
+		w.fire(alerts.Error, nil, "late") // joins those that wait
+		send()
+		w.now = w.now.Add(time.Hour)
+		send()
+		got := messages(t, w.ear.take())
+		if len(got) != 1 || got[0].Count != 4813 {
+			t.Fatalf("after the hour: %+v", got)
+		}
+		w.fire(alerts.Error, nil, "x", "y", "z")
+		send()
+		if got := messages(t, w.ear.take()); len(got) != 2 { // the gathered one counts
+			t.Errorf("%d messages within the next hour, want 2", len(got))
+		}
+	})
+}
+
+func TestResolvedGoesWhereItWasTold(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		n := w.notifier(`
+channels:
+  loud: {kind: webhook, url: $URL}
+  calm: {kind: webhook, url: $URL}
+routes:
+  - {severity: critical, to: loud, group_wait: 0s}
+  - {to: calm, group_wait: 0s}
+`)
+		w.fire(alerts.Critical, nil, "a")
+		w.later(n, 0)
+		w.resolve("a") // with the severity info
+		w.later(n, 0)
+		got := messages(t, w.ear.take())
+		if len(got) != 2 || got[1].Channel != "loud" || got[1].Alerts[0].Status != alerts.Resolved {
+			t.Fatalf("%+v", got)
+		}
+		w.resolve("a")
+		w.later(n, 0)
+		if again := w.ear.take(); len(again) > 0 {
+			t.Errorf("%d more", len(again))
+		}
+	})
+}
+
+func TestMutes(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		n := w.notifier(oneHook)
+		mute := must[alerts.Mute](t)(w.CreateMute(t.Context(), alerts.Mute{
+			Match: alerts.Match{"rule": "order-*", "site": "north"}, Reason: "the belt is being mended", EndsAt: w.now.Add(time.Hour),
+		}))
+		w.fire(alerts.Error, map[string]string{"site": "north"}, "muted")
+		w.fire(alerts.Error, map[string]string{"site": "south"}, "told")
+		w.later(n, 0)
+		w.later(n, time.Minute)
+		if got := messages(t, w.ear.take()); len(got) != 1 || got[0].Count != 1 || got[0].Alerts[0].Key != "told" {
+			t.Fatalf("%+v", got)
+		}
+		if got := w.became("muted"); got != "hook muted after 0" {
+			t.Error(got)
+		}
+		w.resolve("muted") // nobody was told that it waits
+		w.later(n, 0)
+		w.later(n, time.Minute)
+		if got := w.ear.take(); len(got) != 0 {
+			t.Errorf("%+v", got)
+		}
+		w.must(w.EndMute(t.Context(), mute.ID))
+		if err := w.EndMute(t.Context(), mute.ID); err == nil {
+			t.Error("a mute was ended twice")
+		}
+		if live := must[[]alerts.Mute](t)(w.LiveMutes(t.Context(), must[time.Time](t)(w.Now(t.Context())))); len(live) != 0 {
+			t.Errorf("%+v", live)
+		}
+	})
+}
+
+func TestFailingChannel(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		n := w.notifier(`
+channels:
+  hook: {kind: webhook, url: $URL/hook}
+  spare: {kind: webhook, url: http://127.0.0.1:1/nobody}
+routes:
+  - {to: hook, rule: order-late, group_wait: 0s}
+`)
+		w.ear.answer(503)
+		w.fire(alerts.Error, nil, "a")
+		for range 3 {
+			w.later(n, time.Minute)
+		}
+		tries := w.ear.take()
+		if len(tries) != 3 {
+			t.Fatalf("%d tries", len(tries))
+		}
+		for _, p := range tries {
+			if p.header.Get("Webhook-Id") != tries[0].header.Get("Webhook-Id") {
+				t.Error("tries of one message have different keys")
+			}
+		}
+		if got := w.became("a"); got != "hook waiting after 3" {
+			t.Error(got)
+		}
+		failing := must[[]alerts.ChannelState](t)(n.Channels(t.Context()))
+		if len(failing) != 2 || failing[0].Tries != 3 || failing[0].Waiting != 1 || !strings.Contains(failing[0].Error, "503") {
+			t.Errorf("%+v", failing)
+		}
+		own := func() []alerts.Alert {
+			var all []alerts.Alert
+			for _, a := range must[[]alerts.Alert](t)(w.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 100)) {
+				if a.Rule == alerts.OwnRule {
+					all = append(all, a)
+				}
+			}
+			return all
+		}
+		w.later(n, time.Hour) // it fails again, and that is said already
+		if said := own(); len(said) != 1 || said[0].Key != "channel/hook" || !strings.HasPrefix(said[0].Subject(), "deadman.alerts.deadman.error.") {
+			t.Fatalf("%+v", said)
+		}
+		w.ear.answer(200)
+		w.later(n, time.Hour)
+		said := own()
+		if len(said) != 2 || said[1].Status != alerts.Resolved || said[1].Closes[0] != said[0].ID {
+			t.Fatalf("%+v", said)
+		}
+		if got := w.became("a"); got != "hook sent after 5" {
+			t.Error(got)
+		}
+	})
+}
+
+// A message that no channel can take holds up no other one for long.
+func TestOneBadMessageHoldsUpNoOther(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		n := w.notifier(`
+channels: {hook: {kind: webhook, url: $URL}}
+routes: [{to: hook, group_by: key, group_wait: 0s}]
+`)
+		w.ear.answer(400)
+		w.fire(alerts.Error, nil, "bad")
+		w.later(n, 0)
+		w.ear.answer(200)
+		w.fire(alerts.Error, nil, "good")
+		w.later(n, retryRest)
+		w.later(n, retryRest)
+		if got := w.became("good"); got != "hook sent after 1" {
+			t.Error(got)
+		}
+		w.ear.answer(400)
+		w.fire(alerts.Error, nil, "worse")
+		for range 100 {
+			w.later(n, time.Hour)
+		}
+		if got := w.became("worse"); !strings.HasPrefix(got, "hook failed after ") {
+			t.Error(got)
+		}
+	})
+}
+
+// retryRest is longer than a channel is left alone.
+const retryRest = 31 * time.Second
+
+// What a node had begun when it died is told by the next one.
+func TestCrashes(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		w.fire(alerts.Error, nil, "a") // and the node dies before it routes
+		w.later(w.notifier(oneHook), 0)
+		w.now = w.now.Add(time.Minute)
+		ready := must[[]alerts.Notice](t)(w.Ready(t.Context(), w.now))
+		if len(ready) != 1 {
+			t.Fatalf("%+v", ready)
+		}
+		if _, ok, err := w.Claim(t.Context(), ready[0], w.now.Add(time.Minute)); !ok || err != nil {
+			t.Fatal(ok, err)
+		} // and the node dies before it sends, or before it notes that it has
+		if _, ok, err := w.Claim(t.Context(), ready[0], w.now); ok || err != nil {
+			t.Error("two nodes try one message", err)
+		}
+		w.fire(alerts.Error, nil, "b") // too late to join
+		n := w.notifier(oneHook)
+		w.later(n, 0)
+		w.later(n, time.Minute)
+		w.later(n, time.Minute)
+		if got := messages(t, w.ear.take()); len(got) != 2 || got[0].Count != 1 || got[1].Count != 1 {
+			t.Errorf("%+v", got)
+		}
+		if got := w.became("a") + "; " + w.became("b"); got != "hook sent after 2; hook sent after 1" {
+			t.Error(got)
+		}
+	})
+}
+
+// Of two nodes that both take it to be their turn, one routes.
+func TestPlansAreCarriedOutOnce(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		w.fire(alerts.Error, nil, "a", "b")
+		news := must[[]alerts.Alert](t)(w.News(t.Context(), 10))
+		plan := alerts.Plan{News: news, Notices: []alerts.Notice{{Channel: "hook", Route: "r", Topic: "t", Alerts: 2, PlannedAt: w.now}}}
+		for _, a := range news {
+			plan.Placed = append(plan.Placed, alerts.Placed{Alert: a, Channel: "hook"})
+		}
+		w.must(w.Carry(t.Context(), plan))
+		if err := w.Carry(t.Context(), plan); err == nil || !strings.Contains(err.Error(), futurejobs.ErrMoved.Error()) {
+			t.Errorf("carried out twice: %v", err)
+		}
+		if ready := must[[]alerts.Notice](t)(w.Ready(t.Context(), w.now)); len(ready) != 1 || ready[0].Alerts != 2 {
+			t.Errorf("%+v", ready)
+		}
+		// A message that is being tried takes nothing in any more.
+		open := must[[]alerts.Notice](t)(w.Lane(t.Context(), alerts.Lane{Channel: "hook", Route: "r"}, 5))
+		if _, ok, err := w.Claim(t.Context(), open[0], w.now); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		w.fire(alerts.Error, nil, "c")
+		news = must[[]alerts.Alert](t)(w.News(t.Context(), 10))
+		err := w.Carry(t.Context(), alerts.Plan{News: news, Notices: open, Placed: []alerts.Placed{{Alert: news[0], Channel: "hook"}}})
+		if err == nil || len(must[[]alerts.Alert](t)(w.News(t.Context(), 10))) != 1 {
+			t.Errorf("an alert joined a message that was being sent: %v", err)
+		}
+	})
+}
+
+func TestNothingIsNewsUnlessSomebodyAsks(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		w.fire(alerts.Error, nil, "a")
+		w.must(w.Notify(t.Context(), false))
+		w.fire(alerts.Error, nil, "b")
+		if news := must[[]alerts.Alert](t)(w.News(t.Context(), 10)); len(news) != 0 {
+			t.Errorf("%+v", news)
+		}
+		if on := must[bool](t)(w.Notifying(t.Context())); on {
+			t.Error("it is on")
+		}
+	})
+}
+
+func TestRetentionForgetsMessages(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		n := w.notifier(oneHook)
+		w.fire(alerts.Error, nil, "a")
+		w.later(n, 0)
+		w.later(n, time.Minute)
+		a := w.alertOf("a")
+		w.must(w.MarkPublished(t.Context(), []alerts.Alert{a}))
+		w.must(prune(w, -2*futurejobs.Day))
+		if left := must[[]alerts.Delivery](t)(w.Deliveries(t.Context(), a)); len(left) != 0 {
+			t.Errorf("%+v", left)
+		}
+		if left := must[[]alerts.Notice](t)(w.Lane(t.Context(), alerts.Lane{Channel: "hook", Route: "route 1"}, 5)); len(left) != 0 {
+			t.Errorf("%+v", left)
+		}
+	})
+}
+
+func TestWebhookIsSigned(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		w.secret("hook.secret", hookSecret)
+		n := w.notifier(`
+channels: {hook: {kind: webhook, url: $URL/signed, secret_file: hook.secret}}
+routes: [{to: hook, group_wait: 0s}]
+`)
+		w.fire(alerts.Error, nil, "a")
+		w.later(n, 0)
+		p := w.ear.take()[0]
+		mac := hmac.New(sha256.New, []byte("0123456789abcdef0123456789abcdef"))
+		fmt.Fprintf(mac, "%s.%d.%s", p.header.Get("Webhook-Id"), w.now.Unix(), p.body)
+		if got, want := p.header.Get("Webhook-Signature"), "v1,"+base64.StdEncoding.EncodeToString(mac.Sum(nil)); got != want {
+			t.Errorf("signature %s, want %s", got, want)
+		}
+		if link := "https://deadman.example.org/alerts/" + w.alertOf("a").ID.String(); !strings.Contains(p.body, link) {
+			t.Errorf("no link %s in %s", link, p.body)
+		}
+	})
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		n := w.notifier(oneHook)
+		w.ear.answer(307)
+		reason, err := n.Test(t.Context(), "hook")
+		if err != nil || !strings.Contains(reason, "redirects are not followed") {
+			t.Errorf("%q, %v", reason, err)
+		}
+		if got := w.ear.take(); len(got) != 1 || got[0].path != "/hook" {
+			t.Errorf("%+v", got)
+		}
+		if _, err := n.Test(t.Context(), "nobody"); err == nil {
+			t.Error("a channel that is not there was tested")
+		}
+	})
+}

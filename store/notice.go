@@ -1,0 +1,391 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+// notifying is whether alerts become news for people. It is asked in the transaction that
+// decides them, so that no node has to know of the others' settings.
+const notifying = `EXISTS (SELECT 1 FROM setting WHERE name = 'notify')`
+
+// atOnce is how many rows a statement names at most.
+const atOnce = 100
+
+// Notify makes alerts news for people from now on, or forgets what is news and makes no
+// more.
+func (s *Store) Notify(ctx context.Context, on bool) error {
+	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+		if on {
+			_, err := exec(ctx, tx, `INSERT INTO setting (name, value) VALUES ('notify', 'on') ON CONFLICT DO NOTHING`)
+			return err
+		}
+		if _, err := exec(ctx, tx, `DELETE FROM setting WHERE name = 'notify'`); err != nil {
+			return err
+		}
+		_, err := exec(ctx, tx, `DELETE FROM alert_news`)
+		return err
+	})
+	if err != nil {
+		return failed("notify", err)
+	}
+	return nil
+}
+
+// Notifying reports whether alerts become news for people.
+func (s *Store) Notifying(ctx context.Context) (on bool, err error) {
+	if err := s.read.QueryRowContext(ctx, `SELECT `+notifying).Scan(&on); err != nil {
+		return false, failed("notifying", err)
+	}
+	return on, nil
+}
+
+// News returns up to limit alerts that nobody has routed yet, oldest first within a shard.
+func (s *Store) News(ctx context.Context, limit int) ([]alerts.Alert, error) {
+	found, err := s.queued(ctx, "alert_news", s.allShards(), limit)
+	if err != nil {
+		return nil, failed("news", err)
+	}
+	return found, nil
+}
+
+// Heard returns where what the alerts close was told.
+func (s *Store) Heard(ctx context.Context, closing []alerts.Alert) (heard []alerts.Heard, err error) {
+	err = closed(closing, func(shard int16, ids []alerts.ID) error {
+		found, err := query(ctx, s.read, readHeard, `
+SELECT d.alert_id, n.channel, n.route, n.topic FROM delivery d JOIN notice n ON n.id = d.notice
+WHERE d.shard = $1 AND d.alert_id IN `+params(2, len(ids)), with(ids, shard)...)
+		heard = append(heard, found...)
+		return err
+	})
+	if err != nil {
+		return nil, failed("heard", err)
+	}
+	return heard, nil
+}
+
+func readHeard(row scanner, h *alerts.Heard) error {
+	return row.Scan(&h.Alert, &h.Channel, &h.Route, (*verbatim)(&h.Topic))
+}
+
+// Closed returns those alerts that the given ones close and that are still kept.
+func (s *Store) Closed(ctx context.Context, closing []alerts.Alert) (said []alerts.Alert, err error) {
+	err = closed(closing, func(shard int16, ids []alerts.ID) error {
+		found, err := query(ctx, s.read, readAlert, `SELECT `+alertColumns+fromAlert+`
+WHERE a.shard = $1 AND a.id IN `+params(2, len(ids)), with(ids, shard)...)
+		said = append(said, found...)
+		return err
+	})
+	if err != nil {
+		return nil, failed("closed", err)
+	}
+	return said, nil
+}
+
+// closed hands on the ids that alerts close, a few of a shard at a time.
+func closed(closing []alerts.Alert, do func(shard int16, ids []alerts.ID) error) error {
+	byShard := make(map[int16][]alerts.ID)
+	for _, a := range closing {
+		byShard[a.Shard] = append(byShard[a.Shard], a.Closes...)
+	}
+	for _, shard := range slices.Sorted(maps.Keys(byShard)) {
+		for ids := range slices.Chunk(byShard[shard], atOnce) {
+			if err := do(shard, ids); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// params is a list of n parameters for IN, from $first on.
+func params(first, n int) string {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = fmt.Sprintf("$%d", first+i)
+	}
+	return "(" + strings.Join(names, ", ") + ")"
+}
+
+// with is the arguments before, and ids after them.
+func with(ids []alerts.ID, before ...any) []any {
+	for _, id := range ids {
+		before = append(before, id[:])
+	}
+	return before
+}
+
+const noticeColumns = `id, channel, route, topic, alerts, planned_at, next_at, tries`
+
+func readNotice(row scanner, n *alerts.Notice) error {
+	return row.Scan(&n.ID, &n.Channel, &n.Route, (*verbatim)(&n.Topic), &n.Alerts, at(&n.PlannedAt), at(&n.NextAt), &n.Tries)
+}
+
+// unfinished is a notice that is neither sent nor given up.
+const unfinished = `sent_at IS NULL AND failed_at IS NULL`
+
+// Lane returns the newest messages of a lane that were not given up, the one planned last
+// first, at most so many.
+func (s *Store) Lane(ctx context.Context, l alerts.Lane, most int) ([]alerts.Notice, error) {
+	found, err := query(ctx, s.read, readNotice, `SELECT `+noticeColumns+` FROM notice
+WHERE channel = $1 AND route = $2 AND failed_at IS NULL ORDER BY planned_at DESC, id DESC LIMIT $3`, l.Channel, l.Route, most)
+	if err != nil {
+		return nil, failed("lane", err)
+	}
+	return found, nil
+}
+
+// Ready returns the message of each channel that is the next to be tried, where its time has
+// come.
+func (s *Store) Ready(ctx context.Context, now time.Time) ([]alerts.Notice, error) {
+	found, err := query(ctx, s.read, readNotice, `SELECT `+noticeColumns+` FROM (
+	SELECT `+noticeColumns+`, row_number() OVER (PARTITION BY channel ORDER BY next_at, id) AS turn
+	FROM notice WHERE `+unfinished+` AND next_at <= $1) AS q
+WHERE turn = 1 ORDER BY channel`, now)
+	if err != nil {
+		return nil, failed("ready", err)
+	}
+	return found, nil
+}
+
+// Carry carries a plan out in one transaction. It returns futurejobs.ErrMoved where another
+// node was faster, or a message that was open is being tried: nothing is done then, and the
+// plan has to be made again.
+func (s *Store) Carry(ctx context.Context, p alerts.Plan) error {
+	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+		if err := forgetNews(ctx, tx, p.News); err != nil {
+			return err
+		}
+		ids := make([]int64, len(p.Notices))
+		for i, n := range p.Notices {
+			var err error
+			if ids[i], err = keepNotice(ctx, tx, n); err != nil {
+				return err
+			}
+		}
+		for placed := range slices.Chunk(p.Placed, atOnce) {
+			if err := deliver(ctx, tx, placed, ids); err != nil {
+				return err
+			}
+		}
+		return closed(p.News, func(shard int16, ids []alerts.ID) error {
+			_, err := exec(ctx, tx, `UPDATE delivery SET unclosed = FALSE WHERE shard = $1 AND alert_id IN `+params(2, len(ids)), with(ids, shard)...)
+			return err
+		})
+	})
+	if err != nil {
+		return failed("carry", err)
+	}
+	return nil
+}
+
+// forgetNews takes news away: all of it, or somebody else has.
+func forgetNews(ctx context.Context, tx *sql.Tx, news []alerts.Alert) error {
+	byShard := make(map[int16][]alerts.ID)
+	for _, a := range news {
+		byShard[a.Shard] = append(byShard[a.Shard], a.ID)
+	}
+	for _, shard := range slices.Sorted(maps.Keys(byShard)) {
+		for ids := range slices.Chunk(byShard[shard], atOnce) {
+			n, err := exec(ctx, tx, `DELETE FROM alert_news WHERE shard = $1 AND id IN `+params(2, len(ids)), with(ids, shard)...)
+			if err != nil {
+				return err
+			}
+			if n != int64(len(ids)) {
+				return futurejobs.ErrMoved
+			}
+		}
+	}
+	return nil
+}
+
+// keepNotice writes a new message, or what an open one gains.
+func keepNotice(ctx context.Context, tx *sql.Tx, n alerts.Notice) (id int64, err error) {
+	if n.ID != 0 {
+		rows, err := exec(ctx, tx, `UPDATE notice SET alerts = alerts + $1 WHERE id = $2 AND tries = 0 AND `+unfinished, n.Alerts, n.ID)
+		if err == nil && rows == 0 {
+			err = futurejobs.ErrMoved
+		}
+		return n.ID, err
+	}
+	err = tx.QueryRowContext(ctx, `INSERT INTO notice (channel, route, topic, alerts, planned_at, next_at)
+VALUES ($1, $2, $3, $4, $5, $5) RETURNING id`, n.Channel, n.Route, escape(n.Topic), n.Alerts, n.PlannedAt).Scan(&id)
+	return id, err
+}
+
+// deliver writes where alerts are told.
+func deliver(ctx context.Context, tx *sql.Tx, placed []alerts.Placed, notices []int64) error {
+	w := where{text: `INSERT INTO delivery (shard, alert_id, channel, notice, mute, unclosed) VALUES `}
+	for i, p := range placed {
+		var notice, mute any
+		if p.Notice >= 0 {
+			notice = notices[p.Notice]
+		} else {
+			mute = p.Mute
+		}
+		if i > 0 {
+			w.text += `, `
+		}
+		w.text += `(?, ?, ?, ?, ?, ?)`
+		w.args = append(w.args, p.Alert.Shard, p.Alert.ID[:], p.Channel, notice, mute, p.Unclosed)
+	}
+	_, err := exec(ctx, tx, numbered(w.text), w.args...)
+	return err
+}
+
+// Claim says that a message is being tried, so that nobody else tries it before next, and
+// returns it as it is then: it is not open to further alerts any more. ok is false where
+// somebody tries it already.
+func (s *Store) Claim(ctx context.Context, n alerts.Notice, next time.Time) (claimed alerts.Notice, ok bool, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+		err := readNotice(tx.QueryRowContext(ctx, `UPDATE notice SET tries = tries + 1, next_at = $1
+WHERE id = $2 AND tries = $3 AND `+unfinished+` RETURNING `+noticeColumns, next, n.ID, n.Tries), &claimed)
+		ok = err == nil
+		return unless(errors.Is(err, sql.ErrNoRows), err)
+	})
+	if err != nil {
+		return alerts.Notice{}, false, failed("claim", err)
+	}
+	return claimed, ok, nil
+}
+
+// Content returns the first alerts of a message, at most so many, and how many alerts of its
+// topic still fire on its channel.
+func (s *Store) Content(ctx context.Context, n alerts.Notice, most int) (said []alerts.Alert, unclosed int, err error) {
+	said, err = query(ctx, s.read, readAlert, `SELECT `+alertColumns+` FROM delivery d
+JOIN alert a ON a.shard = d.shard AND a.id = d.alert_id
+JOIN rule r ON r.id = a.rule_id
+WHERE d.notice = $1 ORDER BY a.id LIMIT $2`, n.ID, most)
+	if err == nil {
+		err = s.read.QueryRowContext(ctx, `SELECT count(*) FROM delivery d JOIN notice n ON n.id = d.notice
+WHERE n.channel = $1 AND n.route = $2 AND n.topic = $3 AND d.unclosed`, n.Channel, n.Route, escape(n.Topic)).Scan(&unclosed)
+	}
+	if err != nil {
+		return nil, 0, failed("content", err)
+	}
+	return said, unclosed, nil
+}
+
+// Sent notes that a channel took a message, and works.
+func (s *Store) Sent(ctx context.Context, n alerts.Notice, now time.Time) error {
+	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+		if _, err := exec(ctx, tx, `UPDATE notice SET sent_at = $1, error = NULL WHERE id = $2 AND `+unfinished, now, n.ID); err != nil {
+			return err
+		}
+		_, err := exec(ctx, tx, `INSERT INTO channel (name, sent, sent_at) VALUES ($1, 1, $2)
+ON CONFLICT (name) DO UPDATE SET sent = channel.sent + 1, sent_at = excluded.sent_at, tries = 0, failing_since = NULL, error = NULL`,
+			n.Channel, now)
+		return err
+	})
+	if err != nil {
+		return failed("sent", err)
+	}
+	return nil
+}
+
+// Unsent notes that a channel did not take a message, which is tried again at next. It
+// returns how the channel does.
+func (s *Store) Unsent(ctx context.Context, n alerts.Notice, reason string, now, next time.Time) (c alerts.ChannelState, err error) {
+	reason = escape(reason)
+	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+		if _, err := exec(ctx, tx, `UPDATE notice SET next_at = $1, error = $2 WHERE id = $3 AND `+unfinished, next, reason, n.ID); err != nil {
+			return err
+		}
+		if _, err := exec(ctx, tx, `INSERT INTO channel (name, tries, failing_since, error) VALUES ($1, 1, $2, $3)
+ON CONFLICT (name) DO UPDATE SET tries = channel.tries + 1, error = excluded.error,
+	failing_since = coalesce(channel.failing_since, excluded.failing_since)`, n.Channel, now, reason); err != nil {
+			return err
+		}
+		return readChannel(tx.QueryRowContext(ctx, channels+` WHERE c.name = $1`, n.Channel), &c)
+	})
+	if err != nil {
+		return c, failed("unsent", err)
+	}
+	return c, nil
+}
+
+// GiveUp gives up messages that were planned before, and returns how many.
+func (s *Store) GiveUp(ctx context.Context, before, now time.Time) (int64, error) {
+	n, err := exec(ctx, s.db, `UPDATE notice SET failed_at = $1, error = coalesce(error, 'the channel was not there')
+WHERE `+unfinished+` AND planned_at < $2 AND next_at <= $1`, now, before)
+	if err != nil {
+		return 0, failed("give up", err)
+	}
+	return n, nil
+}
+
+const channels = `SELECT c.name, c.sent, c.sent_at,
+	(SELECT count(*) FROM notice WHERE channel = c.name AND ` + unfinished + `), c.tries, c.failing_since, coalesce(c.error, '')
+FROM channel c`
+
+func readChannel(row scanner, c *alerts.ChannelState) error {
+	return row.Scan(&c.Name, &c.Sent, at(&c.SentAt), &c.Waiting, &c.Tries, at(&c.FailingSince), (*verbatim)(&c.Error))
+}
+
+// Channels returns how the channels do that were ever tried, by name.
+func (s *Store) Channels(ctx context.Context) ([]alerts.ChannelState, error) {
+	found, err := query(ctx, s.read, readChannel, channels+` ORDER BY c.name`)
+	if err != nil {
+		return nil, failed("channels", err)
+	}
+	return found, nil
+}
+
+// Deliveries returns what became of an alert on each channel, by channel.
+func (s *Store) Deliveries(ctx context.Context, a alerts.Alert) ([]alerts.Delivery, error) {
+	found, err := query(ctx, s.read, readDelivery, `
+SELECT d.channel, coalesce(d.mute, 0), coalesce(n.tries, 0), n.sent_at, n.failed_at, n.next_at, coalesce(n.error, '')
+FROM delivery d LEFT JOIN notice n ON n.id = d.notice WHERE d.shard = $1 AND d.alert_id = $2 ORDER BY d.channel`, a.Shard, a.ID[:])
+	if err != nil {
+		return nil, failed("deliveries", err)
+	}
+	return found, nil
+}
+
+func readDelivery(row scanner, d *alerts.Delivery) error {
+	var sentAt, failedAt, nextAt time.Time
+	if err := row.Scan(&d.Channel, &d.Mute, &d.Tries, at(&sentAt), at(&failedAt), at(&nextAt), (*verbatim)(&d.Error)); err != nil {
+		return err
+	}
+	switch {
+	case d.Mute != 0:
+		d.State = alerts.Muted
+	case !sentAt.IsZero():
+		d.State, d.At = alerts.Sent, sentAt
+	case !failedAt.IsZero():
+		d.State, d.At = alerts.Failed, failedAt
+	default:
+		d.State, d.At = alerts.Waiting, nextAt
+	}
+	return nil
+}
+
+// forgetNotices forgets what was told about alerts that are no longer kept.
+func (s *Store) forgetNotices(ctx context.Context, before time.Time) error {
+	bound := firstAlert(before)
+	for shard := range s.shards {
+		for _, text := range []string{
+			`DELETE FROM alert_news WHERE shard = $1 AND id IN (SELECT n.id FROM alert_news n WHERE n.shard = $1 AND n.id < $2 ORDER BY n.id LIMIT $3)`,
+			`DELETE FROM delivery WHERE shard = $1 AND (alert_id, channel) IN
+	(SELECT d.alert_id, d.channel FROM delivery d WHERE d.shard = $1 AND d.alert_id < $2 ORDER BY d.alert_id LIMIT $3)`,
+		} {
+			if _, err := s.pruneAll(ctx, "", text, shard, bound[:], pruneBatch); err != nil {
+				return err
+			}
+		}
+	}
+	if _, err := exec(ctx, s.db, `DELETE FROM mute WHERE ends_at < $1`, before); err != nil {
+		return err
+	}
+	_, err := exec(ctx, s.db, `DELETE FROM notice WHERE planned_at < $1 AND NOT (`+unfinished+`)`, before)
+	return err
+}
