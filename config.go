@@ -28,6 +28,7 @@ type Config struct {
 	PublicURL   string // what links in alerts begin with
 	Calendars   string // a file of calendars that rules may name; empty: none
 	Hooks       string // a file of webhooks of others that are taken in; empty: none
+	Notify      string // a file of channels and routes for people; empty: nobody is told
 	Insecure    bool   // answer everybody, also beyond loopback
 
 	Shards  int           // how many, at creation of the database; 0: 16

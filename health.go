@@ -37,6 +37,7 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 		condition("relay", n.relay.Err(), "nothing held up", "alerts are decided and do not get out; they wait in the database"),
 		n.alertsStream(),
 	}
+	conditions = append(conditions, n.peopleConditions(ctx)...)
 	if n.draining.Load() {
 		conditions = append(conditions, web.Condition{Name: "serving", Detail: "the node is stopping"})
 	}
@@ -95,6 +96,7 @@ func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
 	g := web.Gauges{
 		Pending: rows.Pending, Due: rows.Due, Unpublished: rows.Unpublished,
 		ShardsHeld: len(n.owner.Holding()), SweepLag: n.sweeper.Lag(), AlertsFilled: filled,
+		ShardsHeld: len(n.owner.Holding()), SweepLag: n.sweeper.Lag(), Channels: n.channelGauges(ctx),
 		IntakeLag: map[string]time.Duration{}, OldestRow: map[string]time.Duration{},
 	}
 	for _, stream := range n.intake.Status() {
@@ -128,6 +130,8 @@ func (n *node) handler(addr net.Addr) http.Handler {
 	return web.New(web.Options{
 		Lists: n.store, Desk: n, Letters: n.letters, Book: n.book, Hooks: n.hooks, Rules: n.rules, Wire: n.bus, Health: n.conditions, Metrics: n.metrics,
 		Memory: n.store, Keeper: n.keeper, Open: n.isOpen,
+		Lists: n.store, Desk: n, Rules: n.rules, Wire: n.bus, Health: n.conditions, Metrics: n.metrics,
+		Memory: n.store, Keeper: n.keeper, Open: n.isOpen, Mutes: n.store, Channels: n.peopleChannels(),
 		Faults: faults, LoopbackOnly: isLoopback(addr), PublicURL: n.PublicURL, Version: n.Version, Log: n.log, Now: n.clock.Now,
 	})
 }

@@ -20,6 +20,7 @@ import (
 	"deadman/events"
 	futurejobs "deadman/future_jobs"
 	"deadman/hooks"
+	"deadman/notify"
 	"deadman/rules"
 	"deadman/store"
 	"deadman/web"
@@ -46,6 +47,7 @@ type node struct {
 	letters *events.Letters
 	hooks   hooks.Set
 	relay   *alerts.Relay
+	people  *notify.Notifier // nil: there is no file of channels
 	metrics *web.Metrics
 	witness witness
 	upkeep  *upkeep
@@ -82,6 +84,9 @@ func open(ctx context.Context, c Config) (n *node, err error) {
 	n.keeper = access.NewKeeper(n.store, time.Now)
 	n.metrics = web.NewMetrics(n.Version, n.gauges)
 	n.assemble()
+	if err := n.openPeople(ctx); err != nil {
+		return n, err
+	}
 	return n, n.clock.Sync(ctx)
 }
 
@@ -100,7 +105,7 @@ func (n *node) assemble() {
 	n.owner = futurejobs.NewOwner(n.store, self, n.Lease, now, n.log)
 	n.sweeper = futurejobs.NewSweeper(n.store, n.book, n.owner, n.clock, n.Workers, n.log)
 	n.relay = alerts.NewRelay(n.store, n.bus, n.owner.Holding, n.log)
-	n.witness = witness{Metrics: n.metrics, relay: n.relay, log: n.log}
+	n.witness = witness{Metrics: n.metrics, relay: n.relay, news: n.wakePeople, log: n.log}
 	n.intake = events.NewIntake(events.Options{
 		Streams: n.bus, Book: n.book, Ledger: n.store, Shards: n.owner, Now: n.clock.Now, Observer: n.witness, Log: n.log,
 	})

@@ -48,6 +48,9 @@ func (n *node) run(ctx context.Context) error {
 	group.Go(func() error { return n.intake.Run(working) })
 	group.Go(func() error { return n.relay.Run(working) })
 	group.Go(func() error { return n.bus.Keep(working) })
+	if n.people != nil {
+		group.Go(func() error { return n.people.Run(working) })
+	}
 	group.Go(func() error { return n.upkeep.Run(working) })
 	group.Go(func() error { return web.Serve(working, listener, n.handler(listener.Addr()), n.Drain) })
 

@@ -8,10 +8,11 @@ import (
 )
 
 // witness is told what the parts decided: it counts, writes the alerts to the log, and
-// wakes the relay, which would find them by itself a little later.
+// wakes the relay and the notifier, which would find them by themselves a little later.
 type witness struct {
 	*web.Metrics
 	relay *alerts.Relay
+	news  func()
 	log   *slog.Logger
 }
 
@@ -20,4 +21,5 @@ func (w witness) Alerted(a alerts.Alert) {
 	w.Metrics.Alerted(a)
 	w.log.Info("alert", "rule", a.Rule, "key", a.Key, "status", a.Status, "severity", a.Severity, "step", a.Step, "text", a.Text)
 	w.relay.Wake()
+	w.news()
 }

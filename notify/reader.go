@@ -157,7 +157,8 @@ func (r *reader) texts(to *[]string) func(ast.Node, string) {
 		}
 		for i, item := range items {
 			var s string
-			r.text(&s)(item, fmt.Sprintf("%s[%d]", field, i))
+			field := fmt.Sprintf("%s[%d]", field, i)
+			r.text(&s)(item, field)
 			if slices.Contains(*to, s) {
 				r.problem(start(item), field, "%q is here twice; keep one", s)
 			}

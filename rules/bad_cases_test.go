@@ -191,6 +191,11 @@ entity: parcel`),
 		[]string{"1:1 /name: the rule has no name; write name: and 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit, such as order-unshipped"},
 	},
 	{
+		"the node's own name",
+		edited("name: deadman"),
+		[]string{`1:7 /name: "deadman" is what the node's own alerts are under; take another name`},
+	},
+	{
 		"name with capitals",
 		edited("name: Late"),
 		[]string{`1:7 /name: "Late" is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit, such as order-unshipped`},

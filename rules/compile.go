@@ -133,6 +133,8 @@ func (c *compiler) names(d Document) {
 	switch {
 	case d.Name == "":
 		c.problem("/name", "the rule has no name; write name: and %s", nameHint)
+	case d.Name == alerts.OwnRule:
+		c.problem("/name", "%q is what the node's own alerts are under; take another name", d.Name)
 	case !namePattern.MatchString(d.Name):
 		c.problem("/name", "%q is not a name; write %s", clip(d.Name, 80), nameHint)
 	}

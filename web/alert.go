@@ -17,7 +17,8 @@ import (
 type Alert struct {
 	SchemaVersion int `json:"schema_version"`
 	AlertFields
-	Published bool `json:"published" doc:"It is in the stream."`
+	Published  bool       `json:"published" doc:"It is in the stream."`
+	Deliveries []Delivery `json:"deliveries,omitempty" doc:"What became of it on each channel; of a single alert only."`
 }
 
 // AlertFields has the fields of an alerts.Alert and not its MarshalJSON, which knows nothing
@@ -96,7 +97,9 @@ func (a *api) alert(ctx context.Context, in *alertIn) (Alert, error) {
 	if err != nil {
 		return Alert{}, err
 	}
-	return newAlert(s), nil
+	out := newAlert(s)
+	out.Deliveries, err = a.deliveries(ctx, s.Alert)
+	return out, err
 }
 
 // toAPI leads the link of an alert to its document: there is no page of it yet.

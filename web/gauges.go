@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"deadman/alerts"
 )
 
 // How long gauges that were read are served, and how long they may take to be read.
@@ -25,6 +27,10 @@ type Gauges struct {
 	SweepLag     time.Duration            // of the job that is overdue for longest; 0: none is
 	IntakeLag    map[string]time.Duration // by stream: since it was last read to its end
 	OldestRow    map[string]time.Duration // by table: the age of its oldest row
+	SweepLag    time.Duration            // of the job that is overdue for longest; 0: none is
+	IntakeLag   map[string]time.Duration // by stream: since it was last read to its end
+	OldestRow   map[string]time.Duration // by table: the age of its oldest row
+	Channels    []alerts.ChannelState    // that people are told by
 }
 
 var (
@@ -36,6 +42,9 @@ var (
 	sweepLagDesc    = desc("deadman_sweep_lag_seconds", "How long the longest overdue job is overdue.")
 	intakeLagDesc   = desc("deadman_intake_lag_seconds", "Since when a stream was not read to its end.", "stream")
 	oldestDesc      = desc("deadman_oldest_row_seconds", "The age of a table's oldest row.", "table")
+	waitingDesc     = desc("deadman_notices_waiting", "Messages that a channel has not taken yet.", "channel")
+	sentDesc        = desc("deadman_notices_sent", "Messages that a channel has taken, ever.", "channel")
+	failingDesc     = desc("deadman_channel_failing", "1 while a channel takes no messages.", "channel")
 	failedDesc      = desc("deadman_gauges_failed", "1 when the gauges could not be read; they are absent then.")
 )
 
@@ -57,6 +66,8 @@ type gauges struct {
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		pendingDesc, dueDesc, unpublishedDesc, filledDesc, heldDesc, sweepLagDesc, intakeLagDesc, oldestDesc, failedDesc,
+		pendingDesc, dueDesc, unpublishedDesc, heldDesc, sweepLagDesc, intakeLagDesc, oldestDesc,
+		waitingDesc, sentDesc, failingDesc, failedDesc,
 	} {
 		ch <- d
 	}
@@ -85,6 +96,15 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	}
 	for table, age := range now.OldestRow {
 		put(oldestDesc, age.Seconds(), table)
+	}
+	for _, c := range now.Channels {
+		failing := 0.0
+		if !c.FailingSince.IsZero() {
+			failing = 1
+		}
+		put(waitingDesc, float64(c.Waiting), c.Name)
+		put(sentDesc, float64(c.Sent), c.Name)
+		put(failingDesc, failing, c.Name)
 	}
 }
 

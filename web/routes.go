@@ -33,6 +33,8 @@ func (a *api) mount(r chi.Router) {
 	a.mountEntities()
 	a.mountHistory()
 	a.mountAlerts()
+	a.mountChannels()
+	a.mountMutes()
 	a.mountEvents()
 	a.mountDeadLetters()
 	a.mountNodes()

@@ -27,6 +27,7 @@ const (
 	tagJobs   = "jobs"
 	tagAlerts = "alerts"
 	tagEvents = "events"
+	tagPeople = "people"
 	tagTokens = "access"
 	tagNode   = "node"
 )
@@ -35,6 +36,7 @@ var tags = []*huma.Tag{
 	{Name: tagRules, Description: "What to wait for and how to escalate. A rule is a versioned document, as JSON or as YAML. Its ETag is its version, for If-Match."},
 	{Name: tagJobs, Description: "The pending promises to look at one entity for one rule, and what became of them."},
 	{Name: tagAlerts, Description: "What was said, as consumers of the stream see it."},
+	{Name: tagPeople, Description: "How alerts reach people, and when they do not."},
 	{Name: tagEvents, Description: "What happened, and what could not be taken in."},
 	{Name: tagTokens, Description: "Who may do what, and who did what."},
 	{Name: tagNode, Description: "The processes that share the work."},

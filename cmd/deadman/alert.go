@@ -80,10 +80,10 @@ func (p *program) getAlert(cmd *cobra.Command, args []string) error {
 	if p.output == asJSON {
 		return writeJSON(p.out, raw)
 	}
-	return p.showAlert(a.Said(), a.Published)
+	return p.showAlert(a.Said(), a.Published, a.Deliveries)
 }
 
-func (p *program) showAlert(a alerts.Alert, published bool) error {
+func (p *program) showAlert(a alerts.Alert, published bool, told []web.Delivery) error {
 	s := newSheet(p)
 	s.line("alert", "%s", a.ID)
 	s.painted("says", newsColour(a), a.Text)
@@ -100,12 +100,26 @@ func (p *program) showAlert(a alerts.Alert, published bool) error {
 	s.instant("slot", a.Slot)
 	s.instant("decided", a.DecidedAt)
 	s.line("published", "%t", published)
+	for _, d := range told {
+		s.line("told", "%s: %s", d.Channel, delivered(d))
+	}
 	for _, id := range a.Closes {
 		s.line("closes", "%s", id)
 	}
 	s.document("event", a.Event)
 	s.document("state", a.State)
 	return s.end()
+}
+
+// delivered is what became of an alert on a channel, in a few words.
+func delivered(d web.Delivery) string {
+	switch {
+	case d.Mute != 0:
+		return fmt.Sprintf("muted by mute %d", d.Mute)
+	case d.Error != "":
+		return fmt.Sprintf("%s, tried %s: %s", d.State, number(d.Tries, "time"), d.Error)
+	}
+	return d.State
 }
 
 func (p *program) tailCommand() *cobra.Command {

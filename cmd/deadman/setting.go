@@ -46,6 +46,7 @@ var settings = []setting{
 	{"rules", "folder of rule files, applied at start", "", text(func(r *running) *string { return &r.Rules })},
 	{"calendars", "file of calendars that rules may name", "", text(func(r *running) *string { return &r.Calendars })},
 	{"hooks", "file of webhooks of others that are taken in", "", text(func(r *running) *string { return &r.Hooks })},
+	{"notify", "file of channels and routes that tell people; empty: nobody is told", "", text(func(r *running) *string { return &r.Notify })},
 	{"insecure", "answer everybody without a token, also beyond loopback", "false", yesNo(func(r *running) *bool { return &r.Insecure })},
 	{"public_url", "what links in alerts begin with", "", link(func(r *running) *string { return &r.PublicURL })},
 	{"alerts_bytes", "most that the stream of alerts holds; counts when it is created", "1GiB", size(func(r *running) *int64 { return &r.AlertsBytes })},

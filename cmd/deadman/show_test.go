@@ -72,7 +72,7 @@ event          {"id":"1234","note":"\u0007 \u202e"}
 
 func TestShowAlert(t *testing.T) {
 	var out bytes.Buffer
-	if err := inProcess(&out, nil).showAlert(sampleAlert(), true); err != nil {
+	if err := inProcess(&out, nil).showAlert(sampleAlert(), true, []web.Delivery{{Channel: "on-call", State: "waiting", Tries: 2, Error: "it answers 503"}}); err != nil {
 		t.Fatal(err)
 	}
 	compare(t, out.String(), `
@@ -87,6 +87,7 @@ waits since    2026-01-31 14:04:05 UTC (60 m ago)
 slot           2026-01-31 15:03:54 UTC (11 s ago)
 decided        2026-01-31 15:03:55 UTC (10 s ago)
 published      true
+told           on-call: waiting, tried 2 times: it answers 503
 event          {"id":"1234"}
 `)
 }

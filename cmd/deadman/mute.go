@@ -1,0 +1,128 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deadman/alerts"
+	"deadman/web"
+)
+
+func (p *program) muteCommand() *cobra.Command {
+	cmd := group("mute", "Keep alerts from people for a while")
+	addURL(cmd.PersistentFlags(), p)
+	cmd.AddCommand(
+		p.createMuteCommand(),
+		listing[web.Mute]{
+			short: "List mutes, newest first, also those that ended", path: "/mutes",
+			none:   "nothing is muted; deadman mute create does it",
+			header: []string{"id", "mutes", "until", "ends", "by", "reason", "ended by"},
+			row: func(p *program, m web.Mute) []cell {
+				until := faint("%s", p.exact(m.EndsAt))
+				if m.Live {
+					until = sayIn(green, p.exact(m.EndsAt))
+				}
+				return []cell{
+					sayNumber(m.ID), sayIn(bold, matchText(m.Match)), until, say(web.Relative(m.EndsAt, p.now())),
+					say(m.CreatedBy), say(m.Reason), say(m.EndedBy),
+				}
+			},
+		}.command(p),
+		&cobra.Command{Use: "end ID", Short: "End a mute before its time", Args: exactly("ID"), RunE: p.endMute},
+	)
+	return cmd
+}
+
+// matchText is a match as people write it.
+func matchText(m map[string]string) string {
+	var parts []string
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		parts = append(parts, name+"="+m[name])
+	}
+	return strings.Join(parts, " ")
+}
+
+func (p *program) createMuteCommand() *cobra.Command {
+	wish := web.MuteWish{Match: make(map[string]string)}
+	var matches []string
+	var until string
+	cmd := &cobra.Command{
+		Use: "create --match NAME=PATTERN --reason WHY --for SPAN", Short: "Keep alerts from people for a while",
+		Long: `Keeps alerts from people for a while. They are in the stream and in the lists all the same.
+
+NAME is a field of the alert (` + strings.Join(alerts.Fields, ", ") + `) or one of its labels; in PATTERN, * is
+any text. Where several are given, an alert is muted that has all of them.`,
+		Example: `  deadman mute create --match rule='order-*' --match site=north --for 2h --reason "the belt is being mended"`,
+		Args:    exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, m := range matches {
+				name, pattern, ok := strings.Cut(m, "=")
+				if !ok || name == "" || pattern == "" {
+					return usage("--match is %q; it takes a name, = and a pattern, such as rule='order-*'", m)
+				}
+				if _, twice := wish.Match[name]; twice {
+					return usage("--match names %s twice; give it once", name)
+				}
+				wish.Match[name] = pattern
+			}
+			if len(matches) == 0 {
+				return usage("--match is missing; name what is to be muted, such as rule='order-*'")
+			}
+			if wish.Reason == "" {
+				return usage("--reason is missing; say why, for those who wonder")
+			}
+			if (wish.For == "") == (until == "") {
+				return usage("give either --for or --until: how long it is to be muted")
+			}
+			if err := checkSpan("for", wish.For); err != nil {
+				return err
+			}
+			var err error
+			if until != "" {
+				if wish.Until, err = p.instantFlag("until", until, p.now()); err != nil {
+					return err
+				}
+			}
+			c, err := p.client()
+			if err != nil {
+				return err
+			}
+			m, raw, err := tell[web.Mute](cmd.Context(), c, http.MethodPost, "/mutes", nil, wish)
+			if err != nil {
+				return err
+			}
+			if p.output == asJSON {
+				return writeJSON(p.out, raw)
+			}
+			_, err = fmt.Fprintf(p.out, "muted: %s until %s (mute %d)\n", plain(matchText(m.Match)), p.exact(m.EndsAt), m.ID)
+			return err
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringArrayVar(&matches, "match", nil, "what an alert has to have to be muted, NAME=PATTERN; more than one may be given")
+	flags.StringVar(&wish.Reason, "reason", "", "why")
+	flags.StringVar(&wish.For, "for", "", "how long, such as 2h")
+	flags.StringVar(&until, "until", "", "until this time (15:04, 2026-01-31T15:04:05Z, +2h)")
+	return cmd
+}
+
+func (p *program) endMute(cmd *cobra.Command, args []string) error {
+	c, err := p.client()
+	if err != nil {
+		return err
+	}
+	if _, err := c.ask(cmd.Context(), http.MethodDelete, "/mutes/"+url.PathEscape(args[0]), nil, nil, nil); err != nil {
+		return err
+	}
+	if p.output == asJSON {
+		return writeValue(p.out, map[string]string{"mute": args[0], "outcome": "ended"})
+	}
+	_, err = fmt.Fprintf(p.out, "ended: mute %s keeps nothing from people any more\n", plain(args[0]))
+	return err
+}

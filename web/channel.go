@@ -1,0 +1,128 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"deadman/access"
+	"deadman/alerts"
+)
+
+// Channels is how alerts reach people. Implementations are safe for concurrent use.
+type Channels interface {
+	// Channels returns how the channels do, by name.
+	Channels(ctx context.Context) ([]alerts.ChannelState, error)
+	// Test hands a message to a channel that says that it is a test. reason is why the channel
+	// did not take it. A channel that is not there is futurejobs.ErrNotFound.
+	Test(ctx context.Context, name string) (reason string, err error)
+}
+
+// Channel is a channel as it goes out, without its address.
+type Channel struct {
+	Name         string    `json:"name" example:"on-call"`
+	Kind         string    `json:"kind,omitempty" doc:"Absent: it is in no file any more, and messages wait for it." example:"slack"`
+	State        string    `json:"state" enum:"new,working,failing" doc:"new: nothing was sent yet."`
+	Waiting      int64     `json:"waiting" doc:"Messages that it has not taken yet."`
+	Sent         int64     `json:"sent" doc:"Messages that it has taken, ever."`
+	SentAt       time.Time `json:"sent_at,omitzero" doc:"When it took the last one."`
+	FailingSince time.Time `json:"failing_since,omitzero"`
+	FailedTries  int       `json:"failed_tries,omitempty" doc:"Since it last worked."`
+	Error        string    `json:"error,omitempty" doc:"Why it did not take the last message; without secrets."`
+}
+
+func newChannel(c alerts.ChannelState) Channel {
+	out := Channel{
+		Name: c.Name, Kind: c.Kind, State: "working", Waiting: c.Waiting, Sent: c.Sent, SentAt: c.SentAt,
+		FailingSince: c.FailingSince, FailedTries: c.Tries, Error: c.Error,
+	}
+	switch {
+	case !c.FailingSince.IsZero():
+		out.State = "failing"
+	case c.Sent == 0:
+		out.State = "new"
+	}
+	return out
+}
+
+// Tested is what came of a test.
+type Tested struct {
+	Channel string `json:"channel"`
+	Taken   bool   `json:"taken"`
+	Reason  string `json:"reason,omitempty" doc:"Why it did not take the message; without secrets."`
+}
+
+// Delivery is what became of an alert on a channel, as it goes out.
+type Delivery struct {
+	Channel string    `json:"channel" example:"on-call"`
+	State   string    `json:"state" enum:"waiting,sent,failed,muted" doc:"waiting: for others to join it, or for another try. failed: given up."`
+	At      time.Time `json:"at,omitzero" doc:"Sent or given up then, or tried next."`
+	Tries   int       `json:"tries"`
+	Error   string    `json:"error,omitempty" doc:"Of the last try that failed."`
+	Mute    int64     `json:"mute,omitempty" doc:"The id of the mute that kept it from being told."`
+}
+
+func (a *api) mountChannels() {
+	add(a, operation{
+		ID: "list-channels", Tag: tagPeople, Method: "GET", Path: "/channels", Does: "lists the channels by which people are told, and how they do",
+		Scope: access.Read, Reach: everything,
+	}, shown(a.channels))
+	add(a, operation{
+		ID: "test-channel", Tag: tagPeople, Method: "POST", Path: "/channels/{name}/test", Does: "sends a channel a message that says that it is a test",
+		Says:  "It goes out at once, whatever the routes and mutes say, and is not tried again.",
+		Scope: access.Admin, Reach: everything, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
+	}, shown(a.testChannel))
+}
+
+// noChannels is what is said where nobody is told.
+func noChannels() error {
+	return problem(http.StatusNotFound, "this node has no channels; start it with --notify and a file of channels")
+}
+
+// channelListIn is which part of the channels is asked for.
+type channelListIn struct {
+	Limit  int  `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
+	Cursor text `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+}
+
+func (a *api) channels(ctx context.Context, in *channelListIn) (Page[Channel], error) {
+	page := Page[Channel]{Items: []Channel{}}
+	if a.Channels == nil {
+		return page, nil
+	}
+	states, err := a.Channels.Channels(ctx)
+	for _, c := range states {
+		switch {
+		case c.Name <= string(in.Cursor):
+		case len(page.Items) == in.Limit:
+			page.Next = page.Items[in.Limit-1].Name
+			return page, err
+		default:
+			page.Items = append(page.Items, newChannel(c))
+		}
+	}
+	return page, err
+}
+
+func (a *api) testChannel(ctx context.Context, in *struct {
+	Name text `path:"name" doc:"The channel's name." example:"on-call"`
+},
+) (Tested, error) {
+	if a.Channels == nil {
+		return Tested{}, noChannels()
+	}
+	reason, err := a.Channels.Test(ctx, string(in.Name))
+	return Tested{Channel: string(in.Name), Taken: reason == "", Reason: reason}, err
+}
+
+func (a *api) deliveries(ctx context.Context, said alerts.Alert) ([]Delivery, error) {
+	if a.Mutes == nil {
+		return nil, nil
+	}
+	found, err := a.Mutes.Deliveries(ctx, said)
+	var out []Delivery
+	for _, d := range found {
+		out = append(out, Delivery{Channel: d.Channel, State: string(d.State), At: d.At, Tries: d.Tries, Error: d.Error, Mute: d.Mute})
+	}
+	return out, err
+}

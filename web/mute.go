@@ -1,0 +1,147 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"deadman/access"
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+)
+
+// Mutes keeps what people do not want to be told. The store implements it. Implementations are
+// safe for concurrent use.
+type Mutes interface {
+	// Mutes returns all mutes that are kept, newest first.
+	Mutes(ctx context.Context) ([]alerts.Mute, error)
+	// CreateMute keeps a mute.
+	CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute, error)
+	// EndMute ends a mute before its time; one that is not there, or has ended, is
+	// futurejobs.ErrNotFound.
+	EndMute(ctx context.Context, id int64) error
+	// Deliveries returns what became of an alert on each channel.
+	Deliveries(ctx context.Context, a alerts.Alert) ([]alerts.Delivery, error)
+}
+
+// Mute is a mute as it goes out.
+type Mute struct {
+	ID        int64             `json:"id"`
+	Match     map[string]string `json:"match" doc:"A pattern for each field or label that an alert has to have; * is any text."`
+	Reason    string            `json:"reason" example:"the belt is being mended"`
+	Live      bool              `json:"live" doc:"It mutes now."`
+	CreatedAt time.Time         `json:"created_at"`
+	CreatedBy string            `json:"created_by"`
+	EndsAt    time.Time         `json:"ends_at"`
+	EndedBy   string            `json:"ended_by,omitempty" doc:"Who ended it before its time."`
+}
+
+func (a *api) mute(m alerts.Mute) Mute {
+	return Mute{
+		ID: m.ID, Match: m.Match, Reason: m.Reason, Live: m.Live(a.Now()), CreatedAt: m.CreatedAt, CreatedBy: m.CreatedBy,
+		EndsAt: m.EndsAt, EndedBy: m.EndedBy,
+	}
+}
+
+// MuteWish is what a mute is to be.
+type MuteWish struct {
+	Match  map[string]string `json:"match" doc:"A pattern for each field (rule, entity, key, severity, status, step) or label; * is any text."`
+	Reason string            `json:"reason" minLength:"1" maxLength:"500" doc:"Why; for those who wonder." example:"the belt is being mended"`
+	Until  time.Time         `json:"until,omitzero" doc:"When it ends; this or for." example:"2026-01-31T15:04:05Z"`
+	For    string            `json:"for,omitempty" doc:"A span from now; this or until." example:"2h"`
+}
+
+// muteMost is the longest that a mute lasts: what is muted for ever is forgotten.
+const muteMost = 366 * 24 * time.Hour
+
+func (a *api) mountMutes() {
+	add(a, operation{
+		ID: "list-mutes", Tag: tagPeople, Method: "GET", Path: "/mutes", Does: "lists mutes, newest first, also those that ended",
+		Scope: access.Read, Reach: everything,
+	}, shown(a.mutes))
+	add(a, operation{
+		ID: "create-mute", Tag: tagPeople, Method: "POST", Path: "/mutes", Does: "keeps alerts from people for a while",
+		Says:  "What matches is in the stream and in the lists all the same. What was told already is closed when it is over.",
+		Scope: access.Rules, Reach: everything, Status: http.StatusCreated, Once: true,
+	}, shown(a.createMute))
+	add(a, operation{
+		ID: "end-mute", Tag: tagPeople, Method: "DELETE", Path: "/mutes/{id}", Does: "ends a mute before its time",
+		Says:  "What it muted is not told afterwards.",
+		Scope: access.Rules, Reach: everything, Errors: []int{http.StatusNotFound},
+	}, done(a.endMute))
+}
+
+// muteListIn is which part of the mutes is asked for.
+type muteListIn struct {
+	Limit  int  `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
+	Cursor text `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+}
+
+func (a *api) mutes(ctx context.Context, in *muteListIn) (Page[Mute], error) {
+	page := Page[Mute]{Items: []Mute{}}
+	if a.Mutes == nil {
+		return page, nil
+	}
+	all, err := a.Mutes.Mutes(ctx)
+	if err != nil {
+		return page, err
+	}
+	if in.Cursor != "" {
+		before, err := strconv.ParseInt(string(in.Cursor), 10, 64)
+		if err != nil {
+			return page, futurejobs.ErrBadCursor
+		}
+		all = slices.DeleteFunc(all, func(m alerts.Mute) bool { return m.ID >= before })
+	}
+	for _, m := range all[:min(in.Limit, len(all))] {
+		page.Items = append(page.Items, a.mute(m))
+	}
+	if n := len(page.Items); n < len(all) {
+		page.Next = strconv.FormatInt(page.Items[n-1].ID, 10)
+	}
+	return page, nil
+}
+
+func (a *api) createMute(ctx context.Context, in *struct{ Body MuteWish }) (Mute, error) {
+	if a.Mutes == nil {
+		return Mute{}, noChannels()
+	}
+	m := alerts.Mute{Match: in.Body.Match, Reason: in.Body.Reason, EndsAt: in.Body.Until.UTC()}
+	if err := m.Match.Check(); err != nil {
+		return Mute{}, refused("body.match", "%v", err)
+	}
+	now := a.Now().UTC()
+	switch {
+	case in.Body.For != "" && !in.Body.Until.IsZero():
+		return Mute{}, refused("body.for", "it comes with until, and one of them is enough")
+	case in.Body.For != "":
+		span, err := rules.ParseDuration(in.Body.For)
+		if err != nil {
+			return Mute{}, refused("body.for", "%v", err)
+		}
+		m.EndsAt = now.Add(time.Duration(span))
+	case in.Body.Until.IsZero():
+		return Mute{}, refused("body", `it says not how long; send {"for": "2h"} or {"until": "2026-01-31T15:04:05Z"}`)
+	}
+	if !m.EndsAt.After(now) || m.EndsAt.Sub(now) > muteMost {
+		return Mute{}, refused("body.until", "%s is not within a year from now; what is to be silent for longer is a matter of the rule or the routes", m.EndsAt.Format(time.RFC3339))
+	}
+	m, err := a.Mutes.CreateMute(ctx, m)
+	if err != nil {
+		return Mute{}, err
+	}
+	return a.mute(m), nil
+}
+
+func (a *api) endMute(ctx context.Context, in *struct {
+	ID int64 `path:"id" minimum:"1" doc:"The mute's id." example:"7"`
+},
+) error {
+	if a.Mutes == nil {
+		return noChannels()
+	}
+	return a.Mutes.EndMute(ctx, in.ID)
+}

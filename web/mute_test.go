@@ -1,0 +1,100 @@
+package web_test
+
+import (
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/notify"
+	"deadman/web"
+)
+
+// hearing is a stand with a channel whose receiver answers with a status.
+func hearing(t *testing.T, status int) *stand {
+	t.Helper()
+	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	t.Cleanup(receiver.Close)
+	return newStand(t, func(o *web.Options, s *stand) {
+		config, err := notify.Parse([]byte("channels: {hook: {kind: webhook, url: "+receiver.URL+"}, spare: {kind: webhook, url: "+receiver.URL+"}}"), "notify.yaml")
+		fatal(t, err)
+		client := notify.NewClient()
+		t.Cleanup(client.CloseIdleConnections)
+		n, err := notify.New(notify.Options{
+			Config: config, Store: s.store, Client: client, Holds: func() bool { return true }, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		})
+		fatal(t, err)
+		o.Channels = n
+	})
+}
+
+func TestChannels(t *testing.T) {
+	s := hearing(t, 200)
+	if got := get[web.Page[web.Channel]](t, s.Server, "/api/v1/channels?limit=1"); len(got.Items) != 1 || got.Items[0].Name != "hook" ||
+		got.Items[0].State != "new" || got.Next != "hook" {
+		t.Errorf("%+v", got)
+	}
+	if got := get[web.Page[web.Channel]](t, s.Server, "/api/v1/channels?cursor=hook"); len(got.Items) != 1 || got.Items[0].Name != "spare" || got.Next != "" {
+		t.Errorf("%+v", got)
+	}
+	if a := do(t, s.Server, "POST", "/api/v1/channels/hook/test", ""); a.StatusCode != 200 || !strings.Contains(a.body, `"taken":true`) {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/channels/nobody/test", ""), 404, web.NotFound, "channel list")
+	deaf := hearing(t, 500)
+	if a := do(t, deaf.Server, "POST", "/api/v1/channels/hook/test", ""); a.StatusCode != 200 ||
+		!strings.Contains(a.body, `"taken":false`) || !strings.Contains(a.body, "it answers 500") {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+	silent := newStand(t)
+	isProblem(t, do(t, silent.Server, "POST", "/api/v1/channels/hook/test", ""), 404, web.NotFound, "--notify")
+	if got := get[web.Page[web.Channel]](t, silent.Server, "/api/v1/channels"); len(got.Items) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
+
+func TestMutesAreMadeAndEnded(t *testing.T) {
+	s := newStand(t)
+	for range 2 {
+		a := do(t, s.Server, "POST", "/api/v1/mutes", `{"match": {"rule": "order-*", "site": "north"}, "reason": "mended", "for": "2h"}`)
+		if a.StatusCode != 201 || !strings.Contains(a.body, `"live":true`) || !strings.Contains(a.body, `"created_by":"loopback"`) {
+			t.Fatalf("%d %s", a.StatusCode, a.body)
+		}
+	}
+	first := get[web.Page[web.Mute]](t, s.Server, "/api/v1/mutes?limit=1")
+	if len(first.Items) != 1 || first.Items[0].ID != 2 || first.Next == "" {
+		t.Fatalf("%+v", first)
+	}
+	if a := do(t, s.Server, "DELETE", "/api/v1/mutes/2", ""); a.StatusCode != 204 {
+		t.Fatalf("%d %s", a.StatusCode, a.body)
+	}
+	isProblem(t, do(t, s.Server, "DELETE", "/api/v1/mutes/2", ""), 404, web.NotFound, "mute list")
+	all := get[web.Page[web.Mute]](t, s.Server, "/api/v1/mutes")
+	if len(all.Items) != 2 || all.Items[0].Live || all.Items[0].EndedBy != "loopback" || !all.Items[1].Live {
+		t.Errorf("%+v", all)
+	}
+	isProblem(t, do(t, s.Server, "GET", "/api/v1/mutes?cursor=x", ""), 400, web.BadCursor, "cursor")
+}
+
+func TestMutesThatCannotBe(t *testing.T) {
+	s := newStand(t)
+	for _, c := range []struct{ name, body, says string }{
+		{"everything", `{"match": {}, "reason": "r", "for": "1h"}`, "every alert"},
+		{"a field without a pattern", `{"match": {"rule": ""}, "reason": "r", "for": "1h"}`, "rule: a pattern"},
+		{"no reason", `{"match": {"rule": "x"}, "reason": "", "for": "1h"}`, "reason"},
+		{"no end", `{"match": {"rule": "x"}, "reason": "r"}`, "how long"},
+		{"two ends", `{"match": {"rule": "x"}, "reason": "r", "for": "1h", "until": "2199-01-01T00:00:00Z"}`, "one of them"},
+		{"a past end", `{"match": {"rule": "x"}, "reason": "r", "until": "2001-01-01T00:00:00Z"}`, "within a year"},
+		{"for ever", `{"match": {"rule": "x"}, "reason": "r", "until": "2199-01-01T00:00:00Z"}`, "within a year"},
+		{"no span", `{"match": {"rule": "x"}, "reason": "r", "for": "soon"}`, "body.for"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			isProblem(t, do(t, s.Server, "POST", "/api/v1/mutes", c.body), 422, web.Invalid, c.says)
+		})
+	}
+	if got := get[web.Page[web.Mute]](t, s.Server, "/api/v1/mutes"); len(got.Items) != 0 {
+		t.Errorf("%+v", got)
+	}
+}
