@@ -2,7 +2,6 @@ package notify
 
 import (
 	"fmt"
-	"net/http"
 	"net/url"
 	"slices"
 	"strings"
@@ -52,7 +51,7 @@ func (s Spec) check(fromFile bool) string {
 	case s.Secret != "" && s.Kind != Webhook:
 		return "secret_file is for the kind webhook; leave it out"
 	}
-	if _, err := Open(s, http.DefaultClient); err != nil {
+	if _, err := Open(s, NewClient()); err != nil {
 		return err.Error()
 	}
 	return ""

@@ -63,7 +63,7 @@ func (s *Store) Heard(ctx context.Context, closing []alerts.Alert) (heard []aler
 	err = closed(closing, func(shard int16, ids []alerts.ID) error {
 		found, err := query(ctx, s.read, readHeard, `
 SELECT d.alert_id, n.channel, n.route, n.topic FROM delivery d JOIN notice n ON n.id = d.notice
-WHERE d.shard = $1 AND d.alert_id IN `+params(2, len(ids)), with(ids, shard)...)
+WHERE d.shard = $1 AND d.alert_id IN `+idParams(len(ids)), with(ids, shard)...)
 		heard = append(heard, found...)
 		return err
 	})
@@ -81,7 +81,7 @@ func readHeard(row scanner, h *alerts.Heard) error {
 func (s *Store) Closed(ctx context.Context, closing []alerts.Alert) (said []alerts.Alert, err error) {
 	err = closed(closing, func(shard int16, ids []alerts.ID) error {
 		found, err := query(ctx, s.read, readAlert, `SELECT `+alertColumns+fromAlert+`
-WHERE a.shard = $1 AND a.id IN `+params(2, len(ids)), with(ids, shard)...)
+WHERE a.shard = $1 AND a.id IN `+idParams(len(ids)), with(ids, shard)...)
 		said = append(said, found...)
 		return err
 	})
@@ -107,21 +107,22 @@ func closed(closing []alerts.Alert, do func(shard int16, ids []alerts.ID) error)
 	return nil
 }
 
-// params is a list of n parameters for IN, from $first on.
-func params(first, n int) string {
+// idParams is a list of n parameters for IN, after a first one.
+func idParams(n int) string {
 	names := make([]string, n)
 	for i := range names {
-		names[i] = fmt.Sprintf("$%d", first+i)
+		names[i] = fmt.Sprintf("$%d", i+2)
 	}
 	return "(" + strings.Join(names, ", ") + ")"
 }
 
-// with is the arguments before, and ids after them.
-func with(ids []alerts.ID, before ...any) []any {
+// with is the arguments for a shard and idParams.
+func with(ids []alerts.ID, shard int16) []any {
+	args := []any{shard}
 	for _, id := range ids {
-		before = append(before, id[:])
+		args = append(args, id[:])
 	}
-	return before
+	return args
 }
 
 const noticeColumns = `id, channel, route, topic, alerts, planned_at, next_at, tries`
@@ -178,7 +179,7 @@ func (s *Store) Carry(ctx context.Context, p alerts.Plan) error {
 			}
 		}
 		return closed(p.News, func(shard int16, ids []alerts.ID) error {
-			_, err := exec(ctx, tx, `UPDATE delivery SET unclosed = FALSE WHERE shard = $1 AND alert_id IN `+params(2, len(ids)), with(ids, shard)...)
+			_, err := exec(ctx, tx, `UPDATE delivery SET unclosed = FALSE WHERE shard = $1 AND alert_id IN `+idParams(len(ids)), with(ids, shard)...)
 			return err
 		})
 	})
@@ -196,7 +197,7 @@ func forgetNews(ctx context.Context, tx *sql.Tx, news []alerts.Alert) error {
 	}
 	for _, shard := range slices.Sorted(maps.Keys(byShard)) {
 		for ids := range slices.Chunk(byShard[shard], atOnce) {
-			n, err := exec(ctx, tx, `DELETE FROM alert_news WHERE shard = $1 AND id IN `+params(2, len(ids)), with(ids, shard)...)
+			n, err := exec(ctx, tx, `DELETE FROM alert_news WHERE shard = $1 AND id IN `+idParams(len(ids)), with(ids, shard)...)
 			if err != nil {
 				return err
 			}

@@ -48,8 +48,27 @@ func matchText(m map[string]string) string {
 	return strings.Join(parts, " ")
 }
 
+// matchOf reads what people wrote.
+func matchOf(matches []string) (map[string]string, error) {
+	if len(matches) == 0 {
+		return nil, usage("--match is missing; name what is to be muted, such as rule='order-*'")
+	}
+	m := make(map[string]string)
+	for _, text := range matches {
+		name, pattern, ok := strings.Cut(text, "=")
+		if !ok || name == "" || pattern == "" {
+			return nil, usage("--match is %q; it takes a name, = and a pattern, such as rule='order-*'", text)
+		}
+		if _, twice := m[name]; twice {
+			return nil, usage("--match names %s twice; give it once", name)
+		}
+		m[name] = pattern
+	}
+	return m, nil
+}
+
 func (p *program) createMuteCommand() *cobra.Command {
-	wish := web.MuteWish{Match: make(map[string]string)}
+	var wish web.MuteWish
 	var matches []string
 	var until string
 	cmd := &cobra.Command{
@@ -61,18 +80,9 @@ any text. Where several are given, an alert is muted that has all of them.`,
 		Example: `  deadman mute create --match rule='order-*' --match site=north --for 2h --reason "the belt is being mended"`,
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			for _, m := range matches {
-				name, pattern, ok := strings.Cut(m, "=")
-				if !ok || name == "" || pattern == "" {
-					return usage("--match is %q; it takes a name, = and a pattern, such as rule='order-*'", m)
-				}
-				if _, twice := wish.Match[name]; twice {
-					return usage("--match names %s twice; give it once", name)
-				}
-				wish.Match[name] = pattern
-			}
-			if len(matches) == 0 {
-				return usage("--match is missing; name what is to be muted, such as rule='order-*'")
+			var err error
+			if wish.Match, err = matchOf(matches); err != nil {
+				return err
 			}
 			if wish.Reason == "" {
 				return usage("--reason is missing; say why, for those who wonder")
@@ -83,7 +93,6 @@ any text. Where several are given, an alert is muted that has all of them.`,
 			if err := checkSpan("for", wish.For); err != nil {
 				return err
 			}
-			var err error
 			if until != "" {
 				if wish.Until, err = p.instantFlag("until", until, p.now()); err != nil {
 					return err

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"testing"
+)
+
+func TestMatchOf(t *testing.T) {
+	got, err := matchOf([]string{"rule=order-*", "site=a=b"})
+	if want := map[string]string{"rule": "order-*", "site": "a=b"}; err != nil || !maps.Equal(got, want) {
+		t.Errorf("%v, %v", got, err)
+	}
+	for _, c := range []struct {
+		matches []string
+		says    string
+	}{
+		{nil, "is missing"}, {[]string{"rule"}, "a name, ="}, {[]string{"=x"}, "a name, ="}, {[]string{"rule="}, "a pattern"},
+		{[]string{"rule=a", "rule=b"}, "twice"},
+	} {
+		_, err := matchOf(c.matches)
+		if misuse := (usageError{}); !errors.As(err, &misuse) || !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%q: %v", c.matches, err)
+		}
+	}
+}
