@@ -11,10 +11,24 @@ func TestLike(t *testing.T) {
 		text, pattern string
 		want          bool
 	}{
-		{"order-late", "order-late", true}, {"order-late", "order", false}, {"order", "order-late", false},
-		{"order-late", "order-*", true}, {"order-late", "*late", true}, {"order-late", "*", true}, {"", "*", true}, {"", "", true},
-		{"order-late", "o*-*e", true}, {"order-late", "o*x*e", false}, {"aa", "a*a*a", false}, {"aba", "a*a", true}, {"a", "a*a", false},
-		{"a/b c", "a/*", true}, {"abcabc", "*bc", true}, {"abcabd", "*bc", false}, {"late", "**", true}, {"x", "", false},
+		{"order-late", "order-late", true},
+		{"order-late", "order", false},
+		{"order", "order-late", false},
+		{"order-late", "order-*", true},
+		{"order-late", "*late", true},
+		{"order-late", "*", true},
+		{"", "*", true},
+		{"", "", true},
+		{"order-late", "o*-*e", true},
+		{"order-late", "o*x*e", false},
+		{"aa", "a*a*a", false},
+		{"aba", "a*a", true},
+		{"a", "a*a", false},
+		{"a/b c", "a/*", true},
+		{"abcabc", "*bc", true},
+		{"abcabd", "*bc", false},
+		{"late", "**", true},
+		{"x", "", false},
 	} {
 		if got := alerts.Like(c.text, c.pattern); got != c.want {
 			t.Errorf("%q is like %q: %t", c.text, c.pattern, got)
@@ -30,9 +44,12 @@ func TestMatch(t *testing.T) {
 		match alerts.Match
 		want  bool
 	}{
-		{nil, true}, {alerts.Match{"rule": "order-*", "site": "n*"}, true}, {alerts.Match{"rule": "order-*", "site": "south"}, false},
+		{nil, true},
+		{alerts.Match{"rule": "order-*", "site": "n*"}, true},
+		{alerts.Match{"rule": "order-*", "site": "south"}, false},
 		{alerts.Match{"severity": "error", "status": "firing", "step": "primary", "entity": "order", "key": "1"}, true},
-		{alerts.Match{"rule": "no label"}, false}, {alerts.Match{"other": "*x"}, false},
+		{alerts.Match{"rule": "no label"}, false},
+		{alerts.Match{"other": "*x"}, false},
 	} {
 		if got := c.match.Has(a); got != c.want {
 			t.Errorf("%s: %t", c.match, got)

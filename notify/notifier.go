@@ -19,6 +19,7 @@ import (
 // The rhythm of a notifier.
 const (
 	newsBatch = 1000
+	mostMoves = 10 // plans in a row that somebody was faster than, before that is an error
 	poll      = time.Second
 	claimTime = time.Minute // a message whose sender died is tried again after it
 
@@ -132,12 +133,16 @@ func (n *Notifier) Run(ctx context.Context) error {
 // Step routes all news and begins to send what is ready, unless it is another node's turn.
 // What it begins goes on after it returns.
 func (n *Notifier) Step(ctx context.Context) error {
-	for more := true; more; {
+	for more, moved := true, 0; more; {
 		if !n.holds() {
 			return nil
 		}
 		var err error
-		if more, err = n.route(ctx); err != nil {
+		more, err = n.route(ctx)
+		if errors.Is(err, futurejobs.ErrMoved) && moved < mostMoves {
+			more, err, moved = true, nil, moved+1
+		}
+		if err != nil {
 			return fmt.Errorf("route alerts: %w", err)
 		}
 	}
@@ -170,8 +175,8 @@ func (n *Notifier) giveUp(ctx context.Context) error {
 	return nil
 }
 
-// route makes messages of a batch of news. more says that there may be another batch, or
-// that this one has to be looked at again.
+// route makes messages of a batch of news. more says that there may be another batch. It
+// returns futurejobs.ErrMoved where somebody was faster, and the plan has to be made again.
 func (n *Notifier) route(ctx context.Context) (more bool, err error) {
 	news, err := n.store.News(ctx, newsBatch)
 	if err != nil || len(news) == 0 {
@@ -185,11 +190,7 @@ func (n *Notifier) route(ctx context.Context) (more bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	err = n.store.Carry(ctx, plan)
-	if errors.Is(err, futurejobs.ErrMoved) {
-		return true, nil
-	}
-	return len(news) == newsBatch, err
+	return len(news) == newsBatch, n.store.Carry(ctx, plan)
 }
 
 // say logs when routing begins to fail and when it works again.

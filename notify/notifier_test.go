@@ -256,6 +256,27 @@ routes: [{to: hook, group_by: key, group_wait: 0s}]
 	})
 }
 
+// What waits for a channel that is in no file any more is given up, and does not stand in the
+// way when the channel comes back.
+func TestChannelThatIsGone(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		with, without := w.notifier(oneHook), w.notifier("channels: {other: {kind: webhook, url: $URL}}\n")
+		w.fire(alerts.Error, nil, "a")
+		w.later(with, 0)
+		w.later(without, time.Hour)
+		w.later(without, 72*time.Hour)
+		if got := w.became("a"); got != "hook failed after 0" {
+			t.Error(got)
+		}
+		w.fire(alerts.Error, nil, "b")
+		w.later(with, 0)
+		w.later(with, time.Minute)
+		if got := w.became("b"); got != "hook sent after 1" {
+			t.Error(got)
+		}
+	})
+}
+
 // retryRest is longer than a channel is left alone.
 const retryRest = 31 * time.Second
 

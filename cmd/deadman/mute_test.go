@@ -16,7 +16,10 @@ func TestMatchOf(t *testing.T) {
 		matches []string
 		says    string
 	}{
-		{nil, "is missing"}, {[]string{"rule"}, "a name, ="}, {[]string{"=x"}, "a name, ="}, {[]string{"rule="}, "a pattern"},
+		{nil, "is missing"},
+		{[]string{"rule"}, "a name, ="},
+		{[]string{"=x"}, "a name, ="},
+		{[]string{"rule="}, "a pattern"},
 		{[]string{"rule=a", "rule=b"}, "twice"},
 	} {
 		_, err := matchOf(c.matches)
