@@ -95,8 +95,7 @@ func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
 	filled, _ := n.bus.Filled() // where it is not known, /readyz says so
 	g := web.Gauges{
 		Pending: rows.Pending, Due: rows.Due, Unpublished: rows.Unpublished,
-		ShardsHeld: len(n.owner.Holding()), SweepLag: n.sweeper.Lag(), AlertsFilled: filled,
-		ShardsHeld: len(n.owner.Holding()), SweepLag: n.sweeper.Lag(), Channels: n.channelGauges(ctx),
+		ShardsHeld: len(n.owner.Holding()), SweepLag: n.sweeper.Lag(), AlertsFilled: filled, Channels: n.channelGauges(ctx),
 		IntakeLag: map[string]time.Duration{}, OldestRow: map[string]time.Duration{},
 	}
 	for _, stream := range n.intake.Status() {
@@ -129,8 +128,6 @@ var faults = []web.Fault{
 func (n *node) handler(addr net.Addr) http.Handler {
 	return web.New(web.Options{
 		Lists: n.store, Desk: n, Letters: n.letters, Book: n.book, Hooks: n.hooks, Rules: n.rules, Wire: n.bus, Health: n.conditions, Metrics: n.metrics,
-		Memory: n.store, Keeper: n.keeper, Open: n.isOpen,
-		Lists: n.store, Desk: n, Rules: n.rules, Wire: n.bus, Health: n.conditions, Metrics: n.metrics,
 		Memory: n.store, Keeper: n.keeper, Open: n.isOpen, Mutes: n.store, Channels: n.peopleChannels(),
 		Faults: faults, LoopbackOnly: isLoopback(addr), PublicURL: n.PublicURL, Version: n.Version, Log: n.log, Now: n.clock.Now,
 	})

@@ -27,10 +27,7 @@ type Gauges struct {
 	SweepLag     time.Duration            // of the job that is overdue for longest; 0: none is
 	IntakeLag    map[string]time.Duration // by stream: since it was last read to its end
 	OldestRow    map[string]time.Duration // by table: the age of its oldest row
-	SweepLag    time.Duration            // of the job that is overdue for longest; 0: none is
-	IntakeLag   map[string]time.Duration // by stream: since it was last read to its end
-	OldestRow   map[string]time.Duration // by table: the age of its oldest row
-	Channels    []alerts.ChannelState    // that people are told by
+	Channels     []alerts.ChannelState    // that people are told by
 }
 
 var (

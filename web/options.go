@@ -29,15 +29,9 @@ type Options struct {
 	Hooks   hooks.Set // whose webhooks are taken in; with any, Memory has to be there
 	Memory  Memory    // nil: a request with an Idempotency-Key is refused
 	Metrics *Metrics  // nil: /metrics is not found
-	Lists    Lists
-	Desk     Desk
-	Rules    Rules
-	Wire     Wire
-	Health   Health
+
 	Mutes    Mutes    // nil: there are none, and of no alert is known who was told
 	Channels Channels // nil: people are not told
-	Memory   Memory   // nil: a request with an Idempotency-Key is refused
-	Metrics  *Metrics // nil: /metrics is not found
 
 	// Keeper knows the tokens. nil: there are none, and nobody gets in unless Open.
 	Keeper *access.Keeper

@@ -93,7 +93,9 @@ func TestPrune(t *testing.T) {
 		return names
 	}
 	want(t, names(), []string{"a", "b", "c", "d"})
-	want(t, read[outcome](n, "rule", "apply", "-f", shop, "--prune").actions(), map[string]action{"a": unchanged, "b": deleted})
+	n.says(2, []string{"rule", "apply", "-f", shop, "--prune"}, "would delete 1 rule", "(b)", "--yes")
+	want(t, names(), []string{"a", "b", "c", "d"})
+	want(t, read[outcome](n, "rule", "apply", "-f", shop, "--prune", "--yes").actions(), map[string]action{"a": unchanged, "b": deleted})
 	want(t, names(), []string{"a", "c", "d"})
 
 	n.says(2, []string{"rule", "apply", "-f", file, "--prune"}, "--prune takes folders", "--bundle")

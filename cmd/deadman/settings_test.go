@@ -84,8 +84,7 @@ func TestEverySetting(t *testing.T) {
 	other := map[string]string{
 		"data_dir": "/d", "database_url": "postgres://h/d", "nats_url": "nats://h", "nats_creds": "/c",
 		"http_addr": ":1", "nats_addr": ":2", "rules": "/r", "public_url": "https://p.example",
-		"calendars": "/cal.yaml", "hooks": "/hooks.yaml", "insecure": "true", "alerts_bytes": "2GiB",
-		"calendars": "/cal.yaml", "notify": "/notify.yaml", "insecure": "true",
+		"calendars": "/cal.yaml", "hooks": "/hooks.yaml", "notify": "/notify.yaml", "insecure": "true", "alerts_bytes": "2GiB",
 		"keep_history": "1d", "keep_alerts": "2d", "keep_dead_letters": "3d",
 		"lease": "4s", "workers": "5", "drain": "6s", "shards": "7", "log_level": "debug", "log_format": "json",
 	}

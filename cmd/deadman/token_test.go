@@ -77,7 +77,9 @@ func TestTokenOfAnOpenNode(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
 	n.says(0, []string{"token", "list"}, "there are no tokens")
-	n.says(0, []string{"token", "create", "ci", "--scope", "events"}, "The node is open now", "--scope admin")
+	n.says(0, []string{"token", "create", "ci", "--scope", "events"}, "The node is open still", "--scope admin")
+	n.says(0, []string{"token", "create", "me", "--scope", "admin"}, "takes tokens only from now on", "DEADMAN_TOKEN")
+	n.says(1, []string{"token", "list"}, "DEADMAN_TOKEN")
 }
 
 func TestWelcome(t *testing.T) {
