@@ -17,27 +17,6 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// RunAccess runs the behaviours of tokens and of the audit.
-func RunAccess(t *testing.T, open Open) {
-	for name, test := range map[string]func(*testing.T, *world){
-		"token/keep":   tokensAreKept,
-		"token/name":   tokensHaveNamesOfTheirOwn,
-		"token/expire": tokensLoseTheirNamesWhenTheyExpire,
-		"token/race":   tokensAreRacedOnce,
-		"token/revoke": tokensAreRevoked,
-		"token/touch":  tokensAreTouchedForward,
-		"audit/who":    auditSaysWho,
-		"audit/filter": auditIsFiltered,
-		"audit/page":   auditIsPaged,
-		"audit/prune":  auditIsPruned,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			test(t, newWorld(t, open(t)))
-		})
-	}
-}
-
 // token is a token that reads, made when the world's slots begin.
 func (w *world) token(name string) access.Token {
 	w.t.Helper()
