@@ -34,7 +34,7 @@ func (n *node) openPeople(ctx context.Context) error {
 	}
 	n.people, err = notify.New(notify.Options{
 		Config: config, Store: n.store, Holds: func() bool { return n.owner.Holds(notify.HolderShard) },
-		Now: n.clock.Now, PublicURL: n.PublicURL, Log: n.log, Announced: func(a alerts.Alert) { n.witness.Alerted(a) },
+		Now: n.clock.Now, PublicURL: n.PublicURL, Log: n.log, Announce: n.remark,
 	})
 	if err != nil {
 		return fmt.Errorf("channels: %w", err)

@@ -1,8 +1,55 @@
 package alerts
 
+import (
+	"hash/fnv"
+	"time"
+)
+
 // Of an alert that the node says about itself, and of no job.
 const (
 	OwnRule   = "deadman" // no rule can have this name
 	OwnRuleID = 0
 	OwnEntity = "node"
 )
+
+// Remark is something that a node says about itself, or about what it depends on. Whoever
+// says it, and however often, it is one alert: its id follows from Topic, Step, Status and
+// Since.
+type Remark struct {
+	Topic    string // what it is about, such as "channel/pager" or "stream/ORDERS": the alert's key
+	Step     string // what kind of remark it is, such as "blind"; may be empty
+	Status   Status
+	Severity Severity
+	Since    time.Time // when it began; of a Resolved one, when that began which it closes
+	Text     string
+	Labels   map[string]string
+	Source   string // what could not be asked; may be empty
+	Count    int    // of jobs, or whatever Text counts; 0: nothing is counted
+}
+
+// Alert is the alert that r comes to, decided at an instant. A Resolved one closes the firing
+// one of the same Topic, Step and Since. The store knows its shard.
+func (r Remark) Alert(at time.Time) Alert {
+	a := Alert{
+		ID: r.id(), Rule: OwnRule, RuleID: OwnRuleID, Entity: OwnEntity, Key: r.Topic, DecidedAt: at.UTC(),
+		Detail: Detail{
+			Draft: Draft{Status: r.Status, Severity: r.Severity, Step: r.Step, Text: r.Text, Labels: r.Labels},
+			Since: r.Since.UTC(), Slot: r.Since.UTC(), Source: r.Source, Count: r.Count,
+		},
+	}
+	if r.Status == Resolved {
+		r.Status = Firing
+		a.Closes = []ID{r.id()}
+	}
+	return a
+}
+
+func (r Remark) id() ID {
+	hash := fnv.New64a()
+	_, _ = hash.Write([]byte(r.Topic + "\x00" + r.Step)) // it never fails
+	at := r.Since
+	if r.Status == Resolved {
+		at = at.Add(time.Millisecond) // after what it closes
+	}
+	return Decision{JobID: int64(hash.Sum64()), CreatedAt: r.Since, Status: r.Status, At: at}.ID()
+}

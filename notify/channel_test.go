@@ -288,7 +288,7 @@ func TestReasonsHaveNoSecrets(t *testing.T) {
 		{Name: "c", Kind: notify.Shoutrrr, URL: "generic+" + hook},
 	} {
 		n, err := notify.New(notify.Options{
-			Config: notify.Config{Channels: []notify.Spec{c}}, Store: alone{}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+			Config: notify.Config{Channels: []notify.Spec{c}}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -314,7 +314,7 @@ func TestReasonsHaveNoSecretsOfReceivers(t *testing.T) {
 	defer client.CloseIdleConnections()
 	n, err := notify.New(notify.Options{
 		Config: notify.Config{Channels: []notify.Spec{{Name: "c", Kind: notify.Webhook, URL: echo.URL + "/" + secret}}},
-		Store:  alone{}, Client: client, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Client: client, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -323,11 +323,6 @@ func TestReasonsHaveNoSecretsOfReceivers(t *testing.T) {
 		t.Errorf("%q, %v", reason, err)
 	}
 }
-
-// alone is a database that nobody asks for more than its shards.
-type alone struct{ notify.Store }
-
-func (alone) Shards() int { return 1 }
 
 // A receiver that answers without end is not listened to without end.
 func TestAnswersAreBounded(t *testing.T) {

@@ -45,8 +45,8 @@ type Options struct {
 	Now       func() time.Time
 	PublicURL string // what links begin with; empty: there are none
 	Log       *slog.Logger
-	// Announced is told of alerts that the node wrote about itself. nil: nobody is.
-	Announced func(alerts.Alert)
+	// Announce says what the node has to say about itself.
+	Announce func(context.Context, alerts.Remark) error
 }
 
 // Notifier routes news and hands messages to channels. What is to be said is in the store
@@ -61,7 +61,7 @@ type Notifier struct {
 	now       func() time.Time
 	publicURL string
 	log       *slog.Logger
-	announced func(alerts.Alert)
+	announce  func(context.Context, alerts.Remark) error
 	wake      chan struct{}
 	sending   sync.WaitGroup
 	gaveUpAt  time.Time // Step's
@@ -77,12 +77,9 @@ func New(o Options) (*Notifier, error) {
 	if o.Client == nil {
 		o.Client = NewClient()
 	}
-	if o.Announced == nil {
-		o.Announced = func(alerts.Alert) {}
-	}
 	n := &Notifier{
 		store: o.Store, routes: o.Config.Routes, specs: make(map[string]Spec), channels: make(map[string]Channel),
-		client: o.Client, holds: o.Holds, now: o.Now, publicURL: strings.TrimSuffix(o.PublicURL, "/"), log: o.Log, announced: o.Announced,
+		client: o.Client, holds: o.Holds, now: o.Now, publicURL: strings.TrimSuffix(o.PublicURL, "/"), log: o.Log, announce: o.Announce,
 		wake: make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time),
 	}
 	for _, s := range o.Config.Channels {
@@ -254,10 +251,10 @@ func (n *Notifier) Test(ctx context.Context, name string) (reason string, err er
 // trial is a message that says that it is a test.
 func (n *Notifier) trial(name string) Message {
 	now := n.now().UTC()
-	a := n.own(name, alerts.Firing, now)
-	a.Severity, a.Step, a.Text = alerts.Info, "test", "this is a test of the channel "+name+"; nothing happened"
+	r := own(name, alerts.Firing, now)
+	r.Severity, r.Step, r.Text = alerts.Info, "test", "this is a test of the channel "+name+"; nothing happened"
 	return Message{
 		Notice: alerts.Notice{Channel: name, Route: "test", Topic: "test", Alerts: 1, PlannedAt: now},
-		Alerts: []alerts.Alert{a}, Unclosed: 1, PublicURL: n.publicURL, At: now,
+		Alerts: []alerts.Alert{r.Alert(now)}, Unclosed: 1, PublicURL: n.publicURL, At: now,
 	}
 }

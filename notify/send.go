@@ -2,13 +2,10 @@ package notify
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"hash/fnv"
 	"time"
 
 	"deadman/alerts"
-	futurejobs "deadman/future_jobs"
 )
 
 // failingAfter is how many tries in a row a channel may fail before that is an alert.
@@ -113,10 +110,10 @@ func (n *Notifier) refused(ctx context.Context, notice alerts.Notice, reason str
 	if state.Tries < failingAfter {
 		return nil
 	}
-	a := n.own(notice.Channel, alerts.Firing, state.FailingSince)
-	a.Text = fmt.Sprintf("the channel %s has taken no message since %s: %s",
+	r := own(notice.Channel, alerts.Firing, state.FailingSince)
+	r.Text = fmt.Sprintf("the channel %s has taken no message since %s: %s",
 		notice.Channel, state.FailingSince.UTC().Format(time.RFC3339), reason)
-	return n.announce(ctx, a)
+	return n.announce(ctx, r)
 }
 
 // works ends the alert about a channel that took a message again.
@@ -132,43 +129,19 @@ func (n *Notifier) works(ctx context.Context, name string) error {
 		if state.Name != name || state.Tries < failingAfter {
 			continue
 		}
-		a := n.own(name, alerts.Resolved, state.FailingSince)
-		a.Text = fmt.Sprintf("the channel %s takes messages again", name)
-		a.Closes = []alerts.ID{n.own(name, alerts.Firing, state.FailingSince).ID}
-		return n.announce(ctx, a)
+		r := own(name, alerts.Resolved, state.FailingSince)
+		r.Text = fmt.Sprintf("the channel %s takes messages again", name)
+		return n.announce(ctx, r)
 	}
 	return nil
 }
 
-// own is an alert about a channel that fails since an instant. Its id follows from that.
-func (n *Notifier) own(channel string, status alerts.Status, since time.Time) alerts.Alert {
-	key := "channel/" + channel
-	hash := fnv.New64a()
-	_, _ = hash.Write([]byte(key)) // it never fails
-	at := since
-	if status == alerts.Resolved {
-		at = at.Add(time.Millisecond) // after what it closes
+// own is a remark about a channel that fails since an instant.
+func own(channel string, status alerts.Status, since time.Time) alerts.Remark {
+	return alerts.Remark{
+		Topic: "channel/" + channel, Status: status, Severity: alerts.Error, Since: since,
+		Labels: map[string]string{"channel": channel},
 	}
-	d := alerts.Decision{JobID: int64(hash.Sum64()), CreatedAt: since, Status: status, At: at}
-	return alerts.Alert{
-		ID: d.ID(), Rule: alerts.OwnRule, RuleID: alerts.OwnRuleID, Entity: alerts.OwnEntity, Key: key, DecidedAt: n.now().UTC(),
-		Shard: futurejobs.ShardOf(alerts.OwnEntity, key, n.store.Shards()),
-		Detail: alerts.Detail{
-			Draft: alerts.Draft{Status: status, Severity: alerts.Error, Labels: map[string]string{"channel": channel}},
-			Since: since.UTC(), Slot: since.UTC(),
-		},
-	}
-}
-
-func (n *Notifier) announce(ctx context.Context, a alerts.Alert) error {
-	said, err := n.store.Announce(ctx, a)
-	if err != nil {
-		return errors.Join(errors.New("the alert about a channel could not be written"), err)
-	}
-	if said {
-		n.announced(a)
-	}
-	return nil
 }
 
 // backoff is how long a message waits that failed for the given number of times before.

@@ -12,10 +12,6 @@ import (
 type Store interface {
 	Planning
 	Trying
-	// Announce writes an alert of the node itself, once however often it is called.
-	Announce(ctx context.Context, a alerts.Alert) (said bool, err error)
-	// Shards is how many there are.
-	Shards() int
 }
 
 // Planning is what a plan is made from, and carried out by.

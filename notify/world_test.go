@@ -1,6 +1,7 @@
 package notify_test
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -109,6 +110,7 @@ func (w *world) notifier(file string) *notify.Notifier {
 	w.t.Cleanup(client.CloseIdleConnections)
 	n, err := notify.New(notify.Options{
 		Config: config, Store: w.Store, Client: client, Holds: func() bool { return true }, Now: func() time.Time { return w.now },
+		Announce:  func(ctx context.Context, r alerts.Remark) error { _, _, err := w.Announce(ctx, r); return err },
 		PublicURL: "https://deadman.example.org", Log: slog.New(slog.DiscardHandler),
 	})
 	w.must(err)
