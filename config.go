@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"deadman/bus"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -29,13 +30,17 @@ type Config struct {
 	Calendars   string // a file of calendars that rules may name; empty: none
 	Hooks       string // a file of webhooks of others that are taken in; empty: none
 	Notify      string // a file of channels and routes for people; empty: nobody is told
-	Insecure    bool   // answer everybody, also beyond loopback
+	// Where a heartbeat goes while all shards are swept; empty: nowhere.
+	HeartbeatURL     string // is asked with POST; it may be a secret
+	HeartbeatSubject string // of NATS
+	Insecure         bool   // answer everybody, also beyond loopback
 
 	Shards  int           // how many, at creation of the database; 0: 16
 	Lease   time.Duration // how long a shard is held without renewal; 0: 15 s
 	Workers int           // checks run at once; 0: 64
 	Drain   time.Duration // how long a stopping node may take; 0: 10 s
 
+	HeartbeatEvery  time.Duration // 0: 1 minute; at least 1 s
 	AlertsBytes     int64         // the most that the stream of alerts may hold, when it is created; 0: 1 GiB
 	KeepHistory     time.Duration // 0: 90 days
 	KeepAlerts      time.Duration // 0: 30 days
@@ -63,6 +68,7 @@ func (c Config) withDefaults() Config {
 	fill(&c.Lease, 15*time.Second)
 	fill(&c.Workers, 64)
 	fill(&c.Drain, 10*time.Second)
+	fill(&c.HeartbeatEvery, time.Minute)
 	fill(&c.KeepHistory, 90*futurejobs.Day)
 	fill(&c.KeepAlerts, 30*futurejobs.Day)
 	fill(&c.KeepDeadLetters, 7*futurejobs.Day)
@@ -92,6 +98,14 @@ var ErrHalfConfigured = errors.New("half configured")
 func (c Config) check() error {
 	if c.DatabaseURL != "" && c.NATSURL == "" {
 		return fmt.Errorf("%w: DEADMAN_DATABASE_URL is set and DEADMAN_NATS_URL is not; set both, or neither for an embedded node", ErrHalfConfigured)
+	}
+	if c.HeartbeatEvery < heartbeatLeast {
+		return fmt.Errorf("DEADMAN_HEARTBEAT_EVERY is %s; write %s or more", c.HeartbeatEvery, heartbeatLeast)
+	}
+	if c.HeartbeatSubject != "" {
+		if err := bus.CheckLiteral(c.HeartbeatSubject); err != nil {
+			return fmt.Errorf("DEADMAN_HEARTBEAT_SUBJECT: %w", err)
+		}
 	}
 	return nil
 }

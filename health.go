@@ -38,6 +38,10 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 		n.alertsStream(),
 	}
 	conditions = append(conditions, n.peopleConditions(ctx)...)
+	for _, h := range n.beats {
+		// It is no reason to take the node for unfit: what it tells is meant for others.
+		conditions = append(conditions, web.Condition{Name: "heartbeat", OK: true, Detail: h.detail()})
+	}
 	if n.draining.Load() {
 		conditions = append(conditions, web.Condition{Name: "serving", Detail: "the node is stopping"})
 	}

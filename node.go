@@ -51,6 +51,8 @@ type node struct {
 	metrics *web.Metrics
 	witness witness
 	upkeep  *upkeep
+	blind   *blind
+	beats   []*heartbeat // none: nobody is to be told that the node sweeps
 
 	open     atomic.Bool // whoever reaches the node may do everything
 	draining atomic.Bool
@@ -114,12 +116,18 @@ func (n *node) assemble() {
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory,
 	}}
 
+	n.blind = &blind{
+		store: n.store, book: n.book, owner: n.owner, taps: n.intake.Status, now: n.clock.Now,
+		after: blindAfter + n.Lease/3, remark: n.remark, log: n.log,
+	}
+	n.beats = n.heartbeats(self)
+
 	n.owner.Doing = n.sweeper.Doing
 	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake() }
 	// A new rule may have a slot before the one that the sweep waits for, and one that is gone
 	// may leave jobs.
 	n.book.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake() }
-	n.sweeper.Observer = n.witness
+	n.sweeper.Observer, n.sweeper.Resuming = n.witness, n.blind.Resuming
 }
 
 // openStore opens the database, again and again while it is not there.

@@ -52,6 +52,10 @@ func (n *node) run(ctx context.Context) error {
 		group.Go(func() error { return n.people.Run(working) })
 	}
 	group.Go(func() error { return n.upkeep.Run(working) })
+	group.Go(func() error { return n.blind.Run(working) })
+	for _, h := range n.beats {
+		group.Go(func() error { return h.Run(working) })
+	}
 	group.Go(func() error { return web.Serve(working, listener, n.handler(listener.Addr()), n.Drain) })
 
 	holding, letGo := context.WithCancel(context.WithoutCancel(ctx))

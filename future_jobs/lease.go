@@ -22,6 +22,7 @@ type Lease struct {
 	Node      string // empty: free
 	ExpiresAt time.Time
 	LowWater  time.Time // no job is due before this slot, but what came in late
+	Swept     time.Time // what was due by then was read; zero: it was never swept
 	Expired   bool      // by the database's time
 }
 
@@ -31,7 +32,7 @@ type Leases interface {
 	Beat(ctx context.Context, n Node, d time.Duration) ([]Node, error)
 	// Leases returns all shards, in order.
 	Leases(ctx context.Context) ([]Lease, error)
-	// Renew prolongs the node's leases by d and stores their low water. It returns those
+	// Renew prolongs the node's leases by d and stores their low water and how far they are swept. It returns those
 	// that are still the node's.
 	Renew(ctx context.Context, node string, held []Lease, d time.Duration) ([]Held, error)
 	// Take takes one shard over from the epoch that was seen, if it is free or expired.

@@ -58,6 +58,9 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict) (left time.Ti
 		s.swept.Store(nil) // a node that holds nothing is behind with nothing
 		return left, nil
 	}
+	if s.stoodStill(now) {
+		s.Resuming(ctx)
+	}
 	through, err := s.queue.ReadThrough(ctx)
 	if err != nil {
 		return left, err
@@ -90,13 +93,25 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict) (left time.Ti
 		left = older(left, waits)
 		query.Walks = advance(query, jobs)
 	}
-	if left.IsZero() {
-		for _, sh := range shards {
+	for _, sh := range shards {
+		if left.IsZero() {
 			sh.raise(now)
 		}
+		sh.sweptThrough(now)
 	}
+	s.last = now
 	s.swept.Store(&reach{through: now, left: left})
 	return left, pass.err()
+}
+
+// stoodStill reports whether slots went by since the last sweep that came through, so many
+// that somebody may want to know before it goes on.
+func (s *Sweeper) stoodStill(now time.Time) bool {
+	if s.last.IsZero() {
+		return true
+	}
+	slot := s.book.NextSlot(s.last)
+	return !slot.IsZero() && now.Sub(slot) > settleIn
 }
 
 // reach is how far a sweep came.

@@ -21,6 +21,7 @@ type Shard struct {
 	until    time.Time // by the local clock; counted from before the renewal was sent
 	leaving  bool      // to be given back; nothing new is read
 	lowWater time.Time
+	swept    time.Time           // through by the last sweep that ended, also of another holder
 	caughtUp time.Time           // when it was last swept from the beginning
 	flights  map[int64]time.Time // slots of the jobs being looked at, by job
 	landed   []int64             // decided since the last read; still in flights
@@ -28,7 +29,7 @@ type Shard struct {
 }
 
 func newShard(l Lease, until time.Time) *Shard {
-	return &Shard{Held: l.Held, until: until, lowWater: l.LowWater, flights: map[int64]time.Time{}}
+	return &Shard{Held: l.Held, until: until, lowWater: l.LowWater, swept: l.Swept, flights: map[int64]time.Time{}}
 }
 
 // walk is where the next sweep begins: at the low water, or from the beginning when that
@@ -110,11 +111,18 @@ func (s *Shard) raise(now time.Time) {
 	}
 }
 
+// sweptThrough says that a sweep of the shard came through, which began at now.
+func (s *Shard) sweptThrough(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.swept = now
+}
+
 // lease is the shard as the lease table should have it.
 func (s *Shard) lease() Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Lease{Held: s.Held, LowWater: s.lowWater}
+	return Lease{Held: s.Held, LowWater: s.lowWater, Swept: s.swept}
 }
 
 func (s *Shard) renew(until time.Time) {

@@ -14,8 +14,8 @@ import (
 	"deadman/alerts"
 )
 
-// longest is how long the sweep rests where no rule has a slot earlier.
-const longest = time.Minute
+// Longest is how long the sweep rests where no rule has a slot earlier.
+const Longest = time.Minute
 
 // How soon a sweep follows one that had to leave jobs behind: soon at first, then less and
 // less.
@@ -46,12 +46,16 @@ type Sweeper struct {
 
 	// Observer is told what was decided. Set before Run.
 	Observer Observer
+	// Resuming is called before the first sweep, and before one that comes late: what was due
+	// meanwhile is still as it was. The sweep waits for it. Set before Run.
+	Resuming func(ctx context.Context)
 
 	wake    chan struct{}
 	slow    *lanes
 	lagging map[Edition]waitingFor // left out of the sweep; used by Run alone
 	paused  bool                   // the clock is not to be trusted; used by Run alone
 	behind  time.Duration          // the last wait for what was left behind; used by Run alone
+	last    time.Time              // when the last sweep began that came through; used by Run alone
 
 	swept atomic.Pointer[reach] // by the last sweep; nil: there was none yet
 	mu    sync.Mutex
@@ -63,8 +67,8 @@ type Sweeper struct {
 func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logger) *Sweeper {
 	return &Sweeper{
 		queue: q, book: b, owner: o, clock: c, log: log,
-		Observer: silent{},
-		wake:     make(chan struct{}, 1), slow: newLanes(workers),
+		Observer: silent{}, Resuming: func(context.Context) {},
+		wake: make(chan struct{}, 1), slow: newLanes(workers),
 		lagging: map[Edition]waitingFor{}, errs: map[string]error{},
 	}
 }
@@ -146,7 +150,7 @@ func (s *Sweeper) round(ctx context.Context, due chan<- []verdict) time.Duration
 	}
 	s.behind = 0
 	now := s.clock.Now()
-	wait := longest
+	wait := Longest
 	if slot := s.book.NextSlot(now); !slot.IsZero() {
 		wait = min(wait, slot.Sub(now))
 	}
@@ -158,6 +162,15 @@ func (s *Sweeper) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return errors.Join(slices.Collect(maps.Values(s.errs))...)
+}
+
+// Swept is when the last sweep began that came through: what was due by then was read. It is
+// zero while the node holds nothing, or has not swept yet.
+func (s *Sweeper) Swept() time.Time {
+	if swept := s.swept.Load(); swept != nil {
+		return swept.through
+	}
+	return time.Time{}
 }
 
 // Lag is how far the sweep is behind: the age of the oldest due slot that is not decided.

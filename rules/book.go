@@ -167,6 +167,18 @@ func (b *Book) Finest() map[string]futurejobs.Grid {
 	return finest
 }
 
+// WaitingFor returns the rules whose jobs wait for a stream, in order; never nil.
+func (b *Book) WaitingFor(stream string) []int32 {
+	e, waiting := b.current.Load(), []int32{}
+	for which, v := range e.versions {
+		if slices.Contains(union(v.document.waitsFor(v.saved.Reads), e.ending[which.rule]), stream) {
+			waiting = append(waiting, which.rule)
+		}
+	}
+	slices.Sort(waiting)
+	return slices.Compact(waiting)
+}
+
 // NextSlot returns the first slot after t of any rule; the zero time when there is none.
 func (b *Book) NextSlot(t time.Time) time.Time {
 	var next time.Time

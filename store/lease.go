@@ -54,7 +54,7 @@ func (s *Store) Leave(ctx context.Context, node string) error {
 // Leases implements futurejobs.Leases.
 func (s *Store) Leases(ctx context.Context) ([]futurejobs.Lease, error) {
 	leases, err := query(ctx, s.read, readLease,
-		`SELECT shard, epoch, coalesce(node, ''), expires_at, low_water_at, expires_at <= now() FROM shard_lease ORDER BY shard`)
+		`SELECT shard, epoch, coalesce(node, ''), expires_at, low_water_at, swept_at, expires_at <= now() FROM shard_lease ORDER BY shard`)
 	if err != nil {
 		return nil, failed("leases", err)
 	}
@@ -62,7 +62,7 @@ func (s *Store) Leases(ctx context.Context) ([]futurejobs.Lease, error) {
 }
 
 func readLease(row scanner, l *futurejobs.Lease) error {
-	return row.Scan(&l.Shard, &l.Epoch, &l.Node, at(&l.ExpiresAt), at(&l.LowWater), &l.Expired)
+	return row.Scan(&l.Shard, &l.Epoch, &l.Node, at(&l.ExpiresAt), at(&l.LowWater), at(&l.Swept), &l.Expired)
 }
 
 // Renew implements futurejobs.Leases. A lease that has expired is over, taken or not.
@@ -71,9 +71,9 @@ func (s *Store) Renew(ctx context.Context, node string, held []futurejobs.Lease,
 		still = nil
 		for _, l := range held {
 			n, err := exec(ctx, tx, `
-UPDATE shard_lease SET expires_at = $1, low_water_at = $2
-WHERE shard = $3 AND epoch = $4 AND node = $5 AND expires_at > $6`,
-				now.Add(d), when(l.LowWater), l.Shard, l.Epoch, node, now)
+UPDATE shard_lease SET expires_at = $1, low_water_at = $2, swept_at = $3
+WHERE shard = $4 AND epoch = $5 AND node = $6 AND expires_at > $7`,
+				now.Add(d), when(l.LowWater), when(l.Swept), l.Shard, l.Epoch, node, now)
 			if err != nil {
 				return err
 			}
@@ -96,7 +96,7 @@ func (s *Store) Take(ctx context.Context, node string, seen futurejobs.Held, d t
 		err := readLease(tx.QueryRowContext(ctx, `
 UPDATE shard_lease SET epoch = epoch + 1, node = $1, expires_at = $2
 WHERE shard = $3 AND epoch = $4 AND (node IS NULL OR expires_at <= $5)
-RETURNING shard, epoch, node, expires_at, low_water_at, expires_at <= $5`,
+RETURNING shard, epoch, node, expires_at, low_water_at, swept_at, expires_at <= $5`,
 			node, now.Add(d), seen.Shard, seen.Epoch, now), &got)
 		ok = err == nil
 		return unless(errors.Is(err, sql.ErrNoRows), err)
@@ -112,9 +112,9 @@ func (s *Store) Release(ctx context.Context, node string, held []futurejobs.Leas
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		for _, l := range held {
 			if _, err := exec(ctx, tx, `
-UPDATE shard_lease SET node = NULL, expires_at = $1, low_water_at = $2
-WHERE shard = $3 AND epoch = $4 AND node = $5`,
-				now, when(l.LowWater), l.Shard, l.Epoch, node); err != nil {
+UPDATE shard_lease SET node = NULL, expires_at = $1, low_water_at = $2, swept_at = $3
+WHERE shard = $4 AND epoch = $5 AND node = $6`,
+				now, when(l.LowWater), when(l.Swept), l.Shard, l.Epoch, node); err != nil {
 				return err
 			}
 		}

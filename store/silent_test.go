@@ -215,8 +215,18 @@ func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
 			_, err := s.Prune(ctx, store.Retention{History: time.Hour, DeadLetters: time.Hour})
 			return err
 		},
-		"gauges":  func() error { _, err := s.Gauges(ctx); return err },
-		"balance": func() error { _, err := s.Balance(ctx); return err },
+		"progress": func() error { _, err := s.Progress(ctx); return err },
+		"advance":  func() error { _, err := s.Advance(ctx, store.Progress{Topic: "t"}, now); return err },
+		"stand still": func() error {
+			_, _, err := s.StandStill(ctx, store.Progress{Topic: "t", Through: now}, 1)
+			return err
+		},
+		"forget progress": func() error { return s.ForgetProgress(ctx, "t") },
+		"swept":           func() error { _, _, err := s.SweptBeside(ctx, "n"); return err },
+		"oldest due":      func() error { _, err := s.OldestDue(ctx); return err },
+		"late jobs":       func() error { _, err := s.LateJobs(ctx, now, now, []int32{1}); return err },
+		"gauges":          func() error { _, err := s.Gauges(ctx); return err },
+		"balance":         func() error { _, err := s.Balance(ctx); return err },
 	} {
 		err := ask()
 		if !errors.Is(err, store.ErrUnavailable) || strings.ContainsAny(err.Error(), "\n\t") ||

@@ -22,6 +22,7 @@ type Metrics struct {
 	alerts      *prometheus.CounterVec
 	events      *prometheus.CounterVec
 	deadLetters prometheus.Counter
+	heartbeats  *prometheus.CounterVec
 	handler     http.Handler
 }
 
@@ -45,6 +46,9 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 		deadLetters: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "deadman_dead_letters_total", Help: "Events that could not be taken in.",
 		}),
+		heartbeats: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "deadman_heartbeats_total", Help: "Heartbeats by where they go and what became of them.",
+		}, []string{"to", "outcome"}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "deadman_build_info", Help: "Always 1; the labels say what runs.",
@@ -52,7 +56,7 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 	})
 	build.Set(1)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, build, &gauges{read: read},
+	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.heartbeats, build, &gauges{read: read},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
 	return m
@@ -80,3 +84,6 @@ func (m *Metrics) Taken(outcome string, n int) {
 		m.deadLetters.Add(float64(n))
 	}
 }
+
+// Beat counts a heartbeat that was due.
+func (m *Metrics) Beat(to, outcome string) { m.heartbeats.WithLabelValues(to, outcome).Inc() }

@@ -50,8 +50,28 @@ func (p *program) showSettings(all []chosen) error {
 	return t.fit(terminalWidth(p.out)).end()
 }
 
+// heartbeatURL is the name of the setting whose whole path may be a secret.
+const heartbeatURL = "heartbeat_url"
+
 // shown is the value without its secrets.
-func (c chosen) shown() string { return redact(c.value) }
+func (c chosen) shown() string {
+	if c.name == heartbeatURL {
+		return hostOf(c.value)
+	}
+	return redact(c.value)
+}
+
+// hostOf is what may be shown of an address that is a secret.
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	switch {
+	case address == "":
+		return ""
+	case err != nil || u.Host == "":
+		return "xxxxx"
+	}
+	return u.Scheme + "://" + u.Host + "/xxxxx"
+}
 
 var (
 	passwordWord = regexp.MustCompile(`(?i)(password\s*=\s*)('(?:[^'\\]|\\.)*'|[^\s&]+)`)

@@ -84,7 +84,7 @@ func TestEverySetting(t *testing.T) {
 	other := map[string]string{
 		"data_dir": "/d", "database_url": "postgres://h/d", "nats_url": "nats://h", "nats_creds": "/c",
 		"http_addr": ":1", "nats_addr": ":2", "rules": "/r", "public_url": "https://p.example",
-		"calendars": "/cal.yaml", "hooks": "/hooks.yaml", "notify": "/notify.yaml", "insecure": "true", "alerts_bytes": "2GiB",
+		"calendars": "/cal.yaml", "hooks": "/hooks.yaml", "notify": "/notify.yaml", "heartbeat_url": "https://h.example/secret", "heartbeat_subject": "beats.deadman", "heartbeat_every": "7s", "insecure": "true", "alerts_bytes": "2GiB",
 		"keep_history": "1d", "keep_alerts": "2d", "keep_dead_letters": "3d",
 		"lease": "4s", "workers": "5", "drain": "6s", "shards": "7", "log_level": "debug", "log_format": "json",
 	}
@@ -194,6 +194,23 @@ func TestValuesAsWritten(t *testing.T) {
 		if err != nil || r.DataDir != want {
 			t.Errorf("%s gives %q, %v; want %q", written, r.DataDir, err, want)
 		}
+	}
+}
+
+// Whoever knows the path of a heartbeat's address can send heartbeats.
+func TestHeartbeatURLIsShownWithoutItsPath(t *testing.T) {
+	for value, want := range map[string]string{
+		"": "", "https://hc.example/ping/s3cret?k=s3cret": "https://hc.example/xxxxx",
+		"https://u:s3cret@hc.example": "https://hc.example/xxxxx", "hc.example/s3cret": "xxxxx", "https://h\x7f/s3cret": "xxxxx",
+	} {
+		if got := (chosen{setting: setting{name: heartbeatURL}, value: value}).shown(); got != want {
+			t.Errorf("%q is shown as %q, want %q", value, got, want)
+		}
+	}
+	flags, _ := given{args: []string{"--heartbeat-url=hc.example/s3cret"}}.flags(t)
+	_, err := resolve(flags, nil)
+	if err == nil || strings.Contains(err.Error(), "s3cret") {
+		t.Errorf("the error is %v", err)
 	}
 }
 

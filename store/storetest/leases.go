@@ -43,17 +43,17 @@ func leasesAreTakenOnce(t *testing.T, w *world) {
 }
 
 func leasesAreRenewed(t *testing.T, w *world) {
-	low := w.slot()
+	low, swept := w.slot(), w.slot().Add(time.Second)
 	before := w.lease(0)
 	still := must[[]futurejobs.Held](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{
-		{Held: w.held[0], LowWater: low},
+		{Held: w.held[0], LowWater: low, Swept: swept},
 		{Held: futurejobs.Held{Shard: 1, Epoch: w.held[1].Epoch - 1}, LowWater: low}, // of an earlier life
 	}, 2*time.Hour))
 	if len(still) != 1 || still[0] != w.held[0] {
 		t.Errorf("still held: %v", still)
 	}
 	after := w.lease(0)
-	if !after.LowWater.Equal(low) || !after.ExpiresAt.After(before.ExpiresAt) || after.Epoch != before.Epoch {
+	if !after.LowWater.Equal(low) || !after.Swept.Equal(swept) || !after.ExpiresAt.After(before.ExpiresAt) || after.Epoch != before.Epoch {
 		t.Errorf("renewed: %+v, was %+v", after, before)
 	}
 	if !w.lease(1).LowWater.IsZero() {
@@ -71,9 +71,9 @@ func leasesAreRenewed(t *testing.T, w *world) {
 }
 
 func leasesAreReleased(t *testing.T, w *world) {
-	low := w.slot()
+	low, swept := w.slot(), w.slot().Add(time.Second)
 	lost := futurejobs.Held{Shard: 1, Epoch: w.held[1].Epoch - 1}
-	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{Held: w.held[0], LowWater: low}, {Held: lost}}))
+	w.must(w.Release(w.ctx(), me, []futurejobs.Lease{{Held: w.held[0], LowWater: low, Swept: swept}, {Held: lost}}))
 	if got := w.lease(0); got.Node != "" || !got.Expired {
 		t.Errorf("released: %+v", got)
 	}
@@ -81,7 +81,7 @@ func leasesAreReleased(t *testing.T, w *world) {
 		t.Errorf("a lease of another epoch was released: %+v", got)
 	}
 	got, ok, err := w.Take(w.ctx(), "other", w.held[0], time.Hour)
-	if err != nil || !ok || !got.LowWater.Equal(low) || got.Node != "other" || got.Expired {
+	if err != nil || !ok || !got.LowWater.Equal(low) || !got.Swept.Equal(swept) || got.Node != "other" || got.Expired {
 		t.Errorf("taken: %+v, %v, %v", got, ok, err)
 	}
 }

@@ -1,0 +1,29 @@
+package bus
+
+import (
+	"context"
+	"fmt"
+)
+
+// CheckLiteral refuses, with ErrSubject, a subject that nothing may be published on.
+func CheckLiteral(subject string) error { return checkLiteral(subject) }
+
+// Say publishes to whoever listens at the moment, and returns once the broker has it. It
+// returns ErrSubject as PublishEvent does, and ErrUnreachable without a connection.
+func (b *Bus) Say(ctx context.Context, subject string, data []byte) error {
+	if err := checkLiteral(subject); err != nil {
+		return err
+	}
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	if !b.Connected() {
+		return ErrUnreachable // the client would keep it, and say it late
+	}
+	if err := b.nc.Publish(subject, data); err != nil {
+		return fmt.Errorf("say: %w", offline(err))
+	}
+	if err := b.nc.FlushWithContext(ctx); err != nil {
+		return fmt.Errorf("say: %w", offline(err))
+	}
+	return nil
+}

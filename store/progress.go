@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"time"
+)
+
+// MostLate is the most late jobs that are counted.
+const MostLate = 10_000
+
+// Progress is how far something came that is always to go on: the sweep of all shards, or the
+// intake of a stream.
+type Progress struct {
+	Topic   string
+	Through time.Time
+	Still   bool // it was found standing still since Through
+	Late    int  // jobs that were found waiting for it then, up to MostLate
+}
+
+func readProgress(row scanner, p *Progress) error {
+	var late *int
+	if err := row.Scan(&p.Topic, at(&p.Through), &late); err != nil {
+		return err
+	}
+	if p.Still = late != nil; p.Still {
+		p.Late = *late
+	}
+	return nil
+}
+
+// Progress returns all progress that is kept, by topic.
+func (s *Store) Progress(ctx context.Context) ([]Progress, error) {
+	all, err := query(ctx, s.read, readProgress, `SELECT topic, through_at, late FROM progress ORDER BY topic`)
+	if err != nil {
+		return nil, failed("progress", err)
+	}
+	return all, nil
+}
+
+// Advance moves a topic on from where it was seen, or begins one that was not there. ok is
+// false where it moved, or was found standing still, meanwhile.
+func (s *Store) Advance(ctx context.Context, seen Progress, to time.Time) (ok bool, err error) {
+	var late any
+	if seen.Still {
+		late = seen.Late
+	}
+	text := `UPDATE progress SET through_at = $1, late = NULL WHERE topic = $2 AND through_at = $3 AND late IS NOT DISTINCT FROM $4`
+	args := []any{to, seen.Topic, seen.Through, late}
+	if seen.Through.IsZero() {
+		text, args = `INSERT INTO progress (through_at, topic) VALUES ($1, $2) ON CONFLICT DO NOTHING`, args[:2]
+	}
+	n, err := exec(ctx, s.db, text, args...)
+	if err != nil {
+		return false, failed("advance", err)
+	}
+	return n == 1, nil
+}
+
+// StandStill notes that a topic stands still where it was seen, and that late jobs wait for
+// it, if that is more than was noted before; it returns what is noted now. ok is false where
+// the topic moved meanwhile.
+func (s *Store) StandStill(ctx context.Context, seen Progress, late int) (now Progress, ok bool, err error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	err = readProgress(s.db.QueryRowContext(ctx, `UPDATE progress SET late = CASE WHEN late > $1 THEN late ELSE $1 END
+WHERE topic = $2 AND through_at = $3 RETURNING topic, through_at, late`, late, seen.Topic, seen.Through), &now)
+	ok = err == nil
+	if err := unless(errors.Is(err, sql.ErrNoRows), err); err != nil {
+		return seen, false, failed("stand still", err)
+	}
+	return now, ok, nil
+}
+
+// ForgetProgress forgets a topic.
+func (s *Store) ForgetProgress(ctx context.Context, topic string) error {
+	if _, err := exec(ctx, s.db, `DELETE FROM progress WHERE topic = $1`, topic); err != nil {
+		return failed("forget progress", err)
+	}
+	return nil
+}
+
+// SweptBeside returns how far all shards were swept but those that a node holds; none is
+// named by the empty id. whole is false where one of them was never swept. Without a shard,
+// through is zero.
+func (s *Store) SweptBeside(ctx context.Context, node string) (through time.Time, whole bool, err error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	err = s.read.QueryRowContext(ctx, `SELECT min(swept_at), count(*) = count(swept_at) FROM shard_lease WHERE node IS DISTINCT FROM $1`, node).
+		Scan(at(&through), &whole)
+	if err != nil {
+		return through, false, failed("swept", err)
+	}
+	return through, whole, nil
+}
+
+// OldestDue returns the slot of the pending job that is due first, in all shards; zero where
+// there is none.
+func (s *Store) OldestDue(ctx context.Context) (slot time.Time, err error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	err = s.read.QueryRowContext(ctx, `SELECT min(t) FROM (SELECT (
+	SELECT f.next_check_at FROM future_job f WHERE f.shard = l.shard ORDER BY f.next_check_at, f.id LIMIT 1
+) AS t FROM shard_lease l) AS q`).Scan(at(&slot))
+	if err != nil {
+		return slot, failed("oldest due", err)
+	}
+	return slot, nil
+}
+
+// LateJobs counts the pending jobs, of the rules (all, when nil), that were due after from and
+// by until, up to MostLate.
+func (s *Store) LateJobs(ctx context.Context, from, until time.Time, rules []int32) (n int, err error) {
+	if rules != nil && len(rules) == 0 {
+		return 0, nil
+	}
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	of := ``
+	if rules != nil {
+		of = ` AND f.rule_id IN ` + these(rules)
+	}
+	// Each shard is a range of future_job_due, whatever the planner thinks of the range.
+	err = s.read.QueryRowContext(ctx, `SELECT coalesce(sum(n), 0) FROM (SELECT (
+	SELECT count(*) FROM (
+		SELECT 1 FROM future_job f WHERE f.shard = l.shard AND f.next_check_at > $1 AND f.next_check_at <= $2`+of+`
+		ORDER BY f.next_check_at, f.id LIMIT `+strconv.Itoa(MostLate)+`
+	) AS due
+) AS n FROM shard_lease l) AS q`, from, until).Scan(&n)
+	if err != nil {
+		return 0, failed("late jobs", err)
+	}
+	return min(n, MostLate), nil
+}
