@@ -6,9 +6,11 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"strings"
 	"time"
 
 	"deadman/bus"
+	"deadman/events"
 	"deadman/store"
 	"deadman/web"
 )
@@ -33,6 +35,7 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 			"leases cannot be kept; other nodes take over what this one held"),
 		condition("intake", n.intake.Err(), fmt.Sprintf("reads every stream that is this node's, by rules at revision %d", n.book.Revision()),
 			"a stream or the rules cannot be read; jobs that wait for it are not judged"),
+		n.streams(),
 		condition("sweep", n.sweepErr(), "nothing behind", "jobs that are due are not being checked"),
 		condition("relay", n.relay.Err(), "nothing held up", "alerts are decided and do not get out; they wait in the database"),
 		n.alertsStream(),
@@ -67,6 +70,23 @@ func (n *node) alertsStream() web.Condition {
 		c.Detail += "; raise its max_bytes before it is full"
 	default:
 		c.OK, c.Detail = false, "full; new alerts wait in the database until its max_bytes is raised or old alerts go"
+	}
+	return c
+}
+
+// streams names the streams that events are waited for and that are not there.
+func (n *node) streams() web.Condition {
+	var gone []string
+	for _, s := range n.intake.Status() {
+		if errors.Is(s.Err, events.ErrGone) {
+			gone = append(gone, s.Stream)
+		}
+	}
+	c := condition("streams", n.binding.Err(), "all subjects are read where they come by",
+		"a subject of a rule cannot be read where it comes by; jobs that wait for it are not judged")
+	if len(gone) > 0 {
+		c.OK = false
+		c.Detail = fmt.Sprintf("stream %s is not there; jobs that wait for it are not judged until its subjects are read from another", strings.Join(gone, ", "))
 	}
 	return c
 }

@@ -53,6 +53,7 @@ type node struct {
 	upkeep  *upkeep
 	blind   *blind
 	beats   []*heartbeat // none: nobody is to be told that the node sweeps
+	binding *binding
 
 	open     atomic.Bool // whoever reaches the node may do everything
 	draining atomic.Bool
@@ -109,8 +110,11 @@ func (n *node) assemble() {
 	n.relay = alerts.NewRelay(n.store, n.bus, n.owner.Holding, n.log)
 	n.witness = witness{Metrics: n.metrics, relay: n.relay, news: n.wakePeople, log: n.log}
 	n.intake = events.NewIntake(events.Options{
-		Streams: n.bus, Book: n.book, Ledger: n.store, Shards: n.owner, Now: n.clock.Now, Observer: n.witness, Log: n.log,
+		Streams: n.bus, Book: n.book, Ledger: n.store, Shards: n.owner, Now: n.clock.Now,
+		Announce: n.remark, Observer: n.witness, Log: n.log,
 	})
+	n.rules.Announce, n.rules.Now = n.remark, n.clock.Now
+	n.binding = &binding{rules: n.rules, owner: n.owner, log: n.log}
 	n.letters = &events.Letters{LetterStore: n.store, Book: n.book, Now: n.clock.Now, Observer: n.witness}
 	n.upkeep = &upkeep{store: n.store, rules: n.rules, owner: n.owner, log: n.log, wake: make(chan struct{}, 1), keep: store.Retention{
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory,

@@ -56,6 +56,7 @@ func (n *node) run(ctx context.Context) error {
 	for _, h := range n.beats {
 		group.Go(func() error { return h.Run(working) })
 	}
+	group.Go(func() error { return n.binding.Run(working) })
 	group.Go(func() error { return web.Serve(working, listener, n.handler(listener.Addr()), n.Drain) })
 
 	holding, letGo := context.WithCancel(context.WithoutCancel(ctx))

@@ -168,6 +168,12 @@ func foreignCopies(subject string, streams []*jetstream.StreamInfo) []*jetstream
 	return found
 }
 
+// carries reports whether messages on the subject come into a stream.
+func carries(s *jetstream.StreamInfo, subject string) bool {
+	return meets(subject, s.Config.Subjects) ||
+		slices.ContainsFunc(origins(s), func(src *jetstream.StreamSource) bool { return passes(src, subject) })
+}
+
 func origins(s *jetstream.StreamInfo) []*jetstream.StreamSource {
 	if s.Config.Mirror != nil {
 		return []*jetstream.StreamSource{s.Config.Mirror}
@@ -206,7 +212,10 @@ func (b *Bus) readsOf(ctx context.Context, subject string, found []*jetstream.St
 		if err != nil {
 			return nil, fmt.Errorf("bind %s: %w", subject, err)
 		}
-		reads[i] = rules.Read{Subject: subject, Stream: s.Config.Name, From: info.LastSeq, At: info.LastAt}
+		reads[i] = rules.Read{Subject: subject, Stream: s.Config.Name, From: info.LastSeq, At: info.LastAt, CreatedAt: info.CreatedAt}
+		if reads[i].At.IsZero() {
+			reads[i].At = info.CreatedAt // later than anything that came before it
+		}
 	}
 	return reads, nil
 }

@@ -3,11 +3,15 @@ package bus
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 )
+
+var errSubjects = errors.New("it takes in other subjects now")
 
 // End implements events.Reader. It asks the stream's leader, which alone has everything that
 // was acknowledged; the consumer may live beside a copy that is behind.
@@ -21,7 +25,16 @@ func (r *reader) End(ctx context.Context) (end uint64, ok bool, err error) {
 	if !createdAt(info).Equal(r.created) {
 		return 0, false, fmt.Errorf("%w: stream %s", ErrStreamReplaced, r.stream)
 	}
-	return info.State.LastSeq, leads(info.Cluster), nil
+	if !slices.Equal(r.takes, info.Config.Subjects) {
+		return 0, false, r.lost(errSubjects)
+	}
+	return info.State.LastSeq, leads(info.Cluster) && r.fed(info), nil
+}
+
+// fed reports whether the stream takes in all subjects that are read from it. One that moved
+// to another stream has events there, and the end of this one is not the end of them.
+func (r *reader) fed(info *jetstream.StreamInfo) bool {
+	return !slices.ContainsFunc(r.subjects, func(s string) bool { return !carries(info, s) })
 }
 
 // Drained implements events.Reader. Most often the end is where the reader stands, and there
@@ -53,14 +66,15 @@ func (r *reader) asked() []string {
 
 // stored is what is asked about a message.
 type stored struct {
-	Seq  uint64    `json:"seq"` // 0: there is no such message
-	Time time.Time `json:"time"`
+	Seq    uint64    `json:"seq"` // 0: there is no such message
+	Time   time.Time `json:"time"`
+	Header []byte    `json:"hdrs"`
 }
 
 // next returns the first message on the subject at or after seq, as the stream's leader has
 // it: no other server answers this. JetStream's client would ask any copy.
 func (b *Bus) next(ctx context.Context, stream, subject string, seq uint64) (stored, error) {
-	m, err := b.getNext(ctx, stream, subject, seq)
+	m, err := b.getMessage(ctx, stream, messageQuery{Seq: seq, Next: subject})
 	switch {
 	case isCode(err, jetstream.JSErrCodeMessageNotFound):
 		return stored{}, nil
@@ -73,11 +87,27 @@ func (b *Bus) next(ctx context.Context, stream, subject string, seq uint64) (sto
 	return m, nil
 }
 
-func (b *Bus) getNext(ctx context.Context, stream, subject string, seq uint64) (stored, error) {
-	body, err := json.Marshal(struct {
-		Seq  uint64 `json:"seq"`
-		Next string `json:"next_by_subj"`
-	}{seq, subject})
+// last returns the last message on the subject, as the stream's leader has it.
+func (b *Bus) last(ctx context.Context, stream, subject string) (stored, error) {
+	m, err := b.getMessage(ctx, stream, messageQuery{Last: subject})
+	if isCode(err, jetstream.JSErrCodeMessageNotFound) {
+		return stored{}, nil
+	}
+	if err != nil {
+		return stored{}, fmt.Errorf("ask stream %s for its last message on %s: %w", stream, subject, err)
+	}
+	return m, nil
+}
+
+// messageQuery asks for one message of a stream.
+type messageQuery struct {
+	Seq  uint64 `json:"seq,omitempty"`
+	Next string `json:"next_by_subj,omitempty"`
+	Last string `json:"last_by_subj,omitempty"`
+}
+
+func (b *Bus) getMessage(ctx context.Context, stream string, q messageQuery) (stored, error) {
+	body, err := json.Marshal(q)
 	if err != nil {
 		return stored{}, err
 	}

@@ -24,25 +24,37 @@ const askAgain = 100 * time.Millisecond
 func (b *Bus) Info(ctx context.Context, stream string) (events.Info, error) {
 	ctx, cancel := b.within(ctx)
 	defer cancel()
+	info, err := b.led(ctx, stream)
+	if err != nil {
+		return events.Info{}, err
+	}
+	return events.Info{
+		CreatedAt: createdAt(info), FirstSeq: info.State.FirstSeq, FirstAt: firstAt(info),
+		LastSeq: info.State.LastSeq, LastAt: lastAt(info),
+	}, nil
+}
+
+// led is what the leader of a stream says about it.
+func (b *Bus) led(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
 	for {
 		info, err := b.ask(ctx, stream)
-		if err != nil {
-			return events.Info{}, err
-		}
-		if leads(info.Cluster) {
-			return events.Info{CreatedAt: createdAt(info), LastSeq: info.State.LastSeq, LastAt: lastAt(info)}, nil
+		if err != nil || leads(info.Cluster) {
+			return info, err
 		}
 		select {
 		case <-time.After(askAgain):
 		case <-ctx.Done():
-			return events.Info{}, fmt.Errorf("ask for stream %s: %w: %w", stream, ErrNoLeader, ctx.Err())
+			return nil, fmt.Errorf("ask for stream %s: %w: %w", stream, ErrNoLeader, ctx.Err())
 		}
 	}
 }
 
-// ask takes the answer of whoever gives one.
+// ask takes the answer of whoever gives one. A stream that is not there is events.ErrGone.
 func (b *Bus) ask(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
 	s, err := b.js.Stream(ctx, stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, fmt.Errorf("stream %s: %w: %w", stream, events.ErrGone, err)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("ask for stream %s: %w", stream, err)
 	}
@@ -59,6 +71,14 @@ func lastAt(info *jetstream.StreamInfo) time.Time {
 		return time.Time{}
 	}
 	return info.State.LastTime.UTC().Truncate(time.Microsecond)
+}
+
+// firstAt is when the stream took in the first message that it still has; zero: it has none.
+func firstAt(info *jetstream.StreamInfo) time.Time {
+	if info.State.Msgs == 0 {
+		return time.Time{}
+	}
+	return info.State.FirstTime.UTC().Truncate(time.Microsecond)
 }
 
 // leads reports whether the server that answered leads the stream, and certainly does so
@@ -84,16 +104,28 @@ func leads(c *jetstream.ClusterInfo) bool {
 	return c.Leader != "" && heard > (len(c.Replicas)+1)/2
 }
 
+// First implements events.Streams.
+func (b *Bus) First(ctx context.Context, stream string, from uint64) (seq uint64, at time.Time, err error) {
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	m, err := b.next(ctx, stream, ">", from)
+	return m.Seq, m.Time.UTC().Truncate(time.Microsecond), err
+}
+
 // Before implements events.Streams. Messages lie in the order of their time.
 func (b *Bus) Before(ctx context.Context, stream string, at time.Time) (uint64, error) {
 	ctx, cancel := b.within(ctx)
 	defer cancel()
-	info, err := b.Info(ctx, stream)
+	info, err := b.led(ctx, stream)
 	if err != nil {
 		return 0, err
 	}
-	seq := sort.Search(int(info.LastSeq), func(i int) bool {
-		m, failed := b.next(ctx, stream, ">", uint64(i)+1)
+	return b.before(ctx, info, at)
+}
+
+func (b *Bus) before(ctx context.Context, info *jetstream.StreamInfo, at time.Time) (_ uint64, err error) {
+	seq := sort.Search(int(info.State.LastSeq), func(i int) bool {
+		m, failed := b.next(ctx, info.Config.Name, ">", uint64(i)+1)
 		err = errors.Join(err, failed)
 		return failed != nil || m.Seq == 0 || m.Time.Truncate(time.Microsecond).After(at)
 	})

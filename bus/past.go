@@ -27,6 +27,11 @@ func (b *Bus) past(ctx context.Context, stream string, subjects []string, since 
 	defer r.cancel()
 	opening, cancel := b.within(ctx)
 	defer cancel()
+	info, err := b.ask(opening, stream)
+	if err != nil {
+		return err
+	}
+	r.created = createdAt(info)
 	if err := r.openWith(opening, func(cfg *jetstream.ConsumerConfig) {
 		cfg.DeliverPolicy, cfg.OptStartTime = jetstream.DeliverByStartTimePolicy, &since
 	}); err != nil {

@@ -40,6 +40,7 @@ type reader struct {
 	subjects []string // empty: all
 	match    bool     // the broker could not filter; the reader does
 	created  time.Time
+	takes    []string // what the stream took in when the reader was opened
 	consumer jetstream.Consumer
 	name     string
 
@@ -50,6 +51,9 @@ type reader struct {
 	delivered  uint64 // the consumer's sequence of the last message
 	reconnects uint64
 	clear      uint64 // from a message that was asked about up to here, none is on the subjects
+	pending    uint64 // on the subjects, after the last message
+	quiet      bool   // nothing came when it was asked for last
+	dropped    uint64 // by the stream, before they were read
 	closed     atomic.Bool
 }
 
@@ -60,11 +64,11 @@ func (b *Bus) Read(ctx context.Context, stream string, after uint64, subjects []
 	ctx, cancel := b.within(ctx)
 	defer cancel()
 	r := &reader{bus: b, stream: stream, subjects: widest(subjects), reconnects: b.nc.Stats().Reconnects}
-	info, err := b.Info(ctx, stream)
+	info, err := b.led(ctx, stream)
 	if err != nil {
 		return nil, err
 	}
-	r.created = info.CreatedAt
+	r.created, r.takes = createdAt(info), info.Config.Subjects
 	if err := r.openWith(ctx, func(cfg *jetstream.ConsumerConfig) {
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after+1
 	}); err != nil {
@@ -90,7 +94,7 @@ func (r *reader) openWith(ctx context.Context, begin func(*jetstream.ConsumerCon
 	if err != nil {
 		return err
 	}
-	r.name = r.consumer.CachedInfo().Name
+	r.name, r.pending = r.consumer.CachedInfo().Name, r.consumer.CachedInfo().NumPending
 	return nil
 }
 
@@ -115,6 +119,7 @@ func (r *reader) Next(ctx context.Context, limit int, wait time.Duration) ([]fut
 			got = append(got, e)
 		}
 	}
+	r.quiet = len(got) == 0
 	return got, nil
 }
 
@@ -195,13 +200,14 @@ func (r *reader) event(msg jetstream.Msg) (e futurejobs.Event, ok bool, err erro
 		return e, false, r.lost(fmt.Errorf("delivery %d came after %d", meta.Sequence.Consumer, r.delivered))
 	}
 	r.delivered = meta.Sequence.Consumer
+	r.count(meta.NumPending)
 	if r.match && !within(msg.Subject(), r.subjects) {
 		return e, false, nil
 	}
 	return futurejobs.Event{
 		Stream: r.stream, Subject: msg.Subject(), Seq: meta.Sequence.Stream,
 		At: meta.Timestamp.UTC().Truncate(time.Microsecond),
-		ID: givenID(msg.Headers()), Header: msg.Headers(), Data: msg.Data(),
+		ID: givenID(msg.Headers()), Header: msg.Headers(), Data: msg.Data(), StreamCreatedAt: r.created,
 	}, true, nil
 }
 

@@ -26,6 +26,7 @@ func (t *tap) open(ctx context.Context) error {
 	}
 	t.reader, t.subjects, t.revision = reader, subjects, revision
 	t.cursor, t.marked, t.goal = cursor, cursor.ReadThrough, goal{}
+	t.failed, t.gone, t.looked = false, false, max(t.looked, cursor.LastSeq)
 	return t.same(ctx)
 }
 
@@ -45,10 +46,26 @@ func (t *tap) locate(ctx context.Context) (futurejobs.Cursor, error) {
 		return futurejobs.Cursor{}, err
 	}
 	cursor, err := t.stored(ctx, info)
-	if err == nil && (info.LastSeq < cursor.LastSeq || !info.CreatedAt.Equal(cursor.StreamCreatedAt)) {
-		return t.recreated(ctx, cursor, info)
+	if err != nil {
+		return cursor, err
 	}
-	return cursor, err
+	if other, err := t.other(ctx, cursor, info); err != nil || other {
+		return t.recreated(ctx, cursor, info, err)
+	}
+	return cursor, t.behind(ctx, cursor, info)
+}
+
+// other reports whether the stream is not the one that the cursor is about: it was created
+// anew, it ends before the cursor, or where that stands it has a message of another time.
+func (t *tap) other(ctx context.Context, cursor futurejobs.Cursor, info Info) (bool, error) {
+	if info.LastSeq < cursor.LastSeq || !info.CreatedAt.Equal(cursor.StreamCreatedAt) {
+		return true, nil
+	}
+	if cursor.LastSeq == 0 || cursor.LastAt.IsZero() || cursor.LastSeq < info.FirstSeq {
+		return false, nil
+	}
+	seq, at, err := t.in.Streams.First(ctx, t.stream, cursor.LastSeq)
+	return err == nil && seq == cursor.LastSeq && !at.Equal(cursor.LastAt), err
 }
 
 // stored returns the cursor. A rule opens it with its save and does not know the stream's
@@ -73,17 +90,30 @@ func (t *tap) stored(ctx context.Context, info Info) (futurejobs.Cursor, error) 
 
 // recreated goes on in a stream that is not the one that was read before, or was restored
 // to an earlier state, from the first message after the last one that was applied.
-func (t *tap) recreated(ctx context.Context, cursor futurejobs.Cursor, info Info) (futurejobs.Cursor, error) {
+func (t *tap) recreated(ctx context.Context, cursor futurejobs.Cursor, info Info, err error) (futurejobs.Cursor, error) {
+	if err != nil {
+		return cursor, err
+	}
 	to := cursor
 	to.StreamCreatedAt, to.LastSeq = info.CreatedAt, 0
 	if !cursor.LastAt.IsZero() {
-		after, err := t.in.Streams.Before(ctx, t.stream, cursor.LastAt)
+		if to.LastSeq, err = t.in.Streams.Before(ctx, t.stream, cursor.LastAt); err != nil {
+			return cursor, err
+		}
+	}
+	if to.LastSeq > 0 { // the cursor is to fit its message again
+		seq, at, err := t.in.Streams.First(ctx, t.stream, to.LastSeq)
 		if err != nil {
 			return cursor, err
 		}
-		to.LastSeq = after
+		if seq == to.LastSeq {
+			to.LastAt = at
+		}
 	}
-	err := t.in.Ledger.ResetCursor(ctx, cursor, to)
+	if err := t.blind(ctx, cursor, info.CreatedAt, "was recreated, or restored to an earlier state"); err != nil {
+		return cursor, err
+	}
+	err = t.in.Ledger.ResetCursor(ctx, cursor, to)
 	if errors.Is(err, futurejobs.ErrMoved) {
 		return cursor, errReopen
 	}
@@ -92,5 +122,6 @@ func (t *tap) recreated(ctx context.Context, cursor futurejobs.Cursor, info Info
 	}
 	t.in.Log.Warn("a stream was recreated or restored; reading goes on after the last event applied, what was lost with the old stream was never seen",
 		"stream", t.stream, "was_at", cursor.LastSeq, "goes_on_after", to.LastSeq, "last_event_at", cursor.LastAt)
+	t.looked = 0
 	return to, nil
 }

@@ -44,6 +44,9 @@ type Observer interface {
 	Alerted(a alerts.Alert)
 }
 
+// Announce says what people have to know, once however often it is called.
+type Announce func(ctx context.Context, r alerts.Remark) error
+
 // Options are the parts of an Intake. All but Observer are needed.
 type Options struct {
 	Streams  Streams
@@ -51,6 +54,7 @@ type Options struct {
 	Ledger   futurejobs.Ledger
 	Shards   Shards
 	Now      func() time.Time // the database's time, or a little before it; zero: not known yet
+	Announce Announce         // of streams that lost events
 	Observer Observer         // may be nil
 	Log      *slog.Logger
 }

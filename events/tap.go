@@ -36,6 +36,10 @@ type tap struct {
 	cursor   futurejobs.Cursor
 	marked   time.Time
 	goal     goal
+	looked   uint64    // up to here nothing is unread; it may be past the cursor
+	passed   time.Time // when the cursor was put there last
+	failed   bool      // the last reader was lost, or there was none yet
+	gone     bool      // it was said that the stream is not there
 
 	mu  sync.Mutex
 	now Status
@@ -49,7 +53,7 @@ type goal struct {
 }
 
 func newTap(in *Intake, stream string) *tap {
-	return &tap{in: in, stream: stream, done: make(chan struct{}), now: Status{Stream: stream}}
+	return &tap{in: in, stream: stream, done: make(chan struct{}), failed: true, now: Status{Stream: stream}}
 }
 
 func (t *tap) over() bool {
@@ -85,7 +89,8 @@ func (t *tap) run(ctx context.Context) {
 			pause = firstBackoff
 		case ctx.Err() == nil:
 			t.close()
-			t.say(err)
+			t.failed = true
+			t.say(errors.Join(err, t.mourn(ctx, err)))
 			wait(ctx, pause)
 			pause = min(2*pause, lastBackoff)
 		}
@@ -138,13 +143,19 @@ func (t *tap) step(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
+	if err := t.missed(ctx, got); err != nil {
+		return err
+	}
 	if err := t.take(ctx, got); err != nil {
 		return err
 	}
 	if len(got) < takeAtOnce {
 		t.caughtUp()
 	}
-	return t.mark(ctx)
+	if err := t.mark(ctx); err != nil || len(got) > 0 {
+		return err
+	}
+	return t.pass(ctx)
 }
 
 func (t *tap) caughtUp() {

@@ -4,17 +4,23 @@ package events
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	futurejobs "deadman/future_jobs"
 )
 
+// ErrGone means that there is no stream of a name.
+var ErrGone = errors.New("the stream is not there")
+
 // Streams opens readers on streams. The bus implements it.
 type Streams interface {
 	// Read starts reading a stream's messages on the subjects after seq, in order.
 	Read(ctx context.Context, stream string, after uint64, subjects []string) (Reader, error)
-	// Info says what the stream is at the moment.
+	// Info says what the stream is at the moment, or returns ErrGone.
 	Info(ctx context.Context, stream string) (Info, error)
+	// First returns the first message at or after a sequence; seq is 0 where there is none.
+	First(ctx context.Context, stream string, from uint64) (seq uint64, at time.Time, err error)
 	// Before returns the sequence before the first message that came in after at.
 	Before(ctx context.Context, stream string, at time.Time) (uint64, error)
 }
@@ -22,6 +28,8 @@ type Streams interface {
 // Info is what tells a stream from one that was put in its place.
 type Info struct {
 	CreatedAt time.Time
+	FirstSeq  uint64    // of the first message that it still has, or will have
+	FirstAt   time.Time // when the stream took that one in; zero: it has none
 	LastSeq   uint64
 	LastAt    time.Time // when the stream took that one in; zero: it never took anything in
 }
@@ -37,6 +45,9 @@ type Reader interface {
 	// Drained reports whether the stream holds no message on the subjects after seq and up
 	// to end. It is asked with what End returned.
 	Drained(ctx context.Context, seq, end uint64) (bool, error)
+	// Lost returns how many events on the subjects the stream dropped before they could be
+	// read, since the last call.
+	Lost(ctx context.Context) (uint64, error)
 	// Close ends reading.
 	Close()
 }

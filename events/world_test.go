@@ -21,9 +21,12 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 	"deadman/store"
+	"deadman/store/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("deadman/store/storetest.(*Cluster).run.func1")) // it ends with the process
+}
 
 // world is a database and a broker.
 type world struct {
@@ -38,6 +41,18 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldOn(t, "")
+}
+
+// onBoth runs a test on each database.
+func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, newWorld(t)) })
+	t.Run("postgres", func(t *testing.T) { test(t, newWorldOn(t, storetest.Postgres(t))) })
+}
+
+// newWorldOn is a world on a Postgres; without a URL on SQLite.
+func newWorldOn(t *testing.T, url string) *world {
+	t.Helper()
 	w := &world{t: t, dir: t.TempDir(), data: t.TempDir(), rules: t.TempDir()}
 	w.server = w.serve("127.0.0.1:0")
 	var err error
@@ -46,7 +61,7 @@ func newWorld(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.bus.Close)
-	w.store, err = store.Open(t.Context(), store.Options{DataDir: w.data, Log: quietly()})
+	w.store, err = store.Open(t.Context(), store.Options{DatabaseURL: url, DataDir: w.data, Log: quietly()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,14 +88,20 @@ func (w *world) serve(addr string) *bus.Server {
 // rule applies the rule of one kind of entity, which waits for what ships it.
 func (w *world) rule(entity string) {
 	w.t.Helper()
+	w.ruleAfter(entity, 1)
+}
+
+// ruleAfter is rule with its step after some hours.
+func (w *world) ruleAfter(entity string, hours int) {
+	w.t.Helper()
 	text := fmt.Sprintf(`
 name: %[1]s-unshipped
 entity: %[1]s
 trigger: {event: %[1]s.created, key: event.id}
 resolve: {event: %[1]s.shipped, key: event.id}
-escalate: [{after: 1h, step: primary}]
+escalate: [{after: %[2]dh, step: primary}]
 slot: 1s
-`, entity)
+`, entity, hours)
 	if err := os.WriteFile(filepath.Join(w.rules, entity+".yaml"), []byte(text), 0o600); err != nil {
 		w.t.Fatal(err)
 	}
@@ -91,7 +112,7 @@ slot: 1s
 }
 
 func (w *world) registry() *rules.Registry {
-	return &rules.Registry{Store: w.store, Binder: w.bus, Book: rules.NewBook(w.store, w.store.Shards()), Jobs: w.store, Log: quietly()}
+	return &rules.Registry{Store: w.store, Binder: w.bus, Book: rules.NewBook(w.store, w.store.Shards()), Jobs: w.store, Announce: w.announce, Now: time.Now, Log: quietly()}
 }
 
 func (w *world) publish(subject, body string) uint64 {
@@ -210,7 +231,7 @@ func (w *world) start() *node {
 	n.shards.held.Store(true)
 	n.Intake = events.NewIntake(events.Options{
 		Streams: w.bus, Book: book, Ledger: w.store, Shards: &n.shards,
-		Now: clock.Now, Observer: &n.counts, Log: quietly(),
+		Now: clock.Now, Announce: w.announce, Observer: &n.counts, Log: quietly(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -243,4 +264,20 @@ func eventually(t *testing.T, what string, ok func() bool) {
 func (w *world) caughtUp(stream string, seq uint64) {
 	w.t.Helper()
 	eventually(w.t, fmt.Sprintf("%s is applied to %d", stream, seq), func() bool { return w.cursor(stream).LastSeq >= seq })
+}
+
+// announce writes what is to be known, as a node does.
+func (w *world) announce(ctx context.Context, r alerts.Remark) error {
+	_, _, err := w.store.Announce(ctx, r)
+	return err
+}
+
+// said are the alerts about streams, newest first.
+func (w *world) said() []futurejobs.Said {
+	w.t.Helper()
+	page, err := w.store.Alerts(w.t.Context(), futurejobs.Filter{Rule: alerts.OwnRule, Limit: futurejobs.MaxLimit})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return page.Items
 }

@@ -17,6 +17,8 @@ type Event struct {
 	ID      string    // the producer's id for it, where it gave one
 	Header  map[string][]string
 	Data    []byte
+
+	StreamCreatedAt time.Time // sequences count within one stream, not within all of a name; zero: not known
 }
 
 // Effect is what one event, or a person, asks of one job.

@@ -65,6 +65,10 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict) (left time.Ti
 	if err != nil {
 		return left, err
 	}
+	if revision := s.book.Revision(); revision != s.judged { // they may wait for other streams now
+		s.judged = revision
+		clear(s.lagging)
+	}
 	maps.DeleteFunc(s.lagging, func(_ Edition, w waitingFor) bool { return w.over(through) })
 
 	pass := pass{shards: make(map[int16]*Shard, len(shards)), through: through, due: due, out: map[Edition]error{}}

@@ -53,6 +53,7 @@ type Sweeper struct {
 	wake    chan struct{}
 	slow    *lanes
 	lagging map[Edition]waitingFor // left out of the sweep; used by Run alone
+	judged  int64                  // the revision of the rules that lagging is of; used by Run alone
 	paused  bool                   // the clock is not to be trusted; used by Run alone
 	behind  time.Duration          // the last wait for what was left behind; used by Run alone
 	last    time.Time              // when the last sweep began that came through; used by Run alone

@@ -79,8 +79,16 @@ func (e *edition) keep(which id, v *version) {
 	e.old[which] = v
 }
 
+// sameReads reports whether two versions read the same.
+func sameReads(a, b []Read) bool {
+	return slices.EqualFunc(a, b, func(x, y Read) bool {
+		return x.Subject == y.Subject && x.Stream == y.Stream && x.From == y.From && x.At.Equal(y.At) &&
+			x.CreatedAt.Equal(y.CreatedAt) && slices.Equal(x.Given, y.Given)
+	})
+}
+
 // newEdition makes an edition of what the store holds, by rule and version. Versions that
-// the edition before has are taken from it, since they never change.
+// the edition before has are taken from it, since nothing of them changes but what they read.
 func newEdition(revision int64, saved []Saved, before *edition, known calendars.Set) *edition {
 	e := &edition{
 		revision: revision, versions: make(map[id]*version, len(saved)), names: make(map[string]*rule),
@@ -94,7 +102,7 @@ func newEdition(revision int64, saved []Saved, before *edition, known calendars.
 		if before != nil {
 			v = before.versions[which]
 		}
-		if v == nil {
+		if v == nil || !sameReads(v.saved.Reads, s.Reads) {
 			v = newVersion(s, known)
 		}
 		e.versions[which] = v

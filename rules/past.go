@@ -116,10 +116,10 @@ func (p *past) event(e futurejobs.Event) {
 
 // waits are those that are left and that began with an event before a save.
 func (p *past) waits(s Saved) []futurejobs.Ref {
-	starts := newVersion(s, p.Calendars).starts
+	v := newVersion(s, p.Calendars)
 	var refs []futurejobs.Ref
 	for ref, e := range p.begun {
-		if !starts[e.Stream].after(e) {
+		if read, _ := v.read(e); !read.after(e) {
 			refs = append(refs, ref)
 		}
 	}

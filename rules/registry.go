@@ -12,6 +12,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
+	"deadman/alerts"
 	"deadman/calendars"
 	futurejobs "deadman/future_jobs"
 )
@@ -27,6 +28,29 @@ type Binder interface {
 	// Past returns the events of a stream on the subjects that it took in at an instant or
 	// later, up to a sequence. After an error there is nothing more.
 	Past(ctx context.Context, stream string, subjects []string, since time.Time, through uint64) iter.Seq2[futurejobs.Event, error]
+	// Roads returns by which streams subjects come, in their order.
+	Roads(ctx context.Context, subjects []string) ([]Road, error)
+	// Rest returns what a stream has on a subject after a sequence.
+	Rest(ctx context.Context, stream, subject string, after uint64) (Rest, error)
+	// Resume is how to read a subject from a stream from its first event after an instant.
+	Resume(ctx context.Context, subject, stream string, after time.Time) (Read, error)
+}
+
+// Road is by which streams a subject comes.
+type Road struct {
+	Subject string
+	Streams []string // sorted
+	Capture bool     // Bind would have it captured, in part or as a whole
+	Err     error    // ErrSubject, with the remedy; nil: it can be read
+}
+
+// Rest is what a stream has on a subject.
+type Rest struct {
+	Gone      bool // there is no such stream
+	CreatedAt time.Time
+	Unread    bool      // there are events after the sequence
+	LastAt    time.Time // of the last event on the subject; zero: there is none
+	CopyOf    Given     // what the last event is a copy of; without a stream: of nothing
 }
 
 // What the registry answers a change that it does not make.
@@ -47,6 +71,10 @@ type Registry struct {
 	Jobs      Jobs
 	Calendars calendars.Set
 	Log       *slog.Logger
+	// Only Rebind needs these: Announce says what is to be known of streams, and Now is the
+	// time.
+	Announce func(ctx context.Context, r alerts.Remark) error
+	Now      func() time.Time
 }
 
 // Jobs are the pending jobs of rules, and how far events became jobs.

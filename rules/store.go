@@ -3,6 +3,9 @@ package rules
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -22,14 +25,57 @@ type Read struct {
 	Stream  string `json:"stream"`
 	From    uint64 `json:"from"` // the stream's last sequence at the save: only later events count
 
-	// At is when the stream took in the last event by then. It tells later events in a stream
-	// that was recreated since, and counts anew.
+	// At is when the stream took in the last event by then, or when it was created. It tells
+	// later events in a stream that was recreated or restored since, and counts anew.
 	At time.Time `json:"at,omitzero"`
+	// CreatedAt is when the stream was created that From is of; zero: nobody knows.
+	CreatedAt time.Time `json:"created_at,omitzero"`
+	// Given are streams that gave the subject's events before this one did. Where this one
+	// has copies of those, they are no news.
+	Given []Given `json:"given,omitempty"`
 }
 
-// after reports whether an event of the stream came after the save.
+// Given is how far a stream was read before its subject moved to another.
+type Given struct {
+	Stream  string `json:"stream"`
+	Through uint64 `json:"through"`
+}
+
+// after reports whether an event of the stream came after the save. In another stream of the
+// same name only its time can tell; in the same one, where that was restored to what it was
+// before the save.
 func (r Read) after(e futurejobs.Event) bool {
-	return e.Seq > r.From || !r.At.IsZero() && e.At.After(r.At)
+	other := !r.CreatedAt.IsZero() && !e.StreamCreatedAt.IsZero() && !e.StreamCreatedAt.Equal(r.CreatedAt)
+	return !other && e.Seq > r.From || !r.At.IsZero() && e.At.After(r.At)
+}
+
+// given reports whether the event is a copy of one that another stream gave before.
+func (r Read) given(e futurejobs.Event) bool {
+	if len(r.Given) == 0 {
+		return false
+	}
+	stream, seq, ok := copyOf(e)
+	return ok && slices.ContainsFunc(r.Given, func(g Given) bool { return g.Stream == stream && seq <= g.Through })
+}
+
+// sourceHeader is where NATS says of which stream's message a message is a copy: the stream,
+// the sequence there, and more.
+const sourceHeader = "Nats-Stream-Source"
+
+func copyOf(e futurejobs.Event) (stream string, seq uint64, ok bool) { return CopyOf(e.Header) }
+
+// CopyOf returns the message that one with these headers is a copy of.
+func CopyOf(header map[string][]string) (stream string, seq uint64, ok bool) {
+	said := header[sourceHeader]
+	if len(said) == 0 {
+		return "", 0, false
+	}
+	fields := strings.Fields(said[0])
+	if len(fields) < 2 {
+		return "", 0, false
+	}
+	seq, err := strconv.ParseUint(fields[1], 10, 64)
+	return fields[0], seq, err == nil
 }
 
 // Saved is one version of a rule as it is kept. Versions are immutable; whether the rule is
@@ -78,6 +124,11 @@ type Store interface {
 	// Delete deletes a rule and returns its id. Its jobs are left; no alert of it is decided
 	// any more.
 	Delete(ctx context.Context, name string, version int32) (ruleID int32, err error)
+	// Rebind writes what versions of a rule read, by version, unless the rule set is at another
+	// revision than they were judged at, which is ErrConflict. A stream that nobody reads yet has
+	// its cursor at From of what is new; one that was read past it is read again from there, and
+	// what all rules had of it stays what they had.
+	Rebind(ctx context.Context, name string, revision int64, reads map[int32][]Read) error
 	// Deleted returns the ids of deleted rules that still have pending jobs.
 	Deleted(ctx context.Context) ([]int32, error)
 }

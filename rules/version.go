@@ -15,19 +15,13 @@ import (
 type version struct {
 	saved    Saved
 	document Document
-	err      error           // why the document can't be read
-	starts   map[string]Read // by stream, the last one to begin
+	err      error // why the document can't be read
 	compiled func() (*Rule, error)
 }
 
 func newVersion(s Saved, known calendars.Set) *version {
-	v := &version{saved: s, starts: make(map[string]Read)}
+	v := &version{saved: s}
 	v.document, v.err = decodeDocument(s.Document)
-	for _, read := range s.Reads {
-		if known, there := v.starts[read.Stream]; !there || read.From > known.From {
-			v.starts[read.Stream] = read
-		}
-	}
 	v.compiled = sync.OnceValues(func() (*Rule, error) { return v.compile(known) })
 	return v
 }
@@ -63,19 +57,53 @@ type rule struct {
 }
 
 // inCharge is the version that decides about an event: the newest that was saved before it.
-// Where a version does not read the event's stream, its time has to tell. It is nil for an
-// event that came before the rule, or that the rule no longer reads.
+// It is nil for an event that came before the rule, that the rule no longer reads, or that it has
+// from elsewhere.
 func (r *rule) inCharge(e futurejobs.Event) *version {
 	for _, v := range r.versions {
-		from, reads := v.starts[e.Stream]
+		read, reads := v.read(e)
 		switch {
-		case reads && from.after(e):
+		case reads && read.after(e):
+			if read.given(e) || v.hasOrigin(e) {
+				return nil
+			}
 			return v
-		case !reads && e.At.After(v.saved.SavedAt):
+		case !reads && v.before(e):
 			return nil
 		}
 	}
 	return nil
+}
+
+// read is what brings an event to the version: of several, the last one to begin.
+func (v *version) read(e futurejobs.Event) (last Read, ok bool) {
+	return v.last(func(r Read) bool { return r.Stream == e.Stream && matches(r.Subject, e.Subject) })
+}
+
+// before reports whether the version was saved before an event that it does not read. What else
+// it reads of the stream tells, or where that is nothing the event's time.
+func (v *version) before(e futurejobs.Event) bool {
+	if r, ok := v.last(func(r Read) bool { return r.Stream == e.Stream }); ok {
+		return r.after(e)
+	}
+	return e.At.After(v.saved.SavedAt)
+}
+
+func (v *version) last(wanted func(Read) bool) (last Read, ok bool) {
+	for _, r := range v.saved.Reads {
+		if wanted(r) && (!ok || r.From > last.From) {
+			last, ok = r, true
+		}
+	}
+	return last, ok
+}
+
+// hasOrigin reports whether the event is a copy of one that the version reads where it came
+// from.
+func (v *version) hasOrigin(e futurejobs.Event) bool {
+	e.Stream, e.Seq, _ = copyOf(e)
+	_, reads := v.read(e)
+	return reads
 }
 
 // of returns a version by its number, or the newest.

@@ -1,0 +1,290 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+// Rebind has the rules read their subjects from the streams that these come by now, and
+// returns how many rules it changed. Where nothing moved it asks the broker once and writes
+// nothing. What fails for one rule is returned after the others are done; it stays as it was.
+//
+//  1. A subject that no stream takes in any more is captured at once.
+//  2. What streams that lost a subject still have of it is read to its end before a rule goes
+//     to another; so the order of its events stays what it was.
+//  3. Then the new stream is read from its first event that is later than what the old one
+//     gave. Copies there of what the old one gave are left out.
+func (r *Registry) Rebind(ctx context.Context) (moved int, err error) {
+	if err := r.Book.Refresh(ctx); err != nil {
+		return 0, err
+	}
+	now := r.Book.current.Load()
+	roads, err := r.roads(ctx, now)
+	if err != nil {
+		return 0, wrap("rebind", err)
+	}
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(now.names)) {
+		changed, err := r.rebind(ctx, rebinding{Registry: r, revision: now.revision + int64(moved), rule: now.names[name], roads: roads})
+		if errors.Is(err, ErrConflict) {
+			return moved, errors.Join(errs...) // somebody changes the rules; the next round sees how they are then
+		}
+		errs = append(errs, wrap("rebind rule "+name, err))
+		if changed {
+			moved++
+		}
+	}
+	if moved > 0 {
+		errs = append(errs, r.Book.Refresh(ctx))
+	}
+	return moved, errors.Join(errs...)
+}
+
+// roads are those of all subjects that rules read.
+func (r *Registry) roads(ctx context.Context, e *edition) (map[string]Road, error) {
+	wanted := make(map[string]bool)
+	for _, v := range e.versions {
+		for _, read := range v.saved.Reads {
+			wanted[read.Subject] = true
+		}
+		for _, subject := range v.document.Subjects() {
+			wanted[subject] = true
+		}
+	}
+	delete(wanted, "")
+	if len(wanted) == 0 {
+		return nil, nil
+	}
+	found, err := r.Binder.Roads(ctx, slices.Sorted(maps.Keys(wanted)))
+	roads := make(map[string]Road, len(found))
+	for _, road := range found {
+		roads[road.Subject] = road
+	}
+	return roads, err
+}
+
+// errUnread means that a stream has events of a subject that it does not take in any more.
+var errUnread = errors.New("there is something left to read")
+
+// rebinding is the rebinding of one rule.
+type rebinding struct {
+	*Registry
+	revision int64
+	rule     *rule
+	roads    map[string]Road
+	remarks  []alerts.Remark
+}
+
+// rebind changes what a rule reads, if it has to. What is to be known is said before, so that
+// it is said whatever happens; said again it is no news.
+func (r *Registry) rebind(ctx context.Context, b rebinding) (changed bool, err error) {
+	reads := make(map[int32][]Read)
+	var errs []error
+	for _, v := range b.rule.versions {
+		now, err := b.version(ctx, v)
+		if errors.Is(err, errUnread) {
+			return false, nil
+		}
+		if err != nil {
+			errs = append(errs, err)
+		} else if !sameReads(now, v.saved.Reads) {
+			reads[v.saved.Version] = now
+		}
+	}
+	if len(reads) == 0 {
+		return false, errors.Join(errs...)
+	}
+	for _, remark := range b.remarks {
+		if err := r.Announce(ctx, remark); err != nil {
+			return false, err
+		}
+	}
+	name := b.rule.versions[0].saved.Name
+	if err := r.Store.Rebind(ctx, name, b.revision, reads); err != nil {
+		return false, err
+	}
+	r.Log.Warn("a rule reads its events from other streams now, where its subjects come by", "rule", name, "reads", streamsOf(reads))
+	return true, errors.Join(errs...)
+}
+
+// streamsOf are the streams of the newest of the versions.
+func streamsOf(reads map[int32][]Read) []string {
+	var all []string
+	for _, read := range reads[slices.Max(slices.Collect(maps.Keys(reads)))] {
+		all = append(all, read.Subject+" from "+read.Stream)
+	}
+	return all
+}
+
+// version returns what a version is to read. New events are for the newest version: an older
+// one has its own only as long as they last.
+func (b *rebinding) version(ctx context.Context, v *version) ([]Read, error) {
+	var all []Read
+	var errs []error
+	bySubject := make(map[string][]Read)
+	for _, read := range v.saved.Reads {
+		bySubject[read.Subject] = append(bySubject[read.Subject], read)
+	}
+	heard := b.rule.versions[0].document.Subjects()
+	for _, subject := range slices.Sorted(maps.Keys(bySubject)) {
+		now, err := b.subject(ctx, v, subject, bySubject[subject], slices.Contains(heard, subject))
+		all, errs = append(all, now...), append(errs, err)
+	}
+	return inOrderOf(v.saved.Reads, all), errors.Join(errs...)
+}
+
+// inOrderOf sorts reads as they were before, those that are new last: nothing changed is
+// nothing to write.
+func inOrderOf(before, reads []Read) []Read {
+	place := func(r Read) int {
+		at := slices.IndexFunc(before, func(b Read) bool { return b.Subject == r.Subject && b.Stream == r.Stream })
+		if at < 0 {
+			return len(before)
+		}
+		return at
+	}
+	slices.SortStableFunc(reads, func(x, y Read) int { return place(x) - place(y) })
+	return reads
+}
+
+// subject returns what is to be read of one subject; on an error, what is read.
+func (b *rebinding) subject(ctx context.Context, v *version, subject string, reads []Read, heard bool) ([]Read, error) {
+	road := b.roads[subject]
+	if road.Err != nil {
+		return reads, road.Err
+	}
+	if road.Capture && heard {
+		captured, err := b.Binder.Bind(ctx, []string{subject})
+		if err != nil {
+			return reads, err
+		}
+		road.Streams = nil
+		for _, read := range captured {
+			road.Streams = append(road.Streams, read.Stream)
+		}
+	}
+	stays, left := split(reads, road.Streams)
+	m := move{subject: subject, after: lastOf(reads, v.saved.SavedAt), origins: make(map[string]uint64)}
+	for _, read := range left {
+		if err := b.leave(ctx, read, &m); err != nil {
+			return reads, err
+		}
+	}
+	if !heard {
+		return stays, nil
+	}
+	for _, stream := range road.Streams {
+		if slices.ContainsFunc(stays, func(r Read) bool { return r.Stream == stream }) {
+			continue
+		}
+		read, err := b.join(ctx, m, stream)
+		if err != nil {
+			return reads, err
+		}
+		stays = append(stays, read)
+	}
+	if road.Capture && len(left) > 0 {
+		b.remarks = append(b.remarks, captured(m, road.Streams))
+	}
+	return stays, nil
+}
+
+// split parts reads by whether they are of one of the streams.
+func split(reads []Read, streams []string) (stays, left []Read) {
+	for _, read := range reads {
+		if slices.Contains(streams, read.Stream) {
+			stays = append(stays, read)
+		} else {
+			left = append(left, read)
+		}
+	}
+	return stays, left
+}
+
+// lastOf is the time of the last event that was before the reads, or instead.
+func lastOf(reads []Read, instead time.Time) (at time.Time) {
+	for _, read := range reads {
+		at = latest(at, read.At)
+	}
+	if at.IsZero() {
+		return instead
+	}
+	return at
+}
+
+// move is a subject on its way from streams to others.
+type move struct {
+	subject string
+	after   time.Time         // the last event that was given
+	given   []Given           // what the streams gave
+	origins map[string]uint64 // of what the last events are copies, by stream
+}
+
+// leave takes in what a stream gave that does not take in the subject any more. It returns
+// errUnread while that has something left to read.
+func (b *rebinding) leave(ctx context.Context, read Read, m *move) error {
+	cursor, _, err := b.Jobs.Cursor(ctx, read.Stream)
+	if err != nil {
+		return err
+	}
+	rest, err := b.Binder.Rest(ctx, read.Stream, read.Subject, max(cursor.LastSeq, read.From))
+	if err != nil {
+		return err
+	}
+	other := !cursor.StreamCreatedAt.IsZero() && !cursor.StreamCreatedAt.Equal(rest.CreatedAt)
+	switch {
+	case rest.Gone || other:
+		m.after = latest(m.after, cursor.LastAt)
+		b.remarks = append(b.remarks, lost(read, cursor, b.Now()))
+	case rest.Unread:
+		return errUnread
+	default:
+		m.after = latest(m.after, rest.LastAt)
+	}
+	if rest.CopyOf.Stream != "" && !other {
+		m.origins[rest.CopyOf.Stream] = rest.CopyOf.Through
+	}
+	m.given = append(m.given, Given{Stream: read.Stream, Through: max(cursor.LastSeq, read.From)})
+	return nil
+}
+
+// join is how a stream is read that takes in the subject now. Where what was read were its
+// own events, copied, the copies say where it goes on; time does not, since they came later.
+func (b *rebinding) join(ctx context.Context, m move, stream string) (Read, error) {
+	read, err := b.Binder.Resume(ctx, m.subject, stream, m.after)
+	if through, copied := m.origins[stream]; copied {
+		read.From = through
+	}
+	read.Given = m.given
+	return read, err
+}
+
+// lost is said of a stream that is not there any more, or is another one.
+func lost(read Read, cursor futurejobs.Cursor, now time.Time) alerts.Remark {
+	since := latest(cursor.LastAt, time.Time{})
+	if since.IsZero() {
+		since = latest(read.At, cursor.StreamCreatedAt)
+	}
+	return alerts.Blind(read.Stream, since, now, "was deleted or replaced")
+}
+
+// captured is said of a subject that no stream takes in any more.
+func captured(m move, by []string) alerts.Remark {
+	var left []string
+	for _, g := range m.given {
+		left = append(left, g.Stream)
+	}
+	return alerts.Remark{
+		Topic: "subject/" + m.subject, Step: "captured", Status: alerts.Firing, Severity: alerts.Warning, Since: m.after,
+		Text: fmt.Sprintf("%s does not come by stream %s any more and is captured by %s; what was published before that, after %s, was never seen",
+			m.subject, strings.Join(left, ", "), strings.Join(by, ", "), m.after.Format(time.RFC3339Nano)),
+	}
+}

@@ -1,0 +1,145 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/rules"
+)
+
+// binding are two rules, of which one reads from a stream that was applied to 30 and another
+// one that is to go there.
+type binding struct {
+	stays, goes rules.Saved
+	created     time.Time
+}
+
+func (w *world) binding() binding {
+	w.t.Helper()
+	b := binding{created: w.slot().Add(-time.Hour)}
+	_, err := w.Apply(w.ctx(), w.batch(7, 30))
+	w.must(err)
+	w.must(w.MarkRead(w.ctx(), "ORDERS", 30, w.slot()))
+	w.stream("ORDERS", b.created)
+	save := func(name string, reads ...rules.Read) rules.Saved {
+		return must[rules.Saved](w.t)(w.Save(w.ctx(), rules.Saved{Name: name, Entity: "e", Document: []byte(`{}`), Reads: reads}, rules.AnyVersion))
+	}
+	b.stays = save("stays", rules.Read{Subject: "a", Stream: "ORDERS", From: 31, At: w.slot().Add(time.Hour), CreatedAt: b.created})
+	save("goes", rules.Read{Subject: "b", Stream: "OLD", From: 3})
+	b.goes = save("goes", rules.Read{Subject: "b", Stream: "OLD", From: 5}, rules.Read{Subject: "c", Stream: "ORDERS", From: 30})
+	return b
+}
+
+// stream tells the cursor of a stream when that was created.
+func (w *world) stream(name string, created time.Time) {
+	w.t.Helper()
+	old := w.cursor(name)
+	to := old
+	to.StreamCreatedAt = created
+	w.must(w.ResetCursor(w.ctx(), old, to))
+}
+
+// readsOf is what each version of a rule reads.
+func (w *world) readsOf(name string) map[int32][]rules.Read {
+	w.t.Helper()
+	reads := map[int32][]rules.Read{}
+	for _, v := range must[[]rules.Saved](w.t)(w.Named(w.ctx(), name)) {
+		reads[v.Version] = v.Reads
+	}
+	return reads
+}
+
+// A stream goes back to what is new of it, and no rule has again what it had.
+func streamsGoBackForWhatIsNew(t *testing.T, w *world) {
+	b := w.binding()
+	last := w.cursor("ORDERS").LastAt
+	revision := must[int64](t)(w.Revision(w.ctx()))
+	fresh := rules.Read{
+		Subject: "b", Stream: "ORDERS", From: 12, At: w.slot(), CreatedAt: b.created, Given: []rules.Given{{Stream: "OLD", Through: 8}},
+	}
+	kept := rules.Read{Subject: "c", Stream: "ORDERS", From: 30}
+	w.must(w.Rebind(w.ctx(), "goes", revision, map[int32][]rules.Read{2: {fresh, kept}}))
+
+	c := w.cursor("ORDERS")
+	if c.LastSeq != 12 || !c.LastAt.IsZero() || !c.ReadThrough.IsZero() || !c.StreamCreatedAt.Equal(b.created) {
+		t.Errorf("the stream is read from %+v, want from 12, and nothing known to be read through", c)
+	}
+	want := map[int32][]rules.Read{1: {{Subject: "b", Stream: "OLD", From: 3}}, 2: {fresh, kept}}
+	if diff := cmp.Diff(want, w.readsOf("goes")); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(map[int32][]rules.Read{1: b.stays.Reads}, w.readsOf("stays")); diff != "" {
+		t.Errorf("a rule that begins later (-want +got):\n%s", diff)
+	}
+	if now := must[int64](t)(w.Revision(w.ctx())); now != revision+1 {
+		t.Errorf("the revision went from %d to %d", revision, now)
+	}
+
+	// Intake comes to 20, and another subject is found at 10.
+	apply := w.batch(12, 20)
+	apply.RuleSet = revision + 1
+	_, err := w.Apply(w.ctx(), apply)
+	w.must(err)
+	again := rules.Read{Subject: "d", Stream: "ORDERS", From: 10, At: w.slot(), CreatedAt: b.created}
+	w.must(w.Rebind(w.ctx(), "goes", revision+1, map[int32][]rules.Read{2: {fresh, kept, again}}))
+	fresh.From, fresh.At = 20, later(last, fresh.At)
+	if diff := cmp.Diff([]rules.Read{fresh, kept, again}, w.readsOf("goes")[2]); diff != "" {
+		t.Errorf("what was applied after it went back (-want +got):\n%s", diff)
+	}
+	if c := w.cursor("ORDERS"); c.LastSeq != 10 {
+		t.Errorf("the stream is read from %d, want 10", c.LastSeq)
+	}
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// A stream that nobody reads, or ever read, is read from where the rules begin.
+func streamsBeginWhereTheyAreBound(t *testing.T, w *world) {
+	b := w.binding()
+	w.stream("OLD", b.created.Add(-time.Hour)) // of another one of that name
+	for _, name := range []string{"stays", "goes"} {
+		revision := must[int64](t)(w.Revision(w.ctx()))
+		reads := map[int32][]rules.Read{b.goes.Version: {}}
+		if name == "stays" {
+			reads = map[int32][]rules.Read{1: {}}
+		} else {
+			reads[1] = []rules.Read{}
+		}
+		w.must(w.Rebind(w.ctx(), name, revision, reads))
+	}
+	revision := must[int64](t)(w.Revision(w.ctx()))
+	w.must(w.Rebind(w.ctx(), "goes", revision, map[int32][]rules.Read{2: {
+		{Subject: "b", Stream: "OLD", From: 40, At: w.slot(), CreatedAt: b.created},
+		{Subject: "b", Stream: "NEW", From: 50, At: w.slot(), CreatedAt: b.created},
+	}}))
+	if c := w.cursor("OLD"); c.LastSeq != 40 || !c.StreamCreatedAt.Equal(b.created) {
+		t.Errorf("a stream that nobody read any more: %+v", c)
+	}
+	if c := w.cursor("NEW"); c.LastSeq != 50 {
+		t.Errorf("a stream that nobody ever read: %+v", c)
+	}
+}
+
+// What was judged by other rules, or another stream of the name, changes nothing.
+func rebindsLoseToChanges(t *testing.T, w *world) {
+	b := w.binding()
+	revision := must[int64](t)(w.Revision(w.ctx()))
+	rebind := func(revision int64, created time.Time) func() error {
+		return func() error {
+			return w.Rebind(w.ctx(), "goes", revision, map[int32][]rules.Read{2: {{Subject: "b", Stream: "ORDERS", From: 12, CreatedAt: created}}})
+		}
+	}
+	w.set = revision
+	w.refuses(rules.ErrConflict, rebind(revision-1, b.created))
+	w.refuses(rules.ErrConflict, rebind(revision, b.created.Add(time.Minute)))
+	if c := w.cursor("ORDERS"); c.LastSeq != 30 {
+		t.Errorf("the stream is read from %d", c.LastSeq)
+	}
+}
