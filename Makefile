@@ -3,10 +3,11 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# What may be set: RULES, ARGS (run), RUNS (test/faults), BENCH (bench).
+# What may be set: RULES, ARGS (run), RUNS, SEED (test/faults), BENCH (bench).
 RULES ?= examples/orders
 ARGS  ?=
-RUNS  ?= 5
+RUNS  ?= 200
+SEED  ?= 1
 BENCH ?= .
 
 ## run: build, and serve with nothing configured: SQLite, NATS, HTTP, and the rules of RULES
@@ -24,11 +25,11 @@ build:
 test:
 	@script/test
 
-## test/faults: kill, stop and cut nodes off, RUNS times, and check every promise after each
+## test/faults: the fault campaign: RUNS seeded runs from SEED on, and every promise checked after each
 .PHONY: test/faults
 test/faults:
 	@script/needs postgres
-	@go test -count=$(RUNS) -timeout 4h -v ./faults
+	@go test -count=1 -timeout 4h -v ./faults -seed $(SEED) -runs $(RUNS)
 
 ## bench: the benchmarks whose names match BENCH
 .PHONY: bench

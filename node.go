@@ -106,11 +106,11 @@ func (n *node) assemble() {
 
 	n.clock = futurejobs.NewClock(n.store.Now, now)
 	n.owner = futurejobs.NewOwner(n.store, self, n.Lease, now, n.log)
-	n.sweeper = futurejobs.NewSweeper(n.store, n.book, n.owner, n.clock, n.Workers, n.log)
-	n.relay = alerts.NewRelay(n.store, n.bus, n.owner.Holding, n.log)
+	n.sweeper = futurejobs.NewSweeper(n.queue(), n.book, n.owner, n.clock, n.Workers, n.log)
+	n.relay = alerts.NewRelay(n.outbox(), n.publisher(), n.owner.Holding, n.log)
 	n.witness = witness{Metrics: n.metrics, relay: n.relay, news: n.wakePeople, log: n.log}
 	n.intake = events.NewIntake(events.Options{
-		Streams: n.bus, Book: n.book, Ledger: n.store, Shards: n.owner, Now: n.clock.Now,
+		Streams: n.bus, Book: n.book, Ledger: n.ledger(), Shards: n.owner, Now: n.clock.Now,
 		Announce: n.remark, Observer: n.witness, Log: n.log,
 	})
 	n.rules.Announce, n.rules.Now = n.remark, n.clock.Now

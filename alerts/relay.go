@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"deadman/failpoints"
 )
 
 // The rhythm of a relay.
@@ -134,7 +136,11 @@ func (r *Relay) step(ctx context.Context, held []int16) (more bool, err error) {
 	if len(batch) == 0 {
 		return false, nil
 	}
+	failpoints.Here("relay.read")
 	sent, err := r.publisher.Publish(ctx, batch)
+	if err := failpoints.Fail("relay.published"); err != nil {
+		return true, err // as if no answer had come
+	}
 	return len(batch) == relayBatch, errors.Join(err, r.mark(ctx, sent))
 }
 
@@ -148,6 +154,7 @@ func (r *Relay) mark(ctx context.Context, sent []Alert) error {
 	if err := r.outbox.MarkPublished(ctx, sent); err != nil {
 		return fmt.Errorf("mark alerts as published: %w", err)
 	}
+	failpoints.Here("relay.marked")
 	return nil
 }
 

@@ -101,6 +101,7 @@ func (b *Bus) wrap(a alerts.Alert) (*nats.Msg, error) {
 		jetstream.ExpectedStreamHeader:      {AlertsStream},
 		jetstream.ExpectedLastSubjSeqHeader: {"0"},
 	}
+	planted(msg)
 	return msg, nil
 }
 

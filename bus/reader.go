@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/events"
+	"deadman/failpoints"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -117,6 +118,7 @@ func (r *reader) Next(ctx context.Context, limit int, wait time.Duration) ([]fut
 		}
 		if ok {
 			got = append(got, e)
+			failpoints.Here("reader.message")
 		}
 	}
 	r.quiet = len(got) == 0

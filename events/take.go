@@ -1,11 +1,13 @@
 package events
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 
+	"deadman/failpoints"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -27,6 +29,7 @@ func (t *tap) take(ctx context.Context, got []futurejobs.Event) error {
 		if len(got) == 0 {
 			return nil
 		}
+		failpoints.Here("intake.read")
 		batch, ignored := t.fold(got)
 		err := t.apply(ctx, batch, ignored)
 		if errors.Is(err, futurejobs.ErrRefused) {
@@ -48,6 +51,7 @@ func (t *tap) take(ctx context.Context, got []futurejobs.Event) error {
 // apply applies a batch and moves the cursor.
 func (t *tap) apply(ctx context.Context, b futurejobs.Batch, ignored int) error {
 	done, err := t.in.Ledger.Apply(ctx, b)
+	err = cmp.Or(err, failpoints.Fail("intake.applied"))
 	switch {
 	case err == nil:
 		t.cursor.LastSeq, t.cursor.LastAt = b.Last, b.LastAt

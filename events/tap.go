@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"deadman/failpoints"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -211,7 +212,9 @@ func (t *tap) mark(ctx context.Context) error {
 	if err != nil || !drained {
 		return err
 	}
+	failpoints.Here("intake.mark")
 	err = t.in.Ledger.MarkRead(ctx, t.stream, t.cursor.LastSeq, t.goal.through)
+	failpoints.Here("intake.marked")
 	if errors.Is(err, futurejobs.ErrMoved) {
 		return errReopen
 	}

@@ -74,43 +74,72 @@ func Spoken(said []Said) map[string]string {
 }
 
 // Stream reads all alerts of the stream from its beginning.
-func (c Checker) Stream(ctx context.Context) ([]Said, error) {
+func (c Checker) Stream(ctx context.Context) (all []Said, err error) {
+	err = c.read(ctx, "DEADMAN_ALERTS", func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		said := Said{Seq: meta.Sequence.Stream, MsgID: msg.Headers().Get("Nats-Msg-Id")}
+		if err := json.Unmarshal(msg.Data(), &said); err != nil {
+			return fmt.Errorf("alert %d: %w", said.Seq, err)
+		}
+		if want := "deadman.alerts." + said.Rule + "."; !strings.HasPrefix(msg.Subject(), want) || !strings.HasSuffix(msg.Subject(), "."+said.ID) {
+			return fmt.Errorf("alert %s came on subject %s", said.ID, msg.Subject())
+		}
+		all = append(all, said)
+		return nil
+	})
+	return all, err
+}
+
+// read hands on the messages that a stream has, in order.
+func (c Checker) read(ctx context.Context, name string, each func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
 	js, err := jetstream.New(c.NATS)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	stream, err := js.Stream(ctx, "DEADMAN_ALERTS")
+	stream, err := js.Stream(ctx, name)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	info, err := stream.Info(ctx)
 	if err != nil || info.State.Msgs == 0 {
-		return nil, err
+		return err
 	}
-	reader, err := stream.OrderedConsumer(ctx, jetstream.OrderedConsumerConfig{})
+	reader, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
+		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: 10 * time.Second,
+	})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var all []Said
-	for len(all) < int(info.State.Msgs) {
-		msg, err := reader.Next(jetstream.FetchMaxWait(5 * time.Second))
+	return errors.Join(
+		consume(reader, info.State.Msgs, each),
+		stream.DeleteConsumer(ctx, reader.CachedInfo().Name))
+}
+
+// consume hands on the next messages of a consumer.
+func consume(reader jetstream.Consumer, most uint64, each func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+	for n := uint64(0); n < most; {
+		batch, err := reader.Fetch(int(min(most-n, 1000)), jetstream.FetchMaxWait(5*time.Second))
 		if err != nil {
-			return nil, fmt.Errorf("after %d of %d alerts: %w", len(all), info.State.Msgs, err)
+			return err
 		}
-		meta, err := msg.Metadata()
-		if err != nil {
-			return nil, err
+		before := n
+		for msg := range batch.Messages() {
+			n++
+			meta, err := msg.Metadata()
+			if err == nil && meta.Sequence.Consumer != n {
+				err = fmt.Errorf("message %d of the stream came as number %d, and not %d", meta.Sequence.Stream, meta.Sequence.Consumer, n)
+			}
+			if err == nil {
+				err = each(msg, meta)
+			}
+			if err != nil {
+				return err
+			}
 		}
-		said := Said{Seq: meta.Sequence.Stream, MsgID: msg.Headers().Get("Nats-Msg-Id")}
-		if err := json.Unmarshal(msg.Data(), &said); err != nil {
-			return nil, fmt.Errorf("alert %d: %w", said.Seq, err)
+		if n == before {
+			return errors.Join(fmt.Errorf("only %d of %d messages come", n, most), batch.Error())
 		}
-		if want := "deadman.alerts." + said.Rule + "."; !strings.HasPrefix(msg.Subject(), want) || !strings.HasSuffix(msg.Subject(), "."+said.ID) {
-			return nil, fmt.Errorf("alert %s came on subject %s", said.ID, msg.Subject())
-		}
-		all = append(all, said)
 	}
-	return all, nil
+	return nil
 }
 
 // Promises checks P2, P5, P7 and P12 on a system at rest, and returns every breach.

@@ -8,10 +8,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/rs/zerolog"
 
 	"deadman"
 )
@@ -19,35 +22,51 @@ import (
 // lease is short, so that takeovers come soon.
 const lease = 3 * time.Second
 
-// binary is the program under test, built once.
-var binary = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "deadman-faults")
-	if err != nil {
-		return "", err
-	}
-	path := filepath.Join(dir, "deadman")
-	out, err := exec.Command("go", "build", "-o", path, "../cmd/deadman").CombinedOutput()
-	if err != nil {
-		return "", fmt.Errorf("build: %w\n%s", err, out)
-	}
-	return path, nil
-})
+// binary is the program under test, and breakable the same with the failpoints in it. Each is
+// built once.
+var (
+	binary    = build()
+	breakable = build("-tags", "faultpoints")
+)
+
+func build(flags ...string) func() (string, error) {
+	return sync.OnceValues(func() (string, error) {
+		path := filepath.Join(built, "deadman"+strings.Join(flags, ""))
+		args := append(append([]string{"build"}, flags...), "-o", path, "../cmd/deadman")
+		out, err := exec.Command("go", args...).CombinedOutput()
+		if err != nil {
+			return "", fmt.Errorf("build: %w\n%s", err, out)
+		}
+		return path, nil
+	})
+}
+
+// built is the folder of the programs.
+var built string
 
 func TestMain(m *testing.M) {
-	code := m.Run()
-	if path, err := binary(); err == nil {
-		_ = os.RemoveAll(filepath.Dir(path))
+	if role := os.Getenv(brokerRole); role != "" {
+		runBroker(role)
 	}
+	zerolog.SetGlobalLevel(zerolog.WarnLevel) // the links would say each fault
+	var err error
+	if built, err = os.MkdirTemp("", "deadman-faults"); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	_ = os.RemoveAll(built)
 	os.Exit(code)
 }
 
 // process is one running node.
 type process struct {
 	*exec.Cmd
-	t      *testing.T
-	name   string
-	at     deadman.Endpoints
-	exited chan struct{}
+	t       *testing.T
+	name    string
+	at      deadman.Endpoints // once serving is closed
+	serving chan struct{}
+	exited  chan struct{}
 }
 
 // launch starts a node in a process of its own and waits until it serves.
@@ -57,28 +76,9 @@ func launch(t *testing.T, name string, args ...string) *process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	args = append([]string{
-		"serve", "--http-addr", "127.0.0.1:0", "--rules", "testdata", "--lease", lease.String(), "--log-format", "json",
-	}, args...)
-	p := &process{Cmd: exec.Command(path, args...), t: t, name: name, exited: make(chan struct{})}
-	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := p.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	p.Stdout = io.Discard
-	if err := p.Start(); err != nil {
-		t.Fatal(err)
-	}
-	serving := make(chan deadman.Endpoints, 1)
-	go func() {
-		p.follow(out, serving)
-		_ = p.Wait()
-		close(p.exited)
-	}()
-	t.Cleanup(p.kill)
+	p := spawn(t, path, name, nil, func(line string) { t.Logf("%s: %s", name, line) }, append([]string{"--rules", "testdata", "--lease", lease.String()}, args...)...)
 	select {
-	case p.at = <-serving:
+	case <-p.serving:
 	case <-p.exited:
 		t.Fatalf("node %s ended at its start", name)
 	case <-time.After(30 * time.Second):
@@ -87,18 +87,44 @@ func launch(t *testing.T, name string, args ...string) *process {
 	return p
 }
 
+// spawn starts a node in a process of its own, with more in its environment, and hands on what
+// it logs.
+func spawn(t *testing.T, path, name string, env []string, log func(line string), args ...string) *process {
+	t.Helper()
+	args = append([]string{"serve", "--http-addr", "127.0.0.1:0", "--log-format", "json"}, args...)
+	p := &process{Cmd: exec.Command(path, args...), t: t, name: name, serving: make(chan struct{}), exited: make(chan struct{})}
+	p.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	p.Env = append(os.Environ(), env...)
+	out, err := p.StderrPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.Stdout = io.Discard
+	if err := p.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		p.follow(out, log)
+		_ = p.Wait()
+		close(p.exited)
+	}()
+	t.Cleanup(p.kill)
+	return p
+}
+
 // follow passes the node's log on and finds out where it serves.
-func (p *process) follow(out io.Reader, serving chan<- deadman.Endpoints) {
+func (p *process) follow(out io.Reader, log func(string)) {
 	lines := bufio.NewScanner(out)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
 		var line struct{ Msg, HTTP, NATS string }
 		_ = json.Unmarshal(lines.Bytes(), &line)
 		if line.Msg == "serving" {
-			serving <- deadman.Endpoints{HTTP: line.HTTP, NATS: line.NATS}
+			p.at = deadman.Endpoints{HTTP: line.HTTP, NATS: line.NATS}
+			close(p.serving)
 		}
 		if line.Msg != "alert" {
-			p.t.Logf("%s: %s", p.name, lines.Text())
+			log(lines.Text())
 		}
 	}
 }

@@ -1,12 +1,15 @@
 package futurejobs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"time"
+
+	"deadman/failpoints"
 )
 
 // A settle batch is what is decided when it is cut: this many, or after this long.
@@ -60,7 +63,9 @@ func (s *Sweeper) settle(ctx context.Context, in <-chan []verdict) {
 // sweep; the row stands as it was.
 func (s *Sweeper) write(ctx context.Context, batch []verdict) {
 	for _, part := range apart(batch) {
+		failpoints.Here("settle.write")
 		got, err := s.queue.Settle(ctx, settlement(part))
+		err = cmp.Or(err, failpoints.Fail("settle.written"))
 		var soon time.Duration // until it is looked at again; zero: it was settled
 		switch {
 		case errors.Is(err, ErrRulesChanged):

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"deadman/alerts"
+	"deadman/failpoints"
 )
 
 // failingAfter is how many tries in a row a channel may fail before that is an alert.
@@ -48,6 +49,7 @@ func (n *Notifier) send(ctx context.Context, notice alerts.Notice) error {
 	if err != nil || !ok {
 		return err
 	}
+	failpoints.Here("notify.claimed")
 	m, err := n.message(ctx, notice)
 	if err != nil {
 		return err
@@ -56,6 +58,7 @@ func (n *Notifier) send(ctx context.Context, notice alerts.Notice) error {
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishTime, cancel) })()
 	refused := n.channels[notice.Channel].Send(sending, m)
+	failpoints.Here("notify.sent")
 	if refused != nil && sending.Err() != nil && ctx.Err() != nil {
 		return nil // it was cut off, and is tried again when the claim is over
 	}

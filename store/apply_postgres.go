@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"deadman/failpoints"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -62,6 +63,7 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch) (net futur
 			return net, err
 		}
 	}
+	failpoints.Here("apply.commit")
 	return net, tx.Commit(ctx)
 }
 

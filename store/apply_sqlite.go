@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"deadman/failpoints"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -18,6 +19,7 @@ func (e *sqlite) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Appl
 	var net futurejobs.Net
 	if err := e.write(ctx, func(w *writer, now time.Time) (err error) {
 		net, err = w.apply(ctx, b, now)
+		failpoints.Here("apply.commit")
 		return err
 	}); err != nil {
 		return futurejobs.Applied{}, failed("apply", unstorable(err))

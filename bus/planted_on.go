@@ -1,0 +1,17 @@
+//go:build faultpoints
+
+package bus
+
+import (
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/failpoints"
+)
+
+// planted is a bug: an alert is protected by the stream's duplicate window alone.
+func planted(m *nats.Msg) {
+	if failpoints.Planted(failpoints.WindowOnly) {
+		m.Header.Del(jetstream.ExpectedLastSubjSeqHeader)
+	}
+}

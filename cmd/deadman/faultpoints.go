@@ -1,0 +1,29 @@
+//go:build faultpoints
+
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"deadman/failpoints"
+)
+
+// What the fault campaign says to the nodes that it breaks. The variables are no settings, and
+// are gone before those are read.
+const (
+	failpointsVariable = "DEADMAN_FAILPOINTS"
+	plantVariable      = "DEADMAN_PLANT"
+)
+
+func init() {
+	plan, err := failpoints.Parse(os.Getenv(failpointsVariable))
+	err = errors.Join(err, failpoints.Sow(failpoints.Plant(os.Getenv(plantVariable))))
+	err = errors.Join(err, os.Unsetenv(failpointsVariable), os.Unsetenv(plantVariable))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "deadman:", err)
+		os.Exit(2)
+	}
+	failpoints.Arm(plan)
+}

@@ -1,0 +1,130 @@
+package faults_test
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+var (
+	seed  = flag.Uint64("seed", 0, "run the scenario of this seed of the campaign, or begin with it")
+	runs  = flag.Int("runs", 0, "how many scenarios of the campaign to run; 0: a sample")
+	trace = flag.Bool("trace", false, "show what happened in runs that pass, too")
+)
+
+// drained is how long a system may take to be at rest after the last fault. Most of it is for
+// messages to people: one whose sender died is tried again after a minute.
+const drained = 2 * time.Minute
+
+// sample are seeds of the campaign for every day: the kinds that take seconds.
+var sample = []uint64{0, 41, 3, 5, 7, 29, 11, 33, 14, 15, 17}
+
+// TestCampaign breaks nodes, brokers and connections as seeds say, and checks every promise
+// after each. A failure names the seed, which makes the same plan again.
+func TestCampaign(t *testing.T) {
+	seeds := sample
+	if *runs > 0 || *seed > 0 {
+		seeds = nil
+		for i := range max(1, *runs) {
+			seeds = append(seeds, *seed+uint64(i))
+		}
+	}
+	var failed atomic.Int64
+	t.Run("runs", func(t *testing.T) {
+		for _, seed := range seeds {
+			s := scenarioOf(seed)
+			t.Run(fmt.Sprint(seed), func(t *testing.T) {
+				t.Parallel()
+				t.Log(s)
+				begun := time.Now()
+				err := s.run(t, "", drained)
+				if err != nil {
+					t.Errorf("%v", err)
+				}
+				if t.Failed() {
+					failed.Add(1)
+					t.Logf("%s; again with: go test ./faults -run TestCampaign -seed %d", s, seed)
+					return
+				}
+				t.Logf("every promise was kept, after %s", time.Since(begun).Round(100*time.Millisecond))
+			})
+		}
+	})
+	t.Logf("%d runs, %d failed", len(seeds), failed.Load())
+}
+
+// run plays orders while what the scenario says goes wrong, with a bug planted or none, and
+// returns the promises that are still broken after a while.
+func (s scenario) run(t *testing.T, plant string, within time.Duration) error {
+	a := newArena(t, s.brokers, plant)
+	defer a.end()
+	random := rand.New(rand.NewPCG(s.seed, 2))
+	if s.window {
+		a.shortWindow()
+	}
+	if s.people {
+		a.tell()
+	}
+	a.linger = s.linger
+	for i, plans := range s.nodes {
+		if i > 0 {
+			a.wait() // the second takes the upper half of the shards, and with it the stream of events
+		}
+		a.keep(string(rune('a'+i)), plans...)
+	}
+	if s.brokers == 0 {
+		a.embedded()
+	}
+	watching, stop := context.WithCancel(t.Context())
+	defer stop()
+	a.nodes.Go(func() { a.watchCounts(watching) })
+
+	upset := make(chan struct{})
+	a.nodes.Go(func() {
+		defer close(upset)
+		select {
+		case <-a.served:
+		case <-a.over:
+			return
+		}
+		if s.upset != nil {
+			s.upset(a, random)
+		}
+	})
+	a.play(60, 20*time.Millisecond)
+	<-upset
+	return a.rest(within)
+}
+
+// shortWindow makes the stream of alerts before a node does, with a duplicate window that any
+// death of a node outlasts.
+func (a *arena) shortWindow() {
+	a.Helper()
+	js, err := jetstream.New(a.NATS)
+	if err != nil {
+		a.Fatal(err)
+	}
+	if _, err := js.CreateStream(a.Context(), jetstream.StreamConfig{
+		Name: "DEADMAN_ALERTS", Subjects: []string{"deadman.alerts.>"}, Duplicates: 100 * time.Millisecond,
+		Discard: jetstream.DiscardNew, AllowDirect: true, AllowAtomicPublish: true,
+	}); err != nil {
+		a.Fatal(err)
+	}
+}
+
+// embedded reaches into a node that has everything in its folder, once it serves. Its events are
+// in the stream that takes in what no other does.
+func (a *arena) embedded() {
+	a.Helper()
+	a.source = "DEADMAN_EVENTS"
+	a.connect(a.urls())
+	a.wait()
+	a.openDB("sqlite", "file:"+filepath.Join(a.dir, "deadman.db")+"?mode=ro&_pragma=busy_timeout(5000)")
+}

@@ -1,0 +1,79 @@
+package faults_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+)
+
+// link is a connection that can be cut, made half open, and slowed.
+type link struct {
+	t     *testing.T
+	proxy *toxiproxy.Proxy
+}
+
+// between puts a link before an address.
+func between(t *testing.T, upstream string) *link {
+	t.Helper()
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	l := &link{t, toxiproxy.NewProxy(server, t.Name(), "127.0.0.1:0", upstream)}
+	if err := l.proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.proxy.Stop)
+	return l
+}
+
+func (l *link) addr() string { return l.proxy.Listen }
+
+// fault is something that a link may have.
+type fault struct{ name, toxic string }
+
+// faultOf draws what a link has. A late answer is one that comes after the asker gave up.
+func faultOf(random *rand.Rand, name string) fault {
+	way := []string{"upstream", "downstream"}[random.IntN(2)]
+	toxic := func(kind, attributes string) fault {
+		return fault{name + " " + way, fmt.Sprintf(`{"name": "fault", "type": %q, "stream": %q, "attributes": {%s}}`, kind, way, attributes)}
+	}
+	switch name {
+	case "half-open":
+		return toxic("timeout", `"timeout": 0`)
+	case "slow":
+		return toxic("latency", fmt.Sprintf(`"latency": %d, "jitter": 100`, 100+random.IntN(400)))
+	case "narrow":
+		return toxic("bandwidth", fmt.Sprintf(`"rate": %d`, 1+random.IntN(20)))
+	case "torn":
+		return toxic("limit_data", fmt.Sprintf(`"bytes": %d`, 500+random.IntN(20_000)))
+	case "late":
+		way = "downstream"
+		return toxic("latency", `"latency": 5400, "jitter": 300`)
+	}
+	return fault{name: "cut"}
+}
+
+// have gives the link a fault for a while.
+func (l *link) have(f fault, span time.Duration) {
+	if f.toxic == "" {
+		l.proxy.Stop()
+		pause(span)
+		if err := l.proxy.Start(); err != nil {
+			l.t.Error(err)
+		}
+		return
+	}
+	if _, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(f.toxic)); err != nil {
+		l.t.Error(err)
+	}
+	pause(span)
+	if err := l.proxy.Toxics.RemoveToxic(l.t.Context(), "fault"); err != nil {
+		l.t.Error(err)
+	}
+}
+
+// pause lets a fault last. Nothing is asserted of the time that it takes.
+func pause(span time.Duration) { <-time.After(span) }

@@ -1,0 +1,203 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The rules of the campaign, in campaign/orders.yaml.
+const (
+	Unshipped = "order-unshipped" // created until shipped, in two steps, then held
+	Placed    = "order-placed"    // created, one step, and over
+	Touched   = "order-touched"   // each touch restarts the wait
+)
+
+// Event is one event of the campaign, as the source has it.
+type Event struct {
+	ID      string // the producer's
+	Subject string
+	Key     string
+	Seq     uint64
+	At      time.Time
+}
+
+// Events reads a stream of the campaign's events from its beginning. An event's id is its subject and key, with a
+// slash between, and a number after another slash where it is said more than once.
+func (c Checker) Events(ctx context.Context, source string) (all []Event, err error) {
+	err = c.read(ctx, source, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+		id := msg.Headers().Get(jetstream.MsgIDHeader)
+		parts := strings.Split(id, "/")
+		if len(parts) < 2 {
+			return fmt.Errorf("event %d has id %q", meta.Sequence.Stream, id)
+		}
+		all = append(all, Event{ID: id, Subject: msg.Subject(), Key: parts[1], Seq: meta.Sequence.Stream, At: meta.Timestamp})
+		return nil
+	})
+	return all, err
+}
+
+// job names a wait, and what became of it; a pending one has no outcome.
+type job struct{ rule, key, outcome string }
+
+func (j job) String() string { return j.rule + "/" + j.key + " " + cmp.Or(j.outcome, "pending") }
+
+// asked returns how many jobs of each kind the rules ask for because of events, in order, once
+// all that is due is decided. It shares no code with the engine.
+func asked(events []Event) map[job]int {
+	jobs := map[job]int{}
+	for _, e := range events {
+		waiting := job{Unshipped, e.Key, ""}
+		switch e.Subject {
+		case "orders.created":
+			jobs[job{Placed, e.Key, "exhausted"}]++
+			jobs[waiting] = 1
+		case "orders.shipped":
+			if jobs[waiting] == 1 {
+				delete(jobs, waiting)
+				jobs[job{Unshipped, e.Key, "resolved"}]++
+			}
+		case "orders.touched":
+			again := job{Touched, e.Key, ""}
+			if jobs[again] == 1 {
+				jobs[job{Touched, e.Key, "restarted"}]++
+			}
+			jobs[again] = 1
+		}
+	}
+	return jobs
+}
+
+// jobs counts the jobs that are there, pending and archived.
+func (c Checker) jobs(ctx context.Context) (map[job]int, error) {
+	rows, err := c.DB.QueryContext(ctx, `SELECT r.name, j.key, j.outcome, count(*) FROM (
+		SELECT rule_id, key, '' AS outcome FROM future_job UNION ALL SELECT rule_id, key, outcome FROM history) j
+		JOIN rule r ON r.id = j.rule_id GROUP BY r.name, j.key, j.outcome`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	there := map[job]int{}
+	for rows.Next() {
+		var j job
+		var n int
+		if err := rows.Scan(&j.rule, &j.key, &j.outcome, &n); err != nil {
+			return nil, err
+		}
+		there[j] = n
+	}
+	return there, rows.Err()
+}
+
+// Exactly checks P1 on a system at rest: what was acknowledged is in the source, once, and
+// led to exactly the jobs that the rules ask for, and to the alerts that they say.
+func (c Checker) Exactly(ctx context.Context, source string, acknowledged []string) error {
+	events, err := c.Events(ctx, source)
+	if err != nil {
+		return err
+	}
+	there, err := c.jobs(ctx)
+	if err != nil {
+		return err
+	}
+	said, err := c.Stream(ctx)
+	if err != nil {
+		return err
+	}
+	var breaches []string
+	times := map[string]int{}
+	for _, e := range events {
+		times[e.ID]++
+	}
+	for _, id := range acknowledged {
+		if times[id] != 1 {
+			breaches = append(breaches, fmt.Sprintf("the broker acknowledged event %s and has it %d times", id, times[id]))
+		}
+	}
+	want := asked(events)
+	for _, j := range slices.SortedFunc(maps.Keys(union(want, there)), func(a, b job) int { return cmp.Compare(a.String(), b.String()) }) {
+		if want[j] != there[j] {
+			breaches = append(breaches, fmt.Sprintf("P1: %s: %d jobs, want %d", j, there[j], want[j]))
+		}
+	}
+	return join(append(breaches, unsaid(events, said)...))
+}
+
+func union(a, b map[job]int) map[job]int {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return all
+}
+
+// unsaid compares what was said with the events: who waits is said step by step, who was
+// shipped before a slot is not alarmed at it, and what was said is closed.
+func unsaid(events []Event, said []Said) (breaches []string) {
+	shipped := map[string]time.Time{}
+	for _, e := range events {
+		if e.Subject == "orders.shipped" {
+			shipped[e.Key] = e.At
+		}
+	}
+	steps := map[string][]Said{} // by rule and key
+	for _, s := range said {
+		name := s.Rule + "/" + s.Key
+		steps[name] = append(steps[name], s)
+		if at, over := shipped[s.Key]; over && s.Rule == Unshipped && s.Status == "firing" && at.Before(s.Slot) {
+			breaches = append(breaches, fmt.Sprintf("P1: a false alarm: %s was shipped at %s, and step %s of slot %s was said", name, at, s.Step, s.Slot))
+		}
+	}
+	for _, e := range events {
+		if e.Subject != "orders.created" {
+			continue
+		}
+		_, over := shipped[e.Key]
+		for _, rule := range []string{Placed, Unshipped} {
+			got := spoken(steps[rule+"/"+e.Key])
+			if !slices.Contains(sayable(rule, over), got) {
+				breaches = append(breaches, fmt.Sprintf("P1: of %s/%s was said %q", rule, e.Key, got))
+			}
+		}
+	}
+	return breaches
+}
+
+// sayable is what may be said of an order, at rest.
+func sayable(rule string, shipped bool) []string {
+	switch {
+	case rule == Placed:
+		return []string{"placed"}
+	case shipped:
+		return []string{"", "primary resolved", "primary+escalated resolved", "primary escalated resolved"}
+	}
+	return []string{"primary escalated", "primary+escalated"}
+}
+
+// spoken is what was said about one job, in the order of the stream.
+func spoken(said []Said) string {
+	var words []string
+	for _, s := range said {
+		word := s.Status
+		if s.Status == "firing" {
+			word = strings.Join(append(slices.Clone(s.Passed), s.Step), "+")
+		}
+		words = append(words, word)
+	}
+	return strings.Join(words, " ")
+}
+
+// join is breaches as one error, of which as many are shown as help.
+func join(breaches []string) error {
+	const most = 12
+	if len(breaches) == 0 {
+		return nil
+	}
+	shown := breaches[:min(most, len(breaches))]
+	return errors.New(strings.Join(shown, "\n") + fmt.Sprintf("\n(%d breaches)", len(breaches)))
+}

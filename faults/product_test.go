@@ -1,0 +1,30 @@
+package faults_test
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// The product has no trace of the failpoints and of the planted bugs; the program that the
+// campaign breaks has both, so the look for them can find something.
+func TestTheProductHasNoFailpoints(t *testing.T) {
+	for name, program := range map[string]func() (string, error){"the product": binary, "the breakable program": breakable} {
+		path, err := program()
+		if err != nil {
+			t.Fatal(err)
+		}
+		symbols, err := exec.Command("go", "tool", "nm", path).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.Contains(string(symbols), "deadman/events.(*tap).take") {
+			t.Fatalf("%s: no symbols to look at", name)
+		}
+		for _, trace := range []string{"deadman/failpoints.", "deadman.planted"} {
+			if has := strings.Contains(string(symbols), trace); has != (name != "the product") {
+				t.Errorf("%s has %s: %v", name, trace, has)
+			}
+		}
+	}
+}

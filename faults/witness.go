@@ -1,0 +1,58 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+)
+
+// witness makes a Postgres note who decides while somebody else holds the shard. Nodes are
+// told apart by the application_name of their connections. It rests on nothing of the code that
+// it watches: who took a shard is seen where the epoch grows, and who decides where the
+// alert is written. Alerts of an event, such as resolved ones, are nobody's shard.
+const witness = `
+CREATE TABLE witness_holder (shard smallint PRIMARY KEY, app text NOT NULL);
+CREATE TABLE witness_breach (breach text NOT NULL);
+
+CREATE FUNCTION witness_take() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	INSERT INTO witness_holder VALUES (NEW.shard, current_setting('application_name'))
+	ON CONFLICT (shard) DO UPDATE SET app = excluded.app;
+	RETURN NULL;
+END $$;
+CREATE TRIGGER witness_take AFTER UPDATE ON shard_lease FOR EACH ROW
+	WHEN (NEW.epoch IS DISTINCT FROM OLD.epoch) EXECUTE FUNCTION witness_take();
+
+CREATE FUNCTION witness_decide() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	INSERT INTO witness_breach
+	SELECT 'alert ' || NEW.id || ' of shard ' || NEW.shard || ' was decided by ' || current_setting('application_name')
+		|| ' while the shard was held by ' || h.app || ' until ' || l.expires_at || ', at ' || now()
+	FROM witness_holder h JOIN shard_lease l ON l.shard = h.shard
+	WHERE h.shard = NEW.shard AND (h.app <> current_setting('application_name') OR l.expires_at <= now());
+	RETURN NULL;
+END $$;
+CREATE TRIGGER witness_decide AFTER INSERT ON alert FOR EACH ROW
+	WHEN (NEW.detail::json ->> 'status' = 'firing') EXECUTE FUNCTION witness_decide();`
+
+// Watch has a Postgres with the product's schema, and no node yet, note what Witnessed asks for.
+func (c Checker) Watch(ctx context.Context) error {
+	if _, err := c.DB.ExecContext(ctx, witness); err != nil {
+		return fmt.Errorf("watch: %w", err)
+	}
+	return nil
+}
+
+// Witnessed returns the decisions, at most ten, of nodes that did not hold the shard.
+func (c Checker) Witnessed(ctx context.Context) (breaches []string, err error) {
+	rows, err := c.DB.QueryContext(ctx, `SELECT breach FROM witness_breach LIMIT 10`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var breach string
+		if err := rows.Scan(&breach); err != nil {
+			return nil, err
+		}
+		breaches = append(breaches, "P5: "+breach)
+	}
+	return breaches, rows.Err()
+}
