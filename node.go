@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 	_ "time/tzdata" // rules and calendars name zones that a machine may not know
@@ -81,7 +82,8 @@ func open(ctx context.Context, c Config) (n *node, err error) {
 	if err := n.openBus(ctx); err != nil {
 		return n, err
 	}
-	if err := n.openRules(ctx); err != nil {
+	openRules := func() error { return n.openRules(ctx) }
+	if err := n.persist(ctx, "the rules cannot be applied yet", openRules, bus.ErrUnreachable, store.ErrUnavailable); err != nil {
 		return n, err
 	}
 	n.keeper = access.NewKeeper(n.store, time.Now)
@@ -138,10 +140,10 @@ func (n *node) assemble() {
 func (n *node) openStore(ctx context.Context) (*store.Store, error) {
 	options := store.Options{DatabaseURL: n.DatabaseURL, DataDir: n.DataDir, Shards: n.Shards, Log: n.log}
 	var s *store.Store
-	err := n.persist(ctx, "the database is not there yet", store.ErrUnavailable, func() (err error) {
+	err := n.persist(ctx, "the database is not there yet", func() (err error) {
 		s, err = store.Open(ctx, options)
 		return err
-	})
+	}, store.ErrUnavailable)
 	if err != nil {
 		return nil, err
 	}
@@ -168,20 +170,20 @@ func (n *node) openBus(ctx context.Context) (err error) {
 		}
 		options.InProcess = n.server
 	}
-	return n.persist(ctx, "the broker is not there yet", bus.ErrUnreachable, func() (err error) {
+	return n.persist(ctx, "the broker is not there yet", func() (err error) {
 		n.bus, err = bus.Connect(ctx, options)
 		return err
-	})
+	}, bus.ErrUnreachable)
 }
 
-// persist tries until it succeeds, fails for another reason than missing, or ctx ends.
-func (n *node) persist(ctx context.Context, missing string, reason error, try func() error) error {
+// persist tries until it succeeds, fails for another reason than those that pass, or ctx ends.
+func (n *node) persist(ctx context.Context, waiting string, try func() error, passing ...error) error {
 	for {
 		err := try()
-		if !errors.Is(err, reason) {
+		if !slices.ContainsFunc(passing, func(reason error) bool { return errors.Is(err, reason) }) {
 			return err
 		}
-		n.log.Warn(missing, "again_in", retryEvery, "err", err)
+		n.log.Warn(waiting, "again_in", retryEvery, "err", err)
 		select {
 		case <-ctx.Done():
 			return err

@@ -20,18 +20,20 @@ var _ rules.Binder = (*Bus)(nil)
 // stream's last sequence at this moment. A subject that no stream takes in is added to
 // DEADMAN_EVENTS.
 func (b *Bus) Bind(ctx context.Context, subjects []string) ([]rules.Read, error) {
-	return eachOf(subjects, func(s string) ([]rules.Read, error) { return b.bind(ctx, s) })
+	reads, err := eachOf(subjects, func(s string) ([]rules.Read, error) { return b.bind(ctx, s) })
+	return reads, unanswered(err)
 }
 
 // Find implements rules.Binder.
 func (b *Bus) Find(ctx context.Context, subjects []string) ([]rules.Read, error) {
-	return eachOf(subjects, func(s string) ([]rules.Read, error) {
+	reads, err := eachOf(subjects, func(s string) ([]rules.Read, error) {
 		found, err := b.find(ctx, s)
 		if err != nil {
 			return nil, err
 		}
 		return b.readsOf(ctx, s, found)
 	})
+	return reads, unanswered(err)
 }
 
 // eachOf returns what all subjects are read from, each asked about once.

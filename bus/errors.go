@@ -53,6 +53,14 @@ func offline(err error) error {
 	return err
 }
 
+// unanswered makes ErrUnreachable of a request that found no connection, or nobody who answers.
+func unanswered(err error) error {
+	if silence(err) || errors.Is(err, nats.ErrNoResponders) {
+		return fmt.Errorf("%w: no answer: %w", ErrUnreachable, err)
+	}
+	return offline(err)
+}
+
 // isCode reports whether err is JetStream's answer with one of the codes.
 func isCode(err error, codes ...jetstream.ErrorCode) bool {
 	var js jetstream.JetStreamError

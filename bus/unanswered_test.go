@@ -1,0 +1,40 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/bus"
+)
+
+// A broker that is away, or silent, when it is asked who carries a subject is not reachable: a
+// node that applies its rules tries again.
+func TestBindingWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	proxy, url := between(t, s)
+	b := connectURL(t, url)
+	asked := func(what string, ask func(context.Context, []string) error) {
+		t.Helper()
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		if err := ask(ctx, []string{"orders.created"}); !errors.Is(err, bus.ErrUnreachable) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	bind := func(ctx context.Context, subjects []string) error { _, err := b.Bind(ctx, subjects); return err }
+	find := func(ctx context.Context, subjects []string) error { _, err := b.Find(ctx, subjects); return err }
+
+	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(`{"type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`)); err != nil {
+		t.Fatal(err)
+	}
+	asked("silent, bind", bind)
+	asked("silent, find", find)
+	proxy.Stop()
+	eventually(t, "the connection is lost", func() bool { return !b.Connected() })
+	asked("away, bind", bind)
+	asked("away, find", find)
+}
