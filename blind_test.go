@@ -68,7 +68,9 @@ func TestBlindnessIsSaidOnce(t *testing.T) {
 				}
 			}
 			n.stop()
-			<-n.ended
+			if err := <-n.ended; err != nil {
+				t.Fatal(err)
+			}
 			pastDue(t, c, topics, 10*time.Minute)
 
 			nodes := make([]*node, starts)
