@@ -113,8 +113,8 @@ func (q plantedQueue) ReadThrough(ctx context.Context) (map[string]time.Time, er
 type plantedOutbox struct{ *store.Store }
 
 // Unpublished implements alerts.Outbox.
-func (o plantedOutbox) Unpublished(ctx context.Context, shards []int16, limit int) ([]alerts.Alert, error) {
-	batch, err := o.Store.Unpublished(ctx, shards, limit)
+func (o plantedOutbox) Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]alerts.Alert, error) {
+	batch, err := o.Store.Unpublished(ctx, shards, limit, without)
 	if err == nil && len(batch) > 0 && failpoints.Planted(failpoints.MarkFirst) {
 		err = o.MarkPublished(ctx, batch)
 	}

@@ -1,12 +1,16 @@
 package alerts
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Outbox holds the alerts that were decided and are not in the stream yet. Implementations
 // are safe for concurrent use.
 type Outbox interface {
-	// Unpublished returns up to limit alerts of the shards, oldest first within a shard.
-	Unpublished(ctx context.Context, shards []int16, limit int) ([]Alert, error)
+	// Unpublished returns up to limit alerts of the shards, without those of some rules, oldest
+	// first within a shard.
+	Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]Alert, error)
 	// MarkPublished records that the alerts are in the stream. It may be called again.
 	MarkPublished(ctx context.Context, sent []Alert) error
 }
@@ -14,6 +18,25 @@ type Outbox interface {
 // Publisher puts alerts into the stream.
 type Publisher interface {
 	// Publish returns the alerts that the stream acknowledged, or was found to hold
-	// already, and the first error of the others. Order is kept.
+	// already, and why others did not get out: a *Refusal where that is about some alerts alone,
+	// and another error where nothing gets out at the moment. Order is kept within a line.
 	Publish(ctx context.Context, batch []Alert) (sent []Alert, err error)
 }
+
+// Refusal means that alerts were refused, each for a reason of its own. What is behind them in
+// their lines was not sent; everything else was.
+type Refusal struct {
+	Alerts []Alert
+	Err    error // of the first of them
+}
+
+// Error implements error.
+func (r *Refusal) Error() string {
+	if len(r.Alerts) == 1 {
+		return r.Err.Error()
+	}
+	return fmt.Sprintf("%v (and %d more alerts are refused)", r.Err, len(r.Alerts)-1)
+}
+
+// Unwrap returns why the first alert was refused.
+func (r *Refusal) Unwrap() error { return r.Err }

@@ -2,7 +2,6 @@ package alerts
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
@@ -18,6 +17,7 @@ const (
 	relayPoll    = time.Second
 	relayBackoff = 100 * time.Millisecond // after the first failure; doubled with each
 	relayPatient = 10 * time.Second       // and never more than this
+	relayRefused = time.Second            // after the first refusal of an alert; doubled up to relayPatient
 	relayFinish  = 5 * time.Second        // to mark what is in the stream when stopped
 )
 
@@ -30,7 +30,8 @@ type Relay struct {
 	publisher Publisher
 	shards    func() []int16
 	log       *slog.Logger
-	wake      [relayLanes]chan struct{}
+	lanes     [relayLanes]lane
+	all       lane // Step's
 
 	mu     sync.Mutex
 	failed [relayLanes]error
@@ -39,17 +40,18 @@ type Relay struct {
 // NewRelay returns a relay of the alerts of the shards that are held at the time.
 func NewRelay(o Outbox, p Publisher, shards func() []int16, log *slog.Logger) *Relay {
 	r := &Relay{outbox: o, publisher: p, shards: shards, log: log}
-	for i := range r.wake {
-		r.wake[i] = make(chan struct{}, 1)
+	for i := range r.lanes {
+		r.lanes[i] = lane{Relay: r, number: i, wake: make(chan struct{}, 1)}
 	}
+	r.all = lane{Relay: r}
 	return r
 }
 
 // Wake says that there is something to relay. It is a hint; the relay looks by itself too.
 func (r *Relay) Wake() {
-	for _, wake := range r.wake {
+	for i := range r.lanes {
 		select {
-		case wake <- struct{}{}:
+		case r.lanes[i].wake <- struct{}{}:
 		default:
 		}
 	}
@@ -74,74 +76,17 @@ func (r *Relay) err() error {
 // Run relays until ctx ends. What fails is tried again for ever.
 func (r *Relay) Run(ctx context.Context) error {
 	var lanes sync.WaitGroup
-	for lane := range relayLanes {
-		lanes.Go(func() { r.run(ctx, lane) })
+	for i := range r.lanes {
+		lanes.Go(func() { r.lanes[i].run(ctx) })
 	}
 	lanes.Wait()
 	return nil
 }
 
-func (r *Relay) run(ctx context.Context, lane int) {
-	timer := time.NewTimer(0)
-	defer timer.Stop()
-	wake, pause := r.wake[lane], relayBackoff
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer.C:
-		case <-wake:
-		}
-		more, err := r.step(ctx, r.of(lane))
-		r.say(ctx, lane, err)
-		switch {
-		case err != nil:
-			wake = nil // a hint is no reason to hurry a broker that fails
-			timer.Reset(pause)
-			pause = min(2*pause, relayPatient)
-			continue
-		case more:
-			timer.Reset(0)
-		default:
-			timer.Reset(relayPoll)
-		}
-		wake, pause = r.wake[lane], relayBackoff
-	}
-}
-
-// of are the shards of a lane that are held.
-func (r *Relay) of(lane int) []int16 {
-	var mine []int16
-	for _, shard := range r.shards() {
-		if int(shard)%relayLanes == lane {
-			mine = append(mine, shard)
-		}
-	}
-	return mine
-}
-
 // Step relays one batch of all shards that are held. more says that there may be another.
+// What is refused is left alone by the steps that follow.
 func (r *Relay) Step(ctx context.Context) (more bool, err error) {
-	return r.step(ctx, r.shards())
-}
-
-func (r *Relay) step(ctx context.Context, held []int16) (more bool, err error) {
-	if len(held) == 0 {
-		return false, nil
-	}
-	batch, err := r.outbox.Unpublished(ctx, held, relayBatch)
-	if err != nil {
-		return false, fmt.Errorf("read alerts: %w", err)
-	}
-	if len(batch) == 0 {
-		return false, nil
-	}
-	failpoints.Here("relay.read")
-	sent, err := r.publisher.Publish(ctx, batch)
-	if err := failpoints.Fail("relay.published"); err != nil {
-		return true, err // as if no answer had come
-	}
-	return len(batch) == relayBatch, errors.Join(err, r.mark(ctx, sent))
+	return r.all.step(ctx, r.shards())
 }
 
 // mark finishes what was acknowledged also when the relay is being stopped.

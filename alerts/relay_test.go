@@ -39,6 +39,11 @@ type world struct {
 
 func newWorld(t *testing.T, change ...func(*bus.Options)) *world {
 	t.Helper()
+	return newWorldOf(t, 16, change...)
+}
+
+func newWorldOf(t *testing.T, shards int, change ...func(*bus.Options)) *world {
+	t.Helper()
 	w := &world{t: t, dir: t.TempDir()}
 	w.serve("127.0.0.1:0")
 	var err error
@@ -50,7 +55,7 @@ func newWorld(t *testing.T, change ...func(*bus.Options)) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.bus.Close)
-	if w.store, err = store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Log: quietly()}); err != nil {
+	if w.store, err = store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: shards, Log: quietly()}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -58,13 +63,19 @@ func newWorld(t *testing.T, change ...func(*bus.Options)) *world {
 			t.Error(err)
 		}
 	})
-	saved, err := w.store.Save(t.Context(), rules.Saved{Name: "late", Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion)
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.rule = &futurejobs.Rule{ID: saved.RuleID, Version: saved.Version, Name: saved.Name, Entity: saved.Entity, Grid: futurejobs.Grid(time.Second)}
+	w.of("late")
 	w.takeShards()
 	return w
+}
+
+// of makes a rule, of which everything is that is decided from now on.
+func (w *world) of(name string) {
+	w.t.Helper()
+	saved, err := w.store.Save(w.t.Context(), rules.Saved{Name: name, Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.rule = &futurejobs.Rule{ID: saved.RuleID, Version: saved.Version, Name: saved.Name, Entity: saved.Entity, Grid: futurejobs.Grid(time.Second)}
 }
 
 func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -150,7 +161,7 @@ func (w *world) jobs() []futurejobs.Listed {
 func (w *world) decision(j futurejobs.Job, now time.Time) futurejobs.Decision {
 	j.CheckCount++
 	slot := j.NextCheckAt
-	j.NextCheckAt = w.rule.Grid.Up(now.Add(time.Hour))
+	j.NextCheckAt = w.rule.Grid.Up(slot.Add(time.Hour))
 	a := alerts.Alert{
 		ID:   alerts.Decision{JobID: j.ID, CreatedAt: j.CreatedAt, Check: j.CheckCount, Status: alerts.Firing, At: slot}.ID(),
 		Rule: w.rule.Name, RuleVersion: 1, Entity: "order", Key: j.Key, DecidedAt: now, Shard: j.Shard, RuleID: w.rule.ID,
@@ -170,7 +181,7 @@ func (w *world) shards() []int16 {
 
 func (w *world) unpublished() []alerts.Alert {
 	w.t.Helper()
-	left, err := w.store.Unpublished(w.t.Context(), w.shards(), 100_000)
+	left, err := w.store.Unpublished(w.t.Context(), w.shards(), 100_000, nil)
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -190,15 +201,52 @@ func (w *world) heard(n int) map[string]int {
 	if info.LastSeq != uint64(n) {
 		w.t.Fatalf("the stream took in %d alerts, want %d", info.LastSeq, n)
 	}
+	for _, a := range w.follow(n) {
+		keys[a.Key]++
+	}
+	return keys
+}
+
+// follow are the newest n alerts, as a consumer sees them.
+func (w *world) follow(n int) (seen []alerts.Alert) {
+	w.t.Helper()
+	ctx, cancel := context.WithTimeout(w.t.Context(), 20*time.Second)
+	defer cancel()
 	for a, err := range w.bus.Follow(ctx, n) {
 		if err != nil {
 			w.t.Fatal(err)
 		}
-		if keys[a.Key]++; len(keys) == n {
+		if seen = append(seen, a); len(seen) == n {
 			break
 		}
 	}
-	return keys
+	return seen
+}
+
+// again decides another alert about each of some jobs.
+func (w *world) again(severity alerts.Severity, jobs ...futurejobs.Listed) {
+	w.t.Helper()
+	revision, err := w.store.Revision(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	now, err := w.store.Now(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	s := futurejobs.Settlement{Held: w.held, RuleSet: revision}
+	for _, old := range jobs {
+		j, err := w.store.Job(w.t.Context(), old.Rule, old.Key)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		d := w.decision(j.Job, now)
+		d.Alerts[0].Severity = severity
+		s.Decisions = append(s.Decisions, d)
+	}
+	if settled, err := w.store.Settle(w.t.Context(), s); err != nil || settled.Alerts != len(jobs) {
+		w.t.Fatalf("%d alerts decided: %v", settled.Alerts, err)
+	}
 }
 
 // once are the keys of the jobs, each once.

@@ -28,14 +28,12 @@ var errApart = errors.New("the stream took the batch apart")
 func (b *Bus) sendBatch(ctx context.Context, parcels []parcel) error {
 	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
 	defer cancel()
-	ctx, done := b.whileConnected(ctx)
+	ctx, done := b.whileHeard(ctx, parcels[len(parcels)-1].msg.Subject)
 	defer done()
-	begun := time.Now()
 	ack, err := b.commit(ctx, parcels)
-	if lost := context.Cause(ctx); err != nil && errors.Is(lost, nats.ErrDisconnected) {
-		err = lost
+	if deaf := context.Cause(ctx); err != nil && (errors.Is(deaf, nats.ErrDisconnected) || errors.Is(deaf, ErrDenied)) {
+		err = deaf
 	}
-	err = b.denied.explain(err, begun, parcels[len(parcels)-1].msg.Subject)
 	b.pace.heard(!silence(err), len(parcels))
 	if err != nil {
 		return err
@@ -63,16 +61,27 @@ func (b *Bus) commit(ctx context.Context, parcels []parcel) (ack batchAck, err e
 	return ack, nil
 }
 
-// whileConnected ends a context when the connection is lost: nobody answers then what was
-// sent before.
-func (b *Bus) whileConnected(ctx context.Context) (_ context.Context, done func()) {
+// whileHeard ends a context when the connection is lost, or a subject is denied: nobody answers
+// then what was sent before.
+func (b *Bus) whileHeard(ctx context.Context, subject string) (_ context.Context, done func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
+	begun, denied := time.Now(), b.denied.next()
 	lost := b.nc.StatusChanged(nats.RECONNECTING, nats.CLOSED)
 	go func() {
-		select {
-		case <-lost:
-			cancel(nats.ErrDisconnected)
-		case <-ctx.Done():
+		for {
+			select {
+			case <-lost:
+				cancel(nats.ErrDisconnected)
+				return
+			case <-denied:
+				denied = b.denied.next()
+				if err := b.denied.since(begun, subject); err != nil {
+					cancel(err)
+					return
+				}
+			case <-ctx.Done():
+				return
+			}
 		}
 	}()
 	return ctx, func() {

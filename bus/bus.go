@@ -23,6 +23,7 @@ const (
 	dialTimeout     = 2 * time.Second
 	reconnectWait   = 500 * time.Millisecond
 	answerTimeout   = 5 * time.Second  // for one request that has no deadline of its own
+	pendingMost     = 16_000           // messages without an answer; one that is denied is among them for answerTimeout
 	pingEvery       = 10 * time.Second // a peer that is silent for three of these is gone
 	defaultAlertCap = 1 << 30
 	defaultWindow   = 2 * time.Minute
@@ -90,6 +91,7 @@ func (b *Bus) dial() (err error) {
 	}
 	b.js, err = jetstream.New(b.nc,
 		jetstream.WithPublishAsyncTimeout(answerTimeout),
+		jetstream.WithPublishAsyncMaxPending(pendingMost),
 		jetstream.WithDefaultTimeout(answerTimeout))
 	if err != nil {
 		b.nc.Close()

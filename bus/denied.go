@@ -11,7 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// deniedMost bounds how many subjects are remembered as not permitted.
+// deniedMost bounds how many subjects are remembered as not permitted, twice: what was noticed
+// last is always among it.
 const deniedMost = 4096
 
 // violation is how the broker says what it does not permit.
@@ -20,10 +21,12 @@ var violation = regexp.MustCompile(`(?i)violation for (publish|subscription) to 
 // denials remembers what the broker does not permit. It says so apart from the request, and
 // the request is never answered.
 type denials struct {
-	mu    sync.Mutex
-	when  map[string]time.Time // by subject
-	inbox time.Time            // answers are not permitted
-	said  map[string]bool      // what was logged, by permission
+	mu     sync.Mutex
+	when   map[string]time.Time // by subject
+	before map[string]time.Time // those of earlier
+	inbox  time.Time            // answers are not permitted
+	said   map[string]bool      // what was logged, by permission
+	news   chan struct{}        // closed at the next denial; nil: nobody waits
 }
 
 // noticed takes in what the connection reports, and reports whether it was a denial. Each
@@ -36,9 +39,13 @@ func (d *denials) noticed(err error, log *slog.Logger) bool {
 	verb, subject := strings.ToLower(found[1]), found[2]
 	d.mu.Lock()
 	if d.when == nil || len(d.when) >= deniedMost {
-		d.when, d.said = make(map[string]time.Time), make(map[string]bool)
+		d.when, d.before, d.said = make(map[string]time.Time), d.when, make(map[string]bool)
 	}
 	d.when[subject] = time.Now()
+	if d.news != nil {
+		close(d.news)
+		d.news = nil
+	}
 	if verb == "subscription" && strings.HasPrefix(subject, nats.InboxPrefix) {
 		d.inbox = time.Now()
 	}
@@ -66,12 +73,30 @@ func permission(verb, subject string) string {
 	return "publish on " + subject
 }
 
+// next is closed when something is denied after now.
+func (d *denials) next() <-chan struct{} {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.news == nil {
+		d.news = make(chan struct{})
+	}
+	return d.news
+}
+
 // explain makes ErrDenied of a silence since begun that was a denial: of one of the subjects
 // that were published on, or of answers.
 func (d *denials) explain(err error, begun time.Time, subjects ...string) error {
 	if !silence(err) {
 		return err
 	}
+	if denied := d.since(begun, subjects...); denied != nil {
+		return denied
+	}
+	return err
+}
+
+// since returns ErrDenied if one of the subjects, or answers, were denied since begun.
+func (d *denials) since(begun time.Time, subjects ...string) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	need := ""
@@ -79,12 +104,12 @@ func (d *denials) explain(err error, begun time.Time, subjects ...string) error 
 		need = permission("subscription", nats.InboxPrefix)
 	}
 	for _, s := range subjects {
-		if d.when[s].After(begun) {
+		if d.when[s].After(begun) || d.before[s].After(begun) {
 			need = permission("publish", s)
 		}
 	}
 	if need == "" {
-		return err
+		return nil
 	}
 	return fmt.Errorf("%w: %s; grant it to the NATS user", ErrDenied, need)
 }

@@ -20,8 +20,8 @@ var _ alerts.Publisher = (*Bus)(nil)
 //  1. As many alerts as fit go as one batch, of which the stream takes in all or none.
 //  2. A batch that is refused, because the stream has a part of it already, is full or
 //     cannot take batches, goes one by one.
-//  3. An alert that does not get through holds up those of its rule and key behind it. It
-//     holds up others only if none would get through.
+//  3. An alert that does not get through holds up those of its line behind it. It holds up
+//     others only if none would get through.
 //  4. A stream that is gone is made again. What was in it is not published again.
 func (b *Bus) Publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
 	sent, err := b.publish(ctx, batch)
@@ -34,11 +34,14 @@ func (b *Bus) Publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert
 }
 
 func (b *Bus) publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
-	d := delivery{bus: b, held: make(map[line]bool)}
+	d := delivery{bus: b, held: make(map[alerts.Line]bool)}
 	for len(batch) > 0 && !d.stuck {
 		var parcels []parcel
 		parcels, batch = d.load(batch)
 		d.deliver(ctx, parcels)
+	}
+	if len(d.refused) > 0 && !d.stuck {
+		return d.sent, &alerts.Refusal{Alerts: d.refused, Err: publishing(d.failed)}
 	}
 	return d.sent, d.failed
 }
@@ -49,24 +52,23 @@ type parcel struct {
 	msg   *nats.Msg
 }
 
-// line is what alerts stay in order in.
-type line struct{ rule, key string }
-
-func (p parcel) line() line { return line{p.alert.Rule, p.alert.Key} }
-
 // delivery is one call of Publish.
 type delivery struct {
-	bus    *Bus
-	sent   []alerts.Alert
-	failed error         // the first one
-	held   map[line]bool // an alert of it did not get through
-	stuck  bool          // none would get through
+	bus     *Bus
+	sent    []alerts.Alert
+	refused []alerts.Alert
+	failed  error                // of what is stuck, or else the first one
+	held    map[alerts.Line]bool // an alert of it did not get through
+	stuck   bool                 // none would get through
 }
 
 // fail holds up what is behind an alert, and everything if the cause is not its own.
 func (d *delivery) fail(p parcel, err error) {
-	d.held[p.line()] = true
-	if d.failed == nil {
+	d.held[p.alert.Line()] = true
+	if ofOne(err) {
+		d.refused = append(d.refused, p.alert)
+	}
+	if d.failed == nil || !d.stuck && !ofOne(err) {
 		d.failed = err
 	}
 	d.stuck = d.stuck || !ofOne(err)
@@ -82,7 +84,7 @@ func ofOne(err error) bool {
 func (d *delivery) load(batch []alerts.Alert) (parcels []parcel, left []alerts.Alert) {
 	most, size := d.bus.pace.most(), 0
 	for i, a := range batch {
-		if d.held[line{a.Rule, a.Key}] {
+		if d.held[a.Line()] {
 			continue
 		}
 		msg, err := d.bus.alertMsg(a)
@@ -121,9 +123,9 @@ func (d *delivery) deliver(ctx context.Context, parcels []parcel) {
 func (d *delivery) oneByOne(ctx context.Context, parcels []parcel) {
 	for len(parcels) > 0 && !d.stuck {
 		var wave, later []parcel
-		busy, most := make(map[line]bool), min(waveMost, d.bus.pace.most())
+		busy, most := make(map[alerts.Line]bool), min(waveMost, d.bus.pace.most())
 		for _, p := range parcels {
-			switch l := p.line(); {
+			switch l := p.alert.Line(); {
 			case d.held[l]:
 			case busy[l] || len(wave) == most:
 				busy[l] = true
@@ -156,7 +158,7 @@ func (d *delivery) send(ctx context.Context, wave []parcel) {
 		if f == nil {
 			continue
 		}
-		err := d.bus.denied.explain(d.bus.acked(ctx, f), begun, wave[i].msg.Subject)
+		err := d.bus.acked(ctx, f, begun)
 		silent = silent || silence(err)
 		if err == nil {
 			d.sent = append(d.sent, wave[i].alert)
@@ -167,18 +169,26 @@ func (d *delivery) send(ctx context.Context, wave []parcel) {
 	d.bus.pace.heard(!silent, len(wave))
 }
 
-// acked waits for the stream's answer. An alert that the stream has already is no error.
-func (b *Bus) acked(ctx context.Context, f jetstream.PubAckFuture) error {
-	select {
-	case <-f.Ok():
-		return nil
-	case err := <-f.Err():
-		if isCode(err, jetstream.JSErrCodeStreamWrongLastSequence) {
-			err = b.there(ctx, f.Msg().Subject)
+// acked waits for the stream's answer, or for a denial since begun, which is none. An alert that
+// the stream has already is no error.
+func (b *Bus) acked(ctx context.Context, f jetstream.PubAckFuture, begun time.Time) error {
+	for {
+		denied := b.denied.next()
+		if err := b.denied.since(begun, f.Msg().Subject); err != nil {
+			return err
 		}
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
+		select {
+		case <-f.Ok():
+			return nil
+		case err := <-f.Err():
+			if isCode(err, jetstream.JSErrCodeStreamWrongLastSequence) {
+				err = b.there(ctx, f.Msg().Subject)
+			}
+			return err
+		case <-denied:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
 }
 
@@ -193,9 +203,10 @@ func (b *Bus) there(ctx context.Context, subject string) error {
 
 // publishing says what a person can do about alerts that do not get out.
 func publishing(err error) error {
+	var refusal *alerts.Refusal
 	switch {
-	case err == nil:
-		return nil
+	case err == nil, errors.As(err, &refusal): // which says it already
+		return err
 	case gone(err):
 		return fmt.Errorf("publish alert: %w: stream %s is gone or has no leader; it is made again once the broker lets it", err, AlertsStream)
 	case isCode(err, codeStoreFailed):

@@ -45,7 +45,7 @@ func TestManyAlertsAreOneMessage(t *testing.T) {
 		if got := w.became("k4999"); got != "hook sent after 1" {
 			t.Error(got)
 		}
-		if left := must[[]alerts.Alert](t)(w.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10_000)); len(left) != 5000 {
+		if left := must[[]alerts.Alert](t)(w.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10_000, nil)); len(left) != 5000 {
 			t.Errorf("%d alerts go to the stream, want each", len(left))
 		}
 	})
@@ -205,7 +205,7 @@ routes:
 		}
 		own := func() []alerts.Alert {
 			var all []alerts.Alert
-			for _, a := range must[[]alerts.Alert](t)(w.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 100)) {
+			for _, a := range must[[]alerts.Alert](t)(w.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 100, nil)) {
 				if a.Rule == alerts.OwnRule {
 					all = append(all, a)
 				}

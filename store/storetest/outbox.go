@@ -32,16 +32,50 @@ func outboxTakesTurns(t *testing.T, w *world) {
 	if len(waiting) != 150 || len(shards) < 2 {
 		t.Fatalf("%d alerts in %d shards", len(waiting), len(shards))
 	}
-	first := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards, len(shards)))
+	first := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards, len(shards), nil))
 	if got := shardsOf(first); len(got) != len(shards) {
 		t.Errorf("the first %d are of %d shards only", len(first), len(got))
 	}
-	alone := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards[:1], 2))
+	alone := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards[:1], 2, nil))
 	if len(alone) != 2 || !slices.Equal(shardsOf(alone), shards[:1]) {
 		t.Errorf("of one shard: %v", alone)
 	}
-	if none := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), nil, 10)); len(none) != 0 {
+	if none := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), nil, 10, nil)); len(none) != 0 {
 		t.Errorf("of no shard: %v", none)
+	}
+}
+
+// Rules that are left out leave room for the others, however many of theirs come first.
+func outboxLeavesOut(t *testing.T, w *world) {
+	slot := w.slot()
+	w.start(slot, "a", "b", "c")
+	w.settle(w.later(w.one("a"), slot.Add(time.Minute)), w.later(w.one("b"), slot.Add(time.Minute)), w.later(w.one("c"), slot.Add(time.Minute)))
+	r := alerts.Remark{Topic: "stream/X", Status: alerts.Firing, Severity: alerts.Error, Since: slot, Text: "it is said"}
+	if _, said, err := w.Announce(w.ctx(), r); err != nil || !said {
+		t.Fatal(said, err)
+	}
+	var shards []int16
+	for i := range w.Shards() {
+		shards = append(shards, int16(i))
+	}
+	rule := w.unpublished()[0].Rule
+	if rule == alerts.OwnRule {
+		rule = w.unpublished()[1].Rule
+	}
+	for name, c := range map[string]struct {
+		without []string
+		want    int
+	}{
+		"nothing": {nil, 4}, "a rule": {[]string{rule}, 1}, "the node's own": {[]string{alerts.OwnRule}, 3},
+		"both": {[]string{rule, alerts.OwnRule}, 0}, "one that is not there": {[]string{`no\such\x00rule`}, 4},
+	} {
+		got := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards, 10, c.without))
+		if len(got) != c.want {
+			t.Errorf("without %s: %d alerts, want %d", name, len(got), c.want)
+		}
+	}
+	if got := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards, 1, []string{rule})); len(got) != 1 || got[0].Rule != alerts.OwnRule {
+		t.Errorf("the one that there is room for: %v", got)
 	}
 }
 

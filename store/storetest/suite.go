@@ -76,6 +76,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"idempotency/once":      requestsAreDoneOnce,
 	"idempotency/forget":    requestsAreForgotten,
 	"outbox/turns":          outboxTakesTurns,
+	"outbox/without":        outboxLeavesOut,
 	"outbox/published":      outboxForgets,
 	"list/jobs":             jobsAreListed,
 	"list/filter":           jobsAreFiltered,
@@ -323,7 +324,7 @@ func (w *world) unpublished() []alerts.Alert {
 	for i := range shards {
 		shards[i] = int16(i)
 	}
-	return must[[]alerts.Alert](w.t)(w.Unpublished(w.ctx(), shards, 100_000))
+	return must[[]alerts.Alert](w.t)(w.Unpublished(w.ctx(), shards, 100_000, nil))
 }
 
 // ended returns all of history, newest first.
