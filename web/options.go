@@ -16,12 +16,13 @@ import (
 	"deadman/hooks"
 )
 
-// Options are what the handler answers from. Lists, Desk, Letters, Book, Rules, Wire and
-// Health have to be there.
+// Options are what the handler answers from. Lists, Desk, Letters, Outbox, Book, Rules, Wire
+// and Health have to be there.
 type Options struct {
 	Lists   Lists
 	Desk    Desk
 	Letters Letters
+	Outbox  Outbox
 	Book    Book
 	Rules   Rules
 	Wire    Wire

@@ -33,6 +33,7 @@ func (a *api) mount(r chi.Router) {
 	a.mountEntities()
 	a.mountHistory()
 	a.mountAlerts()
+	a.mountRepublish()
 	a.mountChannels()
 	a.mountMutes()
 	a.mountEvents()

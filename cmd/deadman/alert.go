@@ -52,6 +52,7 @@ func (p *program) alertCommand() *cobra.Command {
 		}.command(p),
 		&cobra.Command{Use: "get ID", Short: "Show one alert", Args: exactly("ID"), RunE: p.getAlert},
 		p.tailCommand(),
+		p.republishCommand(),
 	)
 	return cmd
 }

@@ -77,6 +77,8 @@ var behaviours = map[string]func(*testing.T, *world){
 	"idempotency/forget":    requestsAreForgotten,
 	"outbox/turns":          outboxTakesTurns,
 	"outbox/without":        outboxLeavesOut,
+	"outbox/republish":      alertsAreRepublished,
+	"outbox/parts":          alertsAreRepublishedInParts,
 	"outbox/published":      outboxForgets,
 	"list/jobs":             jobsAreListed,
 	"list/filter":           jobsAreFiltered,

@@ -1,0 +1,98 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman"
+	"deadman/web"
+)
+
+// After the stream was lost, consumers get the alerts again, once.
+func TestRepublish(t *testing.T) {
+	t.Parallel()
+	n := startNode(t, soon)
+	ask[web.Taken](t, n, "event", "send", "orders.created", `{"id": "1", "placed_at": "2020-01-01T00:00:00Z"}`)
+	eventually(t, "the alert is published", func() bool {
+		said := ask[web.Page[web.Alert]](t, n, "alert", "list").Items
+		return len(said) == 1 && said[0].Published
+	})
+	js := streamsOf(t, n)
+	inStream := func() uint64 {
+		s, err := js.Stream(t.Context(), "DEADMAN_ALERTS")
+		if err != nil {
+			return 0 // it is not made again yet
+		}
+		return s.CachedInfo().State.Msgs
+	}
+	if err := js.DeleteStream(t.Context(), "DEADMAN_ALERTS"); err != nil {
+		t.Fatal(err)
+	}
+	if got := n.run(t, "alert", "republish", "--since", "24h", "--dry-run"); got.code != 0 || got.out != "would be published again: 1 alert\n" {
+		t.Errorf("%+v", got)
+	}
+	if got := n.run(t, "alert", "republish", "--since", "24h", "--rule", "order-unshipped"); got.code != 0 || got.out != "published again: 1 alert\n" {
+		t.Errorf("%+v", got)
+	}
+	eventually(t, "it is in the stream again", func() bool { return inStream() >= 1 })
+	for range 2 { // what is there is not published twice
+		eventually(t, "nothing waits", func() bool {
+			return ask[web.Page[web.Alert]](t, n, "alert", "list", "--rule", "order-unshipped").Items[0].Published
+		})
+		if done := ask[web.Republished](t, n, "alert", "republish", "--since", "1d", "--rule", "order-unshipped"); done.Alerts != 1 {
+			t.Errorf("%+v", done)
+		}
+	}
+	eventually(t, "nothing waits", func() bool {
+		return ask[web.Page[web.Alert]](t, n, "alert", "list", "--rule", "order-unshipped").Items[0].Published
+	})
+	s, err := js.Stream(t.Context(), "DEADMAN_ALERTS")
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.Info(t.Context(), jetstream.WithSubjectFilter("deadman.alerts.order-unshipped.>"))
+	if err != nil || len(info.State.Subjects) != 1 {
+		t.Fatalf("in the stream are %v: %v", info.State.Subjects, err)
+	}
+	for subject, n := range info.State.Subjects {
+		if n != 1 {
+			t.Errorf("%s is in the stream %d times", subject, n)
+		}
+	}
+	for want, args := range map[string][]string{
+		"--since is missing": {}, "is no time": {"--since", "yesterday"}, "not found": {"--since", "1d", "--rule", "nobody"},
+	} {
+		if got := n.run(t, append([]string{"alert", "republish"}, args...)...); got.code == 0 || !strings.Contains(got.err, want) {
+			t.Errorf("%v: %+v", args, got)
+		}
+	}
+}
+
+// streamsOf connects to a node's own broker.
+func streamsOf(t *testing.T, n *node) jetstream.JetStream {
+	t.Helper()
+	var at deadman.Endpoints
+	data, err := os.ReadFile(filepath.Join(n.dir, "endpoints.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &at)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(at.NATS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
