@@ -19,6 +19,7 @@ import (
 const (
 	sweepMayLag  = 10 * time.Second
 	fillsUp      = 0.8  // of what the stream of alerts may hold
+	roomAgain    = 0.75 // below this, it can fill up again
 	full         = 0.99 // hardly another alert fits
 	healthWithin = 3 * time.Second
 )

@@ -55,6 +55,7 @@ type node struct {
 	blind   *blind
 	beats   []*heartbeat // none: nobody is to be told that the node sweeps
 	binding *binding
+	lookout *lookout
 
 	open     atomic.Bool // whoever reaches the node may do everything
 	draining atomic.Bool
@@ -127,6 +128,7 @@ func (n *node) assemble() {
 		after: blindAfter + n.Lease/3, remark: n.remark, log: n.log,
 	}
 	n.beats = n.heartbeats(self)
+	n.lookout = &lookout{node: n}
 
 	n.owner.Doing = n.sweeper.Doing
 	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake() }

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -15,12 +16,15 @@ import (
 	"deadman/store/storetest"
 )
 
-// receiver keeps the statuses of the alerts that a webhook was told of.
+// receiver keeps what a webhook was told of alerts: their statuses, and beside that their steps
+// and texts.
 type receiver struct {
 	*httptest.Server
-	mu   sync.Mutex
-	told []string
-	deaf bool
+	mu    sync.Mutex
+	told  []string
+	steps []string // with the status: "full firing"
+	texts []string
+	deaf  bool
 }
 
 func newReceiver(t *testing.T) *receiver {
@@ -29,7 +33,7 @@ func newReceiver(t *testing.T) *receiver {
 		body, err := io.ReadAll(request.Body)
 		var m struct {
 			Data struct {
-				Alerts []struct{ Status, URL string }
+				Alerts []struct{ Status, Step, Text, URL string }
 			}
 		}
 		r.mu.Lock()
@@ -40,6 +44,7 @@ func newReceiver(t *testing.T) *receiver {
 		}
 		for _, a := range m.Data.Alerts {
 			r.told = append(r.told, a.Status)
+			r.steps, r.texts = append(r.steps, a.Step+" "+a.Status), append(r.texts, a.Text)
 		}
 	}))
 	t.Cleanup(r.Close)
@@ -50,6 +55,20 @@ func (r *receiver) heard() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return strings.Join(r.told, " ")
+}
+
+// of are the steps of the alerts that came, each with its status, in order.
+func (r *receiver) of() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.steps)
+}
+
+// said are the texts of the alerts that came.
+func (r *receiver) said() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.texts, "\n")
 }
 
 func (r *receiver) deafen(deaf bool) {

@@ -16,10 +16,11 @@ const (
 	fillsAgain = 0.75 // below this, it can fill up again
 )
 
-// filling is how full the stream of alerts was when it was looked at.
+// filling is what the stream of alerts was like when it was looked at.
 type filling struct {
 	mu     sync.Mutex
 	share  float64
+	madeAt time.Time
 	err    error
 	warned bool
 }
@@ -64,6 +65,7 @@ func (b *Bus) Look(ctx context.Context) error {
 // fill takes in how full the stream is. The caller holds the lock.
 func (b *Bus) fill(info *jetstream.StreamInfo) {
 	f := &b.filling
+	f.madeAt = info.Created.UTC()
 	f.share = max(share(info.State.Bytes, info.Config.MaxBytes), share(info.State.Msgs, info.Config.MaxMsgs))
 	switch {
 	case f.share >= fillsUp && !f.warned:
@@ -92,14 +94,22 @@ func (b *Bus) Filled() (share float64, err error) {
 	return b.filling.share, b.filling.err
 }
 
+// AlertsMadeAt returns when the stream of alerts was made, as of the last look that found it;
+// zero: there was none yet. Another time means that it is another stream.
+func (b *Bus) AlertsMadeAt() time.Time {
+	b.filling.mu.Lock()
+	defer b.filling.mu.Unlock()
+	return b.filling.madeAt
+}
+
 // remake makes the stream of alerts again if it is gone.
 func (b *Bus) remake(ctx context.Context) error {
 	ctx, cancel := b.within(ctx)
 	defer cancel()
 	made, err := b.ensureAlerts(ctx)
 	if made {
-		b.log.Error("the stream of alerts was deleted and is made again; consumers do not get what was in it, and those of their own have to be made again",
-			"stream", AlertsStream)
+		b.log.Error("the stream of alerts was deleted and is made again; consumers do not get what was in it unless it is published again, and those of their own have to be made again",
+			"stream", AlertsStream, "remedy", "deadman alert republish --since 24h, or as far back as they miss it")
 	}
 	return err
 }

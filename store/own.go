@@ -12,7 +12,17 @@ import (
 // Announce writes the alert of a remark, once however often it is called. said is false where
 // it was written before.
 func (s *Store) Announce(ctx context.Context, r alerts.Remark) (a alerts.Alert, said bool, err error) {
+	return s.say(ctx, r, func(*sql.Tx, *alerts.Remark) (bool, error) { return true, nil })
+}
+
+// say writes the alert of a remark, in the transaction in which when finds that there is reason
+// to, and what the remark lacks.
+func (s *Store) say(ctx context.Context, r alerts.Remark, when func(*sql.Tx, *alerts.Remark) (bool, error)) (a alerts.Alert, said bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) (err error) {
+		r := r
+		if said, err = when(tx, &r); err != nil || !said {
+			return err
+		}
 		a = r.Alert(now)
 		a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
 		said, err = announce(ctx, tx, a)

@@ -77,6 +77,8 @@ var behaviours = map[string]func(*testing.T, *world){
 	"idempotency/forget":    requestsAreForgotten,
 	"outbox/turns":          outboxTakesTurns,
 	"outbox/without":        outboxLeavesOut,
+	"remark/stands":         remarksStand,
+	"remark/changes":        remarksOnChanges,
 	"outbox/republish":      alertsAreRepublished,
 	"outbox/parts":          alertsAreRepublishedInParts,
 	"outbox/published":      outboxForgets,

@@ -1,0 +1,140 @@
+package deadman
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"deadman/alerts"
+	"deadman/bus"
+)
+
+// lookEvery is how often it is asked whether there is something to say about the stream of
+// alerts. It is memory that is asked.
+const lookEvery = time.Second
+
+// lookout says what becomes of the stream of alerts, on the node that does the upkeep. It says it
+// to people too: what it says waits for room in the stream, and not in what people are told.
+type lookout struct {
+	*node
+	last sight // what was last said, or found to need no word
+}
+
+// sight is what the stream of alerts is like, as far as it is a reason to say something.
+type sight struct {
+	madeAt time.Time
+	level  level
+}
+
+// level is how full the stream of alerts is.
+type level int
+
+const (
+	unseen  level = iota // it was not looked at yet
+	roomy                // there is room
+	filling              // from fillsUp on
+	filled               // from full on
+)
+
+// Run looks until ctx ends.
+func (l *lookout) Run(ctx context.Context) error {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	failing := false
+	for {
+		err := l.step(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			l.log.Error("what becomes of the stream of alerts cannot be said; trying again", "err", err)
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// step says what is new. What was said stands in the database, so that a node that takes over
+// says nothing a second time.
+func (l *lookout) step(ctx context.Context) error {
+	if !l.owner.Holds(upkeepShard) {
+		l.last = sight{} // somebody else may have said more meanwhile
+		return nil
+	}
+	now := l.look()
+	if now.level == unseen || now == l.last {
+		return nil
+	}
+	if err := l.said(l.store.RemarkChange(ctx, now.madeAt.Format(time.RFC3339Nano), remade(now.madeAt))); err != nil {
+		return err
+	}
+	if err := l.sayLevel(ctx, now.level); err != nil {
+		return err
+	}
+	l.last = now
+	return nil
+}
+
+// look is what the bus saw. What fills up has room again below roomAgain.
+func (l *lookout) look() sight {
+	share, err := l.bus.Filled()
+	now := sight{madeAt: l.bus.AlertsMadeAt(), level: roomy}
+	switch {
+	case err != nil || now.madeAt.IsZero():
+		return l.last
+	case share >= full:
+		now.level = filled
+	case share >= fillsUp, share >= roomAgain && l.last.level >= filling:
+		now.level = filling
+	}
+	return now
+}
+
+// sayLevel has a remark stand for each level that the stream has reached, and ends the others.
+func (l *lookout) sayLevel(ctx context.Context, at level) error {
+	for _, r := range l.levels() {
+		say := l.store.BeginRemark
+		if at < r.from {
+			r.Status, r.Text = alerts.Resolved, r.over
+			say = l.store.EndRemark
+		}
+		if err := l.said(say(ctx, r.Remark)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stage is a level and what is said of it.
+type stage struct {
+	alerts.Remark
+	from level
+	over string
+}
+
+func (l *lookout) levels() []stage {
+	about := alerts.Remark{Topic: alertsTopic, Status: alerts.Firing, Since: l.clock.Now()}
+	fills, is := about, about
+	fills.Step, fills.Severity = "filling", alerts.Warning
+	fills.Text = fmt.Sprintf("the stream %s is over %.0f %% full; once it is full, alerts wait in the database: raise its max_bytes, or purge what everybody has read",
+		bus.AlertsStream, 100*fillsUp)
+	is.Step, is.Severity = "full", alerts.Error
+	is.Text = fmt.Sprintf("the stream %s is full; alerts wait in the database until its max_bytes is raised or old alerts go", bus.AlertsStream)
+	return []stage{
+		{fills, filling, fmt.Sprintf("the stream %s has room again", bus.AlertsStream)},
+		{is, filled, fmt.Sprintf("the stream %s takes alerts again", bus.AlertsStream)},
+	}
+}
+
+// alertsTopic is what remarks about the stream of alerts are about.
+const alertsTopic = "stream/" + bus.AlertsStream
+
+// remade is what is said of a stream that is not the one that it was.
+func remade(at time.Time) alerts.Remark {
+	return alerts.Remark{
+		Topic: alertsTopic, Step: "blind", Status: alerts.Firing, Severity: alerts.Error, Since: at,
+		Text: fmt.Sprintf("the stream %s was deleted and made again at %s; consumers do not get what was in it: deadman alert republish --since 24h, or as far back as they miss it, publishes it again",
+			bus.AlertsStream, at.Format(time.RFC3339)),
+	}
+}

@@ -1,0 +1,58 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"time"
+
+	"deadman/alerts"
+)
+
+// BeginRemark writes the alert of a firing remark, unless one of its Topic and Step stands: since
+// whenever that began, and whoever said it.
+func (s *Store) BeginRemark(ctx context.Context, r alerts.Remark) (a alerts.Alert, said bool, err error) {
+	return s.say(ctx, r, func(tx *sql.Tx, r *alerts.Remark) (bool, error) {
+		r.Since = r.Since.UTC().Truncate(time.Microsecond)
+		n, err := exec(ctx, tx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
+			standing(*r), r.Since.Format(time.RFC3339Nano))
+		return n > 0, err
+	})
+}
+
+// EndRemark writes the alert that closes the standing remark of r's Topic and Step; nothing where
+// none stands. When that began is not r's to say.
+func (s *Store) EndRemark(ctx context.Context, r alerts.Remark) (a alerts.Alert, said bool, err error) {
+	return s.say(ctx, r, func(tx *sql.Tx, r *alerts.Remark) (bool, error) {
+		var since string
+		err := tx.QueryRowContext(ctx, `DELETE FROM setting WHERE name = $1 RETURNING value`, standing(*r)).Scan(&since)
+		if errors.Is(err, sql.ErrNoRows) {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if r.Since, err = time.Parse(time.RFC3339Nano, since); err != nil {
+			return false, fmt.Errorf("the setting %s: %w", standing(*r), err)
+		}
+		return true, nil
+	})
+}
+
+// RemarkChange keeps what r's Topic is known by, and writes the alert of r where it was known by
+// something else before. The first time there is nothing to say.
+func (s *Store) RemarkChange(ctx context.Context, known string, r alerts.Remark) (a alerts.Alert, said bool, err error) {
+	return s.say(ctx, r, func(tx *sql.Tx, r *alerts.Remark) (bool, error) {
+		name := "known " + r.Topic
+		n, err := exec(ctx, tx, `INSERT INTO setting (name, value) VALUES ($1, $2) ON CONFLICT DO NOTHING`, name, known)
+		if err != nil || n > 0 {
+			return false, err
+		}
+		n, err = exec(ctx, tx, `UPDATE setting SET value = $1 WHERE name = $2 AND value <> $1`, known, name)
+		return n > 0, err
+	})
+}
+
+// standing is the setting that says since when a remark stands.
+func standing(r alerts.Remark) string { return "remark " + r.Topic + " " + r.Step }

@@ -1,0 +1,68 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"deadman/alerts"
+)
+
+// A remark stands from the first who says it to the first who ends it, whenever each of them
+// noticed.
+func remarksStand(t *testing.T, w *world) {
+	first := time.Date(2026, 1, 2, 3, 4, 5, 678901234, time.UTC)
+	r := alerts.Remark{Topic: "stream/X", Step: "full", Status: alerts.Firing, Severity: alerts.Error, Since: first, Text: "it is full"}
+	end := r
+	end.Status, end.Text, end.Since = alerts.Resolved, "it has room again", first.Add(time.Hour)
+	say := func(what string, want bool, a alerts.Alert, said bool, err error) alerts.Alert {
+		t.Helper()
+		if said != want || err != nil {
+			t.Errorf("%s: said is %v: %v", what, said, err)
+		}
+		return a
+	}
+	begin := func(what string, want bool) alerts.Alert {
+		t.Helper()
+		a, said, err := w.BeginRemark(w.ctx(), r)
+		return say(what, want, a, said, err)
+	}
+	over := func(what string, want bool) alerts.Alert {
+		t.Helper()
+		a, said, err := w.EndRemark(w.ctx(), end)
+		return say(what, want, a, said, err)
+	}
+	over("nothing stands", false)
+	fired := begin("the first", true)
+	r.Since = first.Add(time.Minute)
+	begin("another node, a minute later", false)
+	r.Step = "filling"
+	begin("another step", true)
+	closing := over("the first to end it", true)
+	over("the second to end it", false)
+	if len(closing.Closes) != 1 || closing.Closes[0] != fired.ID || !closing.Since.Equal(first.Truncate(time.Microsecond)) {
+		t.Errorf("%+v does not close %s", closing, fired.ID)
+	}
+	r.Step = "full"
+	if again := begin("it is full again", true); again.ID == fired.ID {
+		t.Error("it is not another alert")
+	}
+	if n := len(w.unpublished()); n != 4 {
+		t.Errorf("%d alerts, want 4", n)
+	}
+}
+
+// That a thing is another one is said once, and nothing is said of the first.
+func remarksOnChanges(t *testing.T, w *world) {
+	for i, c := range []struct {
+		known string
+		said  bool
+	}{{"a", false}, {"a", false}, {"b", true}, {"b", false}, {"a", true}} {
+		r := alerts.Remark{Topic: "stream/X", Step: "blind", Status: alerts.Firing, Severity: alerts.Error, Since: w.slot().Add(time.Duration(i) * time.Minute)}
+		if _, said, err := w.RemarkChange(w.ctx(), c.known, r); said != c.said || err != nil {
+			t.Errorf("%d, %s: said is %v: %v", i, c.known, said, err)
+		}
+	}
+	if n := len(w.unpublished()); n != 2 {
+		t.Errorf("%d alerts, want 2", n)
+	}
+}
