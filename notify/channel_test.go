@@ -263,16 +263,83 @@ func TestEmail(t *testing.T) {
 func TestManyAlertsAreAFewLines(t *testing.T) {
 	var many []alerts.Alert
 	for i := range 500 {
-		many = append(many, firing(fmt.Sprint(i)))
+		a := firing(fmt.Sprint(i))
+		a.DecidedAt = time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC).Add(time.Duration(i%7) * time.Minute)
+		many = append(many, a)
 	}
 	m := message(many...)
 	m.Notice.Alerts = 4822
 	text := m.Text()
-	if lines := strings.Count(text, "\n"); lines != 12 || !strings.Contains(text, "and 4,812 more\nhttps://deadman.example.org/\n") {
+	if lines := strings.Count(text, "\n"); lines != 12 || !strings.Contains(text, "and 4,812 more\nhttps://deadman.example.org/alerts?decided_after=2026-01-02T03%3A04%3A05Z&rule=order-late\n") {
 		t.Errorf("%d lines: %s", lines, text)
 	}
 	if got := m.Title(); got != "[CRITICAL] 4,822 alerts: rule=order-late" {
 		t.Error(got)
+	}
+}
+
+// The link of a message of many leads to what they have in common.
+func TestTheLinkOfMany(t *testing.T) {
+	const list = "https://deadman.example.org/alerts?decided_after=0001-01-01T00%3A00%3A00Z"
+	one, other := firing("1"), firing("1")
+	other.Severity = alerts.Warning
+	gathered := message(one, firing("2"))
+	gathered.Topic, gathered.Notice.Alerts = "*", 600 // of which nothing is known
+	for want, m := range map[string]notify.Message{
+		list + "&entity=order&key=1&rule=order-late&status=firing":             message(one, other),
+		list + "&entity=order&rule=order-late&severity=critical&status=firing": message(one, firing("2")),
+		list: gathered,
+		"https://deadman.example.org/alerts/1": message(one),
+	} {
+		if got := m.Link(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+// Whatever service it is, its requests go through the client that is given, which follows no
+// redirects.
+func TestServicesAreBounded(t *testing.T) {
+	for name, url := range map[string]string{
+		"discord": "discord://token-of-the-hook@123456789012345678",
+		"matrix":  "matrix://:a-long-access-token@matrix.example.org/?rooms=!room:example.org",
+		"zulip":   "zulip://bot%40example.org:a-long-key@zulip.example.org/?stream=ops&topic=deadman",
+		"teams":   "generic+https://hook.example.org/a",
+		"ntfy":    "ntfy://ntfy.example.org/deadman",
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEar(t)
+			e.answer(http.StatusTemporaryRedirect)
+			c, err := notify.Open(notify.Spec{Name: "c", Kind: notify.Shoutrrr, URL: url}, services(t, e))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Send(t.Context(), message(firing("1"))); err == nil {
+				t.Error("a redirect passes for success")
+			}
+			got := e.take()
+			if len(got) == 0 {
+				t.Error("its requests go elsewhere")
+			}
+			for _, p := range got {
+				if p.path == "/elsewhere" {
+					t.Error("a redirect is followed")
+				}
+			}
+		})
+	}
+}
+
+// Matrix would log in over a client of its own before it is given one, already when the file is
+// read.
+func TestMatrixTakesATokenOnly(t *testing.T) {
+	e := newEar(t)
+	_, err := notify.Open(notify.Spec{Name: "c", Kind: notify.Shoutrrr, URL: "matrix://ada:secret-password@" + strings.TrimPrefix(e.URL, "http://") + "/?disableTLS=yes"}, services(t, e))
+	if err == nil || !strings.Contains(err.Error(), "access token") || strings.Contains(err.Error(), "secret-password") {
+		t.Errorf("%v", err)
+	}
+	if got := e.take(); len(got) != 0 {
+		t.Errorf("it was asked %+v", got)
 	}
 }
 

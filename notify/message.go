@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -102,7 +103,7 @@ func (m Message) Text() string {
 	return b.String()
 }
 
-// Link is where a person reads on; empty: nowhere.
+// Link is where a person reads on: the alert, or the list that has all of them; empty: nowhere.
 func (m Message) Link() string {
 	switch {
 	case m.PublicURL == "":
@@ -110,7 +111,41 @@ func (m Message) Link() string {
 	case m.Notice.Alerts == 1 && len(m.Alerts) == 1:
 		return m.Alerts[0].URL
 	}
-	return m.PublicURL + "/"
+	return m.PublicURL + "/alerts?" + m.query().Encode()
+}
+
+// query narrows the list of alerts to those of the message, and few others, as the API takes it:
+// by what they have in common, from the first of them on.
+func (m Message) query() url.Values {
+	q := url.Values{}
+	for i, a := range m.Alerts {
+		if at := a.DecidedAt.UTC().Truncate(time.Second).Format(time.RFC3339); i == 0 || at < q.Get("decided_after") {
+			q.Set("decided_after", at)
+		}
+	}
+	for _, name := range []string{"rule", "entity", "key", "severity", "status"} {
+		if value := m.common(name); value != "" {
+			q.Set(name, value)
+		}
+	}
+	return q
+}
+
+// common is what all alerts of the message have as a field; empty: they differ, or those that are
+// not here may.
+func (m Message) common(name string) string {
+	if len(m.Alerts) == 0 {
+		return ""
+	}
+	value := m.Alerts[0].Field(name)
+	if slices.ContainsFunc(m.Alerts, func(a alerts.Alert) bool { return a.Field(name) != value }) {
+		return ""
+	}
+	named := strings.Contains(" "+m.Topic+" ", " "+name+"="+value+" ")
+	if len(m.Alerts) < m.Notice.Alerts && !named {
+		return ""
+	}
+	return value
 }
 
 // line is a text on one line of at most so many characters.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 
 	"github.com/nicholas-fedor/shoutrrr"
 	"github.com/nicholas-fedor/shoutrrr/pkg/router"
@@ -17,9 +18,17 @@ type shout struct {
 	router *router.ServiceRouter
 }
 
-// newShout reads the URL of a service. Its error has nothing of the URL in it.
+var errRedirect = errors.New("it redirects, and redirects are not followed; name the address that it leads to")
+
+// newShout reads the URL of a service. Its error has nothing of the URL in it. All services send
+// through the client; Matrix with a user would log in before it has it, and is refused.
 func newShout(s Spec, client *http.Client) (*shout, error) {
-	r, err := shoutrrr.NewSenderWithOptions(nil, types.SenderOptions{HTTPClient: client, Timeout: sendTime}, s.URL)
+	if u, err := url.Parse(s.URL); err == nil && u.Scheme == "matrix" && u.User.Username() != "" {
+		return nil, errors.New("the URL of Matrix has a user, for whom shoutrrr logs in unbounded; write matrix://:<access token>@host/?rooms=…")
+	}
+	strict := *client // some services take any answer under 400 for success
+	strict.CheckRedirect = func(*http.Request, []*http.Request) error { return errRedirect }
+	r, err := shoutrrr.NewSenderWithOptions(nil, types.SenderOptions{HTTPClient: &strict, Timeout: sendTime}, s.URL)
 	if err != nil {
 		return nil, fmt.Errorf("the URL is not one of %s: %s; docs/notify.md says where its forms are described", s.Kind, s.reason(err))
 	}

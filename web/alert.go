@@ -102,7 +102,12 @@ func (a *api) alert(ctx context.Context, in *alertIn) (Alert, error) {
 	return out, err
 }
 
-// toAPI leads the link of an alert to its document: there is no page of it yet.
+// toAPI leads the link of an alert, or of a list of them, to its document: there is no page of it
+// yet.
 func toAPI(w http.ResponseWriter, r *http.Request) {
-	http.Redirect(w, r, apiPath+r.URL.EscapedPath(), http.StatusTemporaryRedirect)
+	to := apiPath + r.URL.EscapedPath()
+	if r.URL.RawQuery != "" {
+		to += "?" + r.URL.RawQuery
+	}
+	http.Redirect(w, r, to, http.StatusTemporaryRedirect)
 }

@@ -83,6 +83,7 @@ func New(o Options) http.Handler {
 	r.Group(func(r chi.Router) {
 		r.Use(a.needsRead)
 		r.Get("/", a.page)
+		r.Get("/alerts", toAPI)
 		r.Get("/alerts/{id}", toAPI)
 		r.Get("/docs", a.docs)
 		r.Get(specPath, a.spec)
