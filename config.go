@@ -49,6 +49,7 @@ type Config struct {
 	Log     *slog.Logger    // nil: slog.Default()
 	Version string          // of the program, for people; empty: "dev"
 	Ready   func(Endpoints) // called once the node serves; may be nil
+	Reload  <-chan struct{} // each time, the files Hooks and Notify are read again; may be nil
 	// FirstToken is called where the node made its first token itself, with the token and
 	// the address to log in at, before Ready. It is the only time that anybody sees it.
 	// nil: it is logged.

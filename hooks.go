@@ -1,6 +1,7 @@
 package deadman
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -10,6 +11,18 @@ import (
 
 	"deadman/hooks"
 )
+
+// readHooks reads the file of hooks, and takes in the webhooks of its hooks from now on.
+func (n *node) readHooks(context.Context) error {
+	known, err := readHooks(n.Config.Hooks)
+	if err == nil {
+		n.hooks.Store(&known)
+	}
+	return err
+}
+
+// hookOf is the hook of a name; nil: there is none.
+func (n *node) hookOf(name string) *hooks.Hook { return (*n.hooks.Load())[name] }
 
 // readHooks reads the file of hooks that the settings name, and the secrets that it names; none
 // without a file. The error says of all secrets what is wrong with them. A path that is not

@@ -46,7 +46,7 @@ type node struct {
 	sweeper *futurejobs.Sweeper
 	intake  *events.Intake
 	letters *events.Letters
-	hooks   hooks.Set
+	hooks   atomic.Pointer[hooks.Set]
 	relay   *alerts.Relay
 	people  *notify.Notifier // nil: there is no file of channels
 	metrics *web.Metrics
@@ -69,7 +69,7 @@ func open(ctx context.Context, c Config) (n *node, err error) {
 	if err := n.check(); err != nil {
 		return n, err
 	}
-	if n.hooks, err = readHooks(n.Config.Hooks); err != nil {
+	if err := n.readHooks(ctx); err != nil {
 		return n, err
 	}
 	defer func() {

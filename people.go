@@ -16,27 +16,35 @@ import (
 var errNobodyTold = errors.New("alerts wait for people, and this node has no file of channels")
 
 // openPeople reads the file of channels. From then on alerts become news, on every node of
-// the database, until a node is started with a file that names no channel; a node that is alone
-// needs no file to say so.
-func (n *node) openPeople(ctx context.Context) error {
+// the database, until a node reads a file that names no channel; a node that is alone needs no
+// file to say so.
+func (n *node) openPeople(ctx context.Context) (err error) {
 	if n.Notify == "" {
 		if n.store.Alone() {
 			return n.store.Notify(ctx, false)
 		}
 		return nil
 	}
+	n.people, err = notify.New(notify.Options{
+		Store: n.store, Holds: func() bool { return n.owner.Holds(notify.HolderShard) },
+		Now: n.clock.Now, PublicURL: n.PublicURL, Log: n.log, Announce: n.remark,
+	})
+	if err != nil {
+		return fmt.Errorf("channels: %w", err)
+	}
+	return n.readPeople(ctx)
+}
+
+// readPeople reads the file of channels, and has people told by it from now on.
+func (n *node) readPeople(ctx context.Context) error {
 	config, err := notify.Load(n.Notify)
 	if err != nil {
 		return fmt.Errorf("channels: %w (--notify names a file)", err)
 	}
-	if err := n.store.Notify(ctx, len(config.Channels) > 0); err != nil || len(config.Channels) == 0 {
+	if err := n.store.Notify(ctx, len(config.Channels) > 0); err != nil {
 		return err
 	}
-	n.people, err = notify.New(notify.Options{
-		Config: config, Store: n.store, Holds: func() bool { return n.owner.Holds(notify.HolderShard) },
-		Now: n.clock.Now, PublicURL: n.PublicURL, Log: n.log, Announce: n.remark,
-	})
-	if err != nil {
+	if err := n.people.Use(config); err != nil {
 		return fmt.Errorf("channels: %w", err)
 	}
 	return nil
@@ -61,7 +69,7 @@ func (n *node) peopleChannels() web.Channels {
 // to take the node for unfit: another node would do no better.
 func (n *node) peopleConditions(ctx context.Context) []web.Condition {
 	const broken = "alerts are decided and people are not told; messages wait in the database"
-	if n.people == nil {
+	if n.people == nil || n.people.Mute() {
 		on, err := n.store.Notifying(ctx)
 		if err != nil || !on || !n.owner.Holds(notify.HolderShard) {
 			return nil // the database has a condition of its own

@@ -288,7 +288,7 @@ func TestTheLinkOfMany(t *testing.T) {
 	for want, m := range map[string]notify.Message{
 		list + "&entity=order&key=1&rule=order-late&status=firing":             message(one, other),
 		list + "&entity=order&rule=order-late&severity=critical&status=firing": message(one, firing("2")),
-		list: gathered,
+		list:                                   gathered,
 		"https://deadman.example.org/alerts/1": message(one),
 	} {
 		if got := m.Link(); got != want {

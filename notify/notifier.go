@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deadman/alerts"
@@ -53,9 +54,7 @@ type Options struct {
 // before it is said, so that a crash repeats a message at worst, and loses none.
 type Notifier struct {
 	store     Store
-	routes    []Route
-	specs     map[string]Spec
-	channels  map[string]Channel
+	file      atomic.Pointer[setup]
 	client    *http.Client
 	holds     func() bool
 	now       func() time.Time
@@ -78,19 +77,37 @@ func New(o Options) (*Notifier, error) {
 		o.Client = NewClient()
 	}
 	n := &Notifier{
-		store: o.Store, routes: o.Config.Routes, specs: make(map[string]Spec), channels: make(map[string]Channel),
-		client: o.Client, holds: o.Holds, now: o.Now, publicURL: strings.TrimSuffix(o.PublicURL, "/"), log: o.Log, announce: o.Announce,
+		store: o.Store, client: o.Client, holds: o.Holds, now: o.Now, publicURL: strings.TrimSuffix(o.PublicURL, "/"), log: o.Log, announce: o.Announce,
 		wake: make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time),
 	}
-	for _, s := range o.Config.Channels {
-		c, err := Open(s, o.Client)
-		if err != nil {
-			return nil, fmt.Errorf("channel %s: %w", s.Name, err)
-		}
-		n.specs[s.Name], n.channels[s.Name] = s, c
-	}
-	return n, nil
+	return n, n.Use(o.Config)
 }
+
+// setup is a file of channels as it is in use. It never changes.
+type setup struct {
+	routes   []Route
+	specs    map[string]Spec
+	channels map[string]Channel
+}
+
+// Use has the notifier work by another file from now on. What it returns is wrong with a channel,
+// and nothing has changed. Messages that wait for a channel that is in the file no more stay.
+func (n *Notifier) Use(c Config) error {
+	file := &setup{routes: c.Routes, specs: make(map[string]Spec), channels: make(map[string]Channel)}
+	for _, s := range c.Channels {
+		channel, err := Open(s, n.client)
+		if err != nil {
+			return fmt.Errorf("channel %s: %w", s.Name, err)
+		}
+		file.specs[s.Name], file.channels[s.Name] = s, channel
+	}
+	n.file.Store(file)
+	n.Wake()
+	return nil
+}
+
+// Mute reports whether the file in use names no channel: nobody can be told.
+func (n *Notifier) Mute() bool { return len(n.file.Load().channels) == 0 }
 
 // Wake says that there is news. It is a hint; the notifier looks by itself too.
 func (n *Notifier) Wake() {
@@ -128,8 +145,11 @@ func (n *Notifier) Run(ctx context.Context) error {
 }
 
 // Step routes all news and begins to send what is ready, unless it is another node's turn.
-// What it begins goes on after it returns.
+// What it begins goes on after it returns. Without channels news is left to wait.
 func (n *Notifier) Step(ctx context.Context) error {
+	if n.Mute() {
+		return nil
+	}
 	for more, moved := true, 0; more; {
 		if !n.holds() {
 			return nil
@@ -215,7 +235,8 @@ func (n *Notifier) Channels(ctx context.Context) ([]alerts.ChannelState, error) 
 		return nil, err
 	}
 	var all []alerts.ChannelState
-	for _, s := range n.specs {
+	specs := n.file.Load().specs
+	for _, s := range specs {
 		state := alerts.ChannelState{Name: s.Name}
 		if i := slices.IndexFunc(tried, func(c alerts.ChannelState) bool { return c.Name == s.Name }); i >= 0 {
 			state = tried[i]
@@ -224,7 +245,7 @@ func (n *Notifier) Channels(ctx context.Context) ([]alerts.ChannelState, error) 
 		all = append(all, state)
 	}
 	for _, c := range tried {
-		if _, ok := n.specs[c.Name]; !ok && c.Waiting > 0 {
+		if _, ok := specs[c.Name]; !ok && c.Waiting > 0 {
 			all = append(all, c)
 		}
 	}
@@ -236,14 +257,15 @@ func (n *Notifier) Channels(ctx context.Context) ([]alerts.ChannelState, error) 
 // futurejobs.ErrNotFound for a channel that is not in the file, and else why the channel did not
 // take the message; reason is what may be shown of that.
 func (n *Notifier) Test(ctx context.Context, name string) (reason string, err error) {
-	c, ok := n.channels[name]
+	file := n.file.Load()
+	c, ok := file.channels[name]
 	if !ok {
 		return "", fmt.Errorf("channel %q: %w; `deadman channel list` shows those there are", name, futurejobs.ErrNotFound)
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendTime)
 	defer cancel()
 	if err := c.Send(ctx, n.trial(name)); err != nil {
-		return n.specs[name].reason(err), nil
+		return file.specs[name].reason(err), nil
 	}
 	return "", nil
 }

@@ -36,7 +36,7 @@ type lane struct {
 func (n *Notifier) newPlan(ctx context.Context, news []alerts.Alert) (*planner, error) {
 	now := n.now()
 	p := &planner{
-		routes: n.routes, now: now, lanes: make(map[alerts.Lane]*lane),
+		routes: n.file.Load().routes, now: now, lanes: make(map[alerts.Lane]*lane),
 		heard: make(map[alerts.ID][]alerts.Heard), firedAt: make(map[alerts.ID][]int),
 		lane: func(l alerts.Lane, most int) ([]alerts.Notice, error) { return n.store.Lane(ctx, l, most) },
 	}

@@ -15,15 +15,15 @@ const failingAfter = 3
 // begin sends a message in the background, unless its channel has one in hand, failed just
 // now, or is in no file any more.
 func (n *Notifier) begin(ctx context.Context, notice alerts.Notice) {
-	name := notice.Channel
+	name, file := notice.Channel, n.file.Load()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.channels[name] == nil || n.busy[name] || n.now().Before(n.rests[name]) {
+	if file.channels[name] == nil || n.busy[name] || n.now().Before(n.rests[name]) {
 		return
 	}
 	n.busy[name] = true
 	n.sending.Go(func() {
-		err := n.send(ctx, notice)
+		err := n.send(ctx, file, notice)
 		n.mu.Lock()
 		delete(n.busy, name)
 		n.mu.Unlock()
@@ -41,7 +41,7 @@ func (n *Notifier) begin(ctx context.Context, notice alerts.Notice) {
 //  2. The message is made of what the store has.
 //  3. The channel takes it or does not, also while the node is being stopped.
 //  4. What came of it is written down. A crash before repeats the message, under the same key.
-func (n *Notifier) send(ctx context.Context, notice alerts.Notice) error {
+func (n *Notifier) send(ctx context.Context, file *setup, notice alerts.Notice) error {
 	if !n.holds() {
 		return nil
 	}
@@ -57,7 +57,7 @@ func (n *Notifier) send(ctx context.Context, notice alerts.Notice) error {
 	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishTime, cancel) })()
-	refused := n.channels[notice.Channel].Send(sending, m)
+	refused := file.channels[notice.Channel].Send(sending, m)
 	failpoints.Here("notify.sent")
 	if refused != nil && sending.Err() != nil && ctx.Err() != nil {
 		return nil // it was cut off, and is tried again when the claim is over
@@ -66,7 +66,7 @@ func (n *Notifier) send(ctx context.Context, notice alerts.Notice) error {
 	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
 	defer cancel()
 	if refused != nil {
-		return n.refused(noting, notice, n.specs[notice.Channel].reason(refused))
+		return n.refused(noting, notice, file.specs[notice.Channel].reason(refused))
 	}
 	if err := n.works(noting, notice.Channel); err != nil {
 		return err

@@ -39,6 +39,31 @@ func BenchmarkSettle(b *testing.B) {
 	}
 }
 
+// BenchmarkDrain is BenchmarkSettle with alerts that become news for people, and without. ns/op
+// are of one job.
+func BenchmarkDrain(b *testing.B) {
+	for name, open := range stores(b) {
+		for _, people := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/people=%t", name, people), func(b *testing.B) {
+				l := newLoad(b, open(b))
+				l.check(l.Notify(b.Context(), people))
+				for n := 0; n < b.N; n += benchBatch {
+					b.StopTimer()
+					l.create(benchBatch)
+					s := futurejobs.Settlement{Held: l.held, RuleSet: l.set}
+					for _, j := range l.due() {
+						s.Decisions = append(s.Decisions, l.end(j))
+					}
+					b.StartTimer()
+					if settled, err := l.Settle(b.Context(), s); err != nil || len(settled.Jobs) != benchBatch {
+						b.Fatalf("settled %d: %v", len(settled.Jobs), err)
+					}
+				}
+			})
+		}
+	}
+}
+
 // BenchmarkReschedule moves jobs to a later slot. ns/op are of one job.
 func BenchmarkReschedule(b *testing.B) {
 	for name, open := range stores(b) {

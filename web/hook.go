@@ -23,7 +23,7 @@ const hooksPath = "/hooks/"
 //  3. The answer that it is taken in comes when it is durable. Any other answer lets the sender
 //     try again.
 func (a *api) hook(w http.ResponseWriter, r *http.Request) {
-	h := a.Hooks[chi.URLParam(r, "name")]
+	h := a.Hooks(chi.URLParam(r, "name"))
 	if h == nil {
 		a.fail(w, r, problem(http.StatusNotFound, "there is no hook of this name; the file that --hooks names has them"))
 		return

@@ -32,7 +32,7 @@ func withHooks(o *web.Options, s *stand) {
 			fatal(s.t, h.Keep([]byte("secret")))
 		}
 	}
-	o.Hooks = known
+	o.Hooks = func(name string) *hooks.Hook { return known[name] }
 }
 
 func sign(text string) string {

@@ -27,9 +27,11 @@ type Options struct {
 	Rules   Rules
 	Wire    Wire
 	Health  Health
-	Hooks   hooks.Set // whose webhooks are taken in; with any, Memory has to be there
-	Memory  Memory    // nil: a request with an Idempotency-Key is refused
-	Metrics *Metrics  // nil: /metrics is not found
+	// Hooks finds the hook of a name whose webhooks are taken in, nil where there is none; with
+	// any, Memory has to be there. nil: there are none.
+	Hooks   func(name string) *hooks.Hook
+	Memory  Memory   // nil: a request with an Idempotency-Key is refused
+	Metrics *Metrics // nil: /metrics is not found
 
 	Mutes    Mutes    // nil: there are none, and of no alert is known who was told
 	Channels Channels // nil: people are not told
@@ -61,6 +63,9 @@ func New(o Options) http.Handler {
 	}
 	if o.Open == nil {
 		o.Open = func(context.Context) bool { return false }
+	}
+	if o.Hooks == nil {
+		o.Hooks = func(string) *hooks.Hook { return nil }
 	}
 	if o.Now == nil {
 		o.Now = time.Now

@@ -48,8 +48,14 @@ type node struct {
 // startNode serves the rules in a fresh data folder; none, when they are empty.
 func startNode(t *testing.T, rules string) *node {
 	t.Helper()
+	return startNodeWith(t, rules)
+}
+
+func startNodeWith(t *testing.T, rules string, flags ...string) *node {
+	t.Helper()
 	n := &node{dir: t.TempDir()}
 	n.args = []string{"serve", "--data-dir", n.dir, "--nats-addr", "127.0.0.1:0", "--http-addr", free(t)}
+	n.args = append(n.args, flags...)
 	if rules != "" {
 		n.args = append(n.args, "--rules", filepath.Dir(write(t, t.TempDir(), "rules/rule.yaml", rules)))
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"os/signal"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -14,6 +16,7 @@ func (p *program) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run a node",
 		Long: `Runs a node until it is told to stop (SIGTERM or Ctrl-C; a second one ends it at once).
+SIGHUP has it read the files of hooks and channels again; a bad one is refused, and said.
 
 With nothing set it is embedded: SQLite in a data folder, a NATS server in the process,
 HTTP and NATS on loopback. A setting is taken from its flag, else from DEADMAN_<NAME>, else
@@ -34,11 +37,39 @@ anywhere else it takes tokens, and where there is none yet it makes one and prin
 			if r.format != logJSON {
 				r.Ready = p.welcome
 			}
+			hangUps, stop := hangUps()
+			defer stop()
+			r.Reload = hangUps
 			return deadman.Serve(cmd.Context(), r.Config)
 		},
 	}
 	addSettingsTo(cmd)
 	return cmd
+}
+
+// hangUps says when the program is told to read its files again, with SIGHUP, until stop.
+func hangUps() (told <-chan struct{}, stop func()) {
+	signals, out, done := make(chan os.Signal, 1), make(chan struct{}), make(chan struct{})
+	signal.Notify(signals, syscall.SIGHUP)
+	go func() {
+		defer close(out)
+		for {
+			select {
+			case <-signals:
+			case <-done:
+				return
+			}
+			select {
+			case out <- struct{}{}:
+			case <-done:
+				return
+			}
+		}
+	}()
+	return out, func() {
+		signal.Stop(signals)
+		close(done)
+	}
 }
 
 // firstToken shows the token that the node made itself, the only time that anybody sees it.

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+
+	"deadman/web"
 )
 
 var firstSecret = regexp.MustCompile(`\n    token  (dm_\S+)\n    login  (http://\S+)\n`)
@@ -51,4 +55,16 @@ func TestServeCalendars(t *testing.T) {
 		file := write(t, dir, calendar+".yaml", strings.Replace(ruleNamed(calendar), "after: 1h,", "after: 1h, of: "+calendar+",", 1))
 		n.run(t, "rule", "apply", "-f", file).check(t, []string{calendar}, code, calendar)
 	}
+}
+
+// SIGHUP has a node read its files again, and does not end it.
+func TestHangUp(t *testing.T) {
+	t.Parallel()
+	file := write(t, t.TempDir(), "notify.yaml", "channels: {}\n")
+	n := startNodeWith(t, "", "--notify", file)
+	write(t, filepath.Dir(file), "notify.yaml", "channels: {hook: {kind: webhook, url: http://127.0.0.1:1/}}\n")
+	send(t, n.cmd, syscall.SIGHUP)
+	eventually(t, "the channel is there", func() bool {
+		return len(ask[web.Page[web.Channel]](t, n, "channel", "list").Items) == 1
+	})
 }
