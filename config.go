@@ -23,6 +23,11 @@ type Config struct {
 	DatabaseURL string // Postgres; empty: SQLite in DataDir
 	NATSURL     string // a NATS cluster; empty: a server in the process
 	NATSCreds   string // a credentials file for NATSURL
+	NATSNKey    string // a file with an nkey seed for NATSURL
+	NATSToken   string // a file with a token: for NATSURL, or for clients of the embedded server
+	NATSCA      string // a file of certificates: who vouches for NATSURL
+	NATSCert    string // a file with the client certificate for NATSURL
+	NATSKey     string // a file with the key of NATSCert
 	HTTPAddr    string // empty: DefaultHTTPAddr, or a free port where that is taken
 	NATSAddr    string // of the embedded server; empty: DefaultNATSAddr, or a free port
 	Rules       string // a folder of rule files, applied at start; empty: none
@@ -33,7 +38,7 @@ type Config struct {
 	// Where a heartbeat goes while all shards are swept; empty: nowhere.
 	HeartbeatURL     string // is asked with POST; it may be a secret
 	HeartbeatSubject string // of NATS
-	Insecure         bool   // answer everybody, also beyond loopback
+	Insecure         bool   // answer everybody, also beyond loopback; over NATS where there is no NATSToken
 
 	Shards  int           // how many, at creation of the database; 0: 16
 	Lease   time.Duration // how long a shard is held without renewal; 0: 15 s
@@ -97,6 +102,9 @@ var ErrHalfConfigured = errors.New("half configured")
 // check refuses settings that do not go together. Nodes that share a database but have a
 // broker each would lose the events of all brokers but one.
 func (c Config) check() error {
+	if set := c.identity(); c.NATSURL == "" && set != (bus.Identity{Token: set.Token}) {
+		return fmt.Errorf("%w: DEADMAN_NATS_CREDS, _NKEY, _CA, _CERT and _KEY are for servers elsewhere, and DEADMAN_NATS_URL is not set; set it, or leave them out", ErrHalfConfigured)
+	}
 	if c.DatabaseURL != "" && c.NATSURL == "" {
 		return fmt.Errorf("%w: DEADMAN_DATABASE_URL is set and DEADMAN_NATS_URL is not; set both, or neither for an embedded node", ErrHalfConfigured)
 	}
@@ -109,6 +117,11 @@ func (c Config) check() error {
 		}
 	}
 	return nil
+}
+
+// identity is how the node proves who it is to the broker.
+func (c Config) identity() bus.Identity {
+	return bus.Identity{Creds: c.NATSCreds, NKey: c.NATSNKey, Token: c.NATSToken, CA: c.NATSCA, Cert: c.NATSCert, Key: c.NATSKey}
 }
 
 // embedded reports whether anything of the node lives in its data folder.

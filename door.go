@@ -16,8 +16,8 @@ const firstToken = "first"
 // tokens, and where the settings say so. Beyond loopback it makes a first token if there is
 // none, and hands it out once.
 func (n *node) door(ctx context.Context, addr net.Addr) error {
-	if n.server != nil && !n.server.Loopback() {
-		n.log.Warn("the NATS server in this process answers whoever reaches it: it knows no tokens; leave it on loopback, or run a NATS server of your own", "nats", n.server.ClientURL())
+	if n.server != nil && !n.server.Loopback() && !n.server.Guarded() {
+		n.log.Warn("the NATS server in this process answers whoever reaches it: it was started with --insecure and without DEADMAN_NATS_TOKEN_FILE", "nats", n.server.ClientURL())
 	}
 	some, err := n.keeper.Governed(ctx)
 	if err != nil {

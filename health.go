@@ -145,6 +145,7 @@ var faults = []web.Fault{
 	{Is: bus.ErrHeader, Status: http.StatusBadRequest},
 	{Is: bus.ErrTooLarge, Status: http.StatusRequestEntityTooLarge},
 	{Is: bus.ErrNoStream, Status: http.StatusConflict},
+	{Is: bus.ErrDenied, Status: http.StatusServiceUnavailable, Remedy: "the broker does not let the node do that; its log names the permission that its NATS user lacks"},
 	{Is: bus.ErrUnreachable, Status: http.StatusServiceUnavailable, Remedy: "the broker does not answer; try again, and look at /readyz"},
 	{Is: store.ErrUnavailable, Status: http.StatusServiceUnavailable, Remedy: "the database does not answer; try again, and look at /readyz"},
 }

@@ -162,10 +162,11 @@ func (n *node) openStore(ctx context.Context) (*store.Store, error) {
 
 // openBus starts the broker in the process, or connects to the one that was named.
 func (n *node) openBus(ctx context.Context) (err error) {
-	options := bus.Options{URL: n.NATSURL, Creds: n.NATSCreds, Name: "deadman", PublicURL: n.PublicURL, AlertsBytes: n.AlertsBytes, Log: n.log}
+	options := bus.Options{URL: n.NATSURL, Identity: n.identity(), Name: "deadman", PublicURL: n.PublicURL, AlertsBytes: n.AlertsBytes, Log: n.log}
 	if n.NATSURL == "" {
 		n.server, err = bus.StartServer(bus.ServerOptions{
-			Dir: n.natsDir(), Addr: cmp.Or(n.NATSAddr, DefaultNATSAddr), Move: n.NATSAddr == "", Log: n.log,
+			Dir: n.natsDir(), Addr: cmp.Or(n.NATSAddr, DefaultNATSAddr), Move: n.NATSAddr == "",
+			TokenFile: n.NATSToken, Insecure: n.Insecure, Log: n.log,
 		})
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -90,6 +91,9 @@ func (b *Bus) bind(ctx context.Context, subject string) ([]rules.Read, error) {
 // streams lists every stream but those of the broker's own buckets and of alerts.
 func (b *Bus) streams(ctx context.Context) ([]*jetstream.StreamInfo, error) {
 	var all []*jetstream.StreamInfo
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	begun := time.Now()
 	list := b.js.ListStreams(ctx)
 	for info := range list.Info() {
 		if info.Config.Name != AlertsStream && !strings.HasPrefix(first(info.Config.Subjects), "$") {
@@ -97,7 +101,7 @@ func (b *Bus) streams(ctx context.Context) ([]*jetstream.StreamInfo, error) {
 		}
 	}
 	if err := list.Err(); err != nil {
-		return nil, fmt.Errorf("list streams: %w", err)
+		return nil, fmt.Errorf("list streams: %w", b.denied.explain(err, begun, "$JS.API.STREAM.LIST"))
 	}
 	return all, nil
 }

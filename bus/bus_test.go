@@ -183,7 +183,7 @@ func TestNotThereYet(t *testing.T) {
 			t.Errorf("nobody listens at %s: %v", url, err)
 		}
 	}
-	_, err := bus.Connect(t.Context(), bus.Options{URL: "nats://127.0.0.1:1", Creds: "no-such.creds", Log: quietly()})
+	_, err := bus.Connect(t.Context(), bus.Options{URL: "nats://127.0.0.1:1", Identity: bus.Identity{Creds: "no-such.creds"}, Log: quietly()})
 	if errors.Is(err, bus.ErrUnreachable) || err == nil || !strings.Contains(err.Error(), "no-such.creds") {
 		t.Errorf("a credentials file that is not there is not worth waiting for: %v", err)
 	}

@@ -24,7 +24,8 @@ const (
 func (b *Bus) capture(ctx context.Context, subject string) error {
 	ctx, cancel := context.WithTimeout(ctx, lockFor)
 	defer cancel()
-	err := b.addSubject(ctx, subject)
+	begun := time.Now()
+	err := b.denied.explain(b.addSubject(ctx, subject), begun, streamAPI("*", EventsStream), consumerAPI("CREATE", EventsStream))
 	if err != nil {
 		return fmt.Errorf("capture %s in stream %s: %w", subject, EventsStream, err)
 	}

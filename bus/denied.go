@@ -7,8 +7,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-
-	"github.com/nats-io/nats.go"
 )
 
 // deniedMost bounds how many subjects are remembered as not permitted, twice: what was noticed
@@ -46,7 +44,7 @@ func (d *denials) noticed(err error, log *slog.Logger) bool {
 		close(d.news)
 		d.news = nil
 	}
-	if verb == "subscription" && strings.HasPrefix(subject, nats.InboxPrefix) {
+	if verb == "subscription" && strings.HasPrefix(subject, inbox+".") {
 		d.inbox = time.Now()
 	}
 	need := permission(verb, subject)
@@ -59,18 +57,21 @@ func (d *denials) noticed(err error, log *slog.Logger) bool {
 	return true
 }
 
+// consumers are what JetStream is asked about consumers, whose names are made up each time.
+var consumers = regexp.MustCompile(`^(\$JS\.API\.CONSUMER\.(?:CREATE|DELETE|INFO|MSG\.NEXT)\.[^.]+)\..+$`)
+
 // permission is what to grant.
 func permission(verb, subject string) string {
 	if verb == "subscription" {
-		if strings.HasPrefix(subject, nats.InboxPrefix) {
-			subject = nats.InboxPrefix + ">"
+		if strings.HasPrefix(subject, inbox+".") {
+			subject = inbox + ".>"
 		}
 		return "subscribe to " + subject
 	}
 	if strings.HasPrefix(subject, strings.TrimSuffix(alertSubjects, ">")) {
 		subject = alertSubjects
 	}
-	return "publish on " + subject
+	return "publish on " + consumers.ReplaceAllString(subject, "$1.*")
 }
 
 // next is closed when something is denied after now.
@@ -84,7 +85,7 @@ func (d *denials) next() <-chan struct{} {
 }
 
 // explain makes ErrDenied of a silence since begun that was a denial: of one of the subjects
-// that were published on, or of answers.
+// that were published on, which may have wildcards, or of answers.
 func (d *denials) explain(err error, begun time.Time, subjects ...string) error {
 	if !silence(err) {
 		return err
@@ -101,11 +102,11 @@ func (d *denials) since(begun time.Time, subjects ...string) error {
 	defer d.mu.Unlock()
 	need := ""
 	if d.inbox.After(begun) {
-		need = permission("subscription", nats.InboxPrefix)
+		need = permission("subscription", inbox+".>")
 	}
 	for _, s := range subjects {
-		if d.when[s].After(begun) || d.before[s].After(begun) {
-			need = permission("publish", s)
+		if denied := d.deniedAs(s, begun); denied != "" {
+			need = permission("publish", denied)
 		}
 	}
 	if need == "" {
@@ -113,3 +114,28 @@ func (d *denials) since(begun time.Time, subjects ...string) error {
 	}
 	return fmt.Errorf("%w: %s; grant it to the NATS user", ErrDenied, need)
 }
+
+// deniedAs is a subject denied since begun that is the one given, or that its wildcards take
+// in; empty: there is none. The caller holds the lock.
+func (d *denials) deniedAs(subject string, begun time.Time) string {
+	for _, known := range []map[string]time.Time{d.before, d.when} {
+		if known[subject].After(begun) {
+			return subject
+		}
+		if !strings.ContainsAny(subject, "*>") {
+			continue
+		}
+		for denied, at := range known {
+			if at.After(begun) && within(denied, []string{subject}) {
+				return denied
+			}
+		}
+	}
+	return ""
+}
+
+// streamAPI is the subject of a request about a stream.
+func streamAPI(verb, stream string) string { return "$JS.API.STREAM." + verb + "." + stream }
+
+// consumerAPI are the subjects of requests about consumers of a stream.
+func consumerAPI(verb, stream string) string { return "$JS.API.CONSUMER." + verb + "." + stream + ".*" }

@@ -52,7 +52,7 @@ func TestAMissingPermissionIsNamedAtTheStart(t *testing.T) {
 	for want, may := range map[string]*natsserver.Permissions{
 		"publish on $JS.API.STREAM.INFO.DEADMAN_ALERTS":   deny("$JS.API.STREAM.INFO.>"),
 		"publish on $JS.API.STREAM.CREATE.DEADMAN_ALERTS": deny("$JS.API.STREAM.CREATE.>"),
-		"subscribe to _INBOX.>":                           noAnswers,
+		"subscribe to _INBOX.deadman.>":                   noAnswers,
 	} {
 		t.Run(want, func(t *testing.T) {
 			t.Parallel()

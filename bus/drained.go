@@ -111,9 +111,12 @@ func (b *Bus) getMessage(ctx context.Context, stream string, q messageQuery) (st
 	if err != nil {
 		return stored{}, err
 	}
-	answer, err := b.nc.RequestWithContext(ctx, "$JS.API.STREAM.MSG.GET."+stream, body)
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	begun, about := time.Now(), streamAPI("MSG.GET", stream)
+	answer, err := b.nc.RequestWithContext(ctx, about, body)
 	if err != nil {
-		return stored{}, err
+		return stored{}, b.denied.explain(err, begun, about)
 	}
 	var got struct {
 		Error   *jetstream.APIError `json:"error"`

@@ -14,6 +14,12 @@ var (
 	ErrUnreachable = errors.New("NATS is not reachable")
 	// ErrURL means that the address of the broker is none. Trying again is of no use.
 	ErrURL = errors.New("bad NATS URL")
+	// ErrIdentity means that a file by which deadman proves who it is, or knows the broker, is of
+	// no use. The error names the file. Trying again is of no use.
+	ErrIdentity = errors.New("the identity for NATS is of no use")
+	// ErrUntrusted means that the connection would not be encrypted, or not to somebody trusted,
+	// or that the broker does not trust this client. Nothing was sent.
+	ErrUntrusted = errors.New("no trusted connection to NATS")
 	// ErrDenied means that the broker's user lacks a permission. The error names it.
 	ErrDenied = errors.New("NATS does not permit it")
 	// ErrListen means that the embedded server cannot listen where it was told to.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -15,7 +16,7 @@ import (
 //
 // It returns ErrSubject for subjects that no event may be on, ErrHeader for headers that it
 // may not have, ErrTooLarge, ErrNoStream when no stream takes the subject in, and
-// ErrUnreachable when there is no connection or no answer. Without an answer the event may
+// ErrDenied when the broker's user may not, and ErrUnreachable when there is no connection or no answer. Without an answer the event may
 // be stored or not; with an id it can be sent again.
 func (b *Bus) PublishEvent(ctx context.Context, subject string, data []byte, header map[string][]string, id string) (stream string, seq uint64, err error) {
 	if err := checkLiteral(subject); err != nil {
@@ -27,8 +28,10 @@ func (b *Bus) PublishEvent(ctx context.Context, subject string, data []byte, hea
 	}
 	ctx, cancel := b.within(ctx)
 	defer cancel()
+	begun := time.Now()
 	ack, err := b.js.PublishMsg(ctx, msg)
 	if err != nil {
+		err = b.denied.explain(err, begun, subject)
 		return "", 0, b.unpublished(subject, len(data), err)
 	}
 	return ack.Stream, ack.Sequence, nil

@@ -51,12 +51,13 @@ func (b *Bus) led(ctx context.Context, stream string) (*jetstream.StreamInfo, er
 
 // ask takes the answer of whoever gives one. A stream that is not there is events.ErrGone.
 func (b *Bus) ask(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
+	begun := time.Now()
 	s, err := b.js.Stream(ctx, stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, fmt.Errorf("stream %s: %w: %w", stream, events.ErrGone, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask for stream %s: %w", stream, err)
+		return nil, fmt.Errorf("ask for stream %s: %w", stream, b.denied.explain(err, begun, streamAPI("INFO", stream)))
 	}
 	return s.CachedInfo(), nil
 }

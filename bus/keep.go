@@ -51,7 +51,7 @@ func (b *Bus) Look(ctx context.Context) error {
 			info, err = b.ask(ctx, AlertsStream)
 		}
 	}
-	err = b.denied.explain(err, begun, streamAPI("INFO"))
+	err = b.denied.explain(err, begun, streamAPI("*", AlertsStream))
 	b.filling.mu.Lock()
 	defer b.filling.mu.Unlock()
 	if b.filling.err = err; err != nil {

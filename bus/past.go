@@ -78,9 +78,10 @@ func (r *reader) hand(ctx context.Context, through uint64, yield func(futurejobs
 func (r *reader) exhausted(ctx context.Context) (bool, error) {
 	ctx, cancel := r.bus.within(ctx)
 	defer cancel()
+	begun := time.Now()
 	info, err := r.consumer.Info(ctx)
 	if err != nil {
-		return false, r.lost(err)
+		return false, r.lost(r.bus.denied.explain(err, begun, consumerAPI("INFO", r.stream)))
 	}
 	return info.NumPending == 0 && info.Delivered.Consumer == r.delivered, nil
 }

@@ -228,5 +228,5 @@ func gone(err error) bool {
 // silence reports whether nobody answered in time: what was sent may be stored or not.
 func silence(err error) bool {
 	return errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrAsyncPublishTimeout) ||
-		errors.Is(err, context.DeadlineExceeded)
+		errors.Is(err, jetstream.ErrNoHeartbeat) || errors.Is(err, context.DeadlineExceeded)
 }

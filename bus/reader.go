@@ -49,7 +49,8 @@ type reader struct {
 	cancel     context.CancelFunc
 	batch      jetstream.MessageBatch
 	endPull    context.CancelFunc
-	delivered  uint64 // the consumer's sequence of the last message
+	pulled     time.Time // when the broker was asked last
+	delivered  uint64    // the consumer's sequence of the last message
 	reconnects uint64
 	clear      uint64 // from a message that was asked about up to here, none is on the subjects
 	pending    uint64 // on the subjects, after the last message
@@ -59,7 +60,8 @@ type reader struct {
 }
 
 // Read starts reading a stream's messages on the subjects after a sequence. The reader
-// returns ErrReaderLost when reading was interrupted, ErrStreamReplaced when the stream was
+// returns ErrReaderLost when reading was interrupted, ErrDenied when the broker's user lacks a
+// permission, ErrStreamReplaced when the stream was
 // recreated, and jetstream's own error when it is gone.
 func (b *Bus) Read(ctx context.Context, stream string, after uint64, subjects []string) (events.Reader, error) {
 	ctx, cancel := b.within(ctx)
@@ -87,13 +89,14 @@ func (r *reader) openWith(ctx context.Context, begin func(*jetstream.ConsumerCon
 		InactiveThreshold: idleConsumer, FilterSubjects: r.subjects,
 	}
 	begin(&cfg)
+	begun := time.Now()
 	r.consumer, err = r.bus.js.CreateConsumer(ctx, r.stream, cfg)
 	if isCode(err, jetstream.JSErrCodeOverlappingFilterSubjects) {
 		cfg.FilterSubjects, r.match = nil, true
 		r.consumer, err = r.bus.js.CreateConsumer(ctx, r.stream, cfg)
 	}
 	if err != nil {
-		return err
+		return r.bus.denied.explain(err, begun, consumerAPI("CREATE", r.stream))
 	}
 	r.name, r.pending = r.consumer.CachedInfo().Name, r.consumer.CachedInfo().NumPending
 	return nil
@@ -165,6 +168,7 @@ func (r *reader) pull() error {
 	if r.batch != nil {
 		return nil
 	}
+	r.pulled = time.Now()
 	ctx, cancel := context.WithTimeout(r.ctx, pullExpiry)
 	batch, err := r.consumer.Fetch(pullMessages, jetstream.FetchContext(ctx),
 		jetstream.FetchMaxBytes(max(pullBytes, int(r.bus.nc.MaxPayload())+pullBytes/8)),
@@ -185,10 +189,14 @@ func (r *reader) ended() error {
 	if err == nil || errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrBatchCompleted) || errors.Is(err, context.DeadlineExceeded) {
 		return nil
 	}
-	return r.lost(err)
+	return r.lost(r.bus.denied.explain(err, r.pulled, consumerAPI("MSG.NEXT", r.stream)))
 }
 
+// lost ends the reader. What the broker does not permit is not worth another one.
 func (r *reader) lost(why error) error {
+	if errors.Is(why, ErrDenied) {
+		return fmt.Errorf("read stream %s: %w", r.stream, why)
+	}
 	return fmt.Errorf("%w: stream %s: %w", ErrReaderLost, r.stream, why)
 }
 

@@ -22,25 +22,33 @@ const startTimeout = time.Minute
 
 // ServerOptions say where an embedded server keeps its streams and listens.
 type ServerOptions struct {
-	Dir  string       // streams are stored here
-	Addr string       // host:port; port 0 picks a free one
-	Move bool         // a port that is taken moves to a free one, instead of being an error
-	Log  *slog.Logger // nil: slog.Default()
+	Dir       string       // streams are stored here
+	Addr      string       // host:port; port 0 picks a free one
+	Move      bool         // a port that is taken moves to a free one, instead of being an error
+	TokenFile string       // holds what clients have to show; empty: nothing
+	Insecure  bool         // without a token, also beyond loopback
+	Log       *slog.Logger // nil: slog.Default()
 }
 
 // Server is a NATS server with JetStream inside this process. Every write is on disk before
 // it is acknowledged.
 type Server struct {
 	nats  *natsserver.Server
+	token string // what clients show; empty: nothing
 	moved bool
 }
 
-// StartServer returns once the server takes connections.
+// StartServer returns once the server takes connections. It returns ErrListen where it cannot or
+// must not listen, and ErrIdentity when there is no good token in the file.
 func StartServer(o ServerOptions) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
 	host, port, err := listenOn(o.Addr)
+	if err != nil {
+		return nil, err
+	}
+	token, err := o.token(host)
 	if err != nil {
 		return nil, err
 	}
@@ -52,14 +60,41 @@ func StartServer(o ServerOptions) (*Server, error) {
 		return nil, fmt.Errorf("%w: NATS address %s: %w; stop what listens there, or set another address (port 0 picks a free one)", ErrListen, o.Addr, err)
 	}
 	srv, err := start(&natsserver.Options{
-		ServerName: "deadman", Host: host, Port: port, NoSigs: true,
+		ServerName: "deadman", Host: host, Port: port, NoSigs: true, Authorization: token,
 		JetStream: true, StoreDir: o.Dir, SyncAlways: true,
 		StreamMaxBufferedMsgs: bufferedMessages, DisableJetStreamBanner: true,
 	}, o.Log)
 	if err != nil {
 		return nil, err
 	}
-	return &Server{nats: srv, moved: moved}, nil
+	return &Server{nats: srv, token: token, moved: moved}, nil
+}
+
+// leastToken is how long a token is that nobody guesses, in bytes of text.
+const leastToken = 16
+
+// token is what clients have to show. Without one, only this machine may reach the server.
+func (o ServerOptions) token(host string) (string, error) {
+	if o.TokenFile == "" {
+		if !o.Insecure && !loopback(host) {
+			return "", fmt.Errorf("%w: NATS address %s is reached from other machines, and whoever reaches it could publish and read; name a file with a token (DEADMAN_NATS_TOKEN_FILE), listen on loopback, or start with --insecure", ErrListen, o.Addr)
+		}
+		return "", nil
+	}
+	token, err := Identity{Token: o.TokenFile}.token()
+	if err == nil && len(token) < leastToken {
+		err = fmt.Errorf("%w: DEADMAN_NATS_TOKEN_FILE: the token in %s has %d characters, and the least is %d; openssl rand -hex 32 makes one", ErrIdentity, o.TokenFile, len(token), leastToken)
+	}
+	if exposed(o.TokenFile) {
+		o.Log.Warn("a secret for NATS can be read by everybody on this machine; chmod 600 keeps it to the node's user", "file", o.TokenFile)
+	}
+	return token, err
+}
+
+// loopback reports whether only this machine reaches a host.
+func loopback(host string) bool {
+	addr, err := net.ResolveIPAddr("ip", host)
+	return err == nil && addr.IP.IsLoopback()
 }
 
 func start(opts *natsserver.Options, log *slog.Logger) (*natsserver.Server, error) {
@@ -123,6 +158,9 @@ func (s *Server) Loopback() bool {
 	addr, ok := s.nats.Addr().(*net.TCPAddr)
 	return ok && addr.IP.IsLoopback()
 }
+
+// Guarded reports whether clients have to show a token.
+func (s *Server) Guarded() bool { return s.token != "" }
 
 // Moved reports whether the port that was asked for was taken.
 func (s *Server) Moved() bool { return s.moved }

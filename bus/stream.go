@@ -62,7 +62,7 @@ func (b *Bus) ensureAlerts(ctx context.Context) (made bool, err error) {
 	if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was faster
 		err = b.settle(ctx)
 	}
-	err = b.denied.explain(err, begun, streamAPI("INFO"), streamAPI("CREATE"))
+	err = b.denied.explain(err, begun, streamAPI("*", AlertsStream))
 	switch {
 	case err == nil:
 		return made, nil
@@ -73,9 +73,6 @@ func (b *Bus) ensureAlerts(ctx context.Context) (made bool, err error) {
 	}
 	return made, fmt.Errorf("open stream %s: %w", AlertsStream, err)
 }
-
-// streamAPI is the subject of a request about the stream of alerts.
-func streamAPI(verb string) string { return "$JS.API.STREAM." + verb + "." + AlertsStream }
 
 // settle has the stream of alerts take batches, if the server knows them, and takes in what
 // it is like. Without batches alerts go one by one.
@@ -91,7 +88,7 @@ func (b *Bus) settle(ctx context.Context) error {
 			info = s.CachedInfo()
 		} else {
 			b.log.Info("the stream of alerts takes no batches; alerts go one by one, which is slower",
-				"stream", AlertsStream, "err", b.denied.explain(err, begun, streamAPI("UPDATE")))
+				"stream", AlertsStream, "err", b.denied.explain(err, begun, streamAPI("UPDATE", AlertsStream)))
 		}
 	}
 	b.learn(info)

@@ -1,0 +1,242 @@
+package bus
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// inbox is what the subjects of answers begin with. With one of its own, deadman's user needs
+// no permission to hear the answers to others.
+const inbox = "_INBOX.deadman"
+
+func (b *Bus) dial() (err error) {
+	opts, made := b.dialing()
+	b.nc, err = nats.Connect(b.opts.URL, opts...)
+	if err != nil {
+		return b.opts.refused(err)
+	}
+	made.Store(b.nc)
+	b.js, err = jetstream.New(b.nc,
+		jetstream.WithPublishAsyncTimeout(answerTimeout),
+		jetstream.WithPublishAsyncMaxPending(pendingMost),
+		jetstream.WithDefaultTimeout(answerTimeout))
+	if err != nil {
+		b.nc.Close()
+		return fmt.Errorf("connect to NATS: %w", err)
+	}
+	return nil
+}
+
+// dialing are the options of a connection, which wants to be told of itself once it is made.
+func (b *Bus) dialing() (opts []nats.Option, made *atomic.Pointer[nats.Conn]) {
+	o := b.opts
+	made = new(atomic.Pointer[nats.Conn])
+	opts = []nats.Option{
+		nats.Name(o.Name),
+		nats.Timeout(dialTimeout),
+		nats.CustomInboxPrefix(inbox),
+		nats.MaxReconnects(-1),
+		nats.IgnoreAuthErrorAbort(), // a refusal may come of a rotation that is half done
+		nats.ReconnectWait(reconnectWait),
+		nats.PingInterval(pingEvery), // a connection that is half open is noticed
+		nats.FlusherTimeout(answerTimeout),
+		nats.ReconnectBufSize(-1), // what cannot be sent now is an error now, not a surprise later
+		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
+			if nc.IsClosed() {
+				return // by us
+			}
+			o.Log.Warn("NATS connection lost; reconnecting", "err", err)
+		}),
+		nats.ReconnectHandler(func(nc *nats.Conn) {
+			b.plight.over()
+			o.Log.Info("NATS connection is back", "url", nc.ConnectedUrlRedacted())
+		}),
+		nats.ErrorHandler(func(nc *nats.Conn, _ *nats.Subscription, err error) {
+			switch {
+			case b.denied.noticed(err, o.Log):
+			case nc.IsConnected():
+				o.Log.Error("NATS connection", "err", err)
+			default:
+				_ = b.plight.say(o.Log, err)
+			}
+		}),
+	}
+	if o.InProcess != nil {
+		return append(opts, nats.InProcessServer(o.InProcess), nats.Token(o.InProcess.token)), made
+	}
+	return append(opts, b.identify(made)...), made
+}
+
+// identify are the options by which deadman proves who it is. They read the files when a
+// connection is made.
+func (b *Bus) identify(made *atomic.Pointer[nats.Conn]) (opts []nats.Option) {
+	who := b.opts.Identity
+	for _, path := range who.secrets() {
+		if exposed(path) {
+			b.log.Warn("a secret for NATS can be read by everybody on this machine; chmod 600 keeps it to the node's user", "file", path)
+		}
+	}
+	switch {
+	case who.Creds != "":
+		opts = append(opts, nats.UserJWT(b.jwt, b.signByCreds))
+	case who.NKey != "":
+		opts = append(opts, b.byNKey(made)...)
+	case who.Token != "":
+		opts = append(opts, nats.TokenHandler(func() string { return noted(b, who.token) }))
+	}
+	if who.tls() {
+		opts = append(opts, b.encrypted())
+	}
+	return opts
+}
+
+// noted reads something anew. A file that cannot be used is said: the client knows only that
+// this connection did not come about, and tries again.
+func noted[T any](b *Bus, read func() (T, error)) T {
+	v, err := read()
+	if err != nil {
+		_ = b.plight.say(b.log, err)
+	}
+	return v
+}
+
+func (b *Bus) jwt() (string, error) {
+	jwt, _, err := b.opts.Identity.credentials()
+	return jwt, b.plight.say(b.log, err)
+}
+
+func (b *Bus) signByCreds(nonce []byte) ([]byte, error) {
+	_, key, err := b.opts.Identity.credentials()
+	if err != nil {
+		return nil, b.plight.say(b.log, err)
+	}
+	return key.Sign(nonce)
+}
+
+// byNKey names the user by the public half of its key. The client keeps that for good, and a key
+// that is rotated is another user, so it is set anew before each reconnect: at a moment at which
+// the client asks, and holds the lock under which it reads it.
+func (b *Bus) byNKey(made *atomic.Pointer[nats.Conn]) []nats.Option {
+	who := b.opts.Identity
+	public := noted(b, func() (string, error) { p, _, err := who.nkey(); return p, err })
+	sign := func(nonce []byte) ([]byte, error) {
+		_, key, err := who.nkey()
+		if err != nil {
+			return nil, b.plight.say(b.log, err)
+		}
+		return key.Sign(nonce)
+	}
+	renew := func([]nats.Server, nats.ServerInfo) (*nats.Server, time.Duration) {
+		if public, _, err := who.nkey(); err == nil && made.Load() != nil {
+			made.Load().Opts.Nkey = public
+		}
+		return nil, 0 // the next server of the list, as ever
+	}
+	return []nats.Option{nats.Nkey(public, sign), nats.ReconnectToServer(renew)}
+}
+
+// encrypted asks for TLS: with it, the client refuses a broker that has none.
+func (b *Bus) encrypted() nats.Option {
+	who := b.opts.Identity
+	var show nats.TLSCertHandler
+	var trust nats.RootCAsHandler
+	if who.Cert != "" {
+		show = func() (tls.Certificate, error) {
+			cert, err := who.certificate()
+			return cert, b.plight.say(b.log, err)
+		}
+	}
+	if who.CA != "" {
+		trust = func() (*x509.CertPool, error) {
+			pool, err := who.authorities()
+			return pool, b.plight.say(b.log, err)
+		}
+	}
+	return nats.ClientTLSConfig(show, trust)
+}
+
+// check refuses an address and an identity that no connection can be made with.
+func (o Options) check() error {
+	if o.InProcess != nil {
+		return nil
+	}
+	if err := o.spoken(); err != nil {
+		return err
+	}
+	return o.Identity.check(strings.Contains(o.URL, "@"))
+}
+
+// spoken refuses an address with a scheme that NATS does not speak. Only the scheme is
+// quoted: behind it there may be a password.
+func (o Options) spoken() error {
+	for one := range strings.SplitSeq(o.URL, ",") {
+		scheme, _, has := strings.Cut(strings.TrimSpace(one), "://")
+		if has && !slices.Contains([]string{"nats", "tls", "ws", "wss"}, strings.ToLower(scheme)) && !strings.ContainsAny(scheme, ":@") {
+			return fmt.Errorf("%w: DEADMAN_NATS_URL begins with %q; write nats://host:4222, or tls://, ws:// or wss://", ErrURL, scheme+"://")
+		}
+	}
+	return nil
+}
+
+// refused says what a person can do about a connection that was not made.
+func (o Options) refused(err error) error {
+	var dial *net.OpError
+	var name *net.DNSError
+	switch remedy := o.untrusted(err); {
+	case remedy != "":
+		return fmt.Errorf("%w: %w; %s", ErrUntrusted, err, remedy)
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrAuthRevoked), errors.Is(err, nats.ErrAccountAuthExpired):
+		return fmt.Errorf("connect to NATS: %w; %s", err, o.Identity.remedy())
+	case errors.Is(err, nats.ErrNoServers), errors.Is(err, nats.ErrTimeout), errors.Is(err, nats.ErrConnectionClosed),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &dial), errors.As(err, &name):
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return fmt.Errorf("connect to NATS: %w", err)
+}
+
+// untrusted is what to do about a connection that one side does not trust; empty: it is not that.
+func (o Options) untrusted(err error) string {
+	var authority x509.UnknownAuthorityError
+	var host x509.HostnameError
+	var invalid x509.CertificateInvalidError
+	var wire *net.OpError
+	refused := errors.As(err, &wire) && wire.Op == "remote error" // a TLS alert, which has no type of its own
+	switch {
+	case errors.Is(err, nats.ErrSecureConnWanted):
+		return "the broker has no TLS, and nothing is sent to it as plain text: turn TLS on there, or write nats:// and leave out DEADMAN_NATS_CA and DEADMAN_NATS_CERT"
+	case errors.As(err, &authority) && o.Identity.CA == "":
+		return "name the file of who vouches for the broker's certificate with DEADMAN_NATS_CA"
+	case errors.As(err, &authority):
+		return "nobody in " + o.Identity.CA + " (DEADMAN_NATS_CA) vouches for the broker's certificate; add the certificate of its authority there"
+	case errors.As(err, &host):
+		return "write a name into DEADMAN_NATS_URL that the broker's certificate has"
+	case errors.As(err, &invalid):
+		return "renew the broker's certificate, or that of its authority"
+	case (refused || errors.Is(err, nats.ErrTLS)) && o.Identity.Cert == "":
+		return "if the broker wants a certificate of its clients, name one with DEADMAN_NATS_CERT and DEADMAN_NATS_KEY; else look at its TLS settings"
+	case refused, errors.Is(err, nats.ErrTLS):
+		return "if the broker does not take " + o.Identity.Cert + " (DEADMAN_NATS_CERT), let its authority be in the broker's ca_file; else look at its TLS settings"
+	}
+	return ""
+}
+
+// remedy is what to look at when the broker does not know who this is.
+func (i Identity) remedy() string {
+	for _, p := range i.proofs() {
+		if p.path != "" {
+			return "the broker does not know who " + p.path + " (" + p.setting + ") says this is, or no longer; compare it with the broker's users"
+		}
+	}
+	return "set DEADMAN_NATS_CREDS, DEADMAN_NATS_NKEY or DEADMAN_NATS_TOKEN_FILE, or check the user in DEADMAN_NATS_URL"
+}

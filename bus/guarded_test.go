@@ -1,0 +1,81 @@
+package bus_test
+
+import (
+	"errors"
+	"log/slog"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"deadman/bus"
+)
+
+const token = "a-token-that-nobody-guesses"
+
+// With a token, whoever does not show it gets nothing; the node itself gets in.
+func TestAServerWithAToken(t *testing.T) {
+	t.Parallel()
+	file := write(t, t.TempDir(), "token", token+"\n")
+	if err := os.Chmod(file, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	log := &logged{}
+	s, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: "0.0.0.0:0", TokenFile: file, Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if !strings.Contains(log.String(), "chmod 600") || strings.Contains(log.String(), token) {
+		t.Errorf("of a token that everybody may read, it says %s", log)
+	}
+	publish(t, connectBound(t, s), "orders.created")
+
+	url := strings.Replace(s.ClientURL(), "0.0.0.0", "127.0.0.1", 1)
+	for _, who := range []bus.Identity{{}, {Token: write(t, t.TempDir(), "other", "another-token-of-somebody")}} {
+		if _, err := bus.Connect(t.Context(), bus.Options{URL: url, Identity: who, Log: quietly()}); !errors.Is(err, nats.ErrAuthorization) || !strings.Contains(err.Error(), "DEADMAN_NATS_TOKEN_FILE") {
+			t.Errorf("with %+v: %v", who, err)
+		}
+	}
+	b, err := bus.Connect(t.Context(), bus.Options{URL: url, Identity: bus.Identity{Token: file}, Log: quietly()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Close()
+}
+
+// connectBound connects in the process, where orders.created is captured.
+func connectBound(t *testing.T, s *bus.Server) *bus.Bus {
+	t.Helper()
+	b := connect(t, s)
+	bind(t, b, "orders.created")
+	return b
+}
+
+func TestBeyondLoopbackATokenIsNeeded(t *testing.T) {
+	t.Parallel()
+	short := write(t, t.TempDir(), "short", "short")
+	for name, c := range map[string]struct {
+		options bus.ServerOptions
+		is      error // nil: it starts
+		says    string
+	}{
+		"everywhere":             {bus.ServerOptions{Addr: ":0"}, bus.ErrListen, "--insecure"},
+		"everywhere, by address": {bus.ServerOptions{Addr: "0.0.0.0:0"}, bus.ErrListen, "DEADMAN_NATS_TOKEN_FILE"},
+		"a name of elsewhere":    {bus.ServerOptions{Addr: "nowhere.invalid:0"}, bus.ErrListen, "nowhere.invalid"},
+		"insecure":               {bus.ServerOptions{Addr: "0.0.0.0:0", Insecure: true}, nil, ""},
+		"a short token":          {bus.ServerOptions{Addr: "127.0.0.1:0", TokenFile: short}, bus.ErrIdentity, "least is 16"},
+		"no token file":          {bus.ServerOptions{Addr: "127.0.0.1:0", TokenFile: short + "er"}, bus.ErrIdentity, short + "er"},
+		"loopback":               {bus.ServerOptions{Addr: "localhost:0"}, nil, ""},
+	} {
+		c.options.Dir, c.options.Log = t.TempDir(), quietly()
+		s, err := bus.StartServer(c.options)
+		if err == nil {
+			s.Close()
+		}
+		if !errors.Is(err, c.is) || err != nil && !strings.Contains(err.Error(), c.says) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,17 @@
+package bus
+
+import (
+	"testing"
+)
+
+// The server's own default would acknowledge an event up to two minutes before it is on disk.
+func TestTheEmbeddedServerSyncsEveryWrite(t *testing.T) {
+	s, err := StartServer(ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if c := s.nats.JetStreamConfig(); c == nil || !c.SyncAlways {
+		t.Errorf("JetStream runs with %+v", c)
+	}
+}

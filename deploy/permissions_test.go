@@ -1,0 +1,329 @@
+package deploy_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/alerts"
+	"deadman/bus"
+)
+
+// within bounds each wait for something real.
+const within = 30 * time.Second
+
+// granted are the permissions of the user of deadman, as they are shipped.
+func granted(t *testing.T) (publish, subscribe []string) {
+	t.Helper()
+	t.Setenv("DEADMAN_NATS_PASSWORD", "secret")
+	o, err := natsserver.ProcessConfigFile("nats-permissions.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(o.Users) != 1 || o.Users[0].Username != "deadman" || o.Users[0].Permissions == nil {
+		t.Fatalf("the users are %+v", o.Users)
+	}
+	may := o.Users[0].Permissions
+	if len(may.Publish.Deny)+len(may.Subscribe.Deny) > 0 || may.Response != nil {
+		t.Fatal("there is more than lists of what is allowed, and these tests do not look at it")
+	}
+	return may.Publish.Allow, may.Subscribe.Allow
+}
+
+// tenant is an account with a user of deadman, who lacks a permission, and one who may do all.
+type tenant struct {
+	name, lacks        string
+	publish, subscribe []string
+}
+
+func without(all []string, one string) []string {
+	return slices.DeleteFunc(slices.Clone(all), func(s string) bool { return s == one })
+}
+
+// config is the tenant as the server's configuration has it.
+func (n tenant) config() string {
+	list := func(all []string) string {
+		if len(all) == 0 {
+			all = []string{"nothing"} // an empty list would allow everything
+		}
+		return `["` + strings.Join(all, `", "`) + `"]`
+	}
+	return fmt.Sprintf(`%s { jetstream: enabled, users: [
+  {user: %s-all, password: secret}
+  {user: %s, password: secret, permissions: {publish: {allow: %s}, subscribe: {allow: %s}}}
+] }`, n.name, n.name, n.name, list(n.publish), list(n.subscribe))
+}
+
+// serveConfig runs a NATS server with a configuration.
+func serveConfig(t *testing.T, text string) *natsserver.Server {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "nats.conf")
+	text += fmt.Sprintf("\nlisten: 127.0.0.1:-1\njetstream {store_dir: %q}\n", t.TempDir())
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	o, err := natsserver.ProcessConfigFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o.NoSigs, o.NoLog = true, true
+	server, err := natsserver.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Start()
+	t.Cleanup(func() { server.Shutdown(); server.WaitForShutdown() })
+	if !server.ReadyForConnections(within) {
+		t.Fatal("the server does not start")
+	}
+	return server
+}
+
+// as is the server's address for a user.
+func as(s *natsserver.Server, user string) string {
+	return strings.Replace(s.ClientURL(), "nats://", "nats://"+user+":secret@", 1)
+}
+
+// said is a log that a test can read.
+type said struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
+
+func (s *said) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.Write(p)
+}
+
+func (s *said) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.text.String()
+}
+
+// everything does all that deadman asks of a broker, in an account with a stream ORDERS.
+func everything(ctx context.Context, url string, operator jetstream.JetStream, log *slog.Logger) error {
+	b, err := bus.Connect(ctx, bus.Options{URL: url, Log: log})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+	if err := sayAlerts(ctx, b); err != nil {
+		return err
+	}
+	// The first subject makes DEADMAN_EVENTS, the second changes it, the third is in ORDERS.
+	for _, subject := range []string{"payments.started", "payments.confirmed", "orders.created"} {
+		if _, err := b.Bind(ctx, []string{subject}); err != nil {
+			return err
+		}
+	}
+	for _, subject := range []string{"payments.started", "orders.created"} {
+		stream, _, err := b.PublishEvent(ctx, subject, []byte("{}"), nil, "")
+		if err != nil {
+			return err
+		}
+		if err := readAll(ctx, b, stream, subject); err != nil {
+			return err
+		}
+	}
+	return inOldStream(ctx, url, operator, log)
+}
+
+// inOldStream connects where an older deadman left a stream of alerts that takes no batches.
+func inOldStream(ctx context.Context, url string, operator jetstream.JetStream, log *slog.Logger) error {
+	if err := operator.DeleteStream(ctx, bus.AlertsStream); err != nil {
+		return err
+	}
+	if _, err := operator.CreateStream(ctx, jetstream.StreamConfig{Name: bus.AlertsStream, Subjects: []string{"deadman.alerts.>"}}); err != nil {
+		return err
+	}
+	b, err := bus.Connect(ctx, bus.Options{URL: url, Log: log})
+	if err != nil {
+		return err
+	}
+	b.Close()
+	return nil
+}
+
+// operate makes the stream ORDERS as somebody who may do everything.
+func operate(t *testing.T, url string) jetstream.JetStream {
+	t.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	return js
+}
+
+// sayAlerts says alerts, again, and reads them.
+func sayAlerts(ctx context.Context, b *bus.Bus) error {
+	at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	a := alerts.Alert{
+		ID:   alerts.Decision{JobID: 1, At: at}.ID(),
+		Rule: "late", Key: "1", DecidedAt: at, Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Info}},
+	}
+	for range 2 { // the stream refuses the second, and is asked whether it has it
+		if _, err := b.Publish(ctx, []alerts.Alert{a}); err != nil {
+			return err
+		}
+	}
+	for _, err := range b.Follow(ctx, 1) {
+		return err
+	}
+	return errors.New("no alert is read")
+}
+
+// readAll reads what a stream has, as intake does and as a preview of the past does.
+func readAll(ctx context.Context, b *bus.Bus, stream, subject string) error {
+	r, err := b.Read(ctx, stream, 0, []string{subject})
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	if got, err := r.Next(ctx, 10, within); err != nil || len(got) == 0 {
+		return errors.Join(err, ctx.Err())
+	}
+	if _, err := r.Drained(ctx, 0, 1); err != nil {
+		return err
+	}
+	for _, err := range b.Past(ctx, stream, []string{subject}, time.Now().Add(-time.Hour), 1) {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// lacking is how deadman names a permission that its user lacks.
+var lacking = regexp.MustCompile(`permission="(publish on|subscribe to) ([^"]+)"`)
+
+// borne are the permissions without which deadman goes on, and says in its log what it lacks:
+// alerts go one by one, and what is left to the broker it takes away itself after a while.
+func borne(lacks string) bool {
+	return lacks == "$JS.API.STREAM.UPDATE.DEADMAN_ALERTS" || strings.HasPrefix(lacks, "$JS.API.CONSUMER.DELETE.")
+}
+
+// Each line is needed: without it, deadman names what it lacks. With all of them it lacks nothing.
+func TestEachPermissionIsNeeded(t *testing.T) {
+	publish, subscribe := granted(t)
+	tenants := []tenant{{name: "whole", publish: publish, subscribe: subscribe}}
+	for i, line := range slices.Concat(publish, subscribe) {
+		tenants = append(tenants, tenant{
+			name: fmt.Sprintf("lacks%d", i), lacks: line, publish: without(publish, line), subscribe: without(subscribe, line),
+		})
+	}
+	var accounts []string
+	for _, n := range tenants {
+		accounts = append(accounts, n.config())
+	}
+	server := serveConfig(t, "accounts {\n"+strings.Join(accounts, "\n")+"\n}")
+	var all sync.WaitGroup
+	for _, n := range tenants { // all at once, because each waits for answers that never come
+		operator := operate(t, as(server, n.name+"-all"))
+		all.Go(func() {
+			log := &said{}
+			err := everything(t.Context(), as(server, n.name), operator, slog.New(slog.NewTextHandler(log, nil)))
+			n.judge(t, err, log.String())
+		})
+	}
+	all.Wait()
+}
+
+// judge looks at what deadman said.
+func (n tenant) judge(t *testing.T, err error, log string) {
+	named := map[string]bool{}
+	for _, m := range lacking.FindAllStringSubmatch(log, -1) {
+		named[m[2]] = true
+	}
+	if n.lacks == "" {
+		if err != nil || len(named) > 0 {
+			t.Errorf("with all permissions: %v, lacking %v\n%s", err, named, log)
+		}
+		return
+	}
+	if len(named) == 0 {
+		t.Errorf("without %s nothing is named: %v\n%s", n.lacks, err, log)
+	}
+	for subject := range named {
+		if !natsserver.SubjectMatchesFilter(subject, n.lacks) {
+			t.Errorf("without %s the log names %s", n.lacks, subject)
+		}
+		if !borne(n.lacks) && (!errors.Is(err, bus.ErrDenied) || !strings.Contains(err.Error(), subject)) {
+			t.Errorf("without %s: %v", n.lacks, err)
+		}
+	}
+}
+
+// What is not granted is refused: no more than deadman needs is in the file.
+func TestNothingElseIsPermitted(t *testing.T) {
+	publish, subscribe := granted(t)
+	server := serveConfig(t, "accounts {\n"+tenant{name: "whole", publish: publish, subscribe: subscribe}.config()+"\n}")
+	operator := operate(t, as(server, "whole-all"))
+	var mu sync.Mutex
+	refused := map[string]bool{}
+	nc, err := nats.Connect(as(server, "whole"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, part := range strings.Split(err.Error(), `"`) {
+			refused[part] = true
+		}
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	var tried []string
+	for _, subject := range []string{
+		"accounts.opened", "deadman.handlers.x", "$SYS.REQ.SERVER.PING", "$JS.API.INFO",
+		"$JS.API.STREAM.CREATE.OTHER", "$JS.API.STREAM.UPDATE.ORDERS", "$JS.API.STREAM.PURGE.DEADMAN_ALERTS",
+		"$JS.API.STREAM.DELETE.DEADMAN_ALERTS", "$JS.API.STREAM.DELETE.ORDERS", "$JS.API.STREAM.MSG.DELETE.ORDERS",
+		"$JS.API.STREAM.MSG.GET.OTHER", "$JS.API.CONSUMER.CREATE.OTHER.x", "$JS.API.CONSUMER.LIST.ORDERS",
+	} {
+		tried = append(tried, subject)
+		if err := nc.Publish(subject, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, subject := range []string{">", "orders.>", "_INBOX.>", "_INBOX.other.>", "deadman.alerts.>", "$JS.API.>"} {
+		tried = append(tried, subject)
+		if _, err := nc.SubscribeSync(subject); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for deadline := time.Now().Add(within); ; time.Sleep(10 * time.Millisecond) {
+		mu.Lock()
+		left := slices.DeleteFunc(slices.Clone(tried), func(s string) bool { return refused[s] })
+		mu.Unlock()
+		if len(left) == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not refused: %v", left)
+		}
+	}
+	if _, err := operator.Stream(t.Context(), "ORDERS"); err != nil {
+		t.Errorf("ORDERS: %v", err)
+	}
+}
