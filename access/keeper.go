@@ -73,6 +73,7 @@ func (k *Keeper) Create(ctx context.Context, w Wish) (t Token, secret string, er
 	if w.Expires != 0 {
 		t.ExpiresAt = micro(t.CreatedAt.Add(w.Expires))
 	}
+	defer k.recent.forget() // also after an error: it may have been done nevertheless
 	if err := k.store.InsertToken(ctx, t); err != nil {
 		return Token{}, "", err
 	}
@@ -92,7 +93,7 @@ func micro(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 //  4. The use is noted, at most once a minute.
 func (k *Keeper) Identify(ctx context.Context, secret string) (Token, error) {
 	hash, now := hashOf(secret), k.now()
-	revocations := k.recent.revocations()
+	changes := k.recent.changes()
 	t, known := k.recent.get(hash, now)
 	if !known {
 		var err error
@@ -105,7 +106,7 @@ func (k *Keeper) Identify(ctx context.Context, secret string) (Token, error) {
 		return Token{}, ErrDenied
 	}
 	if !known {
-		k.recent.keep(t, now, revocations)
+		k.recent.keep(t, now, changes)
 	}
 	if k.recent.used(t, now) {
 		// A use that cannot be noted is no reason to deny it; a later one is noted.
@@ -126,14 +127,22 @@ func (k *Keeper) Revoke(ctx context.Context, id string) error {
 func (k *Keeper) List(ctx context.Context) ([]Token, error) { return k.store.Tokens(ctx) }
 
 // Governed reports whether there is a live token that may do everything. Without one nobody
-// could make tokens if every request needed one.
+// could make tokens if every request needed one. That there is none is believed for seconds,
+// unless one is made here: a node that is open asks with each request.
 func (k *Keeper) Governed(ctx context.Context) (bool, error) {
+	now, changes := k.now(), k.recent.changes()
+	if k.recent.free(now) {
+		return false, nil
+	}
 	tokens, err := k.List(ctx)
 	if err != nil {
 		return false, err
 	}
-	now := k.now()
-	return slices.ContainsFunc(tokens, func(t Token) bool { return t.Live(now) && t.May(Admin, "") }), nil
+	if slices.ContainsFunc(tokens, func(t Token) bool { return t.Live(now) && t.May(Admin, "") }) {
+		return true, nil
+	}
+	k.recent.keepFree(now, changes)
+	return false, nil
 }
 
 // Audit lists who did what, newest first, and where the next page begins: empty at the end.

@@ -41,6 +41,15 @@ type watched struct {
 	asked   atomic.Int64
 	touched atomic.Int64
 	answer  func() // called when a token was read, before it is handed out
+	listed  func() // called when all tokens were read, before they are handed out
+}
+
+func (w *watched) Tokens(ctx context.Context) ([]access.Token, error) {
+	all, err := w.Store.Tokens(ctx)
+	if w.listed != nil {
+		w.listed()
+	}
+	return all, err
 }
 
 func (w *watched) TokenByHash(ctx context.Context, hash [32]byte) (access.Token, error) {
@@ -379,6 +388,21 @@ func TestRevocationWhileATokenIsRead(t *testing.T) {
 	}
 	identified(t, k, secret, "ci") // it came before
 	denied(t, k, secret)
+}
+
+// That nobody may do everything is not remembered where that changed while the store was asked.
+func TestATokenIsMadeWhileTheStoreIsAsked(t *testing.T) {
+	s := open(t, t.TempDir())
+	k := access.NewKeeper(s, newClock().Now)
+	s.listed = func() {
+		s.listed = nil
+		create(t, k, wish("first", "admin"))
+	}
+	for _, want := range []bool{false, true} { // the first came before
+		if got, err := k.Governed(t.Context()); err != nil || got != want {
+			t.Errorf("governed: %v, %v, want %v", got, err, want)
+		}
+	}
 }
 
 func TestOnlyWhatLivesIsRevoked(t *testing.T) {

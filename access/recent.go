@@ -7,8 +7,9 @@ import (
 )
 
 const (
-	// kept is how long a token is believed without asking the store: the longest that a
-	// token lives on after another node revoked it.
+	// kept is how long an answer is believed without asking the store: the longest that a
+	// token lives on after another node revoked it, and that a node stays open after another
+	// one made the first token.
 	kept = 5 * time.Second
 	// most is how many tokens are remembered.
 	most = 1024
@@ -21,7 +22,8 @@ const (
 type recent struct {
 	mu      sync.Mutex
 	tokens  map[[32]byte]seen
-	revoked int // how often something was revoked here
+	changed int       // how often tokens were changed here
+	freeAt  time.Time // when the store said that nobody may do everything; zero: it did not
 }
 
 // seen is a token, and when the store said so.
@@ -35,11 +37,11 @@ func (s seen) fresh(now time.Time) bool {
 	return age >= 0 && age < kept && s.Live(now)
 }
 
-// revocations is how often something was revoked. It is read before the store is asked.
-func (r *recent) revocations() int {
+// changes is how often tokens were changed. It is read before the store is asked.
+func (r *recent) changes() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.revoked
+	return r.changed
 }
 
 func (r *recent) get(hash [32]byte, now time.Time) (Token, bool) {
@@ -49,11 +51,11 @@ func (r *recent) get(hash [32]byte, now time.Time) (Token, bool) {
 	return s.Token, ok && s.fresh(now)
 }
 
-// keep remembers what the store said, unless something was revoked since it was asked.
-func (r *recent) keep(t Token, now time.Time, revocations int) {
+// keep remembers what the store said, unless tokens were changed since it was asked.
+func (r *recent) keep(t Token, now time.Time, changes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.revoked != revocations {
+	if r.changed != changes {
 		return
 	}
 	if s := r.tokens[t.Hash]; s.LastUsedAt.After(t.LastUsedAt) {
@@ -98,6 +100,24 @@ func (r *recent) used(t Token, now time.Time) bool {
 func (r *recent) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.revoked++
+	r.changed++
+	r.freeAt = time.Time{}
 	clear(r.tokens)
+}
+
+// free reports whether the store said a moment ago that nobody may do everything.
+func (r *recent) free(now time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	age := now.Sub(r.freeAt)
+	return age >= 0 && age < kept
+}
+
+// keepFree remembers that the store said so, unless tokens were changed since it was asked.
+func (r *recent) keepFree(now time.Time, changes int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.changed == changes {
+		r.freeAt = now
+	}
 }

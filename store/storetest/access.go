@@ -177,6 +177,46 @@ func tokensAreRevoked(t *testing.T, w *world) {
 	}
 }
 
+// asked is a store that counts how often it was asked for all tokens.
+type asked struct {
+	*world
+	times int
+}
+
+func (a *asked) Tokens(ctx context.Context) ([]access.Token, error) {
+	a.times++
+	return a.world.Tokens(ctx)
+}
+
+// Two nodes are open because nobody may do everything, and ask for it with each request. A
+// token that one of them makes closes that one at once, and the other within seconds.
+func tokensGovernEveryNode(t *testing.T, w *world) {
+	now, s := w.at, &asked{world: w}
+	here := access.NewKeeper(s, func() time.Time { return now })
+	there := access.NewKeeper(s, func() time.Time { return now })
+	governed := func(k *access.Keeper, want bool) {
+		t.Helper()
+		if got := must[bool](t)(k.Governed(w.ctx())); got != want {
+			t.Errorf("governed: %v at %s, want %v", got, now, want)
+		}
+	}
+	for range 100 {
+		governed(here, false)
+		governed(there, false)
+	}
+	if s.times != 2 {
+		t.Errorf("the store was asked %d times, want once by each", s.times)
+	}
+	_, _, err := here.Create(w.ctx(), access.Wish{Name: "first", Scopes: []access.Scope{access.Admin}})
+	w.must(err)
+	governed(here, true)
+	now = now.Add(5 * time.Second)
+	governed(there, true)
+	w.must(here.Revoke(w.ctx(), "first"))
+	governed(here, false)
+	governed(there, false)
+}
+
 func tokensAreTouchedForward(t *testing.T, w *world) {
 	token := w.insert("ci")
 	for _, touch := range []struct{ at, want time.Time }{

@@ -103,6 +103,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"token/expire":          tokensLoseTheirNamesWhenTheyExpire,
 	"token/race":            tokensAreRacedOnce,
 	"token/revoke":          tokensAreRevoked,
+	"token/govern":          tokensGovernEveryNode,
 	"token/touch":           tokensAreTouchedForward,
 	"audit/who":             auditSaysWho,
 	"audit/filter":          auditIsFiltered,
