@@ -2,6 +2,8 @@ package main
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -45,7 +47,11 @@ func (p *program) lint(args []string, calendarFile string) error {
 	if err != nil {
 		return err
 	}
-	if err := p.showProblems(found, len(all), len(files)); err != nil {
+	f := findings{Rules: len(all), Files: len(files), Problems: found}
+	if known == nil {
+		f.Unchecked = calendarsOf(all)
+	}
+	if err := p.show(f); err != nil {
 		return err
 	}
 	if len(found) > 0 {
@@ -54,20 +60,47 @@ func (p *program) lint(args []string, calendarFile string) error {
 	return nil
 }
 
-func (p *program) showProblems(found rules.Problems, ruleCount, fileCount int) error {
-	if p.output == asJSON {
-		return writeValue(p.out, map[string]any{"rules": ruleCount, "files": fileCount, "problems": found})
+// findings is what was looked at, and what is wrong with it.
+type findings struct {
+	Rules     int            `json:"rules"`
+	Files     int            `json:"files"`
+	Problems  rules.Problems `json:"problems"`
+	Unchecked []string       `json:"unchecked_calendars,omitempty"` // calendars that nobody knows
+}
+
+// calendarsOf is the calendars that rules name, by name.
+func calendarsOf(all []fileRule) []string {
+	var names []string
+	for _, rule := range all {
+		for _, step := range rule.Escalate {
+			names = append(names, step.Of, step.Within)
+		}
 	}
-	for _, problem := range found {
+	slices.Sort(names)
+	return slices.DeleteFunc(slices.Compact(names), func(name string) bool { return name == "" })
+}
+
+func (p *program) showProblems(found rules.Problems, ruleCount, fileCount int) error {
+	return p.show(findings{Rules: ruleCount, Files: fileCount, Problems: found})
+}
+
+func (p *program) show(f findings) error {
+	if p.output == asJSON {
+		return writeValue(p.out, f)
+	}
+	for _, problem := range f.Problems {
 		if _, err := fmt.Fprintln(p.out, plain(problem.Error())); err != nil {
 			return err
 		}
 	}
-	verdict := p.palette.paint(green, "nothing is wrong")
-	if len(found) > 0 {
-		verdict = p.palette.paint(red, number(len(found), "problem"))
+	if len(f.Unchecked) > 0 {
+		fmt.Fprintf(p.err, "calendars were not checked: %s; name their file with --calendars\n", plain(strings.Join(f.Unchecked, ", ")))
 	}
-	_, err := fmt.Fprintf(p.out, "%s in %s: %s\n", number(ruleCount, "rule"), number(fileCount, "file"), verdict)
+	verdict := p.palette.paint(green, "nothing is wrong")
+	if len(f.Problems) > 0 {
+		verdict = p.palette.paint(red, number(len(f.Problems), "problem"))
+	}
+	_, err := fmt.Fprintf(p.out, "%s in %s: %s\n", number(f.Rules, "rule"), number(f.Files, "file"), verdict)
 	return err
 }
 

@@ -245,6 +245,31 @@ func TestLint(t *testing.T) {
 	}
 }
 
+// What nobody checked is said: the calendars that rules name, where no file of them is named.
+func TestLintSaysWhatItDidNotCheck(t *testing.T) {
+	t.Parallel()
+	const said = "calendars were not checked: office; name their file with --calendars\n"
+	known := write(t, t.TempDir(), "calendars.yaml", "calendars: {office: {zone: UTC}}\n")
+	plain, named := goodRule, strings.Replace(goodRule, "after: 1h,", "after: 1h, of: office, within: office,", 1)
+	for _, c := range []struct {
+		input, says string
+		args        []string
+	}{
+		{named, said, nil},
+		{named, "", []string{"--calendars", known}},
+		{plain, "", nil},
+	} {
+		args := append([]string{"rule", "lint", "-"}, c.args...)
+		if got := runHere(t, c.input, nil, args...); got.err != c.says || got.code != 0 {
+			t.Errorf("%v: exit %d, it says %q, want %q", args, got.code, got.err, c.says)
+		}
+		got := runHere(t, c.input, nil, append(args, "-o", "json")...)
+		if strings.Contains(got.out, `"unchecked_calendars"`) != (c.says != "") || got.err != "" {
+			t.Errorf("%v -o json: %+v", args, got)
+		}
+	}
+}
+
 // What new writes passes lint, begins with the line that editors look for, and says what was
 // asked for.
 func TestNewRule(t *testing.T) {
