@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 
 	"deadman/hooks"
@@ -25,8 +24,7 @@ func (n *node) readHooks(context.Context) error {
 func (n *node) hookOf(name string) *hooks.Hook { return (*n.hooks.Load())[name] }
 
 // readHooks reads the file of hooks that the settings name, and the secrets that it names; none
-// without a file. The error says of all secrets what is wrong with them. A path that is not
-// absolute begins at the file's folder.
+// without a file. The error says of all secrets what is wrong with them.
 func readHooks(file string) (hooks.Set, error) {
 	if file == "" {
 		return nil, nil
@@ -45,11 +43,7 @@ func readHooks(file string) (hooks.Set, error) {
 		if h.SecretFile == "" {
 			continue
 		}
-		path := h.SecretFile
-		if !filepath.IsAbs(path) {
-			path = filepath.Join(filepath.Dir(file), path)
-		}
-		secret, err := os.ReadFile(path)
+		secret, err := os.ReadFile(h.SecretFile)
 		if err == nil {
 			err = h.Keep(secret)
 		}

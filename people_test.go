@@ -141,7 +141,7 @@ func TestABadFileOfChannelsStopsTheStart(t *testing.T) {
 	err := deadman.Serve(t.Context(), deadman.Config{
 		DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Notify: channelFile(t, "chanels: {}"),
 	})
-	if err == nil || !strings.Contains(err.Error(), "notify.yaml:1:1") || !strings.Contains(err.Error(), "did you mean channels?") {
+	if err == nil || !strings.Contains(err.Error(), "notify.yaml:1:1") || !strings.Contains(err.Error(), "did you mean \"channels\"?") {
 		t.Errorf("%v", err)
 	}
 }

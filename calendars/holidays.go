@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
+	"deadman/papers"
 )
 
 // holidays are the days on which a calendar stays closed, from midnight to midnight.
@@ -44,12 +44,12 @@ func (h holidays) years() map[int]bool {
 	return years
 }
 
-// holidays reads days such as "2026-12-25", and "12-25" of every year.
-func (r *reader) holidays(n ast.Node, field string) holidays {
+// readHolidays reads days such as "2026-12-25", and "12-25" of every year.
+func readHolidays(v papers.Value) holidays {
 	h := holidays{dated: make(map[date]bool), yearly: make(map[annual]bool)}
-	r.words(n, field, "2026-12-25", h.add)
+	readWords(v, "2026-12-25", h.add)
 	if count := len(h.dated) + len(h.yearly); count > MaxHolidays {
-		r.problem(n, field, "there are %d holidays, and a calendar may have %d; leave out those of years gone by", count, MaxHolidays)
+		v.Problem("there are %d holidays, and a calendar may have %d; leave out those of years gone by", count, MaxHolidays)
 	}
 	return h
 }

@@ -6,24 +6,23 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/goccy/go-yaml/ast"
+	"deadman/papers"
 )
 
-// week is the spans that begin on each weekday, as days and hours say. Either may be nil.
-func (r *reader) week(days, hours ast.Node, field string) [7][]span {
-	if named, ok := mapping(hours); ok {
-		if days != nil {
-			r.problem(days, field+".days", "hours names the days already; leave days out")
-		}
-		return r.hoursByDay(named, hours, field+".hours")
+// readWeek is the spans that begin on each weekday, as days and hours say. Either may be left
+// out.
+func readWeek(days, hours papers.Value) [7][]span {
+	if hours.IsMapping() {
+		days.Problem("hours names the days already; leave days out")
+		return readHoursByDay(hours)
 	}
 	open := everyDay
-	if days != nil {
-		open = r.days(days, field+".days", [7]bool{})
+	if days.Given() {
+		open = readDays(days, [7]bool{})
 	}
 	spans := []span{{0, daySeconds}}
-	if hours != nil {
-		spans = r.spans(hours, field+".hours")
+	if hours.Given() {
+		spans = readSpans(hours)
 	}
 	var week [7][]span
 	for d := range week {
@@ -34,22 +33,22 @@ func (r *reader) week(days, hours ast.Node, field string) [7][]span {
 	return week
 }
 
-// hoursByDay reads hours as a mapping of days to spans.
-func (r *reader) hoursByDay(named []*ast.MappingValueNode, n ast.Node, field string) [7][]span {
-	if len(named) == 0 {
-		r.problem(n, field, `no day is named; write the hours of each, such as mon-fri: "09:00-17:30"`)
+// readHoursByDay reads hours as a mapping of days to spans.
+func readHoursByDay(hours papers.Value) [7][]span {
+	if hours.Empty() {
+		hours.Problem(`no day is named; write the hours of each, such as mon-fri: "09:00-17:30"`)
 	}
 	var week [7][]span
 	var taken [7]bool
-	r.mapping(n, field, "days and their hours", func(_ string, key, value ast.Node, below string) {
-		open := r.days(key, below, taken)
-		spans := r.spans(value, below)
+	for _, entry := range hours.Entries("days and their hours") {
+		open := readDays(entry.Key(), taken)
+		spans := readSpans(entry)
 		for d := range week {
 			if open[d] {
 				week[d], taken[d] = spans, true
 			}
 		}
-	})
+	}
 	return week
 }
 
@@ -59,10 +58,10 @@ var (
 	dayRange = regexp.MustCompile(`^([a-z]+)(?: *- *([a-z]+))?$`)
 )
 
-// days reads weekdays; those that are taken may not be named again.
-func (r *reader) days(n ast.Node, field string, taken [7]bool) [7]bool {
+// readDays reads weekdays; those that are taken may not be named again.
+func readDays(v papers.Value, taken [7]bool) [7]bool {
 	var open [7]bool
-	r.words(n, field, "mon-fri", func(word string) error {
+	readWords(v, "mon-fri", func(word string) error {
 		first, last, err := parseDays(word)
 		if err != nil {
 			return err
@@ -95,10 +94,10 @@ func parseDays(word string) (first, last int, err error) {
 	return 0, 0, fmt.Errorf("%q is not a day; the days are mon, tue, wed, thu, fri, sat and sun, and several are mon-fri", clip(word))
 }
 
-// spans reads the hours of a day.
-func (r *reader) spans(n ast.Node, field string) []span {
+// readSpans reads the hours of a day.
+func readSpans(v papers.Value) []span {
 	var spans []span
-	r.words(n, field, "09:00-17:30", func(word string) error {
+	readWords(v, "09:00-17:30", func(word string) error {
 		s, err := parseSpan(word)
 		if err == nil {
 			spans = append(spans, s)
@@ -107,9 +106,9 @@ func (r *reader) spans(n ast.Node, field string) []span {
 	})
 	switch {
 	case len(spans) > MaxSpans:
-		r.problem(n, field, "there are %d spans, and a day may have %d; join some of them", len(spans), MaxSpans)
+		v.Problem("there are %d spans, and a day may have %d; join some of them", len(spans), MaxSpans)
 	case overlap(spans):
-		r.problem(n, field, "two of the spans overlap; write them as one")
+		v.Problem("two of the spans overlap; write them as one")
 	}
 	return spans
 }

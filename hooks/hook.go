@@ -21,7 +21,7 @@ type Hook struct {
 	Name       string
 	Subject    string // what they are published on
 	Scheme     Scheme
-	SecretFile string // as the file of hooks has it; empty: the scheme has no secret
+	SecretFile string // its path; empty: the scheme has no secret
 
 	secrets [][]byte
 }

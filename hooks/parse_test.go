@@ -15,9 +15,12 @@ hooks:
     secret_file: /run/secrets/stripe
   - {name: code, subject: code.pushed, scheme: github, secret_file: github.txt}
   - {name: open, subject: anything, scheme: none}
-`), "hooks.yaml")
+`), "etc/hooks.yaml")
 	if err != nil || len(set) != 3 {
 		t.Fatal(set, err)
+	}
+	if h := set["code"]; h.SecretFile != "etc/github.txt" {
+		t.Errorf("the secret is in %s", h.SecretFile)
 	}
 	if h := set["payments"]; h.Name != "payments" || h.Subject != "payments.stripe" || h.Scheme != Stripe || h.SecretFile != "/run/secrets/stripe" {
 		t.Errorf("%+v", h)
@@ -43,18 +46,18 @@ func TestEveryProblemIsSaid(t *testing.T) {
   - shop
 hook: {}
 `), "hooks.yaml")
-	want := `hooks.yaml:2:5: secret_file is missing
-hooks.yaml:2:11: "Payments" is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit
-hooks.yaml:3:14: "payments.*" cannot be published on: it is a wildcard; name one subject
-hooks.yaml:4:13: there is no scheme "paypal"; write stripe, github, standard or none
-hooks.yaml:5:5: unknown field "secret"; the fields here are name, subject, scheme, secret_file
-hooks.yaml:6:5: secret_file is missing
-hooks.yaml:7:14: "$JS.API" cannot be published on: subjects that begin so are not for events
-hooks.yaml:9:12: there are two hooks code; names are different
-hooks.yaml:9:27: "deadman.alerts" cannot be published on: subjects that begin so are not for events
-hooks.yaml:9:70: the scheme none has no secret; leave secret_file out, or name another scheme
-hooks.yaml:10:5: expected the fields name, subject, scheme, secret_file
-hooks.yaml:11:1: unknown field "hook"; the fields here are hooks`
+	want := `hooks.yaml:2:5: hooks[0]: secret_file is missing; name the file that holds the secret
+hooks.yaml:2:11: hooks[0].name: "Payments" is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit
+hooks.yaml:3:14: hooks[0].subject: "payments.*" cannot be published on: it is a wildcard; name one subject
+hooks.yaml:4:13: hooks[0].scheme: there is no scheme "paypal"; write stripe, github, standard or none
+hooks.yaml:5:5: hooks[0].secret: unknown field "secret"; the fields here are name, subject, scheme, secret_file
+hooks.yaml:6:5: hooks[1]: secret_file is missing; name the file that holds the secret
+hooks.yaml:7:14: hooks[1].subject: "$JS.API" cannot be published on: subjects that begin so are not for events
+hooks.yaml:9:12: hooks[2].name: there are two hooks code; names are different
+hooks.yaml:9:27: hooks[2].subject: "deadman.alerts" cannot be published on: subjects that begin so are not for events
+hooks.yaml:9:70: hooks[2].secret_file: the scheme none has no secret; leave secret_file out, or name another scheme
+hooks.yaml:10:5: hooks[3]: expected a mapping with the fields name, subject, scheme, secret_file, not text
+hooks.yaml:11:1: hook: unknown field "hook"; did you mean "hooks"?`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
 	}
@@ -66,15 +69,13 @@ func TestWhatIsNoFileOfHooks(t *testing.T) {
 		many += fmt.Sprintf("  - {name: h%d, subject: s, scheme: none}\n", i)
 	}
 	for text, wrong := range map[string]string{
-		"hooks: {}":                 "hooks is a list",
-		"hooks: [{name: 7}]":        "name is not a text",
-		"hooks: [{name: ''}]":       "name is not a text",
-		"hooks: [":                  "not YAML",
-		"hooks: []\n---\nhooks: []": "one document",
-		"hooks: []\nhooks: []":      "hooks",
-		"- hooks":                   "expected the fields hooks",
-		many:                        "there are 101 hooks, and the limit is 100",
-		"hooks: []\n#" + strings.Repeat("x", 65536):                                   "the limit is 65536",
+		"hooks: {}":           "hooks: expected a list, not a mapping",
+		"hooks: [{name: 7}]":  "hooks[0].name: expected text, not a number",
+		"hooks: [{name: ''}]": "hooks[0].name: the text has 0 bytes",
+		"hooks: [{subject: a, scheme: none}, {subject: b, scheme: none}]": "hooks[1]: name is missing",
+		"hooks: []\nhooks: []": `2:1: hooks: "hooks" is here twice`,
+		"- hooks":              "expected a mapping with the fields hooks",
+		many:                   "there are 101 hooks, and the limit is 100",
 		"hooks: [{name: a, subject: a..b, scheme: none}]":                             "empty",
 		"hooks: [{name: a, subject: a b, scheme: none}]":                              "space",
 		"hooks: [{name: a, subject: " + strings.Repeat("a", 513) + ", scheme: none}]": "513 bytes",

@@ -4,19 +4,13 @@ package notify
 
 import (
 	"fmt"
-	"maps"
 	"os"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/token"
-
 	"deadman/alerts"
-	"deadman/rules"
+	"deadman/papers"
 )
 
 // Bounds of a file of channels, and what a route does that does not say.
@@ -70,8 +64,8 @@ func (r Route) topic(a alerts.Alert) string {
 	return strings.Join(parts, " ")
 }
 
-// Load reads the file at path. The error is Problems and holds all of them, unless the file
-// cannot be read at all.
+// Load reads the file at path. The error is papers.Problems and holds all of them, unless the
+// file cannot be read at all.
 func Load(path string) (Config, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -84,166 +78,131 @@ func Load(path string) (Config, error) {
 // relative to its folder.
 func Parse(data []byte, file string) (Config, error) {
 	var c Config
-	r := reader{dir: filepath.Dir(file)}
-	if document := r.document(data); document != nil {
-		var routes ast.Node
-		r.fields(document, "",
-			known{"channels", func(n ast.Node, field string) { r.channels(n, field, &c) }},
-			known{"routes", func(n ast.Node, _ string) { routes = n }})
-		if routes != nil { // they name channels
-			r.routes(routes, "routes", &c)
-		}
-	}
-	if err := r.problems.orNil(file); err != nil {
+	err := papers.Read(data, file, func(v papers.Value) {
+		fields := v.Fields("channels", "routes")
+		c.readChannels(fields["channels"])
+		c.readRoutes(fields["routes"]) // they name channels
+	})
+	if err != nil {
 		return Config{}, err
 	}
 	return c, nil
 }
 
-var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
-
-const nameHint = "write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit"
-
-func (r *reader) channels(n ast.Node, field string, c *Config) {
-	r.each(n, field, "a name for each channel", func(name string, key *token.Token, value ast.Node, field string) {
-		if !namePattern.MatchString(name) {
-			r.problem(key, field, "%q is not a name; %s", name, nameHint)
+func (c *Config) readChannels(v papers.Value) {
+	if !v.Given() {
+		return
+	}
+	for _, one := range v.Entries("a name for each channel") {
+		c.Channels = append(c.Channels, readChannel(one))
+		if wrong := papers.WrongName(one.Name); wrong != "" {
+			one.ProblemAtName("%s", wrong)
 		}
-		c.Channels = append(c.Channels, r.channel(name, key, value, field))
-	})
+	}
 	if len(c.Channels) > MaxChannels {
-		r.problem(start(n), field, "there are %d channels, and the limit is %d; leave out those that no route uses", len(c.Channels), MaxChannels)
+		v.Problem("there are %d channels, and the limit is %d; leave out those that no route uses", len(c.Channels), MaxChannels)
 	}
 	slices.SortFunc(c.Channels, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
 }
 
-func (r *reader) channel(name string, key *token.Token, n ast.Node, field string) Spec {
-	before := len(r.problems)
-	s := Spec{Name: name}
-	var kind, urlFile string
-	r.fields(n, field,
-		known{"kind", r.text(&kind)}, known{"url", r.text(&s.URL)},
-		known{"url_file", func(n ast.Node, field string) { r.text(&urlFile)(n, field); s.URL = r.secret(n, field, urlFile) }},
-		known{"secret_file", func(n ast.Node, field string) {
-			var file string
-			r.text(&file)(n, field)
-			s.Secret = r.secret(n, field, file)
-		}})
-	if len(r.problems) > before {
+func readChannel(v papers.Value) Spec {
+	fields := v.Fields("kind", "url", "url_file", "secret_file")
+	s := Spec{
+		Name: v.Name, Kind: Kind(fields["kind"].Text()), URL: fields["url"].Text(), Secret: fields["secret_file"].Secret(os.ReadFile),
+	}
+	fromFile := fields["url_file"].Given()
+	if fromFile {
+		s.URL = fields["url_file"].Secret(os.ReadFile)
+	}
+	if v.Wrong() {
 		return s
 	}
-	s.Kind = Kind(kind)
-	if problem := s.check(urlFile != ""); problem != "" {
-		r.problem(key, field, "%s", problem)
+	if problem := s.check(fromFile); problem != "" {
+		v.ProblemAtName("%s", problem)
 	}
 	return s
 }
 
-// secret is what a file holds, without the white space around it.
-func (r *reader) secret(n ast.Node, field, file string) string {
-	if file == "" {
-		return "" // said already
-	}
-	if !filepath.IsAbs(file) {
-		file = filepath.Join(r.dir, file)
-	}
-	data, err := os.ReadFile(file)
-	text := strings.TrimSpace(string(data))
-	switch {
-	case err != nil:
-		r.problem(start(n), field, "%v; name a file that the node can read", err)
-	case text == "" || len(text) > 8<<10 || strings.ContainsAny(text, "\n\x00"):
-		r.problem(start(n), field, "%s does not hold one line of up to 8192 bytes; write the secret into it, and nothing else", file)
-	}
-	return text
-}
-
-func (r *reader) routes(n ast.Node, field string, c *Config) {
-	list, ok := n.(*ast.SequenceNode)
-	if !ok {
-		r.problem(start(n), field, `expected a list; begin each route with "- "`)
-		return
-	}
-	if len(list.Values) > MaxRoutes {
-		r.problem(start(n), field, "there are %d routes, and the limit is %d; match more with one, by * or by labels", len(list.Values), MaxRoutes)
+func (c *Config) readRoutes(v papers.Value) {
+	items := v.List("route")
+	if len(items) > MaxRoutes {
+		v.Problem("there are %d routes, and the limit is %d; match more with one, by * or by labels", len(items), MaxRoutes)
 		return
 	}
 	names := make(map[string]bool)
-	for i, item := range list.Values {
-		field := fmt.Sprintf("%s[%d]", field, i)
-		route := r.route(item, field, i, c.Channels)
+	for i, item := range items {
+		route := c.readRoute(item, i)
 		if names[route.Name] {
-			r.problem(start(item), field+".name", "another route is %q already; take another name", route.Name)
+			item.Problem("another route is %q already; take another name", route.Name)
 		}
 		names[route.Name] = true
 		c.Routes = append(c.Routes, route)
 	}
 }
 
-func (r *reader) route(n ast.Node, field string, i int, channels []Spec) Route {
+func (c *Config) readRoute(v papers.Value, i int) Route {
+	fields := v.Fields("name", "rule", "entity", "severity", "labels", "to", "continue", "group_by", "group_wait", "max_per_hour")
 	route := Route{
-		Name: fmt.Sprintf("route %d", i+1), Match: alerts.Match{}, GroupBy: []string{"rule"}, Wait: defaultWait, PerHour: defaultPerHour,
+		Name: fmt.Sprintf("route %d", i+1), Match: readMatch(fields), Severity: readSeverities(fields["severity"]),
+		To: fields["to"].Needed("name at least one channel").Texts(), Continue: fields["continue"].Flag(), GroupBy: []string{"rule"},
+		Wait: fields["group_wait"].Duration(defaultWait, maxWait), PerHour: fields["max_per_hour"].Number(defaultPerHour, maxPerHour),
 	}
-	var groupBy []string
-	pattern := func(name string) func(ast.Node, string) {
-		return func(n ast.Node, field string) {
-			var s string
-			r.text(&s)(n, field)
-			route.Match[name] = s
-		}
+	if name := fields["name"]; name.Given() {
+		route.Name = name.Text()
 	}
-	r.fields(n, field,
-		known{"name", r.text(&route.Name)}, known{"rule", pattern("rule")}, known{"entity", pattern("entity")},
-		known{"severity", func(n ast.Node, field string) {
-			r.texts(&route.Severity)(n, field)
-			r.severities(n, field, route.Severity)
-		}},
-		known{"labels", func(n ast.Node, field string) {
-			r.each(n, field, "a pattern for each label", func(name string, key *token.Token, value ast.Node, field string) {
-				if slices.Contains(alerts.Fields, name) {
-					r.problem(key, field, "%q is a field of every alert and not a label; the routes know %s", name, "rule, entity and severity")
-				}
-				pattern(name)(value, field)
-			})
-		}},
-		known{"to", func(n ast.Node, field string) { r.texts(&route.To)(n, field); r.knows(n, field, route.To, channels) }},
-		known{"continue", r.flag(&route.Continue)},
-		known{"group_by", func(n ast.Node, field string) {
-			if list, ok := n.(*ast.SequenceNode); !ok || len(list.Values) > 0 { // [] is one message for all
-				r.texts(&groupBy)(n, field)
-			}
-			route.GroupBy = groupBy
-		}},
-		known{"group_wait", r.span(&route.Wait, maxWait)},
-		known{"max_per_hour", r.number(&route.PerHour, maxPerHour)})
-	if route.To == nil {
-		r.problem(start(n), field, "to is missing; name at least one channel")
+	switch groupBy := fields["group_by"]; {
+	case groupBy.Empty():
+		route.GroupBy = nil // one message for all
+	case groupBy.Given():
+		route.GroupBy = groupBy.Texts()
 	}
+	c.mustKnow(fields["to"], route.To)
 	return route
 }
 
-func (r *reader) severities(n ast.Node, field string, given []string) {
-	for _, s := range given {
-		if !alerts.Severity(s).Valid() {
-			r.problem(start(n), field, "%q is no severity; there are info, warning, error and critical", s)
+// readMatch is the patterns of a route.
+func readMatch(fields map[string]papers.Value) alerts.Match {
+	match := alerts.Match{}
+	for _, name := range []string{"rule", "entity"} {
+		if fields[name].Given() {
+			match[name] = fields[name].Text()
 		}
 	}
+	if labels := fields["labels"]; labels.Given() {
+		for _, label := range labels.Entries("a pattern for each label") {
+			if slices.Contains(alerts.Fields, label.Name) {
+				label.ProblemAtName("%q is a field of every alert and not a label; the routes know rule, entity and severity", label.Name)
+			}
+			match[label.Name] = label.Text()
+		}
+	}
+	return match
 }
 
-// knows refuses channels that are not there.
-func (r *reader) knows(n ast.Node, field string, to []string, channels []Spec) {
-	names := make(map[string]bool)
-	for _, c := range channels {
-		names[c.Name] = true
+func readSeverities(v papers.Value) []string {
+	given := v.Texts()
+	for _, s := range given {
+		if s != "" && !alerts.Severity(s).Valid() {
+			v.Problem("%q is no severity; there are info, warning, error and critical", s)
+		}
+	}
+	return given
+}
+
+// mustKnow refuses channels that are not there.
+func (c *Config) mustKnow(v papers.Value, to []string) {
+	names := make([]string, len(c.Channels))
+	for i, channel := range c.Channels {
+		names[i] = channel.Name
 	}
 	for _, name := range to {
-		if names[name] || name == "" {
+		if name == "" || slices.Contains(names, name) {
 			continue
 		}
 		hint := "describe it under channels"
-		if near := rules.Nearest(name, slices.Sorted(maps.Keys(names))); near != "" {
-			hint = "did you mean " + near + "?"
+		if near := papers.Nearest(name, names); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
 		}
-		r.problem(start(n), field, "there is no channel %q; %s", name, hint)
+		v.Problem("there is no channel %q; %s", name, hint)
 	}
 }

@@ -388,7 +388,7 @@ while: {{state.x}}`),
 	{
 		"ternary",
 		edited(`while: state.a ? "x" : "y"`),
-		[]string{`7:8 : not YAML: mapping value is not allowed in this context; a value with ": " in it has to be quoted; or the indent is wrong`},
+		[]string{`7:8 : not YAML: mapping value is not allowed in this context; a value with ": " in it has to be quoted, or the indent is wrong`},
 	},
 	{
 		"begins with a quote",
@@ -777,7 +777,7 @@ while: {{state.x}}`),
 		`name: late
  entity: order
 `,
-		[]string{`1:7 : not YAML: mapping value is not allowed in this context; a value with ": " in it has to be quoted; or the indent is wrong`},
+		[]string{`1:7 : not YAML: mapping value is not allowed in this context; a value with ": " in it has to be quoted, or the indent is wrong`},
 	},
 	{
 		"complex key",
@@ -790,20 +790,20 @@ while: {{state.x}}`),
 		"deep list",
 		`- - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - - a
 `,
-		[]string{"1:65 : nested deeper than 32 levels; a rule needs no such depth"},
+		[]string{"1:65 : nested deeper than 32 levels; nothing here needs such depth"},
 	},
 	{
 		"deep brackets",
 		`a: [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]
 `,
-		[]string{"1:36 : nested deeper than 32 levels; a rule needs no such depth"},
+		[]string{"1:36 : nested deeper than 32 levels; nothing here needs such depth"},
 	},
 	{
 		"deep indent",
 		`a:
                                                                                                                                             b: c
 `,
-		[]string{"2:141 : this line is indented by more than 128 columns; a rule needs no such depth"},
+		[]string{"2:141 : this line is indented by more than 128 columns; nothing here needs such depth"},
 	},
 	{
 		"two with one name",
@@ -839,6 +839,6 @@ escalate: [{after: 3h}]
 	{
 		"JSON deep",
 		`{"a": [[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]]}`,
-		[]string{"1:39 : nested deeper than 32 levels; a rule needs no such depth"},
+		[]string{"1:39 : nested deeper than 32 levels; nothing here needs such depth"},
 	},
 }

@@ -11,6 +11,7 @@ import (
 	"deadman/alerts"
 	"deadman/calendars"
 	futurejobs "deadman/future_jobs"
+	"deadman/papers"
 )
 
 // Bounds of a document.
@@ -213,7 +214,7 @@ func (c *compiler) choice(pointer, noun, word string, words []string) {
 }
 
 func notOneOf(noun, word string, words []string) string {
-	if near := Nearest(word, words); near != "" {
+	if near := papers.Nearest(word, words); near != "" {
 		return fmt.Sprintf("%q is not %s; did you mean %q?", clip(word, 40), noun, near)
 	}
 	return fmt.Sprintf("%q is not %s; write one of %s", clip(word, 40), noun, strings.Join(words, ", "))

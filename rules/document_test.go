@@ -168,7 +168,7 @@ func TestRoundTrips(t *testing.T) {
 func TestQuoted(t *testing.T) {
 	check := func(t interface{ Fatalf(string, ...any) }, s string) {
 		for _, text := range []string{"a: " + quoted(s) + "\n", quoted(s) + ": x\n", "a:\n  - " + quoted(s) + "\n", "a:\n  b: " + quoted(s) + "\n"} {
-			nodes, problems := readYAML(text)
+			nodes, problems := readYAML([]byte(text))
 			if problems != nil {
 				t.Fatalf("%q: %v", text, problems)
 			}

@@ -2,26 +2,20 @@ package rules
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
-	"github.com/prometheus/common/model"
+	"deadman/papers"
 )
 
 // Duration is a span as people write it: "90s", "1h30m", "7d".
 type Duration time.Duration
 
-var errDuration = errors.New(`write a number with a unit, such as "90s", "15m", "1h30m" or "7d"`)
-
 // ParseDuration reads a span of years (y), weeks (w), days (d), h, m, s and ms, in this order.
 func ParseDuration(s string) (Duration, error) {
-	d, err := model.ParseDuration(s)
-	if err != nil {
-		return 0, fmt.Errorf("%q is not a duration; %w", clip(s, 40), errDuration)
-	}
-	return Duration(d), nil
+	d, err := papers.ParseDuration(s)
+	return Duration(d), err
 }
 
 // units by their milliseconds, the longest first.
@@ -53,7 +47,7 @@ func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()
 func (d *Duration) UnmarshalJSON(b []byte) error {
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
-		return errDuration
+		return papers.ErrDuration
 	}
 	parsed, err := ParseDuration(s)
 	*d = parsed
@@ -82,7 +76,7 @@ func (d Delay) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
 func (d *Delay) UnmarshalJSON(b []byte) error {
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
-		return errDuration
+		return papers.ErrDuration
 	}
 	*d = delayOf(s)
 	return nil

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"deadman/calendars"
+	"deadman/papers"
 )
 
 // steps compiles the escalation, with each turn of a step that is repeated as one.
@@ -150,7 +151,7 @@ func (c *compiler) calendar(pointer, name string) *calendars.Calendar {
 
 func (c *compiler) noCalendar(name string) string {
 	known := slices.Sorted(maps.Keys(c.calendars))
-	switch near := Nearest(name, known); {
+	switch near := papers.Nearest(name, known); {
 	case near != "":
 		return fmt.Sprintf("there is no calendar %q; did you mean %q?", name, near)
 	case len(known) == 0:

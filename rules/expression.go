@@ -14,6 +14,8 @@ import (
 	"github.com/expr-lang/expr/file"
 	"github.com/expr-lang/expr/types"
 	"github.com/expr-lang/expr/vm"
+
+	"deadman/papers"
 )
 
 // Bounds of an expression.
@@ -181,7 +183,7 @@ func unknownName(name string, d dialect) string {
 	case d.names[name] == nil && typesOf[name] != nil && len(known) > 0:
 		return fmt.Sprintf("%q can't be read here, only %s", name, strings.Join(known, ", "))
 	}
-	if near := Nearest(name, append(functionNames(), known...)); near != "" {
+	if near := papers.Nearest(name, append(functionNames(), known...)); near != "" {
 		return fmt.Sprintf("unknown name %q; did you mean %q?", clip(name, 40), near)
 	}
 	example := ""
@@ -198,7 +200,7 @@ func unknownOfJob(name string) string {
 		fields = append(fields, f)
 	}
 	slices.Sort(fields)
-	return unknown(name, "field of job", fields)
+	return papers.Unknown("field of job", name, fields)
 }
 
 func typeName(t reflect.Type) string {

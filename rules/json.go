@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sort"
 	"unicode/utf8"
+
+	"deadman/papers"
 )
 
 // readJSON returns the document of a JSON text that looksLikeJSON.
@@ -70,8 +72,8 @@ func (r *jsonReader) node(depth int) (node, error) {
 	case nil:
 		n.kind = aNull
 	case json.Delim:
-		if depth == maxNesting {
-			return n, fmt.Errorf("nested deeper than %d levels; a rule needs no such depth", maxNesting)
+		if depth == papers.MaxNesting {
+			return n, fmt.Errorf("nested deeper than %d levels; nothing here needs such depth", papers.MaxNesting)
 		}
 		return r.inside(n, v, depth+1)
 	}

@@ -1,13 +1,12 @@
 package rules
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
-	"unicode/utf8"
 
 	"deadman/calendars"
+	"deadman/papers"
 )
 
 // maxRules is the most rules that a text may hold.
@@ -78,45 +77,22 @@ func readText(data []byte) ([]node, Problems) {
 		begin.Message = fmt.Sprintf("a file of rules may hold %d bytes, and this one holds more; split it", MaxSize)
 		return nil, Problems{begin}
 	}
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	if p, ok := badCharacter(data); ok {
-		return nil, Problems{p}
+	text, p := papers.Text(data)
+	if p != nil {
+		return nil, Problems{problemOf(p)}
 	}
 	var nodes []node
 	var ps Problems
-	if looksLikeJSON(data) {
-		nodes, ps = readJSON(data)
+	if looksLikeJSON(text) {
+		nodes, ps = readJSON(text)
 	} else {
-		nodes, ps = readYAML(string(data))
+		nodes, ps = readYAML(text)
 	}
 	if len(nodes) == 0 && len(ps) == 0 {
 		begin.Message = `there is no rule here; one begins with "name:"`
 		ps = Problems{begin}
 	}
 	return nodes, ps
-}
-
-// badCharacter finds the first byte that is not UTF-8 text.
-func badCharacter(data []byte) (Problem, bool) {
-	for i := 0; i < len(data); {
-		r, size := utf8.DecodeRune(data[i:])
-		switch {
-		case r == utf8.RuneError && size == 1 || r == 0:
-			return badAt(data, i, fmt.Sprintf("byte %#02x is not part of UTF-8 text; save the file as UTF-8", data[i])), true
-		case r == '\r' && !bytes.HasPrefix(data[i+1:], []byte("\n")): // of those a YAML lexer takes forever
-			return badAt(data, i, "a carriage return without a line feed after it; end lines with a line feed"), true
-		}
-		i += size
-	}
-	return Problem{}, false
-}
-
-// badAt is a problem with the byte at i.
-func badAt(data []byte, i int, message string) Problem {
-	start := bytes.LastIndexByte(data[:i], '\n') + 1
-	return Problem{
-		Line: bytes.Count(data[:i], []byte("\n")) + 1, Column: utf8.RuneCount(data[start:i]) + 1, Message: message,
-	}
 }
 
 // readDocument makes a document of a node: first its shape, then what it means.

@@ -3,6 +3,8 @@ package rules
 import (
 	"fmt"
 	"strings"
+
+	"deadman/papers"
 )
 
 // Problem is one thing that is wrong with a document.
@@ -94,10 +96,4 @@ func under(pointer, field string) string { return pointer + "/" + escape.Replace
 func item(pointer string, i int) string { return fmt.Sprintf("%s/%d", pointer, i) }
 
 // clip keeps a message readable whatever it quotes.
-func clip(s string, most int) string {
-	runes := []rune(s)
-	if len(runes) <= most {
-		return s
-	}
-	return string(runes[:most-1]) + "…"
-}
+func clip(s string, most int) string { return papers.Clip(s, most) }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"deadman/papers"
 )
 
 // reader makes a Document of nodes and notes what has the wrong shape.
@@ -46,7 +48,7 @@ func (r *reader) mapping(n node, pointer string, m mapping) {
 		case i < 0 && m.reserved[f.name] != "":
 			r.problem(p, "%s", m.reserved[f.name])
 		case i < 0:
-			r.problem(p, "%s", unknown(f.name, "field", m.names()))
+			r.problem(p, "%s", papers.Unknown("field", f.name, m.names()))
 		case f.value.kind == aNull:
 			r.problem(p, "the field has no value; give it one or leave it out")
 		default:
@@ -91,11 +93,4 @@ func (r *reader) item(pointer string, i int, n node) string {
 	p := item(pointer, i)
 	r.places[p] = n.place
 	return p
-}
-
-func unknown(name, noun string, known []string) string {
-	if near := Nearest(name, known); near != "" {
-		return fmt.Sprintf("unknown %s %q; did you mean %q?", noun, clip(name, 40), near)
-	}
-	return fmt.Sprintf("unknown %s %q; the fields here are %s", noun, clip(name, 40), strings.Join(known, ", "))
 }

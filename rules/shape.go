@@ -7,6 +7,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"deadman/papers"
 )
 
 // Shape is what an event carries: what each field holds, by name.
@@ -151,7 +153,7 @@ func (f Form) at(path []string) (kind Kind, known bool, err error) {
 	field, ok := f.Fields[name]
 	if !ok {
 		known := slices.Sorted(maps.Keys(f.Fields))
-		if near := Nearest(name, known); near != "" {
+		if near := papers.Nearest(name, known); near != "" {
 			return "", false, fmt.Errorf("no field %q; did you mean %q?", clip(name, 40), near)
 		}
 		return "", false, fmt.Errorf("no field %q, only %s", clip(name, 40), clip(strings.Join(known, ", "), 200))

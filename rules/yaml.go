@@ -1,31 +1,27 @@
 package rules
 
 import (
-	"errors"
 	"fmt"
 
-	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
-	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
-)
 
-// Bounds of a text, so that parsing takes a time that grows with its size and no faster.
-const (
-	maxNesting = 32
-	maxIndent  = 128
+	"deadman/papers"
 )
 
 // readYAML returns the documents of a text. Empty documents are left out.
-func readYAML(text string) ([]node, Problems) {
-	tokens := lexer.Tokenize(text)
+func readYAML(text []byte) ([]node, Problems) {
+	tokens, p := papers.Tokens(text)
+	if p != nil {
+		return nil, Problems{problemOf(p)}
+	}
 	if ps := survey(tokens); len(ps) > 0 {
 		return nil, ps
 	}
 	file, err := parser.Parse(tokens, 0)
 	if err != nil {
-		return nil, Problems{syntaxProblem(err)}
+		return nil, Problems{problemOf(papers.Syntax(err, hints))}
 	}
 	var docs []node
 	for _, d := range file.Docs {
@@ -42,28 +38,16 @@ func readYAML(text string) ([]node, Problems) {
 }
 
 // survey refuses what a rule has no use for and a YAML reader would take for something else
-// than was meant, and nesting that would take a parser long.
+// than was meant.
 func survey(tokens token.Tokens) Problems {
 	var ps Problems
-	nesting, entries, line, documents := 0, 0, 0, 0
+	documents := 0
 	for _, tk := range tokens {
-		if tk.Position.Line != line {
-			line, entries = tk.Position.Line, 0
-			if tk.Position.Column > maxIndent && nesting == 0 && tk.Type != token.CommentType && !inBlock(tk) {
-				return append(ps, at(tk, fmt.Sprintf("this line is indented by more than %d columns; a rule needs no such depth", maxIndent)))
-			}
-		}
 		switch tk.Type {
 		case token.DocumentHeaderType:
 			if documents++; documents > maxRules {
 				return append(ps, at(tk, tooManyRules))
 			}
-		case token.MappingStartType, token.SequenceStartType:
-			nesting++
-		case token.MappingEndType, token.SequenceEndType:
-			nesting--
-		case token.SequenceEntryType, token.MappingKeyType:
-			entries++
 		case token.TagType:
 			ps = append(ps, at(tk, fmt.Sprintf(`YAML reads %s as a tag, not as part of a value; quote the whole value: "%s"`, clip(tk.Value, 40), clip(tk.Value, 40))))
 		case token.AliasType, token.AnchorType:
@@ -71,48 +55,25 @@ func survey(tokens token.Tokens) Problems {
 		case token.MergeKeyType:
 			ps = append(ps, at(tk, `YAML merge keys ("<<") are not part of rules; write the fields out`))
 		}
-		if nesting > maxNesting || entries > maxNesting {
-			return append(ps, at(tk, fmt.Sprintf("nested deeper than %d levels; a rule needs no such depth", maxNesting)))
-		}
 	}
 	return ps
-}
-
-// inBlock reports whether tk is the body of a block text, whose indent says nothing.
-func inBlock(tk *token.Token) bool {
-	before := tk.PreviousType()
-	return before == token.LiteralType || before == token.FoldedType
 }
 
 func at(tk *token.Token, message string) Problem {
 	return Problem{Line: tk.Position.Line, Column: tk.Position.Column, Message: message}
 }
 
-// syntaxProblem says what a parser's error comes from most often in a rule.
-func syntaxProblem(err error) Problem {
-	var syntax yaml.Error
-	if !errors.As(err, &syntax) || syntax.GetToken() == nil {
-		return Problem{Line: 1, Column: 1, Message: "not YAML: " + err.Error()}
-	}
-	message := "not YAML: " + syntax.GetMessage()
-	if hint := syntaxHint(syntax.GetMessage()); hint != "" {
-		message += "; " + hint
-	}
-	return at(syntax.GetToken(), message)
+// problemOf is what is wrong with a text before it is known what it says.
+func problemOf(p *papers.Problem) Problem {
+	return Problem{Line: p.Line, Column: p.Column, Message: p.Message}
 }
 
-func syntaxHint(message string) string {
-	switch message {
-	case "mapping value is not allowed in this context":
-		return `a value with ": " in it has to be quoted; or the indent is wrong`
-	case "',' or '}' must be specified":
-		return `inside {…} an expression with a comma, "[" or "{" has to be quoted: if: 'event.state in ["A", "B"]'`
-	case "could not find flow map content":
-		return `a value that begins with "{" has to be quoted: text: "{{key}} waits"`
-	case "value is not allowed in this context. map key-value is pre-defined":
-		return `a value that begins with a quote has to be quoted as a whole: if: '"a" == event.b'`
-	}
-	return ""
+// hints say what a parser's error comes from most often in a rule.
+var hints = map[string]string{
+	"mapping value is not allowed in this context":                       `a value with ": " in it has to be quoted, or the indent is wrong`,
+	"',' or '}' must be specified":                                       `inside {…} an expression with a comma, "[" or "{" has to be quoted: if: 'event.state in ["A", "B"]'`,
+	"could not find flow map content":                                    `a value that begins with "{" has to be quoted: text: "{{key}} waits"`,
+	"value is not allowed in this context. map key-value is pre-defined": `a value that begins with a quote has to be quoted as a whole: if: '"a" == event.b'`,
 }
 
 func yamlNode(n ast.Node) (node, *Problem) {

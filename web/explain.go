@@ -11,7 +11,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/danielgtaylor/huma/v2/validation"
 
-	"deadman/rules"
+	"deadman/papers"
 )
 
 // What huma refuses by itself goes out as a Problem of ours. The hook is huma's only one, and
@@ -125,7 +125,7 @@ func choose(given string, enum []any) string {
 		known[i] = fmt.Sprint(v)
 	}
 	said := fmt.Sprintf("%q is none of %s", given, strings.Join(known, ", "))
-	if near := rules.Nearest(given, known); near != "" {
+	if near := papers.Nearest(given, known); near != "" {
 		said += "; did you mean " + near + "?"
 	}
 	return said

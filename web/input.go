@@ -12,7 +12,7 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humachi"
 
 	futurejobs "deadman/future_jobs"
-	"deadman/rules"
+	"deadman/papers"
 )
 
 // maxText is the longest key that a job can have, in bytes. No other name is longer.
@@ -104,7 +104,7 @@ func unknown(what, name string, known []string) string {
 	if len(known) == 0 {
 		return "unknown " + what + "; there are none here"
 	}
-	if near := rules.Nearest(name, known); near != "" {
+	if near := papers.Nearest(name, known); near != "" {
 		return "unknown " + what + "; did you mean " + near + "?"
 	}
 	return "unknown " + what + "; there are " + strings.Join(known, ", ")

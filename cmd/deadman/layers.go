@@ -9,7 +9,7 @@ import (
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 
-	"deadman/rules"
+	"deadman/papers"
 )
 
 // envPrefix is what all variables of deadman begin with.
@@ -177,7 +177,7 @@ func addSettings(flags *pflag.FlagSet) {
 }
 
 func didYouMean(name string, known []string) string {
-	if near := rules.Nearest(name, known); near != "" {
+	if near := papers.Nearest(name, known); near != "" {
 		return "did you mean " + near + "?"
 	}
 	slices.Sort(known)

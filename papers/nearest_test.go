@@ -1,9 +1,9 @@
-package rules_test
+package papers_test
 
 import (
 	"testing"
 
-	"deadman/rules"
+	"deadman/papers"
 )
 
 func TestNearest(t *testing.T) {
@@ -12,7 +12,7 @@ func TestNearest(t *testing.T) {
 		"limt": "limit", "rules": "rule", "due_befor": "due_before", "keys": "key", "entty": "entity",
 		"wobble": "", "": "", "x": "",
 	} {
-		if got := rules.Nearest(name, known); got != want {
+		if got := papers.Nearest(name, known); got != want {
 			t.Errorf("nearest to %q is %q, want %q", name, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package rules
+package papers
 
 // Nearest returns the known name that is most like the given one, or "" when none is near.
 func Nearest(name string, known []string) string {

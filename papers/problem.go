@@ -1,4 +1,6 @@
-package calendars
+// Package papers reads what operators write: files in YAML, strictly, with all that is wrong
+// in one at once. What the words of a file mean is for the room that the file belongs to.
+package papers
 
 import (
 	"cmp"
@@ -7,11 +9,11 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong with a text of calendars.
+// Problem is one thing that is wrong with a file.
 type Problem struct {
 	File         string
 	Line, Column int    // from 1, the column in characters
-	Field        string // such as "calendars.office.days"; empty: the text as a whole
+	Field        string // such as "channels.pager.url_file"; empty: the file as a whole
 	Message      string // what is wrong, and what to write instead
 }
 
@@ -27,7 +29,7 @@ func (p Problem) Error() string {
 	return place + p.Message
 }
 
-// Problems is all that is wrong, in the order of the text. It is an error.
+// Problems is all that is wrong, in the order of the file. It is an error.
 type Problems []Problem
 
 func (ps Problems) Error() string {
@@ -52,12 +54,14 @@ func (ps Problems) orNil(file string) error {
 	return ps
 }
 
-// clip keeps a message readable whatever it quotes.
-func clip(s string) string {
-	const most = 40
+// Clip keeps a message readable whatever it quotes: s, or its beginning of most characters.
+func Clip(s string, most int) string {
 	runes := []rune(s)
 	if len(runes) <= most {
 		return s
 	}
 	return string(runes[:most-1]) + "…"
 }
+
+// quoted is how many characters of a text a message quotes.
+const quoted = 40

@@ -1,0 +1,39 @@
+package papers
+
+import (
+	"path/filepath"
+	"strings"
+)
+
+// maxSecret is the most bytes of a secret.
+const maxSecret = 8 << 10
+
+// Path is the path of the file that v names, which begins at the folder of the file that says
+// so.
+func (v Value) Path() string {
+	path := v.Text()
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(v.paper.file), path)
+}
+
+// Secret is what the file holds that v names, without the white space around it: secrets are
+// never in a file that others are described in. read is os.ReadFile or the like.
+func (v Value) Secret(read func(path string) ([]byte, error)) string {
+	path := v.Path()
+	if path == "" {
+		return ""
+	}
+	data, err := read(path)
+	secret := strings.TrimSpace(string(data))
+	switch {
+	case err != nil:
+		v.Problem("%v; name a file that the node can read", err)
+		return ""
+	case secret == "" || len(secret) > maxSecret || strings.ContainsAny(secret, "\n\x00"):
+		v.Problem("%s does not hold one line of up to %d bytes; write the secret into it, and nothing else", path, maxSecret)
+		return ""
+	}
+	return secret
+}
