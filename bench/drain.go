@@ -62,7 +62,7 @@ func Drain(ctx context.Context, o Options) (ratio float64, err error) {
 		return 0, err
 	}
 	defer pool.Close()
-	if err := saveRule(ctx, s); err != nil {
+	if err := saveRule(ctx, s, Document); err != nil {
 		return 0, err
 	}
 
@@ -97,16 +97,18 @@ func median(rates []float64) float64 {
 	return sorted[len(sorted)/2]
 }
 
-func saveRule(ctx context.Context, s *store.Store) error {
-	documents, err := rules.Parse([]byte(Document), "bench.yaml")
+// saveRule saves the one rule of a text; it listens to events from the start of their streams.
+func saveRule(ctx context.Context, s *store.Store, text string, reads ...rules.Read) error {
+	documents, err := rules.Parse([]byte(text), "bench.yaml")
 	if err != nil {
 		return err
 	}
-	text, err := json.Marshal(documents[0])
+	document, err := json.Marshal(documents[0])
 	if err != nil {
 		return err
 	}
-	_, err = s.Save(ctx, rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: text}, rules.AnyVersion)
+	saved := rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: document, Reads: reads}
+	_, err = s.Save(ctx, saved, rules.AnyVersion)
 	return err
 }
 

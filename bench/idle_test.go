@@ -24,7 +24,7 @@ import (
 const ticks = 100
 
 // BenchmarkIdle measures a node that waits for DEADMAN_BENCH_JOBS jobs, of which none is
-// due: its memory, and what of a core it takes. The database and the broker are other
+// due and whose rule has slots every second: its memory, and what of a core it takes. The database and the broker are other
 // processes.
 func BenchmarkIdle(b *testing.B) {
 	dsn := durable(b)
@@ -34,7 +34,7 @@ func BenchmarkIdle(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer server.Close()
-	node := startNode(b, dsn, server.ClientURL())
+	node := startNode(b, dsn, server.ClientURL(), bench.Document)
 	pool, err := pgxpool.New(b.Context(), dsn)
 	if err != nil {
 		b.Fatal(err)
@@ -52,9 +52,8 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// startNode builds and starts a node with one rule whose slots come every second, and
-// returns its process id.
-func startNode(b *testing.B, dsn, url string) (pid int) {
+// startNode builds and starts a node with one rule, and returns its process id.
+func startNode(b *testing.B, dsn, url, rule string) (pid int) {
 	b.Helper()
 	dir := b.TempDir()
 	binary, rules := filepath.Join(dir, "deadman"), filepath.Join(dir, "rules")
@@ -64,7 +63,7 @@ func startNode(b *testing.B, dsn, url string) (pid int) {
 	if err := os.Mkdir(rules, 0o700); err != nil {
 		b.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(rules, "bench.yaml"), []byte(bench.Document), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(rules, "bench.yaml"), []byte(rule), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	cmd := exec.Command(binary, "serve", "--database-url", dsn, "--nats-url", url,

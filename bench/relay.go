@@ -58,7 +58,7 @@ func Relay(ctx context.Context, o RelayOptions) (ratio float64, err error) {
 	if err := r.record(ctx); err != nil {
 		return 0, fmt.Errorf("record what is published: %w", err)
 	}
-	ways := []drain{{"bare", r.publishBare}, {"relay", r.relay}}
+	ways := []drain{{"bare", func(ctx context.Context) error { return publish(ctx, r.nc, r.same) }}, {"relay", r.relay}}
 	rates := map[string][]float64{}
 	for round := range o.Rounds {
 		for i := range ways {
@@ -95,7 +95,7 @@ func (r *relaying) open(ctx context.Context, url string) (err error) {
 	if r.js, err = jetstream.New(r.nc); err != nil {
 		return err
 	}
-	if err := saveRule(ctx, r.store); err != nil {
+	if err := saveRule(ctx, r.store, Document); err != nil {
 		return err
 	}
 	_, err = r.pool.Exec(ctx, fmt.Sprintf(`INSERT INTO alert (id, decided_at, rule_id, version, shard, key, detail)
@@ -227,22 +227,22 @@ const (
 	batchMost     = 1000
 )
 
-// publishBare publishes the messages in batches, one after the other.
-func (r *relaying) publishBare(ctx context.Context) error {
-	for left := r.same; len(left) > 0; {
+// publish publishes messages in atomic batches, one after the other.
+func publish(ctx context.Context, nc *nats.Conn, messages []*nats.Msg) error {
+	for left := messages; len(left) > 0; {
 		batch := left[:min(batchMost, len(left))]
 		left = left[len(batch):]
 		id := uuid.NewString()
 		for i, m := range batch {
 			m.Header[batchID], m.Header[batchSequence] = []string{id}, []string{strconv.Itoa(i + 1)}
 			if i+1 < len(batch) {
-				if err := r.nc.PublishMsg(m); err != nil {
+				if err := nc.PublishMsg(m); err != nil {
 					return err
 				}
 				continue
 			}
 			m.Header[batchCommit] = []string{"1"}
-			answer, err := r.nc.RequestMsgWithContext(ctx, m)
+			answer, err := nc.RequestMsgWithContext(ctx, m)
 			if err != nil {
 				return err
 			}

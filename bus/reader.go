@@ -152,6 +152,9 @@ func (r *reader) one(ctx context.Context, timeout <-chan time.Time, some bool) (
 		case <-timeout:
 			return nil, nil
 		case <-ctx.Done():
+			if some {
+				return nil, nil // what is in hand would be lost
+			}
 			return nil, ctx.Err()
 		}
 	}

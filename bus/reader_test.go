@@ -1,6 +1,7 @@
 package bus_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -179,6 +180,38 @@ func TestNextTakesWhatIsThere(t *testing.T) {
 		t.Errorf("the first event was kept back for %s", waited)
 	}
 	sent.Wait()
+}
+
+// Whoever reads ahead is called off at any moment, and goes on later.
+func TestNextLosesNothingWhenItIsCalledOff(t *testing.T) {
+	b := connect(t, serve(t, t.TempDir()))
+	bind(t, b, "x")
+	const all = 200
+	for range all {
+		publish(t, b, "x")
+	}
+	r := read(t, b, bus.EventsStream, 0, "x")
+	got, err := r.Next(t.Context(), 1, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	off, cancel := context.WithCancel(t.Context())
+	cancel()
+	for begun := time.Now(); len(got) < all; {
+		if time.Since(begun) > time.Minute {
+			t.Fatalf("%d of %d events in a minute", len(got), all)
+		}
+		more, err := r.Next(off, 5, time.Minute)
+		if err != nil && (len(more) > 0 || !errors.Is(err, context.Canceled)) {
+			t.Fatalf("%d events, and %v", len(more), err)
+		}
+		got = append(got, more...)
+	}
+	for i, seq := range seqs(got) {
+		if seq != uint64(i+1) {
+			t.Fatalf("event %d has the sequence %d", i+1, seq)
+		}
+	}
 }
 
 // Drained must never be true while an event is there that the broker acknowledged before

@@ -12,14 +12,14 @@ import (
 // found that is to blame. The others are taken in, and it becomes a dead letter.
 func (t *tap) takeApart(ctx context.Context, got []futurejobs.Event, refused error) error {
 	if half := len(got) / 2; half > 0 {
-		if err := t.take(ctx, got[:half]); err != nil {
+		if err := t.take(ctx, t.ask(got[:half], t.revision)); err != nil {
 			return err
 		}
-		return t.take(ctx, got[half:])
+		return t.take(ctx, t.ask(got[half:], t.revision))
 	}
 	t.in.Log.Warn("the database does not take what an event leads to; it becomes a dead letter",
 		"stream", t.stream, "seq", got[0].Seq, "subject", got[0].Subject, "err", refused)
-	whole, _ := t.fold(got)
+	whole := t.batch(t.ask(got, t.revision))
 	for _, rule := range rulesOf(whole.Effects) {
 		err := t.apply(ctx, t.without(whole, got[0], refused, rule), 0)
 		if !errors.Is(err, futurejobs.ErrRefused) {

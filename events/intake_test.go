@@ -46,6 +46,33 @@ func TestEventsBecomeJobsOnce(t *testing.T) {
 	}
 }
 
+// A stream with more in it than one transaction takes is read while it is applied, and what
+// happened to a key still happens in its order.
+func TestManyEventsKeepTheirOrder(t *testing.T) {
+	w := newWorld(t)
+	w.rule("order")
+	js := w.js()
+	const keys = 2500
+	for _, subject := range []string{"order.created", "order.shipped", "order.created"} {
+		for i := range keys {
+			if _, err := js.PublishAsync(subject, fmt.Appendf(nil, `{"id":%d}`, i), jetstream.WithStallWait(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	select {
+	case <-js.PublishAsyncComplete():
+	case <-time.After(time.Minute):
+		t.Fatal("the stream did not take the events in a minute")
+	}
+	n := w.start()
+	w.caughtUp(bus.EventsStream, 3*keys)
+	if pending, ended := w.jobs(); pending != keys || ended != keys {
+		t.Errorf("%d pending and %d ended, want %d each", pending, ended, keys)
+	}
+	eventually(t, "all is counted", func() bool { return n.counts.of(events.Created) == 2*keys })
+}
+
 func TestTwoReadersOfOneStream(t *testing.T) {
 	w := newWorld(t)
 	w.rule("order")

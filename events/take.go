@@ -22,18 +22,16 @@ func TooLong(size int) string {
 // ruleTries bounds how often a batch is matched again because the rules changed meanwhile.
 const ruleTries = 5
 
-// take applies events and moves the cursor, in one transaction.
-func (t *tap) take(ctx context.Context, got []futurejobs.Event) error {
+// take applies what was read and moves the cursor, in one transaction.
+func (t *tap) take(ctx context.Context, h haul) error {
 	for range ruleTries {
-		got = slices.DeleteFunc(got, func(e futurejobs.Event) bool { return e.Seq <= t.cursor.LastSeq })
-		if len(got) == 0 {
+		if h = t.standing(h); len(h.events) == 0 {
 			return nil
 		}
 		failpoints.Here("intake.read")
-		batch, ignored := t.fold(got)
-		err := t.apply(ctx, batch, ignored)
+		err := t.apply(ctx, t.batch(h), h.ignored)
 		if errors.Is(err, futurejobs.ErrRefused) {
-			err = t.takeApart(ctx, got, err)
+			err = t.takeApart(ctx, h.events, err)
 		}
 		if !errors.Is(err, futurejobs.ErrRulesChanged) {
 			return err
@@ -46,6 +44,25 @@ func (t *tap) take(ctx context.Context, got []futurejobs.Event) error {
 		}
 	}
 	return fmt.Errorf("apply events: %w, %d times in a row", futurejobs.ErrRulesChanged, ruleTries)
+}
+
+// standing is a haul as it stands: what was applied of it is left out, and the rules are asked
+// again where they changed since.
+func (t *tap) standing(h haul) haul {
+	left := slices.DeleteFunc(h.events, func(e futurejobs.Event) bool { return e.Seq <= t.cursor.LastSeq })
+	if len(left) == len(h.events) && h.revision == t.revision {
+		return h
+	}
+	return t.ask(left, t.revision)
+}
+
+// batch is a haul as it is applied.
+func (t *tap) batch(h haul) futurejobs.Batch {
+	last := h.events[len(h.events)-1]
+	return futurejobs.Batch{
+		Stream: t.stream, After: t.cursor.LastSeq, Last: last.Seq, LastAt: last.At,
+		RuleSet: h.revision, Effects: h.effects, DeadLetters: h.letters,
+	}
 }
 
 // apply applies a batch and moves the cursor.
@@ -61,29 +78,6 @@ func (t *tap) apply(ctx context.Context, b futurejobs.Batch, ignored int) error 
 		return errReopen
 	}
 	return fmt.Errorf("apply events: %w", err)
-}
-
-// fold asks the rules what the events mean.
-func (t *tap) fold(got []futurejobs.Event) (b futurejobs.Batch, ignored int) {
-	last := got[len(got)-1]
-	b = futurejobs.Batch{
-		Stream: t.stream, After: t.cursor.LastSeq, Last: last.Seq, LastAt: last.At,
-		// The subjects that are read belong to this revision. Rules that are newer already
-		// make the transaction fail, and the events are matched again.
-		RuleSet: t.revision,
-	}
-	for _, e := range got {
-		size := len(e.Data)
-		effects, refusals := t.match(&e)
-		for _, r := range refusals {
-			b.DeadLetters = append(b.DeadLetters, t.letter(e, size, r))
-		}
-		b.Effects = append(b.Effects, effects...)
-		if len(effects)+len(refusals) == 0 {
-			ignored++
-		}
-	}
-	return b, ignored
 }
 
 // letter is a refusal of an event whose body had size bytes.

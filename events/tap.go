@@ -41,6 +41,7 @@ type tap struct {
 	passed   time.Time // when the cursor was put there last
 	failed   bool      // the last reader was lost, or there was none yet
 	gone     bool      // it was said that the stream is not there
+	ahead    haul      // read while the one before was applied
 
 	mu  sync.Mutex
 	now Status
@@ -123,6 +124,7 @@ func (t *tap) say(err error) {
 }
 
 func (t *tap) close() {
+	t.ahead = haul{}
 	if t.reader != nil {
 		t.reader.Close()
 		t.reader = nil
@@ -140,20 +142,21 @@ func (t *tap) step(ctx context.Context) error {
 	if err := t.follow(); err != nil {
 		return err
 	}
-	got, err := t.reader.Next(ctx, takeAtOnce, t.patience())
+	got, err := t.next(ctx)
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
-	if err := t.missed(ctx, got); err != nil {
+	if err := t.missed(ctx, got.events); err != nil {
 		return err
 	}
-	if err := t.take(ctx, got); err != nil {
+	full := len(got.events) >= takeAtOnce
+	if err := t.takeAndRead(ctx, got); err != nil {
 		return err
 	}
-	if len(got) < takeAtOnce {
+	if !full {
 		t.caughtUp()
 	}
-	if err := t.mark(ctx); err != nil || len(got) > 0 {
+	if err := t.mark(ctx); err != nil || len(got.events) > 0 {
 		return err
 	}
 	return t.pass(ctx)

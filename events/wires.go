@@ -37,7 +37,8 @@ type Info struct {
 // Reader reads one stream in order. It is used by one goroutine.
 type Reader interface {
 	// Next returns what has arrived, up to limit events, and waits up to wait for the
-	// first. No events and no error: nothing came.
+	// first. No events and no error: nothing came. A call that ctx ends has lost nothing:
+	// the next one goes on where the last event was returned.
 	Next(ctx context.Context, limit int, wait time.Duration) ([]futurejobs.Event, error)
 	// End returns the stream's last sequence at the time of the call. ok is false when that
 	// is not certain, as when the stream may have another leader by now.

@@ -1,9 +1,11 @@
 package rules
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"unicode/utf8"
 )
 
@@ -13,14 +15,21 @@ const (
 	maxDepth = 64        // levels of JSON
 )
 
-// body is what an event carries, taken apart when an expression first reads it. Of names
-// that are twice in an object the last counts. It is not safe for concurrent use.
+// body is what an event carries, taken apart as far as expressions read it. Of names that are
+// twice in an object the last counts. It is not safe for concurrent use.
 type body struct {
 	data    []byte
 	checked bool
 	err     error // why it can't be read
-	numbers any   // with numbers to count with
-	texts   any   // with numbers as they were written
+	numbers view  // with numbers to count with
+	texts   view  // with numbers as they were written
+}
+
+// view is what is known of a body: all of it, or some fields of the object that it is.
+type view struct {
+	whole any // nil: not decoded, or null
+	part  map[string]any
+	read  []string // the fields that were looked for; those that are there are in part
 }
 
 func newBody(data []byte) *body { return &body{data: data} }
@@ -67,6 +76,9 @@ func checkBody(data []byte) error {
 
 // deeper reports whether brackets outside of text are nested deeper than most.
 func deeper(data []byte, most int) bool {
+	if bytes.Count(data, []byte{'{'})+bytes.Count(data, []byte{'['}) <= most {
+		return false
+	}
 	depth, quoted := 0, false
 	for i := 0; i < len(data); i++ {
 		switch c := data[i]; {
@@ -87,8 +99,8 @@ func deeper(data []byte, most int) bool {
 	return false
 }
 
-// value is the body for an expression: its numbers to count with, or literally.
-func (b *body) value(literal bool) (any, error) {
+// value is what an expression reads of the body: its numbers to count with, or literally.
+func (b *body) value(literal bool, read extent) (any, error) {
 	if b == nil {
 		return nil, errNoBody
 	}
@@ -99,11 +111,33 @@ func (b *body) value(literal bool) (any, error) {
 	if literal {
 		known = &b.texts
 	}
-	if *known != nil {
-		return *known, nil
+	if known.whole != nil {
+		return known.whole, nil
 	}
 	d := decoder{data: b.data, literal: literal}
+	if d.space(); !read.whole && d.data[d.at] == '{' {
+		return known.fields(&d, read.fields)
+	}
 	v, err := d.value()
-	*known = v
+	known.whole = v
 	return v, err
+}
+
+// fields decodes the fields that were not looked for before.
+func (v *view) fields(d *decoder, names []string) (map[string]any, error) {
+	unread := names
+	if len(v.read) > 0 {
+		unread = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(v.read, name) })
+	}
+	if v.part == nil {
+		v.part = make(map[string]any, len(names))
+	}
+	if len(unread) == 0 {
+		return v.part, nil
+	}
+	if err := d.fields(unread, v.part); err != nil {
+		return nil, err
+	}
+	v.read = append(v.read, unread...)
+	return v.part, nil
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -73,6 +74,88 @@ func (d *decoder) object() (any, error) {
 	return m, nil
 }
 
+// fields reads the named fields of an object into m, and goes over the others. Of a name that
+// is twice in the object the last counts.
+func (d *decoder) fields(names []string, m map[string]any) error {
+	d.space()
+	for d.at++; !d.ends('}'); {
+		i := d.oneOf(names)
+		if i < 0 {
+			if err := d.skip(); err != nil {
+				return err
+			}
+			continue
+		}
+		v, err := d.value()
+		if err != nil {
+			return err
+		}
+		m[names[i]] = v
+	}
+	return nil
+}
+
+// oneOf reads a name and returns which of names it is, or -1.
+func (d *decoder) oneOf(names []string) int {
+	from := d.at + 1
+	raw, escaped := d.raw()
+	if escaped {
+		d.at = from - 1
+		return slices.Index(names, d.text())
+	}
+	for i, name := range names {
+		if string(raw) == name {
+			return i
+		}
+	}
+	return -1
+}
+
+// skip goes behind the next value. What can't be read is an error all the same: whether a body
+// is taken in does not depend on what is read of it.
+func (d *decoder) skip() error {
+	d.space()
+	for depth := 0; ; {
+		switch d.data[d.at] {
+		case '"':
+			d.raw()
+		case '{', '[':
+			depth++
+			d.at++
+		case '}', ']':
+			depth--
+			d.at++
+		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			if err := d.skipNumber(); err != nil {
+				return err
+			}
+		default: // of a list or an object, or a letter of true, false or null
+			d.at++
+		}
+		if depth == 0 && (d.at == len(d.data) || strings.IndexByte(",}] \t\r\n", d.data[d.at]) >= 0) {
+			return nil
+		}
+	}
+}
+
+// longNumber is the length from which a number may be too large for a float64 without an
+// exponent.
+const longNumber = 300
+
+func (d *decoder) skipNumber() error {
+	from, power := d.at, false
+	for d.at < len(d.data) && strings.IndexByte(numeric, d.data[d.at]) >= 0 {
+		power = power || d.data[d.at]|0x20 == 'e'
+		d.at++
+	}
+	if d.literal || !power && d.at-from < longNumber {
+		return nil
+	}
+	d.at = from
+	_, err := d.number()
+	return err
+}
+
 func (d *decoder) list() (any, error) {
 	list := []any{}
 	for d.at++; !d.ends(']'); {
@@ -85,10 +168,10 @@ func (d *decoder) list() (any, error) {
 	return list, nil
 }
 
-func (d *decoder) text() string {
+// raw returns what stands between the quotes of the next text, and goes behind it.
+func (d *decoder) raw() (raw []byte, escaped bool) {
 	from := d.at + 1
 	end := from
-	escaped := false
 	for d.data[end] != '"' {
 		if d.data[end] == '\\' {
 			escaped = true
@@ -97,19 +180,28 @@ func (d *decoder) text() string {
 		end++
 	}
 	d.at = end + 1
+	return d.data[from:end], escaped
+}
+
+func (d *decoder) text() string {
+	from := d.at
+	raw, escaped := d.raw()
 	if !escaped {
-		return string(d.data[from:end])
+		return string(raw)
 	}
 	var s string
-	_ = json.Unmarshal(d.data[from-1:end+1], &s) // valid text is never an error
+	_ = json.Unmarshal(d.data[from:d.at], &s) // valid text is never an error
 	return s
 }
+
+// numeric is what numbers are written with.
+const numeric = "+-.0123456789Ee"
 
 // number reads a number to count with: an int, or a float64 where it is no whole number. A
 // whole number that no int holds stays as it is written, since a float64 would change it.
 func (d *decoder) number() (any, error) {
 	from := d.at
-	for d.at < len(d.data) && strings.IndexByte("+-.0123456789Ee", d.data[d.at]) >= 0 {
+	for d.at < len(d.data) && strings.IndexByte(numeric, d.data[d.at]) >= 0 {
 		d.at++
 	}
 	s := string(d.data[from:d.at])

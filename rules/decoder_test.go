@@ -31,8 +31,66 @@ func FuzzDecoder(f *testing.F) {
 			if expected, fits := numbered(want, literal); fits != (err == nil) || fits && !reflect.DeepEqual(got, expected) {
 				t.Errorf("%s (literal %v): %#v, %v, want %#v", text, literal, got, err, expected)
 			}
+			if object, is := got.(map[string]any); is && err == nil {
+				sameFields(t, text, literal, object)
+			}
+			if _, fine := newBody(text).value(literal, extent{any: true, fields: []string{"never there"}}); (fine == nil) != (err == nil) {
+				t.Errorf("%s (literal %v): %v where nothing is read of it, %v where all is", text, literal, fine, err)
+			}
 		}
 	})
+}
+
+// sameFields: fields that are read alone are those of the whole.
+func sameFields(t *testing.T, text []byte, literal bool, object map[string]any) {
+	t.Helper()
+	names := []string{"never there", "a"}
+	for name := range object {
+		names = append(names, name)
+		if len(names) == 5 {
+			break
+		}
+	}
+	want := make(map[string]any)
+	for _, name := range names {
+		if v, there := object[name]; there {
+			want[name] = v
+		}
+	}
+	b := newBody(text)
+	for i := range names { // one after the other, as expressions do
+		got, err := b.value(literal, extent{any: true, fields: names[:i+1]})
+		if err != nil {
+			t.Fatalf("%s: fields %q: %v", text, names[:i+1], err)
+		}
+		if i == len(names)-1 && !reflect.DeepEqual(got, want) {
+			t.Errorf("%s (literal %v): fields %q are %#v, want %#v", text, literal, names, got, want)
+		}
+	}
+}
+
+// TestExtent: an expression has decoded what it reads, and no more.
+func TestExtent(t *testing.T) {
+	for source, want := range map[string]extent{
+		`event.total > 0 && event.status == "X" && event.total < 9`: {any: true, fields: []string{"total", "status"}},
+		`event?.a.b[0].c == 1`:       {any: true, fields: []string{"a"}},
+		`any(event.items, .n > 1)`:   {any: true, fields: []string{"items"}},
+		`"a" in event || event.b`:    {any: true, whole: true, fields: []string{"b"}},
+		`get(event, "a") == 1`:       {any: true, whole: true},
+		`event[event.name] == 1`:     {any: true, whole: true, fields: []string{"name"}},
+		`len(keys(event)) > 1`:       {any: true, whole: true},
+		`any(event.a, # == event.b)`: {any: true, fields: []string{"a", "b"}},
+		`event["a"] == 1`:            {any: true, fields: []string{"a"}},
+	} {
+		x, err := compileExpression(source, inIf)
+		if err != nil {
+			t.Errorf("%s: %v", source, err)
+			continue
+		}
+		if !reflect.DeepEqual(x.event, want) || x.state.any {
+			t.Errorf("%s reads %+v of the event, want %+v", source, x.event, want)
+		}
+	}
 }
 
 // numbered is a tree of the standard library with its numbers as ours; fits is false where

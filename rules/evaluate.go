@@ -70,15 +70,15 @@ func (m *machine) load(x *expression, s scope) (err error) {
 			"rule": s.rule, "since": s.since, "count": s.count, "step": s.step, "turn": s.turn, "turns": s.turns,
 		}
 	}
-	if x.event {
+	if x.event.any {
 		m.meter.size += s.event.size()
-		if m.env[nameEvent], err = s.event.value(x.dialect.literal); err != nil {
+		if m.env[nameEvent], err = s.event.value(x.dialect.literal, x.event); err != nil {
 			return err
 		}
 	}
-	if x.state {
+	if x.state.any {
 		m.meter.size += s.state.size()
-		if m.env[nameState], err = s.state.value(x.dialect.literal); err != nil {
+		if m.env[nameState], err = s.state.value(x.dialect.literal, x.state); err != nil {
 			return err
 		}
 	}

@@ -32,8 +32,8 @@ type expression struct {
 	source  string
 	dialect dialect
 	program *vm.Program
-	event   bool  // it reads the event
-	state   bool  // it reads the state
+	event   extent
+	state   extent
 	job     bool  // it reads the job
 	wild    bool  // it reads what the subject's wildcards matched
 	uses    []use // what it takes the fields it reads for
@@ -65,7 +65,7 @@ func compileExpression(source string, d dialect) (x *expression, err error) {
 	}
 	x = &expression{
 		source: source, dialect: d, program: program,
-		event: g.reads[nameEvent], state: g.reads[nameState], job: g.reads[nameJob], wild: g.wild,
+		event: extentOf(plain.Node(), nameEvent), state: extentOf(plain.Node(), nameState), job: g.reads[nameJob], wild: g.wild,
 	}
 	if err := x.checkResult(plain.Node(), g); err != nil {
 		return nil, err

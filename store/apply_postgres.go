@@ -17,16 +17,23 @@ import (
 // next try sees it.
 var errOvertaken = errors.New("somebody else created a job meanwhile")
 
-// begin bounds the transaction in the same round trip.
-var begin = pgx.TxOptions{BeginQuery: `BEGIN; SELECT ` + bounded}
+// begin bounds the transaction in the same round trip, and has each statement planned for the
+// tables as they are. A plan that was made while a table was empty, and is kept, reads all of
+// the table for each batch once it has grown.
+var begin = pgx.TxOptions{BeginQuery: `BEGIN; SELECT ` + bounded + `, set_config('plan_cache_mode', 'force_custom_plan', true)`}
 
 // Apply implements futurejobs.Ledger.
 func (p *postgres) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
+	look := p.toLookUp(b.Effects)
 	var net futurejobs.Net
 	err := again(ctx, p.passing, func() (err error) {
-		net, err = p.applyOnce(ctx, b)
+		net, err = p.applyOnce(ctx, b, look)
+		if errors.Is(err, errOvertaken) {
+			look = refs(b.Effects)
+			p.wary.Store(waryFor)
+		}
 		return err
 	})
 	if err != nil {
@@ -35,13 +42,38 @@ func (p *postgres) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Ap
 	return applied(b, net), nil
 }
 
+// waryFor is how many batches look up all their jobs after one had to be begun again.
+const waryFor = 16
+
+// toLookUp are the jobs that have to be looked up before effects are folded. A wait that merely
+// begins is not among them: most often there is none yet, and where there is one, the insert
+// finds it, and the batch is applied again with all of its jobs looked up. So are those that
+// follow, since events that come again come in numbers.
+func (p *postgres) toLookUp(effects []futurejobs.Effect) []futurejobs.Ref {
+	if p.wary.Load() > 0 {
+		p.wary.Add(-1)
+		return refs(effects)
+	}
+	asked := make(map[futurejobs.Ref]int, len(effects))
+	for _, e := range effects {
+		asked[e.Ref]++
+	}
+	var uncertain []futurejobs.Effect
+	for _, e := range effects {
+		if start, begins := e.Ask.(futurejobs.Start); !begins || start.Early || asked[e.Ref] > 1 {
+			uncertain = append(uncertain, e)
+		}
+	}
+	return refs(uncertain)
+}
+
 // applyOnce works in three round trips and a commit. All of it is bounded, not only its
 // statements: a job that appeared later would be behind the sweep.
 //
 //  1. The transaction begins.
-//  2. The cursor, the rule set and the jobs are locked.
+//  2. The cursor, the rule set and the jobs to look up are locked.
 //  3. The net effect is written, and the cursor moves.
-func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch) (net futurejobs.Net, err error) {
+func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []futurejobs.Ref) (net futurejobs.Net, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tx, err := p.pool.BeginTx(ctx, begin)
@@ -49,7 +81,7 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch) (net futur
 		return net, err
 	}
 	defer func() { _ = tx.Rollback(ctx) }() // after a commit it does nothing
-	known, now, err := p.lockBatch(ctx, tx, b)
+	known, now, err := p.lockBatch(ctx, tx, b, look)
 	if err != nil {
 		return net, err
 	}
@@ -85,9 +117,9 @@ JOIN unnest($1::smallint[], $2::int[], $3::text[]) AS ref (shard, rule_id, key)
 	ON e.shard = ref.shard AND e.rule_id = ref.rule_id AND e.key = ref.key`
 )
 
-// lockBatch locks what the batch rests on and returns what is known of the jobs that it
-// names, and the transaction's time. It returns ErrMoved or ErrRulesChanged.
-func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch) (known futurejobs.Known, now time.Time, err error) {
+// lockBatch locks what the batch rests on and returns what is known of the jobs to look up, and
+// the transaction's time. It returns ErrMoved or ErrRulesChanged.
+func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch, look []futurejobs.Ref) (known futurejobs.Known, now time.Time, err error) {
 	var moved, closed bool
 	locks := &pgx.Batch{}
 	stands := b.Known
@@ -108,7 +140,7 @@ func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch)
 		closed = errors.Is(err, pgx.ErrNoRows)
 		return unless(closed, err)
 	})
-	queueKnown(locks, b.Effects, &known)
+	queueKnown(locks, b.Effects, look, &known)
 	err = tx.SendBatch(ctx, locks).Close()
 	switch {
 	case err != nil:
@@ -121,15 +153,15 @@ func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch)
 	return known, now, nil
 }
 
-// queueKnown reads what is known of the jobs that effects name. Each statement sees what was
-// committed before it began, so the locks come first.
-func queueKnown(q *pgx.Batch, effects []futurejobs.Effect, known *futurejobs.Known) {
+// queueKnown reads what is known of the jobs to look up, and what happened early. Each statement
+// sees what was committed before it began, so the locks come first.
+func queueKnown(q *pgx.Batch, effects []futurejobs.Effect, look []futurejobs.Ref, known *futurejobs.Known) {
 	early := earlyRefs(effects)
 	if len(early) > 0 {
 		q.Queue(lockRules, rulesIn(early))
 	}
-	if len(effects) > 0 {
-		shards, rules, keys := refColumns(refs(effects))
+	if len(look) > 0 {
+		shards, rules, keys := refColumns(look)
 		q.Queue(lockJobs, shards, rules, keys).Query(func(rows pgx.Rows) error {
 			jobs, err := all(rows, readJob)
 			known.Pending = byRef(jobs)

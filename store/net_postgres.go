@@ -127,7 +127,8 @@ func queueCreations(q *pgx.Batch, jobs []futurejobs.Job) {
 	if len(jobs) == 0 {
 		return
 	}
-	sorted := slices.SortedFunc(slices.Values(jobs), func(a, b futurejobs.Job) int { return compareRefs(a.Ref, b.Ref) })
+	sorted := pointers(jobs)
+	slices.SortFunc(sorted, func(a, b *futurejobs.Job) int { return compareRefs(a.Ref, b.Ref) })
 	q.Queue(insertJobs, jobColumnsOf(sorted)...).Exec(expect(len(jobs), errOvertaken))
 }
 
@@ -135,21 +136,33 @@ func queueBorn(q *pgx.Batch, born []futurejobs.Decision, now time.Time) {
 	if len(born) == 0 {
 		return
 	}
-	jobs := make([]futurejobs.Job, len(born))
+	jobs := make([]*futurejobs.Job, len(born))
 	outcomes, reasons := make([]string, len(born)), make([]*string, len(born))
-	for i, d := range born {
-		jobs[i], outcomes[i], reasons[i] = d.Job, string(d.Outcome), optional(d.Reason)
+	for i := range born {
+		d := &born[i]
+		jobs[i], outcomes[i], reasons[i] = &d.Job, string(d.Outcome), optional(d.Reason)
 	}
 	q.Queue(insertBorn, append(jobColumnsOf(jobs), now, outcomes, reasons)...)
 }
 
-// jobColumnsOf are the parameters of newJobs.
-func jobColumnsOf(jobs []futurejobs.Job) []any {
+// pointers are to jobs, which are large: sorting would move them about.
+func pointers(jobs []futurejobs.Job) []*futurejobs.Job {
+	to := make([]*futurejobs.Job, len(jobs))
+	for i := range jobs {
+		to[i] = &jobs[i]
+	}
+	return to
+}
+
+// jobColumnsOf are the parameters of newJobs. What pgx knows no array of is a FlatArray, or it
+// would look at each value by reflection.
+func jobColumnsOf(jobs []*futurejobs.Job) []any {
 	n := len(jobs)
 	shards, rules, versions, keys := make([]int16, n), make([]int32, n), make([]int32, n), make([]string, n)
 	created, since, first, next := make([]time.Time, n), make([]time.Time, n), make([]time.Time, n), make([]time.Time, n)
-	events, states := make([]*string, n), make([]*string, n)
-	pauses, pausedNext, members := make([][]byte, n), make([]pgtype.Timestamptz, n), make([][]byte, n)
+	events, states := make(pgtype.FlatArray[*string], n), make(pgtype.FlatArray[*string], n)
+	pauses, members := make(pgtype.FlatArray[[]byte], n), make(pgtype.FlatArray[[]byte], n)
+	pausedNext := make(pgtype.FlatArray[pgtype.Timestamptz], n)
 	for i, j := range jobs {
 		shards[i], rules[i], versions[i], keys[i] = j.Shard, j.RuleID, j.Version, escape(j.Key)
 		created[i], since[i], first[i], next[i] = j.CreatedAt, j.Since, j.FirstCheckAt, j.NextCheckAt

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -122,6 +123,32 @@ func applyStartsAgainAfterAnEnd(t *testing.T, w *world) {
 		t.Errorf("the new job: %+v, the old: %+v", j, old)
 	}
 	w.balances(2)
+}
+
+// Starts for keys that are waited for come again and again, among others that are new.
+func applyMeetsWhatIsThere(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b")
+	a := w.one("a")
+	for i := range 40 {
+		got := w.byHand(w.starting(w.rule, fmt.Sprint("new", i), w.slot()), w.starting(w.rule, "a", w.slot().Add(time.Hour)))
+		if want := (applied{Created: 1, Kept: 1}); counted(got) != want {
+			t.Fatalf("batch %d: %+v, want %+v", i, counted(got), want)
+		}
+	}
+	if diff := cmp.Diff(a, w.one("a")); diff != "" {
+		t.Errorf("a start for a key that is waited for changed its job (-want +got):\n%s", diff)
+	}
+	again := w.starting(w.rule, "b", w.slot().Add(time.Hour))
+	start := again.Ask.(futurejobs.Start)
+	start.Restart = true
+	again.Ask = start
+	if got := w.byHand(w.starting(w.rule, "c", w.slot()), again); got.Created != 2 || got.Restarted != 1 {
+		t.Errorf("a wait that begins anew: %+v", got)
+	}
+	if b := w.one("b"); !b.FirstCheckAt.Equal(w.slot().Add(time.Hour)) {
+		t.Errorf("it is first looked at at %s", b.FirstCheckAt)
+	}
+	w.balances(44)
 }
 
 func (w *world) balances(created int64) {

@@ -40,6 +40,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"apply/end":             applyEnds,
 	"apply/born":            applyBornAndEnded,
 	"apply/again":           applyStartsAgainAfterAnEnd,
+	"apply/meet":            applyMeetsWhatIsThere,
 	"apply/race":            applyIsRacedOnce,
 	"apply/rules":           applyLosesToNewRules,
 	"apply/known":           applyLosesToACursor,

@@ -1,0 +1,95 @@
+package bench_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/bench"
+	"deadman/bus"
+)
+
+// BenchmarkSteady publishes DEADMAN_BENCH_RATE events a minute to a node for a minute, and
+// measures what of a core the node takes, and how many events are not jobs yet when the last
+// one is published. The database is another process; the broker and the publisher are in this
+// one.
+func BenchmarkSteady(b *testing.B) {
+	dsn := durable(b)
+	rate := setting(b, "DEADMAN_BENCH_RATE", 5000)
+	server, err := bus.StartServer(bus.ServerOptions{Dir: b.TempDir(), Addr: "127.0.0.1:0"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer server.Close()
+	node := startNode(b, dsn, server.ClientURL(), bench.EventsDocument)
+	pool, err := pgxpool.New(b.Context(), dsn)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer pool.Close()
+	js := publisher(b, server.ClientURL())
+	for b.Loop() {
+		before, begun := cpu(b, node), time.Now()
+		steadily(b, js, rate)
+		behind := rate - jobs(b, pool)
+		took := time.Since(begun)
+		b.ReportMetric(float64(behind), "behind")
+		b.ReportMetric(float64(rate)/took.Seconds(), "events/s")
+		b.ReportMetric(100*(cpu(b, node)-before).Seconds()/took.Seconds(), "%core")
+		for end := time.Now().Add(time.Minute); jobs(b, pool) < rate; {
+			if time.Now().After(end) {
+				b.Fatalf("%d of %d events are jobs after another minute", jobs(b, pool), rate)
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+		b.StopTimer()
+		if _, err := pool.Exec(b.Context(), `TRUNCATE future_job`); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+}
+
+func publisher(b *testing.B, url string) jetstream.JetStream {
+	b.Helper()
+	nc, err := nats.Connect(url)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		b.Fatal(err)
+	}
+	return js
+}
+
+// steadily publishes n events within a minute, a few every 10 ms, and waits until the stream
+// has them.
+func steadily(b *testing.B, js jetstream.JetStream, n int) {
+	b.Helper()
+	const every = 10 * time.Millisecond
+	ticker := time.NewTicker(every)
+	defer ticker.Stop()
+	for begun, sent := time.Now(), 0; sent < n; {
+		<-ticker.C
+		due := min(n, int(float64(n)*time.Since(begun).Minutes()))
+		for ; sent < due; sent++ {
+			if _, err := js.PublishMsgAsync(bench.Event(sent), jetstream.WithStallWait(time.Minute)); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	<-js.PublishAsyncComplete()
+}
+
+func jobs(b *testing.B, pool *pgxpool.Pool) (n int) {
+	b.Helper()
+	if err := pool.QueryRow(b.Context(), `SELECT count(*) FROM future_job`).Scan(&n); err != nil {
+		b.Fatal(err)
+	}
+	return n
+}

@@ -1,0 +1,94 @@
+package events
+
+import (
+	"context"
+	"errors"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// aheadBytes bounds the bodies that are read while others are applied: about as many as one
+// call of Next returns at most.
+const aheadBytes = 8 << 20
+
+// haul is events that were read, and what the rules ask for because of them.
+type haul struct {
+	events   []futurejobs.Event
+	revision int64 // of the rules that were asked; they may be newer, never older
+	effects  []futurejobs.Effect
+	letters  []futurejobs.DeadLetter
+	ignored  int   // events that no rule asked for anything
+	size     int   // of the bodies, in bytes
+	err      error // why reading ended
+}
+
+// full reports whether nothing more is to be read before the haul is applied.
+func (h *haul) full() bool { return len(h.events) >= takeAtOnce || h.size >= aheadBytes }
+
+// ask asks the rules what events mean. The subjects that are read belong to the revision.
+// Rules that are newer already make the transaction fail, and the events are asked about again.
+func (t *tap) ask(got []futurejobs.Event, revision int64) haul {
+	h := haul{revision: revision}
+	t.add(&h, got)
+	return h
+}
+
+// add adds events to a haul.
+func (t *tap) add(h *haul, got []futurejobs.Event) {
+	h.events = append(h.events, got...)
+	for _, e := range got {
+		size := len(e.Data)
+		h.size += size
+		effects, refusals := t.match(&e)
+		for _, r := range refusals {
+			h.letters = append(h.letters, t.letter(e, size, r))
+		}
+		h.effects = append(h.effects, effects...)
+		if len(effects)+len(refusals) == 0 {
+			h.ignored++
+		}
+	}
+}
+
+// next is what was read ahead, or else what has arrived, after waiting for it a while.
+func (t *tap) next(ctx context.Context) (haul, error) {
+	h := t.ahead
+	t.ahead = haul{}
+	if h.err != nil || len(h.events) > 0 {
+		return h, h.err
+	}
+	got, err := t.reader.Next(ctx, takeAtOnce, t.patience())
+	if err != nil {
+		return haul{}, err
+	}
+	return t.ask(got, t.revision), nil
+}
+
+// takeAndRead takes a haul, and reads the next one meanwhile. The reader is at rest when it
+// returns.
+func (t *tap) takeAndRead(ctx context.Context, h haul) error {
+	if len(h.events) == 0 {
+		return nil
+	}
+	reading, stop := context.WithCancel(ctx)
+	ahead := make(chan haul, 1)
+	go func(revision int64) { ahead <- t.read(reading, revision) }(t.revision)
+	err := t.take(ctx, h)
+	stop()
+	t.ahead = <-ahead
+	return err
+}
+
+// read reads until ctx ends or the haul is full.
+func (t *tap) read(ctx context.Context, revision int64) haul {
+	h := haul{revision: revision}
+	for !h.full() && h.err == nil && ctx.Err() == nil {
+		var got []futurejobs.Event
+		got, h.err = t.reader.Next(ctx, takeAtOnce-len(h.events), quiet)
+		t.add(&h, got)
+	}
+	if errors.Is(h.err, context.Canceled) {
+		h.err = nil // what was there is read
+	}
+	return h
+}
