@@ -48,13 +48,6 @@ const eventBody = `{"id":"ord-%08[1]d","status":"PLACED","total":129.9,"currency
 	`"customer":{"id":"cus-%08[1]d","name":"Ada Lovelace","city":"London"},` +
 	`"items":[{"sku":"A-1042","count":2,"price":49.95},{"sku":"B-7","count":1,"price":30}],"note":"leave it with the neighbours, please"}`
 
-// Event is the i-th event, of a key of its own, that EventsDocument begins a wait for.
-func Event(i int) *nats.Msg {
-	m := nats.NewMsg(eventsSubject)
-	m.Data = fmt.Appendf(nil, eventBody, i)
-	return m
-}
-
 const (
 	eventsStream  = "ORDERS"
 	eventsSubject = "orders.placed"
@@ -157,20 +150,34 @@ func (e *eventing) close() {
 
 // fill makes the stream and publishes the events.
 func (e *eventing) fill(ctx context.Context) error {
-	js, err := jetstream.New(e.nc)
+	if err := CreateStream(ctx, e.nc); err != nil {
+		return err
+	}
+	return PublishEvents(ctx, e.nc, 0, e.Events)
+}
+
+// CreateStream makes the stream of the events, which takes atomic batches.
+func CreateStream(ctx context.Context, nc *nats.Conn) error {
+	js, err := jetstream.New(nc)
 	if err != nil {
 		return err
 	}
-	if _, err := js.CreateStream(ctx, jetstream.StreamConfig{
+	_, err = js.CreateStream(ctx, jetstream.StreamConfig{
 		Name: eventsStream, Subjects: []string{"orders.>"}, Storage: jetstream.FileStorage, AllowAtomicPublish: true,
-	}); err != nil {
-		return err
+	})
+	return err
+}
+
+// PublishEvents publishes events for EventsDocument, each of a key of its own: from a number up
+// to another.
+func PublishEvents(ctx context.Context, nc *nats.Conn, from, to int) error {
+	messages := make([]*nats.Msg, 0, to-from)
+	for i := from; i < to; i++ {
+		m := nats.NewMsg(eventsSubject)
+		m.Data = fmt.Appendf(nil, eventBody, i)
+		messages = append(messages, m)
 	}
-	messages := make([]*nats.Msg, e.Events)
-	for i := range messages {
-		messages[i] = Event(i)
-	}
-	return publish(ctx, e.nc, messages)
+	return publish(ctx, nc, messages)
 }
 
 // reset empties the table, and has the stream read from its start. A checkpoint makes the

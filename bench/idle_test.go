@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -68,6 +69,9 @@ func startNode(b *testing.B, dsn, url, rule string) (pid int) {
 	}
 	cmd := exec.Command(binary, "serve", "--database-url", dsn, "--nats-url", url,
 		"--http-addr", "127.0.0.1:0", "--rules", rules, "--log-format", "json")
+	cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { // what sizes a benchmark is no setting of a node
+		return strings.HasPrefix(s, "DEADMAN_")
+	})
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.StderrPipe()
 	if err != nil {

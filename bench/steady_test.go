@@ -6,7 +6,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/bench"
 	"deadman/bus"
@@ -24,16 +23,16 @@ func BenchmarkSteady(b *testing.B) {
 		b.Fatal(err)
 	}
 	defer server.Close()
+	nc := connect(b, server.ClientURL())
 	node := startNode(b, dsn, server.ClientURL(), bench.EventsDocument)
 	pool, err := pgxpool.New(b.Context(), dsn)
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer pool.Close()
-	js := publisher(b, server.ClientURL())
 	for b.Loop() {
 		before, begun := cpu(b, node), time.Now()
-		steadily(b, js, rate)
+		steadily(b, nc, rate)
 		behind := rate - jobs(b, pool)
 		took := time.Since(begun)
 		b.ReportMetric(float64(behind), "behind")
@@ -53,23 +52,22 @@ func BenchmarkSteady(b *testing.B) {
 	}
 }
 
-func publisher(b *testing.B, url string) jetstream.JetStream {
+// connect connects to a broker, and makes the stream of the events.
+func connect(b *testing.B, url string) *nats.Conn {
 	b.Helper()
 	nc, err := nats.Connect(url)
 	if err != nil {
 		b.Fatal(err)
 	}
 	b.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
+	if err := bench.CreateStream(b.Context(), nc); err != nil {
 		b.Fatal(err)
 	}
-	return js
+	return nc
 }
 
-// steadily publishes n events within a minute, a few every 10 ms, and waits until the stream
-// has them.
-func steadily(b *testing.B, js jetstream.JetStream, n int) {
+// steadily publishes n events within a minute, a few every 10 ms.
+func steadily(b *testing.B, nc *nats.Conn, n int) {
 	b.Helper()
 	const every = 10 * time.Millisecond
 	ticker := time.NewTicker(every)
@@ -77,13 +75,11 @@ func steadily(b *testing.B, js jetstream.JetStream, n int) {
 	for begun, sent := time.Now(), 0; sent < n; {
 		<-ticker.C
 		due := min(n, int(float64(n)*time.Since(begun).Minutes()))
-		for ; sent < due; sent++ {
-			if _, err := js.PublishMsgAsync(bench.Event(sent), jetstream.WithStallWait(time.Minute)); err != nil {
-				b.Fatal(err)
-			}
+		if err := bench.PublishEvents(b.Context(), nc, sent, due); err != nil {
+			b.Fatal(err)
 		}
+		sent = due
 	}
-	<-js.PublishAsyncComplete()
 }
 
 func jobs(b *testing.B, pool *pgxpool.Pool) (n int) {

@@ -3,6 +3,7 @@ package events
 import (
 	"context"
 	"errors"
+	"time"
 
 	futurejobs "deadman/future_jobs"
 )
@@ -10,6 +11,11 @@ import (
 // aheadBytes bounds the bodies that are read while others are applied: about as many as one
 // call of Next returns at most.
 const aheadBytes = 8 << 20
+
+// breath is the least time between two transactions of a stream, unless a full haul waits. A
+// transaction costs as much as many events, so a trickle goes in few of them; what comes after
+// a pause is taken at once.
+const breath = 50 * time.Millisecond
 
 // haul is events that were read, and what the rules ask for because of them.
 type haul struct {
@@ -65,15 +71,26 @@ func (t *tap) next(ctx context.Context) (haul, error) {
 }
 
 // takeAndRead takes a haul, and reads the next one meanwhile. The reader is at rest when it
-// returns.
+// returns, at the earliest a breath after it began, unless so much came that there is a next
+// haul already.
 func (t *tap) takeAndRead(ctx context.Context, h haul) error {
 	if len(h.events) == 0 {
 		return nil
 	}
+	rest := time.NewTimer(breath)
+	defer rest.Stop()
 	reading, stop := context.WithCancel(ctx)
+	defer stop()
 	ahead := make(chan haul, 1)
 	go func(revision int64) { ahead <- t.read(reading, revision) }(t.revision)
 	err := t.take(ctx, h)
+	if err == nil {
+		select {
+		case t.ahead = <-ahead:
+			return nil
+		case <-rest.C:
+		}
+	}
 	stop()
 	t.ahead = <-ahead
 	return err
