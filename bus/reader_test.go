@@ -101,11 +101,37 @@ func TestReadOnlyTheSubjects(t *testing.T) {
 		{[]string{"b.*", "*.x"}, 0, []uint64{1, 2, 3, 5, 6, 7}}, // the broker refuses such filters
 		{[]string{"c"}, 8, nil},
 		{nil, 6, []uint64{7, 8}},
-		{[]string{"never.seen"}, 0, nil},
+		{[]string{"b.never"}, 0, nil},
 	} {
 		if diff := cmp.Diff(c.want, seqs(drain(t, b, bus.EventsStream, c.after, c.subjects...))); diff != "" {
 			t.Errorf("%v after %d: %s", c.subjects, c.after, diff)
 		}
+	}
+}
+
+// The end of a stream is not the end of a subject that it does not take in any more.
+func TestTheEndOfASubjectThatMoved(t *testing.T) {
+	s := serve(t, t.TempDir())
+	b := connect(t, s)
+	bind(t, b, "a.*")
+	for subject, want := range map[string]bool{"a.x": true, "moved.x": false} {
+		r, err := b.Read(t.Context(), bus.EventsStream, 0, []string{subject})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Close()
+		if _, ok, err := r.End(t.Context()); ok != want || err != nil {
+			t.Errorf("%s: the end is certain: %v, %v", subject, ok, err)
+		}
+	}
+	r, err := b.Read(t.Context(), bus.EventsStream, 0, []string{"a.x"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	bind(t, b, "c") // it takes in another one
+	if _, _, err := r.End(t.Context()); !errors.Is(err, bus.ErrReaderLost) {
+		t.Errorf("the stream was changed: %v", err)
 	}
 }
 
