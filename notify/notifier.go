@@ -80,7 +80,10 @@ func New(o Options) (*Notifier, error) {
 		store: o.Store, client: o.Client, holds: o.Holds, now: o.Now, publicURL: strings.TrimSuffix(o.PublicURL, "/"), log: o.Log, announce: o.Announce,
 		wake: make(chan struct{}, 1), busy: make(map[string]bool), rests: make(map[string]time.Time),
 	}
-	return n, n.Use(o.Config)
+	if err := n.Use(o.Config); err != nil {
+		return nil, err
+	}
+	return n, nil
 }
 
 // setup is a file of channels as it is in use. It never changes.
