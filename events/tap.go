@@ -211,6 +211,9 @@ func (t *tap) mark(ctx context.Context) error {
 	if err := t.aim(ctx); err != nil || t.goal.through.IsZero() {
 		return err
 	}
+	if len(t.ahead.events) > 0 && t.ahead.events[0].Seq <= t.goal.end {
+		return nil // it is read, and not applied
+	}
 	drained, err := t.reader.Drained(ctx, t.cursor.LastSeq, t.goal.end)
 	if err != nil || !drained {
 		return err
