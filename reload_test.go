@@ -47,7 +47,7 @@ func TestFilesAreReadAgain(t *testing.T) {
 
 	put(people, "chanels: {}\n")
 	put(hooks, "hooks: [{name: two, subject: hooks.two, scheme: github, secret_file: secret}]\n")
-	reload("a bad file is refused", "did you mean channels?")
+	reload("a bad file is refused", `a file is refused; what was read before stays in force","file":"`+people)
 	n.eventually("the good one is in force", func() bool { return hook("two") != http.StatusNotFound })
 	if status := hook("one"); status != http.StatusNotFound {
 		t.Errorf("a hook that is in the file no more answers %d", status)
