@@ -32,7 +32,7 @@ var floors = [][]string{
 }
 
 // provers only prove: they may import every room, and no room imports them.
-var provers = []string{"bench", "deploy", "faults", "store/storetest"}
+var provers = []string{"bench", "bus/bustest", "deploy", "faults", "store/storetest"}
 
 // clocks are the rooms that may ask the machine for the time: floor 4 and above.
 var clocks = []string{"store", "bus", "web", "sources", "notify", ".", "cmd/deadman"}

@@ -3,7 +3,6 @@ package bus_test
 import (
 	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 // cluster returns a function that starts the i-th of n servers of one JetStream cluster,
@@ -21,7 +21,7 @@ func cluster(t *testing.T, n, first int) (start func(i int) *natsserver.Server) 
 	t.Helper()
 	routes, ports, dirs := make([]string, n), make([]int, n), make([]string, n)
 	for i := range n {
-		ports[i], dirs[i] = freePort(t), t.TempDir()
+		ports[i], dirs[i] = bustest.Port(t), t.TempDir()
 		routes[i] = fmt.Sprintf("nats://127.0.0.1:%d", ports[i])
 	}
 	return func(i int) *natsserver.Server {
@@ -47,16 +47,6 @@ func cluster(t *testing.T, n, first int) (start func(i int) *natsserver.Server) 
 func stop(srv *natsserver.Server) {
 	srv.Shutdown()
 	srv.WaitForShutdown()
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }
 
 // join connects as soon as the cluster is there; not being there yet has to be said as such.

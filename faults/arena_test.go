@@ -22,6 +22,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"deadman/bus/bustest"
 	"deadman/faults"
 	"deadman/store"
 	"deadman/store/storetest"
@@ -71,7 +72,7 @@ func newArena(t *testing.T, brokers int, plant string) *arena {
 		}
 	})
 	if brokers == 0 {
-		a.port = freePort(t)
+		a.port = bustest.Port(t)
 		return a
 	}
 	a.servers = newServers(t, brokers)

@@ -3,7 +3,6 @@ package faults_test
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -13,6 +12,8 @@ import (
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+
+	"deadman/bus/bustest"
 )
 
 // brokerRole is the variable that makes this program a NATS server: its value says which.
@@ -67,6 +68,13 @@ func (s *server) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", s.Port
 // start starts the server and waits until it takes connections.
 func (s *server) start() {
 	s.t.Helper()
+	s.run()
+	s.await()
+}
+
+// run starts the server.
+func (s *server) run() {
+	s.t.Helper()
 	role, err := json.Marshal(s)
 	if err != nil {
 		s.t.Fatal(err)
@@ -79,6 +87,11 @@ func (s *server) start() {
 		s.t.Fatal(err)
 	}
 	s.t.Cleanup(s.kill)
+}
+
+// await waits until the server takes connections.
+func (s *server) await() {
+	s.t.Helper()
 	eventually(s.t, 30*time.Second, "the broker takes connections", func() bool {
 		conn, err := nats.Connect(s.url())
 		if err == nil {
@@ -99,25 +112,18 @@ func newServers(t *testing.T, n int) []*server {
 	t.Helper()
 	all, routes := make([]*server, n), make([]int, 0, n)
 	for i := range all {
-		all[i] = &server{t: t, Name: fmt.Sprintf("n%d", i), Dir: t.TempDir(), Port: freePort(t)}
+		all[i] = &server{t: t, Name: fmt.Sprintf("n%d", i), Dir: t.TempDir(), Port: bustest.Port(t)}
 		if n > 1 {
-			all[i].Route = freePort(t)
+			all[i].Route = bustest.Port(t)
 			routes = append(routes, all[i].Route)
 		}
 	}
 	for _, s := range all {
 		s.Peers = routes
-		s.start()
+		s.run()
+	}
+	for _, s := range all {
+		s.await()
 	}
 	return all
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
 }

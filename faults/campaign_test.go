@@ -44,13 +44,14 @@ func TestCampaign(t *testing.T) {
 				t.Parallel()
 				t.Log(s)
 				begun := time.Now()
-				err := s.run(t, "", drained)
-				if err != nil {
+				defer func() { // also where the run was given up
+					if t.Failed() {
+						failed.Add(1)
+						t.Logf("%s; again with: go test ./faults -run TestCampaign -seed %d", s, seed)
+					}
+				}()
+				if err := s.run(t, "", drained); err != nil {
 					t.Errorf("%v", err)
-				}
-				if t.Failed() {
-					failed.Add(1)
-					t.Logf("%s; again with: go test ./faults -run TestCampaign -seed %d", s, seed)
 					return
 				}
 				t.Logf("every promise was kept, after %s", time.Since(begun).Round(100*time.Millisecond))
