@@ -368,8 +368,10 @@ func TestFullStream(t *testing.T) {
 	eventually(t, "the relay says that it cannot", func() bool {
 		return relay.Err() != nil && strings.Contains(relay.Err().Error(), "max_bytes")
 	})
-	if n := len(w.unpublished()); n == 0 || n == 500 {
-		t.Errorf("%d of 500 alerts wait", n)
+	// What another lane got in may not be marked yet.
+	eventually(t, "some are published", func() bool { return len(w.unpublished()) < 500 })
+	if len(w.unpublished()) == 0 {
+		t.Error("no alert waits")
 	}
 	w.setAlerts(func(c *jetstream.StreamConfig) { c.MaxBytes = 10 << 20 })
 	eventually(t, "all are published", func() bool { return len(w.unpublished()) == 0 })

@@ -349,6 +349,7 @@ func TestReaderEndsWithTheConnection(t *testing.T) {
 	}
 	addr := s.ClientURL()[len("nats://"):]
 	s.Close()
+	eventually(t, "the connection is lost", func() bool { return !b.Connected() }) // the reader hears of it earlier
 	again, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: addr, Log: quietly()})
 	if err != nil {
 		t.Fatal(err)
