@@ -7,5 +7,6 @@ package failpoints
 // Here passes a place.
 func Here(string) {}
 
-// Fail passes a place at which an operation may be said to have failed. It returns nil.
+// Fail passes a place at which an operation may be said to have failed. It returns nil. Use it as
+// in if failed := Fail(place); failed != nil: then nothing is left of the if either.
 func Fail(string) error { return nil }

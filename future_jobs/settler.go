@@ -65,7 +65,9 @@ func (s *Sweeper) write(ctx context.Context, batch []verdict) {
 	for _, part := range apart(batch) {
 		failpoints.Here("settle.write")
 		got, err := s.queue.Settle(ctx, settlement(part))
-		err = cmp.Or(err, failpoints.Fail("settle.written"))
+		if failed := failpoints.Fail("settle.written"); failed != nil {
+			err = cmp.Or(err, failed)
+		}
 		var soon time.Duration // until it is looked at again; zero: it was settled
 		switch {
 		case errors.Is(err, ErrRulesChanged):
