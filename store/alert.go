@@ -168,7 +168,7 @@ func (s *Store) queued(ctx context.Context, queue string, shards []int16, limit 
 	FROM ` + queue + ` AS q WHERE shard = ` + itoa(shard) + except + ` ORDER BY id` + most + `) AS s` + itoa(shard)
 	}
 	return query(ctx, s.read, readAlert, `SELECT `+alertColumns+`
-FROM (SELECT shard, id FROM (`+strings.Join(turns, "\nUNION ALL ")+`) AS q ORDER BY turn, shard`+most+`) AS o
+FROM (SELECT shard, id FROM (`+union(turns)+`) AS q ORDER BY turn, shard`+most+`) AS o
 JOIN alert a ON a.shard = o.shard AND a.id = o.id
 JOIN rule r ON r.id = a.rule_id
 ORDER BY a.shard, a.id`, args...)

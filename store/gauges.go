@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 )
 
@@ -53,7 +52,7 @@ func (s *Store) ofShards(ctx context.Context, text string, n *int64, t *time.Tim
 	for shard := range parts {
 		parts[shard] = fmt.Sprintf(text, shard)
 	}
-	return s.read.QueryRowContext(ctx, `SELECT sum(n), min(t) FROM (`+strings.Join(parts, "\nUNION ALL ")+`) AS q`).Scan(n, at(t))
+	return s.read.QueryRowContext(ctx, `SELECT sum(n), min(t) FROM (`+union(parts)+`) AS q`).Scan(n, at(t))
 }
 
 // Balance is the sum that has to come out: Created is Pending, Archived and Pruned together.
