@@ -91,11 +91,15 @@ func (l *lookout) look() sight {
 	return now
 }
 
-// sayLevel has a remark stand for each level that the stream has reached, and ends the others.
+// sayLevel has the remark of a level stand, and ends those of higher ones. A stream that is full
+// at once is not said to fill up, too; one that filled up before does so still.
 func (l *lookout) sayLevel(ctx context.Context, at level) error {
 	for _, r := range l.levels() {
 		say := l.store.BeginRemark
-		if at < r.from {
+		switch {
+		case at > r.from:
+			continue
+		case at < r.from:
 			r.Status, r.Text = alerts.Resolved, r.over
 			say = l.store.EndRemark
 		}
