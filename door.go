@@ -7,6 +7,7 @@ import (
 	"net"
 
 	"deadman/access"
+	"deadman/store"
 )
 
 // firstToken is the name of the token that a node makes for itself to be reached at all.
@@ -19,8 +20,9 @@ func (n *node) door(ctx context.Context, addr net.Addr) error {
 	if n.server != nil && !n.server.Loopback() && !n.server.Guarded() {
 		n.log.Warn("the NATS server in this process answers whoever reaches it: it was started with --insecure and without DEADMAN_NATS_TOKEN_FILE", "nats", n.server.ClientURL())
 	}
-	some, err := n.keeper.Governed(ctx)
-	if err != nil {
+	var some bool
+	look := func() (err error) { some, err = n.keeper.Governed(ctx); return err }
+	if err := n.persist(ctx, databaseGone, look, store.ErrUnavailable); err != nil {
 		return fmt.Errorf("look for tokens: %w", err)
 	}
 	switch {

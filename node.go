@@ -31,6 +31,9 @@ import (
 // not there yet.
 const retryEvery = 2 * time.Second
 
+// databaseGone is what is waited for when the database goes away while a node starts.
+const databaseGone = "the database is not there any more"
+
 // node is everything that runs in one process, put together.
 type node struct {
 	Config
@@ -90,10 +93,14 @@ func open(ctx context.Context, c Config) (n *node, err error) {
 	n.keeper = access.NewKeeper(n.store, time.Now)
 	n.metrics = web.NewMetrics(n.Version, n.gauges)
 	n.assemble()
-	if err := n.openPeople(ctx); err != nil {
-		return n, err
+	lastLooks := func() error {
+		if err := n.openPeople(ctx); err != nil {
+			return err
+		}
+		return n.clock.Sync(ctx)
 	}
-	return n, n.clock.Sync(ctx)
+	err = n.persist(ctx, databaseGone, lastLooks, store.ErrUnavailable)
+	return n, err
 }
 
 // assemble wires the parts. Calls from one to another are hints that something is there;

@@ -57,6 +57,12 @@ const byDefault = "default"
 // begin begins to serve and does not wait.
 func begin(t *testing.T, c deadman.Config) (n *node, ready <-chan deadman.Endpoints) {
 	t.Helper()
+	return beginWith(t, c, func(h slog.Handler) slog.Handler { return h })
+}
+
+// beginWith is begin with something between the node and its log.
+func beginWith(t *testing.T, c deadman.Config, log func(slog.Handler) slog.Handler) (n *node, ready <-chan deadman.Endpoints) {
+	t.Helper()
 	if c.DataDir == "" {
 		c.DataDir = t.TempDir()
 	}
@@ -71,7 +77,7 @@ func begin(t *testing.T, c deadman.Config) (n *node, ready <-chan deadman.Endpoi
 	serves := make(chan deadman.Endpoints, 1)
 	n = &node{T: t, log: &record{}, ended: make(chan error, 1)}
 	c.Ready = func(e deadman.Endpoints) { serves <- e }
-	c.Log = slog.New(slog.NewJSONHandler(n.log, nil))
+	c.Log = slog.New(log(slog.NewJSONHandler(n.log, nil)))
 	ctx, cancel := context.WithCancel(context.Background())
 	n.stop = cancel
 	go func() { n.ended <- deadman.Serve(ctx, c); close(n.ended) }()
