@@ -31,9 +31,7 @@ func (b *Bus) sendBatch(ctx context.Context, parcels []parcel) error {
 	ctx, done := b.whileHeard(ctx, parcels[len(parcels)-1].msg.Subject)
 	defer done()
 	ack, err := b.commit(ctx, parcels)
-	if deaf := context.Cause(ctx); err != nil && (errors.Is(deaf, nats.ErrDisconnected) || errors.Is(deaf, ErrDenied)) {
-		err = deaf
-	}
+	err = unheard(ctx, err)
 	b.pace.heard(!silence(err), len(parcels))
 	if err != nil {
 		return err
@@ -88,6 +86,14 @@ func (b *Bus) whileHeard(ctx context.Context, subject string) (_ context.Context
 		cancel(nil)
 		b.nc.RemoveStatusListener(lost)
 	}
+}
+
+// unheard is the error of a request within whileHeard: why no answer can come, where it is that.
+func unheard(ctx context.Context, err error) error {
+	if deaf := context.Cause(ctx); err != nil && (errors.Is(deaf, nats.ErrDisconnected) || errors.Is(deaf, ErrDenied)) {
+		return deaf
+	}
+	return err
 }
 
 // inBatch is a message as a part of a batch. The message itself stays fit to go alone.

@@ -1,6 +1,7 @@
 package bus_test
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -118,5 +119,38 @@ func TestAStreamThatMayNotBeChanged(t *testing.T) {
 	publishAlerts(t, b, some(20))
 	if sizes, alone := batchesOf(kept(t, js)); len(sizes) != 0 || alone != 20 {
 		t.Errorf("in batches of %v, and %d alone", sizes, alone)
+	}
+}
+
+// What the broker does not permit is an error at once, however long somebody would wait.
+func TestAMissingPermissionToPublish(t *testing.T) {
+	t.Parallel()
+	url, all := serveUser(t, deny("orders.>", "beats.>"))
+	makeStream(t, foreign(t, all), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
+	b := connectURL(t, url)
+	patient, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	for subject, publish := range map[string]func() error{
+		"orders.created": func() error {
+			_, _, err := b.PublishEvent(patient, "orders.created", nil, nil, "")
+			return err
+		},
+		"beats.deadman": func() error { return b.Say(patient, "beats.deadman", nil) },
+	} {
+		for range 10 {
+			answer := make(chan error, 1)
+			go func() { answer <- publish() }()
+			select {
+			case err := <-answer:
+				if !errors.Is(err, bus.ErrDenied) || !strings.Contains(err.Error(), "publish on "+subject) {
+					t.Errorf("%s: %v", subject, err)
+				}
+			case <-time.After(30 * time.Second):
+				t.Fatalf("%s: no answer", subject)
+			}
+		}
+	}
+	if err := b.Say(patient, "others", nil); err != nil {
+		t.Errorf("what is permitted, after a denial: %v", err)
 	}
 }

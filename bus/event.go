@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
@@ -16,8 +15,8 @@ import (
 //
 // It returns ErrSubject for subjects that no event may be on, ErrHeader for headers that it
 // may not have, ErrTooLarge, ErrNoStream when no stream takes the subject in, and
-// ErrDenied when the broker's user may not, and ErrUnreachable when there is no connection or no answer. Without an answer the event may
-// be stored or not; with an id it can be sent again.
+// ErrDenied when the broker's user may not, and ErrUnreachable when there is no connection or no
+// answer. Without an answer the event may be stored or not; with an id it can be sent again.
 func (b *Bus) PublishEvent(ctx context.Context, subject string, data []byte, header map[string][]string, id string) (stream string, seq uint64, err error) {
 	if err := checkLiteral(subject); err != nil {
 		return "", 0, err
@@ -28,11 +27,11 @@ func (b *Bus) PublishEvent(ctx context.Context, subject string, data []byte, hea
 	}
 	ctx, cancel := b.within(ctx)
 	defer cancel()
-	begun := time.Now()
+	ctx, done := b.whileHeard(ctx, subject)
+	defer done()
 	ack, err := b.js.PublishMsg(ctx, msg)
 	if err != nil {
-		err = b.denied.explain(err, begun, subject)
-		return "", 0, b.unpublished(subject, len(data), err)
+		return "", 0, b.unpublished(subject, len(data), unheard(ctx, err))
 	}
 	return ack.Stream, ack.Sequence, nil
 }
@@ -64,7 +63,7 @@ func (b *Bus) unpublished(subject string, size int, err error) error {
 		return fmt.Errorf("%w: %s; apply a rule that listens to it, or add it to a stream", ErrNoStream, subject)
 	case errors.Is(err, nats.ErrMaxPayload), errors.Is(err, jetstream.ErrStreamMessageExceedsMaximum):
 		return fmt.Errorf("%w: a body of %d bytes with its headers; the broker takes at most %d", ErrTooLarge, size, b.nc.MaxPayload())
-	case errors.Is(err, context.DeadlineExceeded):
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, nats.ErrDisconnected):
 		return fmt.Errorf("%w: no answer, the event may be stored or not; send it again with the same id", ErrUnreachable)
 	}
 	return fmt.Errorf("publish event: %w", offline(err))

@@ -38,3 +38,33 @@ func TestBindingWithoutAnAnswer(t *testing.T) {
 	asked("away, bind", bind)
 	asked("away, find", find)
 }
+
+// An event whose connection is lost before its answer came is not waited for.
+func TestAnEventWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	s := serve(t, t.TempDir())
+	proxy, url := between(t, s)
+	b := connectURL(t, url)
+	bind(t, b, "orders.created")
+	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(`{"type": "timeout", "stream": "downstream", "attributes": {"timeout": 0}}`)); err != nil {
+		t.Fatal(err)
+	}
+	patient, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	answer := make(chan error, 1)
+	go func() { _, _, err := b.PublishEvent(patient, "orders.created", nil, nil, "id"); answer <- err }()
+	stored := connect(t, s)
+	eventually(t, "the event is stored", func() bool {
+		info, err := stored.Info(t.Context(), bus.EventsStream)
+		return err == nil && info.LastSeq == 1
+	})
+	proxy.Stop()
+	select {
+	case err := <-answer:
+		if !errors.Is(err, bus.ErrUnreachable) || !strings.Contains(err.Error(), "with the same id") {
+			t.Error(err)
+		}
+	case <-time.After(30 * time.Second):
+		t.Fatal("no answer")
+	}
+}
