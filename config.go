@@ -64,7 +64,7 @@ type Config struct {
 // Endpoints is where a node can be reached.
 type Endpoints struct {
 	HTTP string `json:"http"`
-	NATS string `json:"nats"`
+	NATS string `json:"nats"`           // without who logs in there
 	Open bool   `json:"open,omitempty"` // whoever reaches it may do everything
 }
 

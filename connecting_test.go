@@ -81,6 +81,8 @@ func TestTheWholeWayWithTheLeastPermissions(t *testing.T) {
 	n.eventually("it is ready", func() bool { return n.get("/readyz", nil) == http.StatusOK })
 	if log := n.log.String(); strings.Contains(log, "permission") {
 		t.Errorf("it lacks a permission: %s", log)
+	} else if strings.Contains(log, ":secret") || strings.Contains(n.NATS, "secret") {
+		t.Errorf("its password is there to be read: %s, %s", n.NATS, log)
 	}
 }
 

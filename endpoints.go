@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 )
 
 // endpointsFile, in the data folder, says where the node that runs there can be reached,
@@ -19,7 +20,7 @@ func (n *node) natsDir() string { return filepath.Join(n.DataDir, "nats") }
 
 // announce says where the node serves, to the data folder and to Config.Ready.
 func (n *node) announce(addr net.Addr) error {
-	at := Endpoints{HTTP: "http://" + reachable(addr), NATS: n.NATSURL, Open: n.open.Load()}
+	at := Endpoints{HTTP: "http://" + reachable(addr), NATS: withoutUser(n.NATSURL), Open: n.open.Load()}
 	if n.server != nil {
 		at.NATS = n.server.ClientURL()
 	}
@@ -35,6 +36,21 @@ func (n *node) announce(addr net.Addr) error {
 	n.log.Info("serving", "http", at.HTTP, "nats", at.NATS)
 	n.Ready(at)
 	return nil
+}
+
+// withoutUser takes who logs in out of addresses: a password, or a token, is nobody else's.
+func withoutUser(addresses string) string {
+	each := strings.Split(addresses, ",")
+	for i, one := range each {
+		scheme, rest, has := strings.Cut(one, "://")
+		if !has {
+			scheme, rest = "nats", one
+		}
+		if at := strings.LastIndex(rest, "@"); at >= 0 {
+			each[i] = scheme + "://" + rest[at+1:]
+		}
+	}
+	return strings.Join(each, ",")
 }
 
 // reachable is an address that a client on this machine can use: one that listens

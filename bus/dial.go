@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/url"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -60,7 +61,7 @@ func (b *Bus) dialing() (opts []nats.Option, made *atomic.Pointer[nats.Conn]) {
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			b.plight.over()
-			o.Log.Info("NATS connection is back", "url", nc.ConnectedUrlRedacted())
+			o.Log.Info("NATS connection is back", "addr", nc.ConnectedAddr()) // in the URL the user may be a token
 		}),
 		nats.ErrorHandler(func(nc *nats.Conn, _ *nats.Subscription, err error) {
 			switch {
@@ -177,13 +178,21 @@ func (o Options) check() error {
 	return o.Identity.check(strings.Contains(o.URL, "@"))
 }
 
-// spoken refuses an address with a scheme that NATS does not speak. Only the scheme is
-// quoted: behind it there may be a password.
+// spoken refuses an address that cannot be read, or with a scheme that NATS does not speak. Only
+// the scheme is quoted: of the rest, and of why it cannot be read, a part may be a password.
 func (o Options) spoken() error {
-	for one := range strings.SplitSeq(o.URL, ",") {
-		scheme, _, has := strings.Cut(strings.TrimSpace(one), "://")
+	for i, one := range strings.Split(o.URL, ",") {
+		one = strings.TrimSpace(one)
+		scheme, _, has := strings.Cut(one, "://")
 		if has && !slices.Contains([]string{"nats", "tls", "ws", "wss"}, strings.ToLower(scheme)) && !strings.ContainsAny(scheme, ":@") {
 			return fmt.Errorf("%w: DEADMAN_NATS_URL begins with %q; write nats://host:4222, or tls://, ws:// or wss://", ErrURL, scheme+"://")
+		}
+		if !has {
+			one = "nats://" + one
+		}
+		if _, err := url.Parse(one); err != nil {
+			return fmt.Errorf("%w: address %d of DEADMAN_NATS_URL cannot be read; write nats://user:password@host:4222, with whatever is no letter or digit in the user or the password as %%XX",
+				ErrURL, i+1)
 		}
 	}
 	return nil

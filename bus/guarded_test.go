@@ -79,3 +79,43 @@ func TestBeyondLoopbackATokenIsNeeded(t *testing.T) {
 		}
 	}
 }
+
+// A token in the URL is in no line of the log, also when the connection is made again.
+func TestATokenInTheURLIsNotSaid(t *testing.T) {
+	t.Parallel()
+	o := bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", TokenFile: write(t, t.TempDir(), "token", token), Log: quietly()}
+	s, err := bus.StartServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	log := &logged{}
+	b, err := bus.Connect(t.Context(), bus.Options{URL: strings.Replace(s.ClientURL(), "://", "://"+token+"@", 1), Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	s.Close()
+	o.Addr = strings.TrimPrefix(s.ClientURL(), "nats://")
+	if s, err = bus.StartServer(o); err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	eventually(t, "the connection is back", func() bool { return strings.Contains(log.String(), "is back") })
+	if strings.Contains(log.String(), token) {
+		t.Errorf("the log has the token: %s", log)
+	}
+}
+
+// Of an address that cannot be read nothing is quoted: a password that is not encoded is why.
+func TestAPasswordInTheURLIsNotSaid(t *testing.T) {
+	t.Parallel()
+	for _, url := range []string{
+		"nats://u:secret%word@127.0.0.1:4222", "nats://u:secret/word@127.0.0.1:4222", "u:secretword@127.0.0.1:port", "nats://127.0.0.1:4222, nats://u:secret word@[::1",
+	} {
+		_, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: quietly()})
+		if !errors.Is(err, bus.ErrURL) || strings.Contains(err.Error(), "secret") || !strings.Contains(err.Error(), "%XX") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
