@@ -27,13 +27,16 @@ slot: 1s
 `
 
 // permitting runs a NATS server with the configuration that is shipped, and a stream ORDERS. It
-// returns its address for the user of deadman.
-func permitting(t *testing.T) (url string) {
+// returns its address for the user of deadman, who is denied some subjects beside.
+func permitting(t *testing.T, denied ...string) (url string) {
 	t.Helper()
 	t.Setenv("DEADMAN_NATS_PASSWORD", "secret")
 	o, err := natsserver.ProcessConfigFile("deploy/nats-permissions.conf")
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, user := range o.Users {
+		user.Permissions.Publish.Deny = denied
 	}
 	o.Host, o.Port, o.NoSigs, o.NoLog, o.JetStream, o.StoreDir = "127.0.0.1", natsserver.RANDOM_PORT, true, true, true, t.TempDir()
 	o.Users = append(o.Users, &natsserver.User{Username: "all", Password: "secret"})
@@ -83,6 +86,18 @@ func TestTheWholeWayWithTheLeastPermissions(t *testing.T) {
 		t.Errorf("it lacks a permission: %s", log)
 	} else if strings.Contains(log, ":secret") || strings.Contains(n.NATS, "secret") {
 		t.Errorf("its password is there to be read: %s, %s", n.NATS, log)
+	}
+}
+
+// A stream that cannot be read is said at /readyz: what waits for it is not judged.
+func TestReadyzSaysThatAStreamCannotBeRead(t *testing.T) {
+	n := serve(t, deadman.Config{NATSURL: permitting(t, "$JS.API.CONSUMER.CREATE.ORDERS.>"), Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule})})
+	n.eventually("it is said", func() bool {
+		ok, detail, status := n.condition("intake")
+		return !ok && strings.Contains(detail, "cannot be read") && status == http.StatusServiceUnavailable
+	})
+	if log := n.log.String(); !strings.Contains(log, "stream ORDERS") || !strings.Contains(log, "CONSUMER.CREATE.ORDERS.*; grant it") {
+		t.Errorf("the log does not say what to do: %s", log)
 	}
 }
 

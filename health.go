@@ -34,7 +34,7 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 		condition("nats", n.natsErr(), "connected", "not connected; alerts wait in the database, and events in their streams"),
 		condition("leases", n.owner.Err(), fmt.Sprintf("%d of %d shards held", len(n.owner.Holding()), n.owner.Count()),
 			"leases cannot be kept; other nodes take over what this one held"),
-		condition("intake", n.intake.Err(), fmt.Sprintf("reads every stream that is this node's, by rules at revision %d", n.book.Revision()),
+		condition("intake", n.intakeErr(), fmt.Sprintf("reads every stream that is this node's, by rules at revision %d", n.book.Revision()),
 			"a stream or the rules cannot be read; jobs that wait for it are not judged"),
 		n.streams(),
 		condition("sweep", n.sweepErr(), "nothing behind", "jobs that are due are not being checked"),
@@ -90,6 +90,17 @@ func (n *node) streams() web.Condition {
 		c.Detail = fmt.Sprintf("stream %s is not there; jobs that wait for it are not judged until its subjects are read from another", strings.Join(gone, ", "))
 	}
 	return c
+}
+
+// intakeErr is why the rules, or streams that are there, cannot be read.
+func (n *node) intakeErr() error {
+	all := []error{n.intake.Err()}
+	for _, s := range n.intake.Status() {
+		if s.Err != nil && !errors.Is(s.Err, events.ErrGone) { // which streams says
+			all = append(all, fmt.Errorf("stream %s: %w", s.Stream, s.Err))
+		}
+	}
+	return errors.Join(all...)
 }
 
 // sweepErr is what stands in the sweep's way, or that it is behind.
