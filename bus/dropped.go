@@ -12,6 +12,9 @@ func (r *reader) count(pending uint64) {
 	r.pending = pending
 }
 
+// Left implements events.Reader.
+func (r *reader) Left() uint64 { return r.pending }
+
 // Lost implements events.Reader. A stream that dropped all that was left has no message more
 // to tell by, and its consumer is asked.
 func (r *reader) Lost(ctx context.Context) (uint64, error) {

@@ -182,7 +182,7 @@ type Status struct {
 	Stream   string
 	Seq      uint64    // the last sequence applied
 	MarkedAt time.Time // the database time up to which nothing is known to be pending
-	CaughtUp time.Time // the database time at which nothing more had arrived
+	CaughtUp time.Time // the database time through which it was read; the stream's, while it is behind
 	Err      error     // why reading does not get on; nil: it does
 }
 

@@ -149,23 +149,28 @@ func (t *tap) step(ctx context.Context) error {
 	if err := t.missed(ctx, got.events); err != nil {
 		return err
 	}
-	full := len(got.events) >= takeAtOnce
 	if err := t.takeAndRead(ctx, got); err != nil {
 		return err
 	}
-	if !full {
-		t.caughtUp()
-	}
+	t.caughtUp()
 	if err := t.mark(ctx); err != nil || len(got.events) > 0 {
 		return err
 	}
 	return t.pass(ctx)
 }
 
+// caughtUp notes how far the stream is read: to now where nothing is left of it, and else to the
+// last event that was applied.
 func (t *tap) caughtUp() {
+	at := t.in.Now()
+	if last := t.cursor.LastAt; last.Before(at) && (t.reader.Left() > 0 || len(t.ahead.events) > 0) {
+		at = last
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.now.CaughtUp = t.in.Now()
+	if at.After(t.now.CaughtUp) {
+		t.now.CaughtUp = at
+	}
 }
 
 // follow keeps the subjects those of the rules: with a reader of other subjects, the cursor

@@ -46,6 +46,9 @@ type Reader interface {
 	// Drained reports whether the stream holds no message on the subjects after seq and up
 	// to end. It is asked with what End returned.
 	Drained(ctx context.Context, seq, end uint64) (bool, error)
+	// Left returns how many events on the subjects followed the last one that was returned, when
+	// that was sent, or more where the broker cannot filter.
+	Left() uint64
 	// Lost returns how many events on the subjects the stream dropped before they could be
 	// read, since the last call.
 	Lost(ctx context.Context) (uint64, error)

@@ -222,6 +222,12 @@ type node struct {
 // start runs an intake that holds all shards, until the test ends or stop is called.
 func (w *world) start() *node {
 	w.t.Helper()
+	return w.startOn(w.store)
+}
+
+// startOn is start with something between the intake and its database.
+func (w *world) startOn(ledger futurejobs.Ledger) *node {
+	w.t.Helper()
 	clock := futurejobs.NewClock(w.store.Now, time.Now)
 	if err := clock.Sync(w.t.Context()); err != nil {
 		w.t.Fatal(err)
@@ -230,7 +236,7 @@ func (w *world) start() *node {
 	n := &node{shards: shards{n: w.store.Shards()}, counts: counts{n: make(map[string]int)}}
 	n.shards.held.Store(true)
 	n.Intake = events.NewIntake(events.Options{
-		Streams: w.bus, Book: book, Ledger: w.store, Shards: &n.shards,
+		Streams: w.bus, Book: book, Ledger: ledger, Shards: &n.shards,
 		Now: clock.Now, Announce: w.announce, Observer: &n.counts, Log: quietly(),
 	})
 	ctx, cancel := context.WithCancel(context.Background())
