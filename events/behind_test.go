@@ -2,28 +2,51 @@ package events_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/bus"
 	"deadman/events"
 	futurejobs "deadman/future_jobs"
 )
 
-// halting is the database, which takes in a few batches and then nothing until ctx ends.
+// halting is the database, which takes in a few batches and then waits.
 type halting struct {
 	futurejobs.Ledger
 	batches atomic.Int32
+	on      chan struct{} // closed: it goes on
+}
+
+func halt(l futurejobs.Ledger, after int32) *halting {
+	h := &halting{Ledger: l, on: make(chan struct{})}
+	h.batches.Store(after)
+	return h
 }
 
 // Apply implements futurejobs.Ledger.
 func (h *halting) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
 	if h.batches.Add(-1) < 0 {
-		<-ctx.Done()
-		return futurejobs.Applied{}, ctx.Err()
+		select {
+		case <-h.on:
+		case <-ctx.Done():
+			return futurejobs.Applied{}, ctx.Err()
+		}
 	}
 	return h.Ledger.Apply(ctx, b)
+}
+
+func (h *halting) halts() bool { return h.batches.Load() < 0 }
+
+// large publishes events of which few fit into a batch.
+func (w *world) large(n int) {
+	w.t.Helper()
+	for i := range n {
+		w.publish("order.created", fmt.Sprintf(`{"id":%d,"text":%q}`, i, strings.Repeat("x", events.MaxBody-100)))
+	}
 }
 
 // How far a stream was read is said as it is while it is behind: by the last event that was
@@ -31,18 +54,14 @@ func (h *halting) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.App
 func TestAStreamThatIsBehindSaysSo(t *testing.T) {
 	w := newWorld(t)
 	w.rule("order")
-	body := `{"id":"x","text":"` + strings.Repeat("x", events.MaxBody-100) + `"}`
-	for range 120 {
-		w.publish("order.created", body)
-	}
+	w.large(120)
 	_, last, err := w.bus.First(t.Context(), bus.EventsStream, 120)
 	if err != nil {
 		t.Fatal(err)
 	}
-	halts := &halting{Ledger: w.store}
-	halts.batches.Store(1)
-	n := w.startOn(halts)
-	eventually(t, "it stands still", func() bool { return halts.batches.Load() < 0 })
+	database := halt(w.store, 1)
+	n := w.startOn(database)
+	eventually(t, "it stands still", database.halts)
 	if got := n.Status()[0].CaughtUp; !got.Before(last) || !got.Equal(w.cursor(bus.EventsStream).LastAt) {
 		t.Errorf("read through %s, of events until %s; applied are those until %s", got, last, w.cursor(bus.EventsStream).LastAt)
 	}
@@ -50,4 +69,33 @@ func TestAStreamThatIsBehindSaysSo(t *testing.T) {
 	n = w.start()
 	w.caughtUp(bus.EventsStream, 120)
 	eventually(t, "it is read to its end", func() bool { return n.Status()[0].CaughtUp.After(last) })
+}
+
+// What a stream dropped before it was read is said, also when it cannot be said at once and the
+// stream is read anew.
+func TestWhatWasDroppedIsSaidLater(t *testing.T) {
+	w := newWorld(t)
+	w.rule("order")
+	w.large(110)
+	for i := range 6 { // far behind what is read ahead
+		w.publish("order.shipped", fmt.Sprintf(`{"id":%d}`, i))
+	}
+	w.large(120)
+	database := halt(w.store, 0)
+	w.deaf.Store(1)
+	w.startOn(database)
+	eventually(t, "it stands still", database.halts)
+	s, err := w.js().Stream(t.Context(), bus.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context(), jetstream.WithPurgeSubject("order.shipped")); err != nil {
+		t.Fatal(err)
+	}
+	close(database.on)
+	w.become(120, 0)
+	if w.deaf.Load() > 0 {
+		t.Fatal("nobody tried to say it")
+	}
+	w.blind(bus.EventsStream, "dropped ")
 }

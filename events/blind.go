@@ -52,18 +52,29 @@ func (t *tap) behind(ctx context.Context, cursor futurejobs.Cursor, info Info) e
 	return nil
 }
 
-// missed says that the stream dropped events while it was being read and before they were.
+// missed says that the stream dropped events while it was being read and before they were. What
+// cannot be said now is said later, by whatever reader.
 func (t *tap) missed(ctx context.Context, got []futurejobs.Event) error {
-	lost, err := t.reader.Lost(ctx)
-	if err != nil || lost == 0 {
+	if err := t.count(ctx); err != nil || t.unsaid == 0 {
 		return err
 	}
 	to := time.Time{}
 	if len(got) > 0 {
 		to = got[len(got)-1].At
 	}
-	t.in.Log.Error("a stream dropped events before they were read", "stream", t.stream, "events", lost, "after", t.cursor.LastSeq)
-	return t.blind(ctx, t.cursor, to, fmt.Sprintf("dropped %d events", lost))
+	t.in.Log.Error("a stream dropped events before they were read", "stream", t.stream, "events", t.unsaid, "after", t.cursor.LastSeq)
+	if err := t.blind(ctx, t.cursor, to, fmt.Sprintf("dropped %d events", t.unsaid)); err != nil {
+		return err
+	}
+	t.unsaid = 0
+	return nil
+}
+
+// count takes over from the reader how many events the stream dropped.
+func (t *tap) count(ctx context.Context) error {
+	lost, err := t.reader.Lost(ctx)
+	t.unsaid += lost
+	return err
 }
 
 // mourn says once of a stream that is not there that what it had is lost.

@@ -41,6 +41,7 @@ type tap struct {
 	passed   time.Time // when the cursor was put there last
 	failed   bool      // the last reader was lost, or there was none yet
 	gone     bool      // it was said that the stream is not there
+	unsaid   uint64    // how many events the stream dropped, which is not said yet
 	ahead    haul      // read while the one before was applied
 
 	mu  sync.Mutex

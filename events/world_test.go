@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -35,8 +36,9 @@ type world struct {
 	server *bus.Server
 	bus    *bus.Bus
 	store  *store.Store
-	data   string // the folder of the database
-	rules  string // the folder of rule files
+	data   string       // the folder of the database
+	rules  string       // the folder of rule files
+	deaf   atomic.Int32 // how many remarks cannot be written first
 }
 
 func newWorld(t *testing.T) *world {
@@ -274,6 +276,9 @@ func (w *world) caughtUp(stream string, seq uint64) {
 
 // announce writes what is to be known, as a node does.
 func (w *world) announce(ctx context.Context, r alerts.Remark) error {
+	if w.deaf.Add(-1) >= 0 {
+		return errors.New("the database is away")
+	}
 	_, _, err := w.store.Announce(ctx, r)
 	return err
 }
