@@ -1,6 +1,7 @@
 package notify_test
 
 import (
+	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -305,6 +306,23 @@ func TestCrashes(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		if got := w.became("a") + "; " + w.became("b"); got != "hook sent after 2; hook sent after 1" {
+			t.Error(got)
+		}
+	})
+}
+
+// A message that is taken while the node is being stopped is noted, and not sent again.
+func TestAMessageThatIsTakenAtTheEnd(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		n := w.notifier(oneHook)
+		w.fire(alerts.Warning, nil, "k")
+		w.later(n, 0)
+		ctx, stop := context.WithCancel(t.Context())
+		w.ear.during = stop
+		w.now = w.now.Add(time.Minute)
+		w.must(n.Step(ctx))
+		n.Finish()
+		if got := w.became("k"); got != "hook sent after 1" || len(w.ear.take()) != 1 {
 			t.Error(got)
 		}
 	})

@@ -63,8 +63,8 @@ func (n *Notifier) send(ctx context.Context, file *setup, notice alerts.Notice) 
 		return nil // it was cut off, and is tried again when the claim is over
 	}
 
-	noting, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
-	defer cancel()
+	noting, noted := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
+	defer noted()
 	if refused != nil {
 		return n.refused(noting, notice, file.specs[notice.Channel].reason(refused))
 	}

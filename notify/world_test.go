@@ -229,6 +229,7 @@ type ear struct {
 	mu     sync.Mutex
 	heard  []post
 	status int // of its answers; 0: 200
+	during func()
 }
 
 // post is a request that came in.
@@ -253,6 +254,9 @@ func (e *ear) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.heard = append(e.heard, post{r.URL.Path, r.Header, string(body)})
+	if e.during != nil {
+		e.during()
+	}
 	if e.status != 0 {
 		w.Header().Set("Location", "/elsewhere")
 		w.WriteHeader(e.status)
