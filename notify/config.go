@@ -108,7 +108,7 @@ func (c *Config) readChannels(v papers.Value) {
 func readChannel(v papers.Value) Spec {
 	fields := v.Fields("kind", "url", "url_file", "secret_file")
 	s := Spec{
-		Name: v.Name, Kind: Kind(fields["kind"].Text()), URL: fields["url"].Text(), Secret: fields["secret_file"].Secret(os.ReadFile),
+		Name: v.Name, Kind: readKind(fields["kind"]), URL: fields["url"].Text(), Secret: fields["secret_file"].Secret(os.ReadFile),
 	}
 	fromFile := fields["url_file"].Given()
 	if fromFile {
@@ -121,6 +121,16 @@ func readChannel(v papers.Value) Spec {
 		v.ProblemAtName("%s", problem)
 	}
 	return s
+}
+
+// readKind refuses what is no kind at its own place, so that it is said whatever else is wrong.
+func readKind(v papers.Value) Kind {
+	kind := Kind(v.Text())
+	if kind == "" || slices.Contains(kinds, kind) {
+		return kind
+	}
+	v.Problem("there is no kind %q; it is one of %s", kind, choices())
+	return kind
 }
 
 func (c *Config) readRoutes(v papers.Value) {

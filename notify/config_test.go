@@ -26,7 +26,7 @@ func TestBadFiles(t *testing.T) {
 		{"unknown field", "chanels: {}", []string{`1:1: chanels: unknown field "chanels"; did you mean "channels"?`}},
 		{"all at once", `channels:
   Bad: {kind: webhook, url: "https://example.org"}
-  none: {kind: none, url_file: slack.url}
+  none: {kind: none, url_file: gone.url}
   open: {kind: slack, url: "slack://a:b@webhook"}
   user: {kind: webhook, url: "https://me:pass@example.org/"}
   other: {kind: email, url_file: slack.url}
@@ -44,7 +44,8 @@ routes:
   - {name: a, to: [lost, lost]}
 `, []string{
 			`2:3: channels.Bad: "Bad" is not a name`,
-			`3:3: channels.none: there is no kind "none"; it is one of slack, email`,
+			`3:16: channels.none.kind: there is no kind "none"; it is one of slack, email`,
+			`3:32: channels.none.url_file: open `,
 			`4:3: channels.open: a URL of this kind has secrets in it`,
 			`5:3: channels.user: a URL with a user`,
 			`6:3: channels.other: the URL of the kind email begins with smtp://`,

@@ -3,7 +3,6 @@ package notify
 import (
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 )
 
@@ -25,15 +24,13 @@ var kinds = []Kind{Slack, Email, PagerDuty, Shoutrrr, Webhook, Alertmanager}
 // schemes are what the URLs of kinds begin with that are one service of shoutrrr.
 var schemes = map[Kind]string{Slack: "slack", Email: "smtp", PagerDuty: "pagerduty"}
 
-// check returns what is wrong with a channel as a whole, and what to write instead; empty:
+// check returns what is wrong with a channel of a known kind as a whole, and what to write instead; empty:
 // nothing. It says nothing of the URL itself, which is a secret where it came from a file.
 func (s Spec) check(fromFile bool) string {
 	u, err := url.Parse(s.URL)
 	switch {
 	case s.Kind == "":
 		return "kind is missing; it is one of " + choices()
-	case !slices.Contains(kinds, s.Kind):
-		return fmt.Sprintf("there is no kind %q; it is one of %s", s.Kind, choices())
 	case s.URL == "" && s.overHTTP():
 		return "there is no url; write url, or url_file with the name of a file that holds it"
 	case s.URL == "":
