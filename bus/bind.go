@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -93,7 +92,8 @@ func (b *Bus) streams(ctx context.Context) ([]*jetstream.StreamInfo, error) {
 	var all []*jetstream.StreamInfo
 	ctx, cancel := b.within(ctx)
 	defer cancel()
-	begun := time.Now()
+	ctx, done := b.whileHeard(ctx, "$JS.API.STREAM.LIST")
+	defer done()
 	list := b.js.ListStreams(ctx)
 	for info := range list.Info() {
 		if info.Config.Name != AlertsStream && !strings.HasPrefix(first(info.Config.Subjects), "$") {
@@ -101,7 +101,7 @@ func (b *Bus) streams(ctx context.Context) ([]*jetstream.StreamInfo, error) {
 		}
 	}
 	if err := list.Err(); err != nil {
-		return nil, fmt.Errorf("list streams: %w", b.denied.explain(err, begun, "$JS.API.STREAM.LIST"))
+		return nil, fmt.Errorf("list streams: %w", unheard(ctx, err))
 	}
 	return all, nil
 }

@@ -154,3 +154,34 @@ func TestAMissingPermissionToPublish(t *testing.T) {
 		t.Errorf("what is permitted, after a denial: %v", err)
 	}
 }
+
+// What may not be asked about streams is an error at once: somebody who saves a rule waits for
+// it, and has to read which permission is missing.
+func TestAMissingPermissionToBind(t *testing.T) {
+	t.Parallel()
+	for permission, may := range map[string]*natsserver.Permissions{
+		"publish on $JS.API.STREAM.INFO.ORDERS": deny("$JS.API.STREAM.INFO.ORDERS"),
+		"publish on $JS.API.STREAM.LIST":        deny("$JS.API.STREAM.LIST"),
+	} {
+		t.Run(permission, func(t *testing.T) {
+			t.Parallel()
+			url, all := serveUser(t, may)
+			makeStream(t, foreign(t, all), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
+			b := connectURL(t, url)
+			patient, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			for range 3 {
+				answer := make(chan error, 1)
+				go func() { _, err := b.Bind(patient, []string{"orders.created"}); answer <- err }()
+				select {
+				case err := <-answer:
+					if !errors.Is(err, bus.ErrDenied) || !strings.Contains(err.Error(), permission) {
+						t.Error(err)
+					}
+				case <-time.After(30 * time.Second):
+					t.Fatal("no answer")
+				}
+			}
+		})
+	}
+}

@@ -51,13 +51,14 @@ func (b *Bus) led(ctx context.Context, stream string) (*jetstream.StreamInfo, er
 
 // ask takes the answer of whoever gives one. A stream that is not there is events.ErrGone.
 func (b *Bus) ask(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
-	begun := time.Now()
+	ctx, done := b.whileHeard(ctx, streamAPI("INFO", stream))
+	defer done()
 	s, err := b.js.Stream(ctx, stream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, fmt.Errorf("stream %s: %w: %w", stream, events.ErrGone, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("ask for stream %s: %w", stream, b.denied.explain(err, begun, streamAPI("INFO", stream)))
+		return nil, fmt.Errorf("ask for stream %s: %w", stream, unheard(ctx, err))
 	}
 	return s.CachedInfo(), nil
 }
