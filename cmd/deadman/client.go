@@ -9,6 +9,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -25,6 +26,7 @@ const (
 	askTime   = 30 * time.Second // for one answer
 	maxAnswer = 64 << 20         // bytes of it
 	tokenHint = "put a token into the variable DEADMAN_TOKEN; whoever has one with the scope admin makes others with deadman token create"
+	readyHint = "nothing is known of what became of it; look at what the node says of itself at /readyz, and in its log"
 	startHint = "is deadman running? start it with: make run; or name it with --url"
 )
 
@@ -112,7 +114,9 @@ func (c *client) send(ctx context.Context, method, path string, query url.Values
 	if len(query) > 0 {
 		at += "?" + query.Encode()
 	}
-	request, err := http.NewRequestWithContext(ctx, method, at, bytes.NewReader(body))
+	there := false
+	traced := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotConn: func(httptrace.GotConnInfo) { there = true }})
+	request, err := http.NewRequestWithContext(traced, method, at, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +129,7 @@ func (c *client) send(ctx context.Context, method, path string, query url.Values
 	}
 	answer, err := c.http.Do(request)
 	if err != nil {
-		return nil, c.unreachable(ctx, err)
+		return nil, c.unreachable(ctx, err, there)
 	}
 	if answer.StatusCode >= http.StatusMultipleChoices {
 		defer answer.Body.Close()
@@ -134,9 +138,14 @@ func (c *client) send(ctx context.Context, method, path string, query url.Values
 	return answer, nil
 }
 
-func (c *client) unreachable(ctx context.Context, err error) error {
+// unreachable is the error of a request without an answer. A node that is there and silent is
+// another matter than one that is not there.
+func (c *client) unreachable(ctx context.Context, err error, there bool) error {
 	if ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return ctx.Err()
+	}
+	if there && ctx.Err() != nil {
+		return fmt.Errorf("%s (from %s) does not answer within %s\n%s", c.base, c.from, askTime, readyHint)
 	}
 	var of *url.Error
 	if errors.As(err, &of) {

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// expiring is a context whose time is over when done is closed.
+type expiring struct {
+	context.Context
+	done chan struct{}
+}
+
+func (e expiring) Done() <-chan struct{} { return e.done }
+
+func (e expiring) Err() error {
+	select {
+	case <-e.done:
+		return context.DeadlineExceeded
+	default:
+		return nil
+	}
+}
+
+// TestANodeThatDoesNotAnswer: who has a node that is silent is not asked whether it runs.
+func TestANodeThatDoesNotAnswer(t *testing.T) {
+	t.Parallel()
+	ctx := expiring{t.Context(), make(chan struct{})}
+	over := sync.OnceFunc(func() { close(ctx.done) })
+	node := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		over()
+		<-r.Context().Done()
+	}))
+	t.Cleanup(node.Close)
+	c := &client{base: node.URL, from: "--url", http: node.Client()}
+	_, err := c.ask(ctx, http.MethodGet, "/rules", nil, nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "does not answer within 30s") || !strings.Contains(err.Error(), "/readyz") {
+		t.Errorf("silent: %v", err)
+	}
+	node.Close()
+	_, err = c.ask(t.Context(), http.MethodGet, "/rules", nil, nil, nil)
+	if err == nil || !strings.Contains(err.Error(), "cannot reach") || !strings.Contains(err.Error(), startHint) {
+		t.Errorf("not there: %v", err)
+	}
+}
