@@ -228,6 +228,13 @@ func (b *Bus) readsOf(ctx context.Context, subject string, found []*jetstream.St
 
 // sayUncaptured names what a wildcard asks for and no stream takes in.
 func (b *Bus) sayUncaptured(subject string, found []*jetstream.StreamInfo) {
+	if taken := takenOf(subject, found); taken != nil {
+		b.log.Warn("streams take in only a part of a subject; the rest is not heard", "subject", subject, "streams_take", taken)
+	}
+}
+
+// takenOf is what streams take in of a subject, where that is only a part; else nil.
+func takenOf(subject string, found []*jetstream.StreamInfo) []string {
 	var taken []string
 	for _, s := range found {
 		taken = append(taken, s.Config.Subjects...)
@@ -235,8 +242,9 @@ func (b *Bus) sayUncaptured(subject string, found []*jetstream.StreamInfo) {
 			taken = append(taken, src.FilterSubject)
 		}
 	}
-	taken = slices.DeleteFunc(taken, func(s string) bool { return s == "" })
-	if len(taken) > 0 && !within(subject, taken) {
-		b.log.Warn("streams take in only a part of a subject; the rest is not heard", "subject", subject, "streams_take", taken)
+	taken = slices.DeleteFunc(taken, func(s string) bool { return s == "" || !meets(subject, []string{s}) })
+	if len(taken) == 0 || within(subject, taken) {
+		return nil
 	}
+	return taken
 }

@@ -93,6 +93,18 @@ func TestBindFindsStreams(t *testing.T) {
 			t.Errorf("%s: %s", c.subject, diff)
 		}
 	}
+	roads, err := b.Roads(t.Context(), []string{"orders.>", "devices.*.beat", "others.*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []rules.Road{
+		{Subject: "orders.>", Streams: []string{"ORDERS"}},
+		{Subject: "devices.*.beat", Streams: []string{"BERLIN", "DEADMAN_EVENTS", "PARIS"}, Takes: []string{"devices.berlin.>", "devices.rome.beat", "devices.paris.>"}},
+		{Subject: "others.*", Capture: true},
+	}
+	if diff := cmp.Diff(want, roads); diff != "" {
+		t.Errorf("by which streams subjects come: %s", diff)
+	}
 	if !strings.Contains(said.String(), "devices.*.beat") || strings.Contains(said.String(), "subject=orders.>") {
 		t.Errorf("only what is not heard is to be said: %s", said)
 	}

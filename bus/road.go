@@ -27,6 +27,9 @@ func (b *Bus) Roads(ctx context.Context, subjects []string) ([]rules.Road, error
 			roads[i].Streams = append(roads[i].Streams, s.Config.Name)
 		}
 		roads[i].Capture = err == nil && (len(found) == 0 || widens(subject, found))
+		if !roads[i].Capture {
+			roads[i].Takes = takenOf(subject, found)
+		}
 	}
 	return roads, nil
 }

@@ -40,6 +40,7 @@ type Binder interface {
 type Road struct {
 	Subject string
 	Streams []string // sorted
+	Takes   []string // what the streams take in of it; nil: all that there can be
 	Capture bool     // Bind would have it captured, in part or as a whole
 	Err     error    // ErrSubject, with the remedy; nil: it can be read
 }
@@ -111,6 +112,7 @@ type Change struct {
 	Diff     string // between the canonical texts, unified; empty: they are the same
 	Moved    int    // pending jobs that were taken to the new version
 	Past     int    // waits that began because of events before the save, or would
+	Partly   []Road // wildcards of which streams take in only a part; the rest is not heard
 }
 
 // List returns the rules that are not deleted, by name.
@@ -262,6 +264,9 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	}
 	c.Changed = before == nil || !before.same(c.After)
 	c.Diff = diffOf(before, c.After)
+	if c.Partly, err = r.partly(ctx, d.Subjects()); err != nil {
+		return c, wrap("bind "+d.Name, err)
+	}
 	p, err := r.pastOf(ctx, &c, o)
 	if err != nil || o.DryRun {
 		return c, err
@@ -283,6 +288,17 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 		c.Past, err = p.begin(ctx, c.After)
 	}
 	return c, err
+}
+
+// partly are those of the subjects that no stream takes in as a whole.
+func (r *Registry) partly(ctx context.Context, subjects []string) ([]Road, error) {
+	wild := slices.DeleteFunc(slices.Clone(subjects), func(s string) bool { return !strings.ContainsAny(s, "*>") })
+	if len(wild) == 0 {
+		return nil, nil
+	}
+	slices.Sort(wild)
+	roads, err := r.Binder.Roads(ctx, slices.Compact(wild))
+	return slices.DeleteFunc(roads, func(road Road) bool { return road.Takes == nil }), err
 }
 
 // pastOf plays what was before a change, where that is asked for, and counts it; nil where it

@@ -212,6 +212,14 @@ type RuleChange struct {
 	Moved   int    `json:"moved" doc:"How many pending jobs went on with the new version."`
 	Past    int    `json:"past" doc:"How many waits began because of events before the save, with since."`
 	Diff    string `json:"diff,omitempty" doc:"What changed, as a unified diff of the rule as YAML."`
+
+	Partly []PartlyHeard `json:"partly_heard,omitempty" doc:"Subjects of which streams take in only a part. The rest is not heard."`
+}
+
+// PartlyHeard is a subject with wildcards of which only a part is heard.
+type PartlyHeard struct {
+	Subject string   `json:"subject" example:"orders.>"`
+	Heard   []string `json:"heard" nullable:"false" doc:"What streams take in of it. To hear more, add that to a stream." example:"[\"orders.eu.>\"]"`
 }
 
 // changeOut is an answer to a rule that was saved.
@@ -227,6 +235,9 @@ func newChange(c rules.Change, dryRun bool) *changeOut {
 		Rule:    newRule(rules.Listing{Saved: c.After, Document: c.Document}),
 		Created: c.Before == nil, Changed: c.Changed, DryRun: dryRun, Moved: c.Moved, Past: c.Past, Diff: c.Diff,
 	}}
+	for _, road := range c.Partly {
+		out.Body.Partly = append(out.Body.Partly, PartlyHeard{Subject: road.Subject, Heard: road.Takes})
+	}
 	if dryRun {
 		return out
 	}

@@ -28,6 +28,8 @@ type applied struct {
 	Moved   int    `json:"moved,omitempty"`   // pending jobs that go on with it
 	Past    int    `json:"past,omitempty"`    // waits that begin because of what was before
 	Diff    string `json:"diff,omitempty"`
+
+	Partly []web.PartlyHeard `json:"partly_heard,omitempty"`
 }
 
 func appliedBy(c web.RuleChange, from ruleFile) applied {
@@ -40,7 +42,7 @@ func appliedBy(c web.RuleChange, from ruleFile) applied {
 	}
 	return applied{
 		Name: c.Rule.Name, File: from.name(), Bundle: from.bundle, Action: does,
-		Version: c.Rule.Version, Moved: c.Moved, Past: c.Past, Diff: c.Diff,
+		Version: c.Rule.Version, Moved: c.Moved, Past: c.Past, Diff: c.Diff, Partly: c.Partly,
 	}
 }
 
@@ -107,8 +109,14 @@ func (p *program) showApplied(r applied, width int) error {
 	}
 	_, err := fmt.Fprintf(p.out, "%s  %s%s%s\n", p.palette.paint(actionColours[r.Action], fmt.Sprintf("%-9s", r.Action)),
 		p.palette.paint(bold, fmt.Sprintf("%-*s", width, plain(r.Name))), about, p.palette.paint(dim, "  "+plain(cmp.Or(r.File, r.Bundle))))
-	if err != nil || r.Action != changed {
-		return err
+	if err == nil && r.Action == changed {
+		err = p.showDiff(r.Diff, "    ")
 	}
-	return p.showDiff(r.Diff, "    ")
+	for _, s := range r.Partly {
+		if err == nil {
+			_, err = fmt.Fprintf(p.out, "    %s %s is heard only as far as streams take it in, on %s; to hear the rest, add it to a stream\n",
+				p.palette.paint(yellow, "note:"), plain(s.Subject), plain(strings.Join(s.Heard, ", ")))
+		}
+	}
+	return err
 }

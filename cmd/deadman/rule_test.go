@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"deadman/rules"
@@ -371,4 +373,34 @@ func TestSchema(t *testing.T) {
 	if valid(bytes.Replace(text, []byte(`"entity"`), []byte(`"entitty"`), 1)) == nil {
 		t.Error("a slip is valid")
 	}
+}
+
+// Who saves a rule is told what its wildcard does not hear.
+func TestApplySaysWhatIsNotHeard(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	nc, err := nats.Connect(n.at.NATS)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"orders.*"}}); err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	file := write(t, dir, "a.yaml", strings.Replace(ruleNamed("a"), "orders.created", "orders.>", 1)+"---"+ruleNamed("b"))
+	const note = "note: orders.> is heard only as far as streams take it in, on orders.*"
+	n.says(0, []string{"rule", "apply", "-f", file, "--dry-run"}, note, "2 created; a dry run")
+	n.says(0, []string{"rule", "apply", "-f", file}, note, "2 created")
+	heard := []web.PartlyHeard{{Subject: "orders.>", Heard: []string{"orders.*"}}}
+	all := read[outcome](n, "rule", "apply", "-f", file).Rules
+	if len(all) != 2 {
+		t.Fatalf("%+v", all)
+	}
+	want(t, all[0].Partly, heard)
+	want(t, all[1].Partly, nil)
 }
