@@ -20,7 +20,7 @@ func (n *node) condition(name string) (ok bool, detail string, status int) {
 			Detail string
 		}
 	}
-	status = n.get("/readyz", &ready)
+	status = n.get("/readyz?all", &ready)
 	for _, c := range ready.Conditions {
 		if c.Name == name {
 			return c.OK, c.Detail, status

@@ -81,7 +81,7 @@ func TestTheWholeWayWithTheLeastPermissions(t *testing.T) {
 	}
 	n.eventually("both resolved", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 4 })
 	n.tail("order-unshipped")
-	n.eventually("it is ready", func() bool { return n.get("/readyz", nil) == http.StatusOK })
+	n.eventually("it is ready", func() bool { return n.get("/readyz?all", nil) == http.StatusOK })
 	if log := n.log.String(); strings.Contains(log, "permission") {
 		t.Errorf("it lacks a permission: %s", log)
 	} else if strings.Contains(log, ":secret") || strings.Contains(n.NATS, "secret") {

@@ -30,7 +30,7 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 	defer cancel()
 	_, databaseErr := n.store.Now(ctx)
 	conditions := []web.Condition{
-		condition("database", databaseErr, "answers", "the database does not answer; everything waits for it"),
+		vital(condition("database", databaseErr, "answers", "the database does not answer; everything waits for it")),
 		condition("nats", n.natsErr(), "connected", "not connected; alerts wait in the database, and events in their streams"),
 		condition("leases", n.owner.Err(), fmt.Sprintf("%d of %d shards held", len(n.owner.Holding()), n.owner.Count()),
 			"leases cannot be kept; other nodes take over what this one held"),
@@ -47,7 +47,7 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 		conditions = append(conditions, web.Condition{Name: "heartbeat", OK: true, Detail: h.detail()})
 	}
 	if n.draining.Load() {
-		conditions = append(conditions, web.Condition{Name: "serving", Detail: "the node is stopping"})
+		conditions = append(conditions, vital(web.Condition{Name: "serving", Detail: "the node is stopping"}))
 	}
 	return conditions
 }
@@ -59,6 +59,12 @@ func condition(name string, err error, fine, broken string) web.Condition {
 		return web.Condition{Name: name, Detail: broken, Err: err}
 	}
 	return web.Condition{Name: name, OK: true, Detail: fine}
+}
+
+// vital is a condition without which the node can answer nobody.
+func vital(c web.Condition) web.Condition {
+	c.Vital = true
+	return c
 }
 
 // alertsStream says how full the stream of alerts is.

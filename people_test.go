@@ -161,7 +161,7 @@ func TestNobodyToTellIsSaid(t *testing.T) {
 		var ready struct {
 			Conditions []struct{ Name, Detail string }
 		}
-		return n.get("/readyz", &ready) == http.StatusServiceUnavailable && strings.Contains(ready.Conditions[len(ready.Conditions)-1].Detail, "people are not told")
+		return n.get("/readyz?all", &ready) == http.StatusServiceUnavailable && strings.Contains(ready.Conditions[len(ready.Conditions)-1].Detail, "people are not told")
 	})
 	n.stop()
 	if err := <-n.ended; err != nil {
@@ -169,5 +169,5 @@ func TestNobodyToTellIsSaid(t *testing.T) {
 	}
 	told.Notify = channelFile(t, "channels: {}\n") // nobody is to be told
 	n = serve(t, told)
-	n.eventually("it is well", func() bool { return n.get("/readyz", nil) == http.StatusOK })
+	n.eventually("it is well", func() bool { return n.get("/readyz?all", nil) == http.StatusOK })
 }

@@ -52,7 +52,7 @@ func TestReadyzSaysThatTheStreamOfAlertsFillsUp(t *testing.T) {
 				Conditions []struct{ Name, Detail string }
 			}
 			n.eventually("it is said", func() bool {
-				status := n.get("/readyz", &ready)
+				status := n.get("/readyz?all", &ready)
 				for _, got := range ready.Conditions {
 					if got.Name == "alerts_stream" && strings.Contains(got.Detail, c.detail) {
 						return status == c.status

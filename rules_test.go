@@ -37,7 +37,7 @@ func TestARuleFromElsewhereIsCheckedAtItsSlots(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer b.Close()
-	n.eventually("it rests", func() bool { return n.get("/readyz", nil) == http.StatusOK })
+	n.eventually("it rests", func() bool { return n.get("/readyz?all", nil) == http.StatusOK })
 
 	folder := ruleFolder(t, map[string]string{"payment.yaml": paymentRule})
 	registry := &rules.Registry{Store: s, Binder: b, Book: rules.NewBook(s, s.Shards()), Jobs: s, Log: slog.New(slog.DiscardHandler)}

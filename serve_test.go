@@ -353,8 +353,29 @@ func TestAPortThatSomebodySetDoesNotMove(t *testing.T) {
 	}
 }
 
+// Without NATS a node goes on with what it can do: what sends it requests goes on, and whoever asks
+// whether all is well learns that it is not.
+func TestReadyWithoutNATS(t *testing.T) {
+	server, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer server.Close()
+	n := serve(t, deadman.Config{NATSURL: server.ClientURL()})
+	n.eventually("it is fine", func() bool { return n.get("/readyz?all", nil) == http.StatusOK })
+	server.Close()
+	n.eventually("it is not fine", func() bool { return n.get("/readyz?all", nil) == http.StatusServiceUnavailable })
+	var ready struct{ Ready, Fine bool }
+	if status := n.get("/readyz", &ready); status != http.StatusOK || !ready.Ready || ready.Fine {
+		t.Errorf("%d %+v", status, ready)
+	}
+	if status := n.get("/api/v1/jobs", nil); status != http.StatusOK {
+		t.Errorf("jobs: %d", status)
+	}
+}
+
 func TestReadyzSaysWhatIsWrong(t *testing.T) {
 	n := serve(t, deadman.Config{})
-	var ready struct{ Ready bool }
-	n.eventually("it is ready", func() bool { return n.get("/readyz", &ready) == http.StatusOK && ready.Ready })
+	var ready struct{ Ready, Fine bool }
+	n.eventually("it is fine", func() bool { return n.get("/readyz?all", &ready) == http.StatusOK && ready.Ready && ready.Fine })
 }

@@ -11,10 +11,11 @@ import (
 // differ each time.
 const sayAgain = time.Minute
 
-// Condition is one thing that has to be so for a node to be ready.
+// Condition is one thing that has to be so for a node to do all that it is there for.
 type Condition struct {
-	Name   string `json:"name"` // such as database, nats, bindings, sweep, draining
+	Name   string `json:"name"` // such as database, nats, streams, sweep, serving
 	OK     bool   `json:"ok"`
+	Vital  bool   `json:"vital"`            // without it the node can answer nobody
 	Detail string `json:"detail,omitempty"` // for people; a sentence without secrets, it is public
 	Err    error  `json:"-"`                // why it is not OK, for the log alone
 }
@@ -22,16 +23,19 @@ type Condition struct {
 // Health looks at all conditions. A node that drains has one that is not OK.
 type Health func(ctx context.Context) []Condition
 
-// Readiness is what /readyz answers.
+// Readiness is what /readyz answers. A node that is ready may still have something out of order:
+// it goes on with what it can do, and whoever sends it requests should do so, too.
 type Readiness struct {
-	Ready      bool        `json:"ready"`
+	Ready      bool        `json:"ready"` // all that is vital is in order
+	Fine       bool        `json:"fine"`  // everything is
 	Conditions []Condition `json:"conditions"`
 }
 
 func (a *api) readiness(ctx context.Context) Readiness {
-	out := Readiness{Ready: true, Conditions: a.Health(ctx)}
+	out := Readiness{Ready: true, Fine: true, Conditions: a.Health(ctx)}
 	for _, c := range out.Conditions {
-		out.Ready = out.Ready && c.OK
+		out.Ready = out.Ready && (c.OK || !c.Vital)
+		out.Fine = out.Fine && c.OK
 	}
 	if ctx.Err() == nil { // else the client left, and that may be all that is wrong
 		a.logChanges(ctx, out.Conditions)
@@ -70,10 +74,11 @@ func (a *api) logChanges(ctx context.Context, conditions []Condition) {
 	}
 }
 
+// ready answers 503 where the node can answer nobody; with ?all, where anything is out of order.
 func (a *api) ready(w http.ResponseWriter, r *http.Request) {
 	answer := a.readiness(r.Context())
 	status := http.StatusOK
-	if !answer.Ready {
+	if !answer.Ready || !answer.Fine && r.URL.Query().Has("all") {
 		status = http.StatusServiceUnavailable
 	}
 	a.write(w, r, status, answer)

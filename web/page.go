@@ -89,7 +89,7 @@ func (a *api) overview(ctx context.Context) overview {
 	said, saidErr := a.alerts(ctx, first)
 	if err := errors.Join(jobsErr, saidErr); err != nil {
 		a.Log.ErrorContext(ctx, "the page is shown without its lists", "err", err)
-		state.Ready = false
+		state.Fine = false
 		state.Conditions = append(state.Conditions, Condition{Name: "lists", Detail: "jobs and alerts cannot be read; the log says why"})
 		view.Blind = true
 	}
@@ -113,7 +113,7 @@ func (o *overview) judge(state Readiness) {
 			names = append(names, c.Name)
 		}
 	}
-	o.Fine = state.Ready
+	o.Fine = state.Fine
 	switch {
 	case !o.Fine:
 		o.Sentence = "deadman is not fine: " + strings.Join(names, ", ") + "."

@@ -222,10 +222,11 @@ func TestReadiness(t *testing.T) {
 	for _, c := range []struct {
 		conditions []web.Condition
 		status     int
+		all        int // with ?all
 	}{
-		{[]web.Condition{{Name: "database", OK: true}, {Name: "nats", OK: true}}, 200},
-		{[]web.Condition{{Name: "database", OK: true}, {Name: "nats", Detail: "not connected"}}, 503},
-		{[]web.Condition{{Name: "draining"}}, 503},
+		{[]web.Condition{{Name: "database", OK: true, Vital: true}, {Name: "nats", OK: true}}, 200, 200},
+		{[]web.Condition{{Name: "database", OK: true, Vital: true}, {Name: "nats", Detail: "not connected"}}, 200, 503},
+		{[]web.Condition{{Name: "database", Vital: true}, {Name: "nats", OK: true}}, 503, 503},
 	} {
 		s := bare(t, web.Options{Health: func(context.Context) []web.Condition { return c.conditions }})
 		a := do(t, s, "GET", "/readyz", "")
@@ -233,8 +234,11 @@ func TestReadiness(t *testing.T) {
 		if err := json.Unmarshal([]byte(a.body), &got); err != nil {
 			t.Fatal(err)
 		}
-		if a.StatusCode != c.status || got.Ready != (c.status == 200) || len(got.Conditions) != len(c.conditions) {
+		if a.StatusCode != c.status || got.Ready != (c.status == 200) || got.Fine != (c.all == 200) || len(got.Conditions) != len(c.conditions) {
 			t.Errorf("%v: %d %s", c.conditions, a.StatusCode, a.body)
+		}
+		if a := do(t, s, "GET", "/readyz?all", ""); a.StatusCode != c.all {
+			t.Errorf("%v: %d where all is asked for", c.conditions, a.StatusCode)
 		}
 		if a := do(t, s, "GET", "/healthz", ""); a.StatusCode != 200 {
 			t.Errorf("the process is there, and /healthz says %d", a.StatusCode)
