@@ -38,6 +38,10 @@ func brokerAway(a *arena, _ *rand.Rand) {
 	a.servers[0].start()
 }
 
+// attempts is how often a bug is given the chance to show: some need two nodes to come by in the
+// wrong order.
+const attempts = 3
+
 // TestPlants proves that the checks of the campaign notice what they are there for: each
 // scenario keeps every promise, and breaks one with the bug in it.
 func TestPlants(t *testing.T) {
@@ -51,11 +55,14 @@ func TestPlants(t *testing.T) {
 				}
 			})
 			t.Run("with", func(t *testing.T) {
-				err := p.scenario.run(t, p.plant, 8*time.Second)
-				if err == nil || !strings.Contains(err.Error(), p.breach) {
-					t.Errorf("the checks should say %q; they say: %v", p.breach, err)
+				var err error
+				for range attempts {
+					if err = p.scenario.run(t, p.plant, 8*time.Second); err != nil && strings.Contains(err.Error(), p.breach) {
+						t.Logf("caught: %v", err)
+						return
+					}
 				}
-				t.Logf("caught: %v", err)
+				t.Errorf("the checks should say %q; they say: %v", p.breach, err)
 			})
 		})
 	}
