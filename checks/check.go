@@ -27,6 +27,9 @@ type Check struct {
 	Said        int             // alerts about the job before this one
 	Pauses      []Pause         // when time stood still, oldest first
 	Manual      bool            // a person asks: the answer may end the job, and takes no step
+
+	Asked bool            // a source was asked about the entity
+	Found json.RawMessage // what it said, an object; nil: there is no such entity
 }
 
 // Pause is a span in which time stood still for a job.
