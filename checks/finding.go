@@ -36,4 +36,6 @@ type Finder interface {
 	// round trips as it can. Finding i is of checks[i]. It takes up to timeout from when the
 	// source begins to be asked, and returns soon after ctx is done.
 	Find(ctx context.Context, checks []Check) []Finding
+	// Reach reports why the source can't be reached, without asking it about anybody.
+	Reach(ctx context.Context) error
 }

@@ -52,30 +52,73 @@ func (r *Rule) decide(j Job, look Look, answer checks.Answer, failure error, now
 	return r.decided(j, "", "", slot, now, answer.Alerts)
 }
 
-// undetermined looks again at the next slot. When the attempts are spent it is said, once
-// until a check decides again, and ends the job if the rule wants that; if not, looks become
-// rarer, since what cannot be known now will hardly be known a second later.
+// undetermined looks again. When the attempts are spent it is said, once until a check decides
+// again, and ends the job if the rule wants that; if not, looks become rarer, since what cannot
+// be known now will hardly be known a second later. Where nobody can be found out about, the
+// outage says it for all jobs.
 func (r *Rule) undetermined(j Job, failure error, slot, now time.Time) Decision {
+	before := j.Undecided > 0 && r.spent(j.Undecided)
 	j.Undecided++
-	j.NextCheckAt = r.Grid.After(now.Add(r.patience(j)))
+	spent := r.spent(j.Undecided)
+	j.NextCheckAt = r.retries(spent).After(now.Add(r.patience(j)))
 	reason := clip(failure.Error())
-	if !r.Limits.Spent(j.Undecided) {
-		return r.decided(j, "", reason, slot, now, nil)
-	}
-	if r.Limits.End {
-		outcome := checks.Undetermined
-		if errors.Is(failure, context.DeadlineExceeded) {
-			outcome = checks.GuardTimeout
+	var outage *checks.Outage
+	out := errors.As(failure, &outage)
+
+	if spent && (r.Limits.End || errors.Is(failure, errBegun)) {
+		var said []alerts.Draft
+		if !out {
+			said = []alerts.Draft{r.gaveUp(j, reason)}
 		}
-		return r.decided(j, outcome, reason, slot, now, []alerts.Draft{r.gaveUp(j, reason)})
+		d := r.decided(j, outcomeOf(failure), reason, slot, now, said)
+		d.met(outage)
+		return d
 	}
-	if r.Limits.Spent(j.Undecided - 1) {
+	if !spent || before {
 		return r.decided(j, "", reason, slot, now, nil)
+	}
+	if out {
+		d := r.decided(j, "", reason, slot, now, nil)
+		d.met(outage)
+		return d
 	}
 	return r.decided(j, "", reason, slot, now, []alerts.Draft{{
 		Status: alerts.Undetermined, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(j),
 		Text: r.Entity + " " + j.Key + ": could not find out: " + reason,
 	}})
+}
+
+// outcomeOf is why a job ends that could not be found out about.
+func outcomeOf(failure error) checks.Outcome {
+	var outage *checks.Outage
+	if errors.Is(failure, context.DeadlineExceeded) && !errors.As(failure, &outage) {
+		return checks.GuardTimeout
+	}
+	return checks.Undetermined
+}
+
+// met has an outage speak for the job.
+func (d *Decision) met(o *checks.Outage) {
+	if o != nil {
+		d.Outage = o.Source
+	}
+}
+
+// spent reports whether that many checks in a row that could not find out are one too many.
+// One with effects is not tried again.
+func (r *Rule) spent(undecided int) bool { return once(r) || r.Limits.Spent(undecided) }
+
+// second is the finest grid there is.
+const second = Grid(time.Second)
+
+// retries is the grid of the next look of a job that could not be found out about. While there
+// are attempts, asking again is for the moment after a hiccup, not for the next slot; what only
+// computes will come to the same until then.
+func (r *Rule) retries(spent bool) Grid {
+	if spent || r.Finder == nil && prompt(r) {
+		return r.Grid
+	}
+	return min(r.Grid, second)
 }
 
 // rarest is the longest time between two looks that cannot find out, where slots are not

@@ -13,6 +13,14 @@ import (
 	"deadman/guards"
 )
 
+// computing only computes.
+type computing struct{ checks.Handler }
+
+func (computing) Prompt() {}
+
+// asking asks somebody.
+var asking = checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return checks.Answer{}, nil })
+
 func TestDecide(t *testing.T) {
 	slot := noon
 	in := func(d time.Duration) checks.Answer { return checks.Answer{Next: slot.Add(d), Step: 1} }
@@ -27,6 +35,8 @@ func TestDecide(t *testing.T) {
 		outcome checks.Outcome
 		next    time.Duration // after the slot; for jobs that go on
 		says    []alerts.Status
+		handler checks.Handler // nil: one that only computes
+		outage  string
 	}{
 		{name: "goes on at a slot", answer: in(90 * time.Second), next: 2 * time.Minute},
 		{name: "ends for the handler's reason", answer: checks.Answer{Outcome: checks.Exhausted}, outcome: checks.Exhausted},
@@ -60,6 +70,31 @@ func TestDecide(t *testing.T) {
 			err: failed, outcome: checks.Undetermined, says: []alerts.Status{alerts.GaveUp},
 		},
 		{
+			name: "who asks somebody is asked again soon", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 1},
+			err: failed, handler: asking, next: time.Second,
+		},
+		{
+			name: "and at the next slot when the attempts are spent", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 2},
+			err: failed, handler: asking, next: time.Minute, says: []alerts.Status{alerts.Undetermined},
+		},
+		{
+			name: "an outage speaks for the job", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 2},
+			err: &checks.Outage{Source: "shop", Err: failed}, next: time.Minute, outage: "shop",
+		},
+		{name: "once", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3}, err: &checks.Outage{Source: "shop", Err: failed}, next: 2 * time.Minute},
+		{
+			name: "an outage speaks for a job that it ends, and is no broken guard", limits: guards.Limits{Attempts: 1, End: true},
+			err: &checks.Outage{Source: "shop", Err: context.DeadlineExceeded}, outcome: checks.Undetermined, outage: "shop",
+		},
+		{
+			name: "what has effects is not tried again", limits: guards.Limits{Attempts: 3}, err: failed, handler: checks.Once(asking),
+			next: time.Minute, says: []alerts.Status{alerts.Undetermined},
+		},
+		{
+			name: "and ends where nobody knows how it went", limits: guards.Limits{Attempts: 3}, err: errBegun, handler: checks.Once(asking),
+			outcome: checks.Undetermined, says: []alerts.Status{alerts.GaveUp},
+		},
+		{
 			name: "a timeout ends where the rule says so", limits: guards.Limits{Attempts: 2, End: true}, job: Job{Undecided: 1},
 			err: errAbandoned, outcome: checks.GuardTimeout, says: []alerts.Status{alerts.GaveUp},
 		},
@@ -67,6 +102,9 @@ func TestDecide(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			rule := orderRule()
 			rule.Limits = c.limits
+			if rule.Handler = c.handler; c.handler == nil {
+				rule.Handler = computing{}
+			}
 			job := c.job
 			job.ID, job.NextCheckAt, job.CreatedAt = 1, slot, noon.Add(-time.Hour)
 			now := slot.Add(c.late)
@@ -77,6 +115,9 @@ func TestDecide(t *testing.T) {
 			}
 			if !d.Ends() && !d.Job.NextCheckAt.Equal(slot.Add(c.next)) {
 				t.Errorf("next check %s after the slot, want %s", d.Job.NextCheckAt.Sub(slot), c.next)
+			}
+			if d.Outage != c.outage {
+				t.Errorf("outage %q, want %q", d.Outage, c.outage)
 			}
 			if d.Ends() && len(c.says) > 0 && d.Reason == "" {
 				t.Error("it ends without a reason that a person could read")

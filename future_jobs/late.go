@@ -1,6 +1,7 @@
 package futurejobs
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -23,6 +24,25 @@ const (
 	Skip               // it is looked at a slot later
 	Expire             // it ends, and that is said
 )
+
+// unreadAfter is how long a job of a rule without catch_up.after waits for its streams.
+const unreadAfter = time.Hour
+
+// patient is how long a job waits for its streams.
+func (r *Rule) patient() time.Duration { return cmp.Or(r.CatchUp.After, unreadAfter) }
+
+// unread is what becomes of a job whose stream could not be read for too long: whether it
+// happened is not known.
+func (r *Rule) unread(j Job, stream string, now time.Time) Decision {
+	if !r.Limits.Spent(j.Undecided) {
+		j.Undecided = max(r.Limits.Attempts, 1) - 1 // it was waited for long enough
+	}
+	slot := j.NextCheckAt
+	j.Last.FailedAt = now
+	return r.undetermined(j, &checks.Outage{
+		Source: StreamSource(stream), Err: fmt.Errorf("it is not read past %s yet", slot.UTC().Format(time.RFC3339)),
+	}, slot, now)
+}
 
 // foregone is what becomes of a job without asking its handler, if it is not to be asked.
 func (r *Rule) foregone(j Job, now time.Time) (d Decision, ok bool) {

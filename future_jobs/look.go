@@ -33,7 +33,7 @@ func (r *Rule) Look(ctx context.Context, j Job, now time.Time) Decision {
 	if d, ok := r.foregone(j, now); ok {
 		return d
 	}
-	answer, err := ask(ctx, r.Handler, r.question(j, now))
+	answer, err := r.answer(ctx, r.question(j, now))
 	look := Look{PickedAt: now, StartedAt: now, CompletedAt: now}
 	if err != nil {
 		look.CompletedAt, look.FailedAt = time.Time{}, now
@@ -48,7 +48,7 @@ func (r *Rule) LookNow(ctx context.Context, j Job, now time.Time) (effect Effect
 	defer cancel()
 	c := r.question(j, now)
 	c.Manual = true
-	answer, err := ask(ctx, r.Handler, c)
+	answer, err := r.answer(ctx, c)
 	if err != nil || !answer.Next.IsZero() || answer.Outcome == checks.Exhausted {
 		return Effect{}, false, err
 	}
@@ -59,6 +59,25 @@ func (r *Rule) LookNow(ctx context.Context, j Job, now time.Time) (effect Effect
 		}
 	}
 	return Effect{Rule: r, Ref: j.Ref, Rev: &j.Rev, Ask: end}, true, nil
+}
+
+// errBusy means that a source has as much to answer as it may.
+var errBusy = errors.New("the source is busy with other looks; try again")
+
+// answer finds out what there is to find out about one check, and asks the handler.
+func (r *Rule) answer(ctx context.Context, c checks.Check) (checks.Answer, error) {
+	if r.Finder == nil {
+		return ask(ctx, r.Handler, c)
+	}
+	if !r.Finder.Enter() {
+		return checks.Answer{}, errBusy
+	}
+	found := find(ctx, r.Finder, []checks.Check{c})[0]
+	if found.Err != nil {
+		return checks.Answer{}, found.Err
+	}
+	c.Asked, c.Found = true, found.Value
+	return ask(ctx, r.Handler, c)
 }
 
 // panicked is the error of a handler that panicked.
@@ -115,6 +134,9 @@ func prompt(r *Rule) bool {
 	return is
 }
 
+// done is a handler that has returned.
+var done = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
+
 // check asks the handlers of a chunk. Those that only compute are asked in line and their
 // verdicts go on together; the others go their own way.
 func (s *Sweeper) check(ctx context.Context, chunk []verdict, decided chan<- []verdict) {
@@ -132,6 +154,10 @@ func (s *Sweeper) check(ctx context.Context, chunk []verdict, decided chan<- []v
 			continue
 		}
 		s.slow.run(v.rule.ID, v.Job, func() (returned <-chan struct{}) {
+			if err := s.begin(ctx, v); err != nil {
+				decided <- []verdict{s.conclude(v, checks.Answer{}, err)}
+				return done
+			}
 			answer, returned, err := askWithin(ctx, v.rule.Limits.Timeout, v.rule.Handler, v.rule.question(v.Job, now))
 			if errors.Is(err, errAbandoned) {
 				s.log.Warn("handler abandoned", "rule", v.rule.Name, "key", v.Job.Key, "timeout", v.rule.Limits.Timeout)

@@ -23,6 +23,8 @@ type pass struct {
 	through map[string]time.Time // by stream
 	due     chan<- []verdict
 	out     map[Edition]error // whose jobs wait; an error says why their rule cannot be read
+	finds   map[Edition]*gathering
+	search  func([]verdict)
 }
 
 // err says which versions cannot be read, in one order, so that the same is said once.
@@ -37,21 +39,31 @@ func (p pass) err() error {
 	return errors.Join(errs...)
 }
 
-// waitingFor is what jobs wait for: their rule's streams read through to a slot.
+// waitingFor is what jobs wait for: their rule's streams read through to a slot, or the time
+// after which nobody waits any more.
 type waitingFor struct {
 	streams []string
 	slot    time.Time
+	until   time.Time
 }
 
 // over reports whether the streams are read past the slot.
-func (w waitingFor) over(through map[string]time.Time) bool {
-	return !slices.ContainsFunc(w.streams, func(stream string) bool { return through[stream].Before(w.slot) })
+func (w waitingFor) over(through map[string]time.Time) bool { return w.behind(through) == "" }
+
+// behind is a stream that is not read past the slot; empty: all are.
+func (w waitingFor) behind(through map[string]time.Time) string {
+	for _, stream := range w.streams {
+		if through[stream].Before(w.slot) {
+			return stream
+		}
+	}
+	return ""
 }
 
 // sweep reads all that is due in the held shards and hands it to the checkers. What has to
 // wait for its streams or for a free lane is left: the oldest slot of it is returned, and
 // the next sweep has to begin where this one did.
-func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict) (left time.Time, err error) {
+func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict, search func([]verdict)) (left time.Time, err error) {
 	now := s.clock.Now()
 	shards := s.owner.Open()
 	if len(shards) == 0 || now.IsZero() {
@@ -69,9 +81,11 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict) (left time.Ti
 		s.judged = revision
 		clear(s.lagging)
 	}
-	maps.DeleteFunc(s.lagging, func(_ Edition, w waitingFor) bool { return w.over(through) })
+	maps.DeleteFunc(s.lagging, func(_ Edition, w waitingFor) bool { return now.After(w.until) || w.over(through) })
+	maps.DeleteFunc(s.behindSince, func(stream string, since time.Time) bool { return through[stream].After(since) })
 
-	pass := pass{shards: make(map[int16]*Shard, len(shards)), through: through, due: due, out: map[Edition]error{}}
+	pass := pass{shards: make(map[int16]*Shard, len(shards)), through: through, due: due, search: search, out: map[Edition]error{}, finds: map[Edition]*gathering{}}
+	defer pass.sendOld(time.Time{})
 	for e, w := range s.lagging {
 		left = older(left, w.slot)
 		pass.out[e] = nil
@@ -90,11 +104,12 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict) (left time.Ti
 		if err != nil {
 			return left, err
 		}
-		waits, err := s.handOn(ctx, pass, jobs)
+		waits, err := s.handOn(ctx, &pass, jobs)
 		if err != nil {
 			return left, err
 		}
 		left = older(left, waits)
+		pass.sendOld(s.clock.Now())
 		query.Walks = advance(query, jobs)
 	}
 	for _, sh := range shards {
@@ -118,6 +133,24 @@ func (s *Sweeper) stoodStill(now time.Time) bool {
 	return !slot.IsZero() && now.Sub(slot) > settleIn
 }
 
+// behindStream is since when this node has found a stream behind a job's slot. Before that it may
+// have been the node that was away.
+func (s *Sweeper) behindStream(stream string, now time.Time) time.Time {
+	since, known := s.behindSince[stream]
+	if !known {
+		since = now
+		s.behindSince[stream] = now
+	}
+	return since
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
 // reach is how far a sweep came.
 type reach struct {
 	through time.Time // it read what was due by then
@@ -134,7 +167,7 @@ func older(a, b time.Time) time.Time {
 
 // handOn hands the jobs of one read to the checkers, in chunks. It returns the oldest slot
 // of those that could not go.
-func (s *Sweeper) handOn(ctx context.Context, p pass, jobs []Job) (left time.Time, err error) {
+func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left time.Time, err error) {
 	picked := s.clock.Now()
 	var chunk []verdict
 	for _, j := range jobs {
@@ -142,13 +175,18 @@ func (s *Sweeper) handOn(ctx context.Context, p pass, jobs []Job) (left time.Tim
 		if shard.flying(j.ID) {
 			continue
 		}
+		j.Last = Look{PickedAt: picked}
 		v, ok := s.pick(ctx, j, p)
 		if !ok {
 			left = older(left, j.NextCheckAt)
 			continue
 		}
+		v.shard = shard
 		shard.takeOff(j)
-		v.shard, v.Job.Last = shard, Look{PickedAt: picked}
+		if v.asks() {
+			p.gather(v)
+			continue
+		}
 		if chunk = append(chunk, v); len(chunk) == chunkMost {
 			if err := hand(ctx, p.due, chunk); err != nil {
 				return left, err
@@ -162,7 +200,7 @@ func (s *Sweeper) handOn(ctx context.Context, p pass, jobs []Job) (left time.Tim
 // pick finds out who is to look at a job; ok is false for one that has to wait, for its
 // rule, its streams or a lane, and no more of its version is read in this pass. One that
 // need not wait has its lane.
-func (s *Sweeper) pick(ctx context.Context, j Job, p pass) (v verdict, ok bool) {
+func (s *Sweeper) pick(ctx context.Context, j Job, p *pass) (v verdict, ok bool) {
 	made := Edition{j.RuleID, j.Version}
 	if _, out := p.out[made]; out {
 		return verdict{}, false
@@ -177,12 +215,22 @@ func (s *Sweeper) pick(ctx context.Context, j Job, p pass) (v verdict, ok bool) 
 	if rule.Deleted {
 		return v.forgo(s.clock.Now()), true
 	}
-	if w := (waitingFor{rule.Streams, j.NextCheckAt}); !w.over(p.through) {
+	now := s.clock.Now()
+	w := waitingFor{streams: rule.Streams, slot: j.NextCheckAt}
+	if stream := w.behind(p.through); stream != "" {
+		w.until = later(j.NextCheckAt, s.behindStream(stream, now)).Add(rule.patient())
+		if now.After(w.until) {
+			v.Decision, v.unasked = rule.unread(j, stream, now), true
+			return v, true
+		}
 		s.lagging[made], p.out[made] = w, nil
 		return verdict{}, false
 	}
-	if v = v.forgo(s.clock.Now()); v.unasked {
+	if v = v.forgo(now); v.unasked {
 		return v, true
+	}
+	if v.asks() {
+		return v, s.enter(p, rule, now)
 	}
 	if !prompt(rule) && !s.slow.enter(rule.ID) {
 		p.out[made] = nil

@@ -62,4 +62,7 @@ type Queue interface {
 	ReadThrough(ctx context.Context) (map[string]time.Time, error)
 	// Now returns the database's time.
 	Now(ctx context.Context) (time.Time, error)
+
+	Outages
+	Beginnings
 }

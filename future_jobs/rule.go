@@ -18,6 +18,8 @@ type Rule struct {
 	Grid    Grid
 	Limits  guards.Limits
 	Handler checks.Handler
+	// Finder finds out what the handler is asked about, before it is asked; nil: nothing is.
+	Finder checks.Finder
 
 	// Labels are what alerts about a job carry; nil: nothing.
 	Labels func(Job) map[string]string

@@ -36,6 +36,9 @@ func (v verdict) forgo(now time.Time) verdict {
 	return v
 }
 
+// asks reports whether a source is to be asked about the job.
+func (v verdict) asks() bool { return !v.unasked && v.rule.Finder != nil }
+
 // settle collects verdicts into batches and writes them until in is closed.
 func (s *Sweeper) settle(ctx context.Context, in <-chan []verdict) {
 	cut := time.NewTimer(settleWait)
@@ -64,9 +67,14 @@ func (s *Sweeper) settle(ctx context.Context, in <-chan []verdict) {
 func (s *Sweeper) write(ctx context.Context, batch []verdict) {
 	for _, part := range apart(batch) {
 		failpoints.Here("settle.write")
-		got, err := s.queue.Settle(ctx, settlement(part))
-		if failed := failpoints.Fail("settle.written"); failed != nil {
-			err = cmp.Or(err, failed)
+		st := settlement(part)
+		var got Settled
+		err := s.meet(ctx, part, st.Held)
+		if err == nil {
+			got, err = s.queue.Settle(ctx, st)
+			if failed := failpoints.Fail("settle.written"); failed != nil {
+				err = cmp.Or(err, failed)
+			}
 		}
 		var soon time.Duration // until it is looked at again; zero: it was settled
 		switch {
@@ -76,6 +84,7 @@ func (s *Sweeper) write(ctx context.Context, batch []verdict) {
 			soon = againMost
 		default:
 			s.observe(part, got)
+			s.wakeFor(part)
 		}
 		s.fail("settle", err)
 		for _, v := range part {
@@ -109,6 +118,20 @@ func apart(batch []verdict) [][]verdict {
 	return slices.Collect(maps.Values(parts))
 }
 
+// wakeFor sees to it that jobs are looked at again which are due before the sweep would wake by
+// itself.
+func (s *Sweeper) wakeFor(batch []verdict) {
+	var next time.Time
+	for _, v := range batch {
+		if v.Outcome == "" && !v.rule.Grid.Up(v.Job.NextCheckAt).Equal(v.Job.NextCheckAt) {
+			next = older(next, v.Job.NextCheckAt)
+		}
+	}
+	if !next.IsZero() {
+		time.AfterFunc(next.Sub(s.clock.Now()), s.Wake)
+	}
+}
+
 func settlement(batch []verdict) Settlement {
 	st := Settlement{RuleSet: batch[0].ruleSet, Decisions: make([]Decision, len(batch))}
 	held := map[Held]bool{}
@@ -131,10 +154,10 @@ func (s *Sweeper) observe(batch []verdict, got Settled) {
 		outcome := string(v.Outcome)
 		switch {
 		case outcome != "":
+		case !v.Job.Last.FailedAt.IsZero():
+			outcome = "undetermined"
 		case v.unasked:
 			outcome = "skipped"
-		case v.Job.Undecided > 0:
-			outcome = "undetermined"
 		default:
 			outcome = "waiting"
 		}

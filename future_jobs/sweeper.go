@@ -50,13 +50,16 @@ type Sweeper struct {
 	// meanwhile is still as it was. The sweep waits for it. Set before Run.
 	Resuming func(ctx context.Context)
 
-	wake    chan struct{}
-	slow    *lanes
-	lagging map[Edition]waitingFor // left out of the sweep; used by Run alone
-	judged  int64                  // the revision of the rules that lagging is of; used by Run alone
-	paused  bool                   // the clock is not to be trusted; used by Run alone
-	behind  time.Duration          // the last wait for what was left behind; used by Run alone
-	last    time.Time              // when the last sweep began that came through; used by Run alone
+	wake        chan struct{}
+	slow        *lanes
+	crowded     atomic.Bool // the line before a source was full
+	outages     outages
+	lagging     map[Edition]waitingFor // left out of the sweep; used by Run alone
+	behindSince map[string]time.Time   // by stream; used by Run alone
+	judged      int64                  // the revision of the rules that lagging is of; used by Run alone
+	paused      bool                   // the clock is not to be trusted; used by Run alone
+	behind      time.Duration          // the last wait for what was left behind; used by Run alone
+	last        time.Time              // when the last sweep began that came through; used by Run alone
 
 	swept atomic.Pointer[reach] // by the last sweep; nil: there was none yet
 	mu    sync.Mutex
@@ -70,7 +73,7 @@ func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logg
 		queue: q, book: b, owner: o, clock: c, log: log,
 		Observer: silent{}, Resuming: func(context.Context) {},
 		wake: make(chan struct{}, 1), slow: newLanes(workers),
-		lagging: map[Edition]waitingFor{}, errs: map[string]error{},
+		lagging: map[Edition]waitingFor{}, behindSince: map[string]time.Time{}, errs: map[string]error{},
 	}
 }
 
@@ -93,7 +96,7 @@ func (s *Sweeper) Run(ctx, drain context.Context) error {
 	due := make(chan []verdict, 8)
 	decided := make(chan []verdict, 8)
 
-	var checkers, writers sync.WaitGroup
+	var checkers, searches, writers sync.WaitGroup
 	for range settlers {
 		writers.Go(func() { s.settle(drain, decided) })
 	}
@@ -105,9 +108,13 @@ func (s *Sweeper) Run(ctx, drain context.Context) error {
 		})
 	}
 
-	s.loop(ctx, due)
+	writers.Go(func() { s.mend(ctx) })
+	search := func(batch []verdict) { searches.Go(func() { s.find(drain, batch, decided) }) }
+
+	s.loop(ctx, due, search)
 	close(due)
 	checkers.Wait()
+	searches.Wait()
 	s.slow.wait()
 	close(decided)
 	writers.Wait()
@@ -115,7 +122,7 @@ func (s *Sweeper) Run(ctx, drain context.Context) error {
 }
 
 // loop sweeps at each slot of any rule, and sooner when jobs were left behind.
-func (s *Sweeper) loop(ctx context.Context, due chan<- []verdict) {
+func (s *Sweeper) loop(ctx context.Context, due chan<- []verdict, search func([]verdict)) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -125,7 +132,7 @@ func (s *Sweeper) loop(ctx context.Context, due chan<- []verdict) {
 		case <-timer.C:
 		case <-s.wake:
 		}
-		wait := s.round(ctx, due)
+		wait := s.round(ctx, due, search)
 		if ctx.Err() != nil {
 			return
 		}
@@ -135,7 +142,7 @@ func (s *Sweeper) loop(ctx context.Context, due chan<- []verdict) {
 
 // round looks at the clock, sweeps if it runs evenly, and says how long to wait for the
 // next round.
-func (s *Sweeper) round(ctx context.Context, due chan<- []verdict) time.Duration {
+func (s *Sweeper) round(ctx context.Context, due chan<- []verdict, search func([]verdict)) time.Duration {
 	if s.paused || s.clock.Stale(syncEvery) {
 		err := s.clock.Sync(ctx)
 		s.fail("clock", err)
@@ -143,7 +150,7 @@ func (s *Sweeper) round(ctx context.Context, due chan<- []verdict) time.Duration
 			return jump
 		}
 	}
-	left, err := s.sweep(ctx, due)
+	left, err := s.sweep(ctx, due, search)
 	s.fail("sweep", err)
 	if !left.IsZero() || err != nil {
 		s.behind = min(max(2*s.behind, again), againMost)

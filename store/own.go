@@ -34,6 +34,7 @@ func (s *Store) say(ctx context.Context, r alerts.Remark, when func(*sql.Tx, *al
 	return a, said, nil
 }
 
+// announce writes an alert that belongs to no job.
 func announce(ctx context.Context, tx *sql.Tx, a alerts.Alert) (said bool, err error) {
 	text, err := detail(a)
 	if err != nil {
@@ -41,7 +42,7 @@ func announce(ctx context.Context, tx *sql.Tx, a alerts.Alert) (said bool, err e
 	}
 	n, err := exec(ctx, tx, `INSERT INTO alert (shard, id, rule_id, version, key, decided_at, detail)
 VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
-		a.Shard, a.ID[:], alerts.OwnRuleID, a.RuleVersion, escape(a.Key), a.DecidedAt, text)
+		a.Shard, a.ID[:], a.RuleID, a.RuleVersion, escape(a.Key), a.DecidedAt, text)
 	if err != nil || n == 0 {
 		return false, err
 	}

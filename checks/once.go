@@ -1,0 +1,18 @@
+package checks
+
+// AtMostOnce is a Handler with effects of its own. That a check of it begins is written down
+// before it does. One that was begun and not decided, as after a crash, is not begun again: the
+// job ends as undetermined, and that is said. An error is not tried again either; the next look
+// is at the next slot, as another check.
+type AtMostOnce interface {
+	Handler
+	// AtMostOnce says nothing; having it is what counts.
+	AtMostOnce()
+}
+
+// Once makes a Handler one with effects of its own.
+func Once(h Handler) AtMostOnce { return once{h} }
+
+type once struct{ Handler }
+
+func (once) AtMostOnce() {}

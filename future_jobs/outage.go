@@ -1,0 +1,256 @@
+package futurejobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+)
+
+// StreamSource is what a stream is called as a source that can't be asked.
+func StreamSource(stream string) string { return streamPrefix + stream }
+
+const streamPrefix = "stream/"
+
+// Outage is a source or a stream that can't be asked on behalf of a rule. While it is open it
+// speaks for all jobs that cannot be found out about because of it.
+type Outage struct {
+	Source   string
+	RuleID   int32
+	Version  int32 // of the rule, when it was opened
+	OpenedAt time.Time
+	SeenAt   time.Time // when a job was last met by it
+	Jobs     int       // how many were met by it so far
+	Reason   string    // of the first
+}
+
+// Met is that jobs could not be found out about because of an outage.
+type Met struct {
+	Held    []Held // one of them has to stand
+	RuleSet int64  // the revision that was evaluated
+	Outage  Outage // without times
+	// Say makes the alert that it is open. Jobs is then how many jobs of the rule are due.
+	Say func(Outage) alerts.Alert
+}
+
+// Outages keeps what can't be asked. At most one outage is open for a source and a rule.
+// Implementations are safe for concurrent use.
+type Outages interface {
+	// Meet opens an outage with its alert where none is open, and otherwise counts its jobs
+	// to those of the open one. It returns the alert if it was written; ErrRulesChanged when
+	// the rule set moved, and ErrNotHeld when no shard is held any more.
+	Meet(ctx context.Context, m Met) (said []alerts.Alert, err error)
+	// Outages returns those that are open.
+	Outages(ctx context.Context) ([]Outage, error)
+	// EndOutage closes an outage with an alert; ended is false where it is not open any more.
+	EndOutage(ctx context.Context, o Outage, say func(Outage) alerts.Alert) (said []alerts.Alert, ended bool, err error)
+}
+
+// ErrNotHeld means that the shards are held by another node. Nothing was written.
+var ErrNotHeld = errors.New("the shards are held by another node")
+
+// outageAlert is what is said about an outage. Its id follows from when it was opened.
+func (r *Rule) outageAlert(o Outage, status alerts.Status, now time.Time) alerts.Alert {
+	a := alerts.Remark{
+		Topic: "outage/" + o.Source, Step: r.Name, Status: status, Severity: r.Loudest, Since: o.OpenedAt, Source: o.Source, Count: o.Jobs,
+	}.Alert(now)
+	a.Rule, a.RuleID, a.RuleVersion, a.Entity, a.Step = r.Name, r.ID, int(r.Version), r.Entity, ""
+	a.Text = o.text(status, r.Entity)
+	if r.Labels != nil {
+		a.Labels = r.Labels(Job{Ref: Ref{RuleID: r.ID, Key: a.Key}, Since: o.OpenedAt})
+	}
+	return a
+}
+
+func (o Outage) text(status alerts.Status, entity string) string {
+	source := o.Source
+	if stream, is := strings.CutPrefix(source, streamPrefix); is {
+		source = "the stream " + stream
+	}
+	if status == alerts.Resolved {
+		return fmt.Sprintf("%s can be asked again; %s of %s could not be looked at meanwhile", source, counted(o.Jobs, "job"), entity)
+	}
+	return fmt.Sprintf("nothing can be found out about %s: %s; %s due", entity, o.Reason, counted(o.Jobs, "job"))
+}
+
+func counted(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// outages is what a sweeper knows of open outages, and hears of them.
+type outages struct {
+	mu    sync.Mutex
+	open  map[outageOf]Outage
+	works map[outageOf]bool // heard of since it was opened
+}
+
+type outageOf struct {
+	rule   int32
+	source string
+}
+
+// know takes in what is open by the database's word.
+func (o *outages) know(open []Outage) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	before := o.works
+	o.open, o.works = make(map[outageOf]Outage, len(open)), make(map[outageOf]bool)
+	for _, one := range open {
+		of := outageOf{one.RuleID, one.Source}
+		o.open[of] = one
+		if before[of] {
+			o.works[of] = true
+		}
+	}
+}
+
+// heard takes in what a source answered.
+func (o *outages) heard(r *Rule, found []checks.Finding) {
+	of := outageOf{r.ID, r.Finder.Source()}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, open := o.open[of]; !open {
+		return
+	}
+	for _, f := range found {
+		var outage *checks.Outage
+		if !errors.As(f.Err, &outage) {
+			o.works[of] = true
+			return
+		}
+	}
+	delete(o.works, of)
+}
+
+// metBy is what a batch of decisions says about outages, once for a source and a rule.
+func metBy(batch []verdict, held []Held) []Met {
+	var all []Met
+	at := map[outageOf]int{}
+	for _, v := range batch {
+		if v.Outage == "" {
+			continue
+		}
+		of := outageOf{v.rule.ID, v.Outage}
+		i, known := at[of]
+		if !known {
+			i = len(all)
+			at[of] = i
+			rule, now := v.rule, v.Job.Last.FailedAt
+			all = append(all, Met{
+				Held: held, RuleSet: v.ruleSet,
+				Outage: Outage{Source: v.Outage, RuleID: rule.ID, Version: rule.Version, Reason: v.Reason},
+				Say:    func(o Outage) alerts.Alert { return rule.outageAlert(o, alerts.Undetermined, now) },
+			})
+		}
+		all[i].Outage.Jobs++
+	}
+	return all
+}
+
+// meet writes what a settlement says about outages, before it: whoever reads that a job could
+// not be found out about finds the outage that speaks for it.
+func (s *Sweeper) meet(ctx context.Context, batch []verdict, held []Held) error {
+	for _, m := range metBy(batch, held) {
+		said, err := s.queue.Meet(ctx, m)
+		if errors.Is(err, ErrNotHeld) {
+			return nil // the settlement finds that out for each job
+		}
+		if err != nil {
+			return fmt.Errorf("write an outage: %w", err)
+		}
+		for _, a := range said {
+			s.Observer.Alerted(a)
+		}
+	}
+	return nil
+}
+
+// How outages are looked after.
+const (
+	outageEvery = 5 * time.Second
+	outageQuiet = time.Minute // without a job that met it, the source is tried
+)
+
+// mend ends the outages that are over, now and then until ctx ends.
+func (s *Sweeper) mend(ctx context.Context) {
+	tick := time.NewTicker(outageEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			s.fail("outages", s.mendOnce(ctx))
+		}
+	}
+}
+
+// mendOnce reads the open outages, and ends each
+//
+//  1. whose source was heard of by this node,
+//  2. whose stream is read past the last job that met it,
+//  3. that met no job for a while, and whose source can be reached or is asked by nobody.
+func (s *Sweeper) mendOnce(ctx context.Context) error {
+	open, err := s.queue.Outages(ctx)
+	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	s.outages.know(open)
+	if len(open) == 0 {
+		return nil
+	}
+	through, err := s.queue.ReadThrough(ctx)
+	if err != nil {
+		return err
+	}
+	for _, o := range open {
+		rule, err := s.book.Rule(ctx, o.RuleID, o.Version)
+		if err != nil {
+			return err
+		}
+		if s.isOver(ctx, o, rule, through) {
+			err = s.end(ctx, o, rule)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *Sweeper) isOver(ctx context.Context, o Outage, rule *Rule, through map[string]time.Time) bool {
+	if rule.Deleted || s.outages.isHeard(o) {
+		return true
+	}
+	if stream, is := strings.CutPrefix(o.Source, streamPrefix); is {
+		return through[stream].After(o.SeenAt)
+	}
+	if s.clock.Now().Sub(o.SeenAt) < outageQuiet {
+		return false
+	}
+	return rule.Finder == nil || rule.Finder.Source() != o.Source || rule.Finder.Reach(ctx) == nil
+}
+
+func (o *outages) isHeard(one Outage) bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.works[outageOf{one.RuleID, one.Source}]
+}
+
+func (s *Sweeper) end(ctx context.Context, o Outage, rule *Rule) error {
+	said, _, err := s.queue.EndOutage(ctx, o, func(o Outage) alerts.Alert {
+		return rule.outageAlert(o, alerts.Resolved, s.clock.Now())
+	})
+	for _, a := range said {
+		s.Observer.Alerted(a)
+	}
+	return err
+}

@@ -1,0 +1,143 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+const outageColumns = `source, rule_id, version, opened_at, seen_at, jobs, reason`
+
+func readOutage(row scanner, o *futurejobs.Outage) error {
+	return row.Scan((*verbatim)(&o.Source), &o.RuleID, &o.Version, at(&o.OpenedAt), at(&o.SeenAt), &o.Jobs, (*verbatim)(&o.Reason))
+}
+
+// Outages implements futurejobs.Outages.
+func (s *Store) Outages(ctx context.Context) ([]futurejobs.Outage, error) {
+	open, err := query(ctx, s.read, readOutage, `SELECT `+outageColumns+` FROM outage WHERE closed_at IS NULL ORDER BY id`)
+	if err != nil {
+		return nil, failed("outages", err)
+	}
+	return open, nil
+}
+
+// Meet implements futurejobs.Outages.
+func (s *Store) Meet(ctx context.Context, m futurejobs.Met) (said []alerts.Alert, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		said = nil
+		if err := fenced(ctx, tx, m.RuleSet, m.Held, now); err != nil {
+			return err
+		}
+		o := m.Outage
+		o.OpenedAt, o.SeenAt = now, now
+		n, err := exec(ctx, tx, `UPDATE outage SET seen_at = $1, jobs = jobs + $2 WHERE source = $3 AND rule_id = $4 AND closed_at IS NULL`,
+			now, o.Jobs, verbatim(o.Source), o.RuleID)
+		if err != nil || n > 0 {
+			return err
+		}
+		n, err = exec(ctx, tx, `INSERT INTO outage (`+outageColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`,
+			verbatim(o.Source), o.RuleID, o.Version, now, now, o.Jobs, verbatim(o.Reason))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return errAgain // another node opened it this moment
+		}
+		if o.Jobs, err = dueOf(ctx, tx, o.RuleID, now); err != nil {
+			return err
+		}
+		o.Jobs = max(o.Jobs, m.Outage.Jobs)
+		said, err = s.tell(ctx, tx, m.Say(o))
+		return err
+	})
+	if errors.Is(err, errAgain) {
+		return s.Meet(ctx, m)
+	}
+	if err != nil {
+		return nil, failed("meet an outage", err)
+	}
+	return said, nil
+}
+
+// errAgain means that a transaction found what it was about to write. Done again, it finds it at
+// once.
+var errAgain = errors.New("written by another node meanwhile")
+
+// dueOf counts the jobs of a rule that are due.
+func dueOf(ctx context.Context, tx *sql.Tx, ruleID int32, now time.Time) (n int, err error) {
+	err = tx.QueryRowContext(ctx, `SELECT count(*) FROM future_job WHERE rule_id = $1 AND next_check_at <= $2`, ruleID, now).Scan(&n)
+	return n, err
+}
+
+// fenced returns ErrRulesChanged unless the rule set is at a revision, and ErrNotHeld unless
+// one of the shards is held. Both stay so until the transaction ends.
+func fenced(ctx context.Context, tx *sql.Tx, revision int64, held []futurejobs.Held, now time.Time) error {
+	n, err := exec(ctx, tx, `UPDATE rule_set SET gate_until = gate_until
+WHERE id = 1 AND revision = $1 AND (gate_until IS NULL OR gate_until <= $2)`, revision, now)
+	if err != nil {
+		return err
+	}
+	if n == 0 {
+		return futurejobs.ErrRulesChanged
+	}
+	return heldBy(ctx, tx, held, now)
+}
+
+// heldBy returns ErrNotHeld unless one of the shards is held, and stays so until the
+// transaction ends.
+func heldBy(ctx context.Context, tx *sql.Tx, held []futurejobs.Held, now time.Time) error {
+	for _, h := range held {
+		n, err := exec(ctx, tx, `UPDATE shard_lease SET epoch = epoch WHERE shard = $1 AND epoch = $2 AND expires_at > $3`, h.Shard, h.Epoch, now)
+		if err != nil || n == 1 {
+			return err
+		}
+	}
+	return futurejobs.ErrNotHeld
+}
+
+// EndOutage implements futurejobs.Outages.
+func (s *Store) EndOutage(ctx context.Context, o futurejobs.Outage, say func(futurejobs.Outage) alerts.Alert) (said []alerts.Alert, ended bool, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		said, ended = nil, false
+		n, err := exec(ctx, tx, `UPDATE outage SET closed_at = $1 WHERE source = $2 AND rule_id = $3 AND opened_at = $4 AND closed_at IS NULL`,
+			now, verbatim(o.Source), o.RuleID, o.OpenedAt)
+		if err != nil || n == 0 {
+			return err
+		}
+		ended = true
+		if err := tx.QueryRowContext(ctx, `SELECT jobs FROM outage WHERE source = $1 AND rule_id = $2 AND opened_at = $3`,
+			verbatim(o.Source), o.RuleID, o.OpenedAt).Scan(&o.Jobs); err != nil {
+			return err
+		}
+		var gone bool // nothing is said of a rule after its deletion
+		if err := tx.QueryRowContext(ctx, `SELECT deleted_at IS NOT NULL FROM rule WHERE id = $1`, o.RuleID).Scan(&gone); err != nil || gone {
+			return err
+		}
+		said, err = s.tell(ctx, tx, say(o))
+		return err
+	})
+	if err != nil {
+		return nil, false, failed("end an outage", err)
+	}
+	return said, ended, nil
+}
+
+// tell writes an alert that belongs to no job, in the shard of what it is about.
+func (s *Store) tell(ctx context.Context, tx *sql.Tx, a alerts.Alert) ([]alerts.Alert, error) {
+	a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
+	said, err := announce(ctx, tx, a)
+	if err != nil || !said {
+		return nil, err
+	}
+	return []alerts.Alert{a}, nil
+}
+
+// forgetOutages forgets those that ended before an instant.
+func (s *Store) forgetOutages(ctx context.Context, before time.Time) error {
+	_, err := exec(ctx, s.db, `DELETE FROM outage WHERE closed_at < $1`, before)
+	return err
+}
