@@ -1,0 +1,37 @@
+// Package sources holds the clients of what rules look up: databases, HTTP services, and NATS.
+// What an operator's file says about a source is in Spec; no secret of it is in an error.
+package sources
+
+import (
+	"fmt"
+
+	"github.com/nats-io/nats.go"
+
+	"deadman/checks/lookup"
+)
+
+// Spec is what the operator says about one source. One of its kinds is set.
+type Spec struct {
+	Name     string
+	Limits   lookup.Limits
+	Postgres *Postgres
+	SQLite   *SQLite
+	HTTP     *HTTP
+	NATS     *NATS // also of buckets
+}
+
+// Open returns the client of a source. It connects when it is first asked; an error is one of
+// the spec. conn is the node's own connection to NATS.
+func Open(s Spec, conn func() *nats.Conn) (lookup.Client, error) {
+	switch {
+	case s.Postgres != nil:
+		return openPostgres(s.Name, *s.Postgres)
+	case s.SQLite != nil:
+		return openSQLite(s.Name, *s.SQLite)
+	case s.HTTP != nil:
+		return openHTTP(s.Name, *s.HTTP)
+	case s.NATS != nil:
+		return openNATS(s.Name, *s.NATS, conn)
+	}
+	return nil, fmt.Errorf("source %s: it says nothing about what it is", s.Name)
+}
