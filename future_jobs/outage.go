@@ -61,6 +61,9 @@ func (r *Rule) outageAlert(o Outage, status alerts.Status, now time.Time) alerts
 	}.Alert(now)
 	a.Rule, a.RuleID, a.RuleVersion, a.Entity, a.Step = r.Name, r.ID, int(r.Version), r.Entity, ""
 	a.Text = o.text(status, r.Entity)
+	if status == alerts.Resolved {
+		a.Closes = []alerts.ID{r.outageAlert(o, alerts.Undetermined, now).ID}
+	}
 	if r.Labels != nil {
 		a.Labels = r.Labels(Job{Ref: Ref{RuleID: r.ID, Key: a.Key}, Since: o.OpenedAt})
 	}

@@ -42,6 +42,9 @@ func (h *handlers) Rule(ctx context.Context, id, version int32) (*futurejobs.Rul
 	}
 	other := *r
 	other.Handler = h.by[r.Name]
+	if f, is := other.Handler.(checks.Finder); is {
+		other.Finder = f
+	}
 	return &other, nil
 }
 

@@ -1,0 +1,300 @@
+package futurejobs_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+)
+
+// source is asked before its handler, which ends what it finds and goes on with what is not
+// there.
+type source struct {
+	most int // batches at once
+
+	mu      sync.Mutex
+	batches []int
+	in      int
+	refused int
+	find    func(key string) checks.Finding
+	delay   time.Duration
+}
+
+func (*source) Prompt() {}
+
+func (*source) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
+	if !c.Asked {
+		return checks.Answer{}, errors.New("nobody was asked")
+	}
+	if c.Found == nil {
+		return checks.Answer{Outcome: "absent"}, nil
+	}
+	return checks.Answer{Outcome: checks.Outcome(strings.Trim(string(c.Found), `{"}`))}, nil
+}
+
+func (*source) Source() string { return "shop" }
+
+func (s *source) Enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.in == s.most {
+		s.refused++
+		return false
+	}
+	s.in++
+	return true
+}
+
+func (s *source) Find(ctx context.Context, questions []checks.Check) []checks.Finding {
+	s.mu.Lock()
+	s.batches = append(s.batches, len(questions))
+	find, delay := s.find, s.delay
+	s.mu.Unlock()
+	select {
+	case <-time.After(delay):
+	case <-ctx.Done():
+	}
+	found := make([]checks.Finding, len(questions))
+	for i, q := range questions {
+		found[i] = find(q.Key)
+	}
+	s.mu.Lock()
+	s.in--
+	s.mu.Unlock()
+	return found
+}
+
+func (s *source) Reach(context.Context) error { return s.answer("").Err }
+
+func (s *source) answer(key string) checks.Finding {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.find(key)
+}
+
+// answers changes what is found from now on.
+func (s *source) answers(find func(key string) checks.Finding) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.find = find
+}
+
+func known(string) checks.Finding { return checks.Finding{Value: json.RawMessage(`{"known"}`)} }
+
+func down(string) checks.Finding {
+	return checks.Finding{Err: &checks.Outage{Source: "shop", Err: errors.New("connection refused")}}
+}
+
+func TestASourceIsAskedInBatches(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop := &source{most: 2, delay: 100 * time.Millisecond, find: func(key string) checks.Finding {
+			switch key {
+			case "7":
+				return checks.Finding{Err: errors.New("no number")}
+			case "8":
+				return checks.Finding{}
+			}
+			return known(key)
+		}}
+		e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
+		e.happen("asks.created", keys(9000)...)
+		e.happen("other.created", keys(10)...)
+		time.Sleep(11 * time.Second)
+
+		counts := map[string]int{}
+		jobs, err := e.store.Gauges(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, h := range e.ended() {
+			counts[h.Rule+" "+string(h.Outcome)]++
+			if late := h.EndedAt.Sub(h.FirstCheckAt); h.Rule == "other" && late > 200*time.Millisecond {
+				t.Errorf("%s/%s ended %s after its slot, behind a source that it does not ask", h.Rule, h.Key, late)
+			}
+		}
+		if jobs.Pending != 1 || counts["asks absent"] > 1 {
+			t.Errorf("pending: %d, want the one that could not be found out about; ended: %v", jobs.Pending, counts)
+		}
+		asked := 0
+		for _, n := range shop.batches {
+			asked += n
+		}
+		if asked != 9000+len(retriesOf(shop.batches)) || len(shop.batches)-len(retriesOf(shop.batches)) > 12 || slices.Max(shop.batches) > 2000 {
+			t.Errorf("asked about %d in batches of %v", asked, shop.batches)
+		}
+		if shop.refused == 0 {
+			t.Error("the line was never full: that others go past it is not shown")
+		}
+	})
+}
+
+// retriesOf are the batches of one: the job that could not be found out about, again.
+func retriesOf(batches []int) (ones []int) {
+	for _, n := range batches[1:] {
+		if n == 1 {
+			ones = append(ones, n)
+		}
+	}
+	return ones
+}
+
+func TestAnOutageIsSaidOnceAndItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop := &source{most: 4, find: down}
+		e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
+		e.happen("asks.created", keys(300)...)
+		time.Sleep(10*time.Second + 500*time.Millisecond)
+		if said := e.said(); len(said) != 0 {
+			t.Fatalf("said at the first attempt: %+v", said)
+		}
+		time.Sleep(2 * time.Minute)
+		said := e.said()
+		if len(said) != 1 || said[0].Status != alerts.Undetermined || said[0].Count != 300 || said[0].Source != "shop" || said[0].Rule != "asks" {
+			t.Fatalf("said %+v, want one that 300 cannot be looked at", said)
+		}
+		if !strings.Contains(said[0].Text, "connection refused") || !strings.Contains(said[0].Text, "300 jobs") {
+			t.Errorf("it says %q", said[0].Text)
+		}
+		shop.answers(known)
+		time.Sleep(6 * time.Minute)
+		after := e.said()
+		if len(after) != 2 {
+			t.Fatalf("%d alerts once the source can be asked again, want its end beside its beginning", len(after))
+		}
+		end := after[0]
+		if end.Status != alerts.Resolved || !slices.Equal(end.Closes, []alerts.ID{said[0].ID}) || end.Count != 300 {
+			t.Errorf("the end: %+v", end)
+		}
+		open, err := e.store.Outages(t.Context())
+		if jobs, _ := e.store.Gauges(t.Context()); err != nil || len(open) != 0 || jobs.Pending != 0 {
+			t.Errorf("open: %v, %v; pending: %d", open, err, jobs.Pending)
+		}
+	})
+}
+
+// An outage that no job meets any more ends when its source can be reached.
+func TestAnOutageEndsWithoutJobs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop := &source{most: 4, find: down}
+		e := run(t, map[string]checks.Handler{"asks": shop}, strings.Replace(fmt.Sprintf(noResolve, "asks", "asks"), "attempts: 3", "attempts: 1, end: true", 1))
+		e.happen("asks.created", keys(3)...)
+		time.Sleep(5 * time.Minute)
+		if said := e.said(); len(said) != 1 || said[0].Status != alerts.Undetermined || len(e.ended()) != 3 {
+			t.Fatalf("said %+v, ended %d", said, len(e.ended()))
+		}
+		shop.answers(known)
+		time.Sleep(10 * time.Second)
+		if said := e.said(); len(said) != 2 || said[0].Status != alerts.Resolved {
+			t.Errorf("said %+v", said)
+		}
+	})
+}
+
+func TestAPanicOfASourceIsOneOfItsChecks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop := &source{most: 4, find: func(string) checks.Finding { panic("no") }}
+		e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
+		e.happen("asks.created", "1")
+		e.happen("other.created", "1")
+		time.Sleep(20 * time.Second)
+		said := e.said()
+		if len(said) != 2 || len(e.ended()) != 1 {
+			t.Errorf("said %+v, ended %+v", said, e.ended())
+		}
+	})
+}
+
+// What a stream can't tell for longer than its rule waits is not known; it is known again when
+// the stream is read.
+func TestAStreamThatCannotBeReadIsAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := run(t, nil, withResolve+"catch_up: {after: 1m, do: run}\n")
+		e.happen("slow.created", keys(20)...)
+		time.Sleep(65 * time.Second)
+		if said := e.said(); len(said) != 0 {
+			t.Fatalf("said while waiting: %+v", said)
+		}
+		time.Sleep(10 * time.Minute)
+		said := e.said()
+		if len(said) != 1 || said[0].Status != alerts.Undetermined || said[0].Source != "stream/S" || said[0].Count != 20 {
+			t.Fatalf("said %+v, want that the stream cannot be read", said)
+		}
+		for range 600 { // as intake does, from now on
+			e.read()
+			time.Sleep(time.Second)
+		}
+		after := e.said()
+		firing := 0
+		for _, a := range after {
+			if a.Status == alerts.Firing {
+				firing++
+			}
+		}
+		if len(after) != 22 || firing != 20 || !slices.ContainsFunc(after, func(a futurejobs.Said) bool { return a.Status == alerts.Resolved }) {
+			t.Errorf("%d alerts, %d of them firing, want the step of each job and the end of the outage", len(after), firing)
+		}
+	})
+}
+
+func TestACheckWithEffectsThatBeganIsNotRunAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ran []string
+		var mu sync.Mutex
+		e := run(t, map[string]checks.Handler{
+			"pays": checks.Once(checks.HandlerFunc(func(_ context.Context, c checks.Check) (checks.Answer, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				ran = append(ran, c.Key)
+				if c.Key == "errs" {
+					return checks.Answer{}, errors.New("the bank says no")
+				}
+				return checks.Answer{Outcome: checks.Exhausted}, nil
+			})),
+		}, fmt.Sprintf(noResolve, "pays", "pays"))
+		e.happen("pays.created", "crashed", "errs", "fine")
+		time.Sleep(time.Second)
+		crashed, err := e.store.Job(t.Context(), "pays", "crashed")
+		if err != nil {
+			t.Fatal(err)
+		}
+		leases, err := e.store.Leases(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		held := leases[crashed.Shard].Held // a check begins, and the node that began it is gone
+		if ok, err := e.store.BeginCheck(t.Context(), futurejobs.Beginning{Held: held, JobID: crashed.ID, Checks: crashed.Checks}); !ok || err != nil {
+			t.Fatal(ok, err)
+		}
+		time.Sleep(9*time.Second + 500*time.Millisecond)
+		mu.Lock()
+		slices.Sort(ran)
+		if !slices.Equal(ran, []string{"errs", "fine"}) {
+			t.Errorf("ran %v at the slot", ran)
+		}
+		mu.Unlock()
+		outcomes := map[string]checks.Outcome{}
+		for _, h := range e.ended() {
+			outcomes[h.Key] = h.Outcome
+		}
+		if outcomes["crashed"] != checks.Undetermined || outcomes["fine"] != checks.Exhausted || len(outcomes) != 2 {
+			t.Errorf("ended %v", outcomes)
+		}
+		statuses := map[string]alerts.Status{}
+		for _, a := range e.said() {
+			statuses[a.Key] = a.Status
+		}
+		if statuses["crashed"] != alerts.GaveUp || statuses["errs"] != alerts.Undetermined || len(statuses) != 2 {
+			t.Errorf("said %v", statuses)
+		}
+	})
+}

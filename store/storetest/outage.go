@@ -1,0 +1,149 @@
+package storetest
+
+import (
+	"errors"
+	"sync"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/store"
+)
+
+// met is jobs of a rule that a source could not be asked about.
+func (w *world) met(rule *futurejobs.Rule, source string, jobs int) futurejobs.Met {
+	return futurejobs.Met{
+		Held: w.held, RuleSet: w.set,
+		Outage: futurejobs.Outage{Source: source, RuleID: rule.ID, Version: rule.Version, Jobs: jobs, Reason: "connection refused"},
+		Say:    func(o futurejobs.Outage) alerts.Alert { return outageAlert(rule, o, alerts.Undetermined) },
+	}
+}
+
+func outageAlert(rule *futurejobs.Rule, o futurejobs.Outage, status alerts.Status) alerts.Alert {
+	a := alerts.Remark{Topic: o.Source, Step: rule.Name, Status: status, Severity: alerts.Error, Since: o.OpenedAt, Count: o.Jobs}.Alert(o.OpenedAt)
+	a.Rule, a.RuleID, a.RuleVersion, a.Entity = rule.Name, rule.ID, int(rule.Version), rule.Entity
+	return a
+}
+
+func outagesOpenOnce(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b", "c")
+	for _, j := range w.all() {
+		j.NextCheckAt = w.slot().Add(-2 * futurejobs.Day) // it is due
+		w.settle(futurejobs.Decision{Job: j})
+	}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var said []alerts.Alert
+	for range 5 {
+		all.Go(func() {
+			got, err := w.Meet(w.ctx(), w.met(w.rule, "shop", 2))
+			mu.Lock()
+			defer mu.Unlock()
+			said = append(said, got...)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if len(said) != 1 || said[0].Count != 3 {
+		t.Fatalf("said %+v, want one of the three jobs that are due", said)
+	}
+	if waiting := w.unpublished(); len(waiting) != 1 || waiting[0].ID != said[0].ID || waiting[0].Rule != w.rule.Name {
+		t.Errorf("in the outbox: %+v", waiting)
+	}
+	other := w.save("other", "order")
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(other, "shop", 1)))
+
+	open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))
+	if len(open) != 2 || open[0].Jobs != 10 || open[0].RuleID != w.rule.ID || open[0].Reason != "connection refused" || open[0].SeenAt.Before(open[0].OpenedAt) {
+		t.Fatalf("open: %+v, want one of ten jobs and the other rule's", open)
+	}
+}
+
+func outagesEndOnce(t *testing.T, w *world) {
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, "shop", 2)))
+	first := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
+	end := func(rule *futurejobs.Rule) func(futurejobs.Outage) alerts.Alert {
+		return func(o futurejobs.Outage) alerts.Alert { return outageAlert(rule, o, alerts.Resolved) }
+	}
+	said, ended, err := w.EndOutage(w.ctx(), first, end(w.rule))
+	if w.must(err); !ended || len(said) != 1 || said[0].Count != 2 {
+		t.Fatalf("ended %v, said %+v", ended, said)
+	}
+	if said, ended, err := w.EndOutage(w.ctx(), first, end(w.rule)); ended || len(said) != 0 || err != nil {
+		t.Errorf("ended again: %v, %v, %v", ended, said, err)
+	}
+	if open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx())); len(open) != 0 {
+		t.Errorf("open: %+v", open)
+	}
+	again := must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, "shop", 1)))
+	second := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))
+	if len(again) != 1 || len(second) != 1 || second[0].Jobs != 1 || second[0].OpenedAt.Equal(first.OpenedAt) {
+		t.Errorf("opened anew: said %+v, open %+v", again, second)
+	}
+
+	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, w.rule.Version))
+	said, ended, err = w.EndOutage(w.ctx(), second[0], end(w.rule))
+	if w.must(err); !ended || len(said) != 0 {
+		t.Errorf("of a deleted rule: ended %v, said %+v", ended, said)
+	}
+}
+
+func outagesNeedTheFence(t *testing.T, w *world) {
+	stale := w.met(w.rule, "shop", 1)
+	w.save("other", "order")
+	if _, err := w.Meet(w.ctx(), stale); !errors.Is(err, futurejobs.ErrRulesChanged) {
+		t.Errorf("under old rules: %v", err)
+	}
+	lost := w.met(w.rule, "shop", 1)
+	for i := range lost.Held {
+		lost.Held[i].Epoch--
+	}
+	if _, err := w.Meet(w.ctx(), lost); !errors.Is(err, futurejobs.ErrNotHeld) {
+		t.Errorf("without shards: %v", err)
+	}
+	if open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx())); len(open) != 0 || len(w.unpublished()) != 0 {
+		t.Errorf("open: %+v", open)
+	}
+}
+
+func checksBeginOnce(t *testing.T, w *world) {
+	w.start(w.slot(), "a")
+	job := w.one("a")
+	b := futurejobs.Beginning{Held: heldOf(w, job.Shard), JobID: job.ID, Checks: job.Checks}
+	for i, want := range []bool{true, false} {
+		if ok, err := w.BeginCheck(w.ctx(), b); ok != want || err != nil {
+			t.Errorf("time %d: %v, %v", i, ok, err)
+		}
+	}
+	b.Checks++
+	if ok, err := w.BeginCheck(w.ctx(), b); !ok || err != nil {
+		t.Errorf("the check after it: %v, %v", ok, err)
+	}
+	lost := b
+	lost.Checks, lost.Epoch = b.Checks+1, b.Epoch-1
+	if ok, err := w.BeginCheck(w.ctx(), lost); ok || !errors.Is(err, futurejobs.ErrNotHeld) {
+		t.Errorf("without the shard: %v, %v", ok, err)
+	}
+	must[store.Pruned](t)(w.Prune(w.ctx(), store.Retention{}))
+	if ok, err := w.BeginCheck(w.ctx(), b); ok || err != nil {
+		t.Errorf("after the upkeep, while the job is there: %v, %v", ok, err)
+	}
+	w.settle(w.over(w.one("a")))
+	must[store.Pruned](t)(w.Prune(w.ctx(), store.Retention{History: time.Hour}))
+	if ok, err := w.BeginCheck(w.ctx(), b); !ok || err != nil {
+		t.Errorf("once the job is over nothing is kept of it: %v, %v", ok, err)
+	}
+}
+
+func heldOf(w *world, shard int16) futurejobs.Held {
+	for _, h := range w.held {
+		if h.Shard == shard {
+			return h
+		}
+	}
+	w.t.Fatalf("shard %d is not held", shard)
+	return futurejobs.Held{}
+}
