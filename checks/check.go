@@ -45,6 +45,9 @@ type Answer struct {
 	Outcome Outcome        // why the job ends, when Next is zero
 	Step    int            // steps taken after this check
 	Alerts  []alerts.Draft // what to say, in this order
+	// State is what is known once a source was asked, for the alerts to carry; nil: what the
+	// job knows. The job keeps what it knew.
+	State json.RawMessage
 }
 
 // Handler answers checks. An error means that it could not find out: the check is

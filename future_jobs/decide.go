@@ -2,6 +2,7 @@ package futurejobs
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"time"
@@ -34,7 +35,7 @@ func (r *Rule) decide(j Job, look Look, answer checks.Answer, failure error, now
 		if outcome == "" {
 			outcome = checks.Cleared
 		}
-		return r.decided(j, outcome, "", slot, now, answer.Alerts)
+		return r.decided(j, outcome, "", slot, now, answer.Alerts).knowing(answer.State)
 	}
 
 	limits := r.Limits
@@ -43,13 +44,13 @@ func (r *Rule) decide(j Job, look Look, answer checks.Answer, failure error, now
 	}
 	if breach := limits.Judge(slot, answer.Next, j.CheckCount); breach != guards.None {
 		reason := limits.Explain(breach, slot, answer.Next)
-		return r.decided(j, checks.Outcome(breach), reason, slot, now, append(answer.Alerts, r.gaveUp(j, reason)))
+		return r.decided(j, checks.Outcome(breach), reason, slot, now, append(answer.Alerts, r.gaveUp(j, reason))).knowing(answer.State)
 	}
 	j.NextCheckAt = r.Grid.Up(answer.Next)
 	if !j.NextCheckAt.After(now) {
 		j.NextCheckAt = r.Grid.After(now)
 	}
-	return r.decided(j, "", "", slot, now, answer.Alerts)
+	return r.decided(j, "", "", slot, now, answer.Alerts).knowing(answer.State)
 }
 
 // undetermined looks again. When the attempts are spent it is said, once until a check decides
@@ -174,4 +175,15 @@ func (r *Rule) decided(j Job, outcome checks.Outcome, reason string, slot, now t
 		j.Alerts = append(j.Alerts, said[i].ID)
 	}
 	return Decision{Job: j, Outcome: outcome, Reason: reason, Alerts: said}
+}
+
+// knowing has the alerts carry what was known when they were decided; nil: what the job knows.
+func (d Decision) knowing(state json.RawMessage) Decision {
+	if state == nil {
+		return d
+	}
+	for i := range d.Alerts {
+		d.Alerts[i].State = state
+	}
+	return d
 }

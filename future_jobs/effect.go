@@ -54,7 +54,8 @@ type End struct {
 	Outcome checks.Outcome
 	Reason  string
 	Close   Closing
-	Early   time.Duration // how long it is remembered where nobody waits
+	Early   time.Duration   // how long it is remembered where nobody waits
+	State   json.RawMessage // what was known, for what is said; nil: what the job knows
 }
 
 // Gather adds a member to a set, and ends the wait if that was the last one needed.

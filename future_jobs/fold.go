@@ -363,7 +363,7 @@ func (f *fold) end(e Effect, s *standing, a End) {
 	if len(s.job.Alerts) > 0 && a.Close != nil && !e.Rule.Deleted {
 		d.close(e.Rule, a.Close(s.job), f.now)
 	}
-	f.net.End = append(f.net.End, d)
+	f.net.End = append(f.net.End, d.knowing(a.State))
 }
 
 // close says that what was said is over.

@@ -82,7 +82,7 @@ func TestALookByHandTakesNoStep(t *testing.T) {
 	}{
 		{name: "still waiting", answer: checks.Answer{Next: noon.Add(2 * time.Hour), Step: 1, Alerts: []alerts.Draft{{Status: alerts.Firing}}}},
 		{name: "the last step would be taken", answer: checks.Answer{Outcome: checks.Exhausted, Step: 2}},
-		{name: "it happened", answer: checks.Answer{Outcome: checks.Cleared, Alerts: []alerts.Draft{closing}}, ends: true},
+		{name: "it happened", answer: checks.Answer{Outcome: checks.Cleared, Alerts: []alerts.Draft{closing}, State: []byte(`{"found":1}`)}, ends: true},
 		{name: "nobody knows", err: errors.New("no route")},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -96,7 +96,7 @@ func TestALookByHandTakesNoStep(t *testing.T) {
 				return
 			}
 			end := effect.Ask.(End)
-			if end.Outcome != checks.Cleared || *effect.Rev != 5 || end.Close(job).Text != "closed" {
+			if end.Outcome != checks.Cleared || *effect.Rev != 5 || end.Close(job).Text != "closed" || string(end.State) != `{"found":1}` {
 				t.Errorf("effect %+v", effect)
 			}
 		})

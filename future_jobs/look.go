@@ -52,7 +52,7 @@ func (r *Rule) LookNow(ctx context.Context, j Job, now time.Time) (effect Effect
 	if err != nil || !answer.Next.IsZero() || answer.Outcome == checks.Exhausted {
 		return Effect{}, false, err
 	}
-	end := End{Outcome: cmp.Or(answer.Outcome, checks.Cleared), Reason: "found by a look by hand"}
+	end := End{Outcome: cmp.Or(answer.Outcome, checks.Cleared), Reason: "found by a look by hand", State: answer.State}
 	for _, draft := range answer.Alerts {
 		if draft.Status == alerts.Resolved {
 			end.Close = func(Job) alerts.Draft { return draft }

@@ -1,0 +1,80 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"sync"
+)
+
+// ErrNoHandler means that nobody answers under the name that a rule gives.
+var ErrNoHandler = errors.New("no handler of this name is registered")
+
+// Handlers are handlers by the names that rules give them. The zero value has none. It is safe
+// for concurrent use.
+type Handlers struct {
+	// Fallback answers under the names that nobody registered, as services elsewhere do; nil:
+	// nobody does. Set before the first rule takes its handler.
+	Fallback func(name string) Handler
+
+	mu    sync.Mutex
+	named map[string]Handler
+	taken map[string]bool // without having been registered
+}
+
+var handlerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// Register makes a handler known under a name: 1 to 63 of a-z, 0-9, _ and -, beginning with a
+// letter or digit. It has to come before the first rule takes the name, as before a node
+// runs; a rule keeps the handler that it took.
+func (h *Handlers) Register(name string, handler Handler) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case !handlerName.MatchString(name):
+		return fmt.Errorf("register handler %q: a name is 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit", name)
+	case handler == nil:
+		return fmt.Errorf("register handler %s: there is no handler", name)
+	case h.named[name] != nil:
+		return fmt.Errorf("register handler %s: there is one of this name already", name)
+	case h.taken[name]:
+		return fmt.Errorf("register handler %s: a rule has looked for it already; register it before the node runs", name)
+	}
+	if h.named == nil {
+		h.named = make(map[string]Handler)
+	}
+	h.named[name] = handler
+	return nil
+}
+
+// Named returns the handler of a name: the registered one, that of Fallback, or one by which
+// nothing can be found out, for which it is an Outage of "handler/NAME". A nil h has none.
+func (h *Handlers) Named(name string) Handler {
+	if h == nil {
+		return unknown(name)
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if handler := h.named[name]; handler != nil {
+		return handler
+	}
+	if h.taken == nil {
+		h.taken = make(map[string]bool)
+	}
+	h.taken[name] = true
+	if h.Fallback != nil {
+		return h.Fallback(name)
+	}
+	return unknown(name)
+}
+
+// HandlerSource is what a handler is called as something that can't be asked.
+func HandlerSource(name string) string { return "handler/" + name }
+
+// unknown answers in the place of a handler that is not there.
+func unknown(name string) Handler {
+	return HandlerFunc(func(context.Context, Check) (Answer, error) {
+		return Answer{}, &Outage{Source: HandlerSource(name), Err: ErrNoHandler}
+	})
+}

@@ -1,0 +1,79 @@
+package checks_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"testing"
+
+	"deadman/checks"
+)
+
+// ends answers with an outcome by which it is known again.
+func ends(as checks.Outcome) checks.Handler {
+	return checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+		return checks.Answer{Outcome: as}, nil
+	})
+}
+
+func TestHandlersAreFoundByName(t *testing.T) {
+	handlers := &checks.Handlers{Fallback: func(name string) checks.Handler { return ends("elsewhere-" + checks.Outcome(name)) }}
+	if err := handlers.Register("mine", ends("here")); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]checks.Outcome{"mine": "here", "yours": "elsewhere-yours"} {
+		if got, err := handlers.Named(name).Check(t.Context(), checks.Check{}); err != nil || got.Outcome != want {
+			t.Errorf("%s: %q, %v; want %q", name, got.Outcome, err, want)
+		}
+	}
+}
+
+func TestAHandlerThatIsNotThereIsAnOutage(t *testing.T) {
+	for name, handlers := range map[string]*checks.Handlers{"none": nil, "empty": {}} {
+		_, err := handlers.Named("mine").Check(t.Context(), checks.Check{})
+		var outage *checks.Outage
+		if !errors.As(err, &outage) || outage.Source != "handler/mine" || !errors.Is(err, checks.ErrNoHandler) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestRegisterRefuses(t *testing.T) {
+	handlers := &checks.Handlers{}
+	if err := handlers.Register("mine", ends("here")); err != nil {
+		t.Fatal(err)
+	}
+	handlers.Named("looked-for")
+	for _, c := range []struct {
+		name    string
+		handler checks.Handler
+		want    string
+	}{
+		{"", ends(""), "a name is 1 to 63"},
+		{"Mine.*", ends(""), "a name is 1 to 63"},
+		{"nothing", nil, "there is no handler"},
+		{"mine", ends(""), "one of this name already"},
+		{"looked-for", ends(""), "before the node runs"},
+	} {
+		if err := handlers.Register(c.name, c.handler); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%q: %v, want %q", c.name, err, c.want)
+		}
+	}
+}
+
+func TestHandlersAreUsedByMany(t *testing.T) {
+	handlers := &checks.Handlers{}
+	var registered sync.WaitGroup
+	for _, name := range []string{"a", "b", "c", "d"} {
+		registered.Go(func() {
+			if err := handlers.Register(name, ends(checks.Outcome(name))); err != nil {
+				t.Error(err)
+			}
+			if got, err := handlers.Named(name).Check(t.Context(), checks.Check{}); err != nil || got.Outcome != checks.Outcome(name) {
+				t.Errorf("%s: %q, %v", name, got.Outcome, err)
+			}
+		})
+	}
+	registered.Wait()
+}

@@ -1,0 +1,59 @@
+package futurejobs
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/guards"
+)
+
+// TestAlertsCarryWhatWasFound decides with and without an answer's state, on each way on which
+// something is said.
+func TestAlertsCarryWhatWasFound(t *testing.T) {
+	said := []alerts.Draft{{Status: alerts.Firing}}
+	job := Job{State: json.RawMessage(`{"status":"OLD"}`), CheckCount: 1}
+	job.NextCheckAt = noon
+	for name, answer := range map[string]checks.Answer{
+		"goes on": {Next: noon.Add(time.Minute), Alerts: said},
+		"ends":    {Outcome: checks.Exhausted, Alerts: said},
+		"gave up": {Next: noon.Add(-time.Minute), Alerts: said},
+	} {
+		for state, want := range map[string]string{"": `{"status":"OLD"}`, `{"status":"NEW"}`: `{"status":"NEW"}`, `null`: `null`} {
+			if answer.State = nil; state != "" {
+				answer.State = json.RawMessage(state)
+			}
+			rule := &Rule{Grid: Grid(time.Minute), Limits: guards.Limits{MaxChecks: 9}}
+			d := rule.decide(job, Look{}, answer, nil, noon)
+			if len(d.Alerts) == 0 {
+				t.Fatalf("%s: nothing is said", name)
+			}
+			for _, a := range d.Alerts {
+				if string(a.State) != want {
+					t.Errorf("%s, state %q: an alert carries %s, want %s", name, state, a.State, want)
+				}
+			}
+			if string(d.Job.State) != `{"status":"OLD"}` {
+				t.Errorf("%s: the job knows %s now", name, d.Job.State)
+			}
+		}
+	}
+}
+
+// TestALookByHandSaysWhatItFound ends a job by an effect that knows more than the job does.
+func TestALookByHandSaysWhatItFound(t *testing.T) {
+	rule := orderRule()
+	ref := Ref{RuleID: 1, Key: "1"}
+	job := Job{ID: 7, Ref: ref, CreatedAt: noon, State: json.RawMessage(`{"status":"OLD"}`), Alerts: []alerts.ID{{1}}}
+	found := end(rule, "1")
+	ask := found.Ask.(End)
+	ask.State = json.RawMessage(`{"status":"NEW"}`)
+	for want, effect := range map[string]Effect{`{"status":"OLD"}`: found, `{"status":"NEW"}`: found.asking(ask)} {
+		net := folded([]Effect{effect}, map[Ref]Job{ref: job}, noon)
+		if len(net.End) != 1 || len(net.End[0].Alerts) != 1 || string(net.End[0].Alerts[0].State) != want {
+			t.Errorf("%+v, want an alert that carries %s", net.End, want)
+		}
+	}
+}
