@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"deadman/bus"
+	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -50,6 +51,9 @@ type Config struct {
 	KeepHistory     time.Duration // 0: 90 days
 	KeepAlerts      time.Duration // 0: 30 days
 	KeepDeadLetters time.Duration // 0: 7 days
+
+	// Handlers are those of the program that rules may name; nil: none. They are registered before.
+	Handlers *checks.Handlers
 
 	Log     *slog.Logger    // nil: slog.Default()
 	Version string          // of the program, for people; empty: "dev"

@@ -209,8 +209,10 @@ func (n *node) openRules(ctx context.Context) error {
 		return err
 	}
 	n.book = rules.NewBook(n.store, n.store.Shards())
-	n.book.Calendars = known
-	n.rules = &rules.Registry{Store: n.store, Binder: n.bus, Book: n.book, Jobs: n.store, Calendars: known, Log: n.log}
+	n.book.Calendars, n.book.Handlers = known, n.Handlers
+	n.rules = &rules.Registry{
+		Store: n.store, Binder: n.bus, Book: n.book, Jobs: n.store, Calendars: known, Handlers: n.Handlers, Log: n.log,
+	}
 	if err := n.applyRules(ctx); err != nil {
 		return err
 	}

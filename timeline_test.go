@@ -1,6 +1,7 @@
 package deadman_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 	"regexp"
@@ -27,12 +28,13 @@ type line struct {
 // The kinds of lines that a timeline is given. All others follow from them.
 const (
 	anEvent = "event" // a subject and a body
+	finds   = "finds" // what a source finds about everybody from then on
 	down    = "down"  // nobody looks from then on, and events are not read
 	up      = "up"    // they are again
 	until   = "until" // the timeline ends
 )
 
-var givens = []string{anEvent, down, up, until}
+var givens = []string{anEvent, finds, down, up, until}
 
 const (
 	year   = "2006 "
@@ -124,6 +126,22 @@ func (tl timeline) events() (events []rules.PreviewEvent, end time.Time) {
 	return events, end
 }
 
+// found is what a source finds all the time; steady is false where that changes, or nobody knows.
+func (tl timeline) found() (found json.RawMessage, steady bool) {
+	for i, l := range tl {
+		switch {
+		case l.kind != finds:
+		case i > 0 || l.text == noAnswer:
+			return nil, false
+		case l.text == nobody:
+			found = json.RawMessage("null")
+		default:
+			found = json.RawMessage(l.text)
+		}
+	}
+	return found, true
+}
+
 // heard are the lines that people hear of, and how waits end.
 func (tl timeline) heard() (heard timeline) {
 	for _, l := range tl {
@@ -138,7 +156,8 @@ func (tl timeline) heard() (heard timeline) {
 func previewed(t *testing.T, rule string, known calendars.Set, given timeline) timeline {
 	t.Helper()
 	events, end := given.events()
-	p, err := (&rules.Registry{Calendars: known}).Preview(t.Context(), rules.PreviewRequest{Text: []byte(rule), Events: events, Until: end})
+	found, _ := given.found()
+	p, err := (&rules.Registry{Calendars: known}).Preview(t.Context(), rules.PreviewRequest{Text: []byte(rule), Events: events, Until: end, Found: found})
 	if err != nil {
 		t.Fatalf("%v\n%s", err, rule)
 	}

@@ -21,6 +21,7 @@ type virtual struct {
 	t     *testing.T
 	dir   string
 	known calendars.Set
+	shelf shelf // what lookups find
 
 	store   *store.Store // nil: it is down
 	book    *rules.Book
@@ -113,6 +114,8 @@ func (v *virtual) take(l line) {
 			v.apply(e)
 		}
 		v.missed = nil
+	case finds:
+		v.shelf.put(l.text)
 	case anEvent:
 		events, _ := timeline{l}.events()
 		if v.store == nil {
@@ -206,7 +209,7 @@ func (v *virtual) open() {
 		t.Fatal(err)
 	}
 	v.book = rules.NewBook(v.store, v.store.Shards())
-	v.book.Calendars = v.known
+	v.book.Calendars, v.book.Sources = v.known, &v.shelf
 	if err := v.book.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -164,6 +164,9 @@ func (a *applying) document(ctx context.Context, file string, d placed) error {
 	a.from[d.Name] = file
 	c, err := a.save(ctx, d, a.before[d.Name], SaveOptions{Version: AnyVersion, Bundle: a.bundle, Adopt: true})
 	var problems Problems
+	for _, warning := range c.Warnings {
+		a.Log.Warn("rule not checked in full", "rule", d.Name, "file", file, "warning", warning)
+	}
 	switch {
 	case errors.As(err, &problems):
 		for _, p := range problems {

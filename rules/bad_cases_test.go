@@ -307,7 +307,6 @@ entity: parcel`),
 		"lookup",
 		edited("lookup: {sql: {source: shop}}"),
 		[]string{
-			"7:1 /lookup: a lookup is stored but not run yet by this version; write enabled: false to keep the rule until then",
 			"7:10 /lookup/sql/query: the query is missing; write one for one row, such as select status from orders where id = $1",
 		},
 	},
@@ -316,7 +315,6 @@ entity: parcel`),
 		edited("handler: mine"),
 		[]string{
 			"5:1 /escalate: the rule has a handler, which answers in the place of escalate; leave one of the two out",
-			"7:10 /handler: a handler is stored but not run yet by this version; write enabled: false to keep the rule until then",
 		},
 	},
 	{

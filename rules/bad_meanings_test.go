@@ -17,18 +17,54 @@ var badMeanings = []struct {
 		[]string{"3:11 /trigger/heartbeat: a heartbeat is stored but not run yet by this version; write enabled: false to keep the rule until then"},
 	},
 	{
-		"a lookup that would run",
-		edited("lookup: {kv: {source: shop, bucket: orders}}"),
-		[]string{"7:1 /lookup: a lookup is stored but not run yet by this version; write enabled: false to keep the rule until then"},
-	},
-	{
-		"a handler that would run",
+		"a lookup beside a handler",
 		`name: late
 entity: order
 trigger: {event: orders.created, key: event.id}
+lookup: {kv: {source: shop, bucket: orders}}
 handler: mine
 `,
-		[]string{"4:10 /handler: a handler is stored but not run yet by this version; write enabled: false to keep the rule until then"},
+		[]string{"4:1 /lookup: the rule has a handler, which finds out by itself what it needs; leave one of the two out"},
+	},
+	{
+		"a path that leads elsewhere",
+		edited(`lookup: {http: {source: shop, path: "/orders/../{{key}}"}}`),
+		[]string{`7:37 /lookup/http/path: "/orders/../x" leads elsewhere: a segment can't be ".."`},
+	},
+	{
+		"a path that leads elsewhere in disguise",
+		edited(`lookup: {http: {source: shop, path: "/orders/%2e%2E/{{key}}"}}`),
+		[]string{`7:37 /lookup/http/path: "/orders/%2e%2E/x" leads elsewhere: a segment can't be "%2e%2E"`},
+	},
+	{
+		"a path of another host",
+		edited(`lookup: {http: {source: shop, path: "//evil.example/{{key}}"}}`),
+		[]string{`7:37 /lookup/http/path: "//evil.example/x" has an empty segment`},
+	},
+	{
+		"a path with a query",
+		edited(`lookup: {http: {source: shop, path: "/orders?id={{key}}"}}`),
+		[]string{`7:37 /lookup/http/path: "/orders?id=x" is more than a path; write it without "?" and "#"`},
+	},
+	{
+		"a request to the server's own subject",
+		edited(`lookup: {nats: {source: shop, subject: "$JS.API.STREAM.DELETE.{{key}}"}}`),
+		[]string{`7:40 /lookup/nats/subject: "$JS.API.STREAM.DELETE.x" is never asked ("$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your service`},
+	},
+	{
+		"a request to many subjects",
+		edited(`lookup: {nats: {source: shop, subject: "shop.*.{{key}}"}}`),
+		[]string{`7:40 /lookup/nats/subject: "shop.*.x" has a wildcard; a request goes to one subject`},
+	},
+	{
+		"a key that is none",
+		edited(`lookup: {kv: {source: shop, bucket: orders, key: "{{key}} "}}`),
+		[]string{`7:50 /lookup/kv/key: "x " can't be a key of a bucket: that has letters, digits, / _ = - and single dots between`},
+	},
+	{
+		"a parameter that is no value",
+		edited(`lookup: {sql: {source: shop, query: select 1, params: ["hours(3)"]}}`),
+		[]string{"7:56 /lookup/sql/params/0: a parameter has to be text, a number, true or false, or an instant, not a duration"},
 	},
 	{
 		"event and schedule",
@@ -599,7 +635,7 @@ handler: mine
 	{
 		"lookup path",
 		edited(`lookup: {http: {source: shop, path: "https://shop/{{key}}"}}`, "enabled: false"),
-		[]string{`7:37 /lookup/http/path: "https://shop/{{key}}" is not a path; it begins with a slash, and the source knows the host`},
+		[]string{`7:37 /lookup/http/path: "https://shop/x" is not a path; it begins with a slash, and the source knows the host`},
 	},
 	{
 		"lookup path missing",
@@ -1072,7 +1108,7 @@ enabled: false
 	{
 		"retries of a lookup",
 		edited("escalate: [{after: 10s}, {after: 20s}]", "lookup: {kv: {source: shop, bucket: orders}}", "enabled: false"),
-		[]string{"1:1 /guards: 3 attempts may take 15s, and it is 10s from one look to the next; lower attempts, interval, jitter or timeout"},
+		[]string{"1:1 /guards: 3 attempts may take 17s, and it is 10s from one look to the next; lower attempts, interval, jitter or timeout"},
 	},
 	{
 		"retries just as long as a step",

@@ -23,6 +23,9 @@ type body struct {
 	err     error // why it can't be read
 	numbers view  // with numbers to count with
 	texts   view  // with numbers as they were written
+
+	under *body // what was known before a source found data; nil: no source was asked
+	gone  bool  // a source was asked, and there is no such entity
 }
 
 // view is what is known of a body: all of it, or some fields of the object that it is.
@@ -38,7 +41,7 @@ func (b *body) size() int {
 	if b == nil {
 		return 0
 	}
-	return len(b.data)
+	return len(b.data) + b.under.size()
 }
 
 // valid is the body if it is JSON that a job can carry, and nil otherwise.
@@ -101,11 +104,11 @@ func deeper(data []byte, most int) bool {
 
 // value is what an expression reads of the body: its numbers to count with, or literally.
 func (b *body) value(literal bool, read extent) (any, error) {
-	if b == nil {
+	switch {
+	case b == nil:
 		return nil, errNoBody
-	}
-	if err := b.check(); err != nil {
-		return nil, err
+	case b.gone:
+		return map[string]any(nil), nil // equal to nil, and every field of it is missing
 	}
 	known := &b.numbers
 	if literal {
@@ -113,6 +116,14 @@ func (b *body) value(literal bool, read extent) (any, error) {
 	}
 	if known.whole != nil {
 		return known.whole, nil
+	}
+	if b.under != nil {
+		v, err := b.overlaid(literal)
+		known.whole = v
+		return v, err
+	}
+	if err := b.check(); err != nil {
+		return nil, err
 	}
 	d := decoder{data: b.data, literal: literal}
 	if d.space(); !read.whole && d.data[d.at] == '{' {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deadman/calendars"
+	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -20,6 +21,10 @@ type Book struct {
 	Changed func()
 	// Calendars are those that rules may name. Set before the first refresh.
 	Calendars calendars.Set
+	// Sources are those that lookups may name; nil: none. Set before the first refresh.
+	Sources Sources
+	// Handlers are those that rules may name; nil: none. Set before the first refresh.
+	Handlers *checks.Handlers
 
 	store   Store
 	shards  int
@@ -37,13 +42,18 @@ type id struct{ rule, version int32 }
 // hashed into.
 func NewBook(store Store, shards int) *Book {
 	b := &Book{store: store, shards: shards}
-	b.current.Store(newEdition(-1, nil, nil, nil))
+	b.current.Store(newEdition(-1, nil, nil, outside{}))
 	return b
 }
 
 // Revision is the revision of the rule set that answers are given from; -1 before the first
 // refresh.
 func (b *Book) Revision() int64 { return b.current.Load().revision }
+
+// outside is what rules may name.
+func (b *Book) outside() outside {
+	return outside{calendars: b.Calendars, sources: b.Sources, handlers: b.Handlers}
+}
 
 // Refresh reads the rules anew if they changed.
 func (b *Book) Refresh(ctx context.Context) error {
@@ -61,7 +71,7 @@ func (b *Book) Refresh(ctx context.Context) error {
 	if err != nil {
 		return wrap("refresh rules", err)
 	}
-	b.current.Store(newEdition(revision, saved, before, b.Calendars))
+	b.current.Store(newEdition(revision, saved, before, b.outside()))
 	if b.Changed != nil {
 		b.Changed()
 	}
@@ -101,7 +111,7 @@ func (b *Book) version(ctx context.Context, e *edition, which id) (*version, err
 	if err != nil {
 		return nil, wrap(fmt.Sprintf("rule %d version %d", which.rule, which.version), err)
 	}
-	v := newVersion(saved, b.Calendars)
+	v := newVersion(saved, b.outside())
 	e.keep(which, v)
 	return v, nil
 }

@@ -47,8 +47,14 @@ const (
 // Problems, without places in a text; Parse has those. Of saved, the id, the version and
 // what it reads count. known are the calendars that there are; where it is nil nobody knows,
 // and a step's calendar is only looked at for the form of its name: such a rule must not run.
+// Nor can a rule find anything out that asks a source or has a handler.
 func Compile(d Document, saved Saved, known calendars.Set) (*Rule, error) {
-	r, problems := compile(d, saved, known, nil)
+	return compileAmid(d, saved, outside{calendars: known})
+}
+
+// compileAmid is Compile for a rule that asks others at its looks.
+func compileAmid(d Document, saved Saved, world outside) (*Rule, error) {
+	r, problems := compile(d, saved, world, nil)
 	if err := problems.orNil(); err != nil {
 		for i := range problems {
 			problems[i].Rule = d.Name
@@ -60,13 +66,14 @@ func Compile(d Document, saved Saved, known calendars.Set) (*Rule, error) {
 
 // compiler collects what is wrong on its way through a document.
 type compiler struct {
-	document  Document
-	calendars calendars.Set
-	single    map[string]bool // lists that were written as the one mapping they hold
-	watched   []watched
-	closest   Duration // between two looks whose times are written out; 0: there are no two
-	readings  []reading
-	problems  Problems
+	document Document
+	outside
+	columns  Shape           // what the lookup finds; nil: nobody knows
+	single   map[string]bool // lists that were written as the one mapping they hold
+	watched  []watched
+	closest  Duration // between two looks whose times are written out; 0: there are no two
+	readings []reading
+	problems Problems
 }
 
 // watched is an event that the rule reads.
@@ -106,15 +113,18 @@ func (c *compiler) notRun(pointer, what string) {
 	}
 }
 
-func compile(d Document, saved Saved, known calendars.Set, single map[string]bool) (*Rule, Problems) {
-	c := &compiler{document: d, calendars: known, single: single}
+func compile(d Document, saved Saved, world outside, single map[string]bool) (*Rule, Problems) {
+	return (&compiler{document: d, outside: world, single: single}).rule(d, saved)
+}
+
+func (c *compiler) rule(d Document, saved Saved) (*Rule, Problems) {
 	r := &Rule{document: d}
 	c.names(d)
 	r.trigger = c.trigger(d.Trigger)
 	r.updates = c.watches("/update", d.Update, "changes the state")
 	r.resolves = c.resolves(d)
 	r.pauses = c.pauses(d)
-	c.lookup(d.Lookup)
+	r.question = c.lookup(d.Lookup)
 	r.while = c.expression("/while", d.While, c.over(inWhile))
 	r.recheck = c.expression("/recheck", d.Recheck, c.over(inRecheck))
 	c.handler(d)
@@ -126,7 +136,7 @@ func compile(d Document, saved Saved, known calendars.Set, single map[string]boo
 	if len(c.problems) > 0 {
 		return nil, c.problems
 	}
-	r.engage(saved, grid)
+	r.engage(saved, grid, c.outside)
 	return r, nil
 }
 
@@ -235,7 +245,6 @@ func (c *compiler) handler(d Document) {
 			c.problem("/"+field.name, "the rule has a handler, which answers in the place of %s; leave one of the two out", field.name)
 		}
 	}
-	c.notRun("/handler", "a handler")
 }
 
 func (c *compiler) times(d Document) futurejobs.Grid {

@@ -30,13 +30,14 @@ type dialect struct {
 type result int
 
 const (
-	anything result = iota
-	truth           // true or false
-	identity        // text or a whole number
-	instant         // a time, or text that is one
-	perhaps         // an instant or nothing
-	span            // a duration
-	amount          // a whole number
+	anything  result = iota
+	truth            // true or false
+	identity         // text or a whole number
+	instant          // a time, or text that is one
+	perhaps          // an instant or nothing
+	span             // a duration
+	amount           // a whole number
+	parameter        // text, a number, true or false, or an instant
 )
 
 // The names that expressions read. The last two can't be written in one.
@@ -79,7 +80,7 @@ var (
 	inRecheck = dialect{place: "recheck", names: vocabulary(nameEvent, nameState, nameKey, nameSince), lenient: true, yields: perhaps}
 	inAfter   = dialect{place: "after", names: vocabulary(nameEvent, nameKey, nameSince), lenient: true, yields: span}
 	inAt      = dialect{place: "at", names: vocabulary(nameEvent, nameKey, nameSince), lenient: true, yields: instant}
-	inLookup  = dialect{place: "lookup", names: vocabulary(nameEvent, nameState, nameKey, nameSince), lenient: true}
+	inLookup  = dialect{place: "lookup", names: vocabulary(nameEvent, nameState, nameKey, nameSince)}
 	inLabel   = dialect{place: "labels", names: vocabulary(nameEvent, nameState, nameKey, nameSince, nameStep), lenient: true}
 	inText    = dialect{place: "text", names: vocabulary(nameEvent, nameState, nameKey, nameSince, nameStep, nameJob), lenient: true}
 )

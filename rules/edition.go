@@ -4,7 +4,6 @@ import (
 	"slices"
 	"sync"
 
-	"deadman/calendars"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -89,7 +88,7 @@ func sameReads(a, b []Read) bool {
 
 // newEdition makes an edition of what the store holds, by rule and version. Versions that
 // the edition before has are taken from it, since nothing of them changes but what they read.
-func newEdition(revision int64, saved []Saved, before *edition, known calendars.Set) *edition {
+func newEdition(revision int64, saved []Saved, before *edition, world outside) *edition {
 	e := &edition{
 		revision: revision, versions: make(map[id]*version, len(saved)), names: make(map[string]*rule),
 		reads: make(map[string][]string), finest: make(map[string]futurejobs.Grid), ending: make(map[int32][]string),
@@ -103,7 +102,7 @@ func newEdition(revision int64, saved []Saved, before *edition, known calendars.
 			v = before.versions[which]
 		}
 		if v == nil || !sameReads(v.saved.Reads, s.Reads) {
-			v = newVersion(s, known)
+			v = newVersion(s, world)
 		}
 		e.versions[which] = v
 		if rules[s.RuleID] == nil {

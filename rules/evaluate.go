@@ -274,6 +274,10 @@ func show(v any) (string, error) {
 	switch v := v.(type) {
 	case nil:
 		return "", errors.New("missing")
+	case map[string]any:
+		if v == nil {
+			return "", errors.New("missing")
+		}
 	case string:
 		return v, nil
 	case time.Time:

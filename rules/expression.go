@@ -109,6 +109,10 @@ func (x *expression) checkResult(root ast.Node, g *guard) error {
 		if !oneOf(t, reflect.Int, reflect.Float64, reflect.Interface) {
 			return fmt.Errorf("%s has to be a whole number, not %s", place, typeName(t))
 		}
+	case parameter:
+		if t == reflect.TypeFor[time.Duration]() || !oneOf(t, reflect.String, reflect.Int, reflect.Float64, reflect.Bool, reflect.Interface) && t != reflect.TypeFor[time.Time]() {
+			return fmt.Errorf("a parameter has to be text, a number, true or false, or an instant, not %s", typeName(t))
+		}
 	case span:
 		if t != reflect.TypeFor[time.Duration]() && !oneOf(t, reflect.Interface) {
 			return fmt.Errorf("%s has to be a duration, not %s; write 3h, hours(event.sla_hours) or duration(event.sla)", place, typeName(t))

@@ -1,5 +1,7 @@
 package rules
 
+import "time"
+
 // guards checks what bounds the looks.
 func (c *compiler) guards(d Document) {
 	g := d.Guards
@@ -46,19 +48,21 @@ func (c *compiler) retries(d Document) {
 }
 
 // retries is the longest that all attempts of one look may take: the waits between them, each
-// twice the one before, and where others are asked the time that they have.
+// twice the one before; and where others are asked the time that they have, and the way to the
+// full second at which they are asked again.
 func (d Document) retries() Duration {
 	g := d.Guards
-	var worst Duration
+	var worst, each, up Duration
+	if d.Lookup != nil || d.Handler != "" {
+		each, up = min(g.Timeout, longestCheck), Duration(time.Second)
+	}
 	wait := min(g.Interval, longest)
 	for i := range min(g.Attempts, maxAttempts) {
-		if d.Lookup != nil || d.Handler != "" {
-			worst += min(g.Timeout, longestCheck)
-		}
+		worst += each
 		if i == 0 {
 			continue
 		}
-		worst = min(worst+wait+g.Jitter, longest+1)
+		worst = min(worst+wait+g.Jitter+up, longest+1)
 		wait = min(wait*2, longest)
 	}
 	return worst

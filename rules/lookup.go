@@ -1,8 +1,11 @@
 package rules
 
 import (
+	"cmp"
 	"reflect"
 	"strings"
+
+	"deadman/checks/lookup"
 )
 
 // Bounds of a lookup.
@@ -11,10 +14,11 @@ const (
 	maxParams = 32
 )
 
-// lookup checks what is asked at each look. A source is looked for when it is asked.
-func (c *compiler) lookup(l *Lookup) {
+// lookup compiles what is asked at each look; nil: nothing. Whether there is such a source, and
+// whether it takes the question, is found out when the rule is saved.
+func (c *compiler) lookup(l *Lookup) *question {
 	if l == nil {
-		return
+		return nil
 	}
 	const p = "/lookup"
 	var asked int
@@ -26,25 +30,21 @@ func (c *compiler) lookup(l *Lookup) {
 	if asked != 1 {
 		c.problem(p, "a lookup asks one source: write one of sql, http, nats and kv")
 	}
+	if c.document.Handler != "" {
+		c.problem(p, "the rule has a handler, which finds out by itself what it needs; leave one of the two out")
+	}
 	d := c.over(inLookup)
-	if l.SQL != nil {
-		c.sqlLookup(p+"/sql", l.SQL, d)
+	switch {
+	case l.SQL != nil:
+		return c.sqlLookup(p+"/sql", l.SQL, d)
+	case l.HTTP != nil:
+		return c.httpLookup(p+"/http", l.HTTP, d)
+	case l.NATS != nil:
+		return c.natsLookup(p+"/nats", l.NATS, d)
+	case l.KV != nil:
+		return c.kvLookup(p+"/kv", l.KV, d)
 	}
-	if l.HTTP != nil {
-		c.httpLookup(p+"/http", l.HTTP, d)
-	}
-	if l.NATS != nil {
-		c.source(p+"/nats", l.NATS.Source)
-		c.filled(p+"/nats/subject", l.NATS.Subject, "the subject is missing; write a template, such as shop.orders.{{key}}", d)
-	}
-	if l.KV != nil {
-		c.source(p+"/kv", l.KV.Source)
-		if !bucketPattern.MatchString(l.KV.Bucket) {
-			c.problem(p+"/kv/bucket", "%q is not a bucket; write letters, digits, _ and -, such as orders", clip(l.KV.Bucket, 80))
-		}
-		c.template(p+"/kv/key", l.KV.Key, d)
-	}
-	c.notRun(p, "a lookup")
+	return nil
 }
 
 func (c *compiler) source(pointer, name string) {
@@ -55,15 +55,21 @@ func (c *compiler) source(pointer, name string) {
 	c.name(pointer+"/source", name, "shop")
 }
 
-// filled compiles a template that has to be there.
-func (c *compiler) filled(pointer, source, missing string, d dialect) {
+// filled compiles a template that has to be there, and looks what it comes to where its
+// expressions yield a plain word.
+func (c *compiler) filled(pointer, source, missing string, d dialect, check func(string) error) *template {
 	if source == "" {
 		c.problem(pointer, "%s", missing)
+		return nil
 	}
-	c.template(pointer, source, d)
+	t := c.template(pointer, source, d)
+	if t != nil {
+		c.must(pointer, check(t.sample("x")))
+	}
+	return t
 }
 
-func (c *compiler) sqlLookup(p string, l *SQLLookup, d dialect) {
+func (c *compiler) sqlLookup(p string, l *SQLLookup, d dialect) *question {
 	c.source(p, l.Source)
 	switch {
 	case strings.TrimSpace(l.Query) == "":
@@ -73,22 +79,46 @@ func (c *compiler) sqlLookup(p string, l *SQLLookup, d dialect) {
 	}
 	if len(l.Params) > maxParams {
 		c.problem(p+"/params", "%d params, the most is %d", len(l.Params), maxParams)
-		return
+		return nil
 	}
+	d.yields = parameter
+	var params []*expression
 	for i, param := range l.Params {
-		c.expression(item(p+"/params", i), param, d)
+		params = append(params, c.expression(item(p+"/params", i), param, d))
+	}
+	if len(l.Params) == 0 {
+		params = append(params, c.expression(p+"/params", nameKey, d))
+	}
+	return &question{
+		Question: lookup.Question{SQL: l.Query}, source: l.Source, pointer: p + "/query",
+		params: len(params), ask: parameters(params),
 	}
 }
 
-func (c *compiler) httpLookup(p string, l *HTTPLookup, d dialect) {
+func (c *compiler) httpLookup(p string, l *HTTPLookup, d dialect) *question {
 	c.source(p, l.Source)
-	c.filled(p+"/path", l.Path, "the path is missing; write a template, such as /orders/{{key}}", d)
-	if l.Path != "" && !strings.HasPrefix(l.Path, "/") {
-		c.problem(p+"/path", "%q is not a path; it begins with a slash, and the source knows the host", clip(l.Path, 80))
-	}
+	t := c.filled(p+"/path", l.Path, "the path is missing; write a template, such as /orders/{{key}}", d, checkPath)
 	for i, status := range l.Absent {
 		if status < 400 || status > 599 {
 			c.problem(item(p+"/absent", i), "%d is not between 400 and 599; no other status means that there is no such entity", status)
 		}
 	}
+	return &question{
+		Question: lookup.Question{HTTP: &lookup.HTTP{Absent: l.Absent}}, source: l.Source, pointer: p + "/path", ask: path(t),
+	}
+}
+
+func (c *compiler) natsLookup(p string, l *NATSLookup, d dialect) *question {
+	c.source(p, l.Source)
+	t := c.filled(p+"/subject", l.Subject, "the subject is missing; write a template, such as shop.orders.{{key}}", d, checkRequested)
+	return &question{Question: lookup.Question{NATS: true}, source: l.Source, pointer: p + "/subject", ask: requested(t)}
+}
+
+func (c *compiler) kvLookup(p string, l *KVLookup, d dialect) *question {
+	c.source(p, l.Source)
+	if !bucketPattern.MatchString(l.Bucket) {
+		c.problem(p+"/bucket", "%q is not a bucket; write letters, digits, _ and -, such as orders", clip(l.Bucket, 80))
+	}
+	t := c.filled(p+"/key", cmp.Or(l.Key, "{{"+nameKey+"}}"), "", d, checkEntryKey)
+	return &question{Question: lookup.Question{KV: l.Bucket}, source: l.Source, pointer: p + "/bucket", ask: entryKey(t)}
 }

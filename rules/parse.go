@@ -100,7 +100,7 @@ func readDocument(n node, known calendars.Set) (placed, Problems) {
 	r := reader{places: map[string]place{"": n.place}, single: make(map[string]bool)}
 	d := r.document(n)
 	shape := slices.Clone(r.problems)
-	_, problems := compile(d, Saved{}, known, r.single)
+	_, problems := compile(d, Saved{}, outside{calendars: known}, r.single)
 	for _, p := range problems {
 		if !shape.near(p.Pointer) {
 			r.problem(p.Pointer, "%s", p.Message)

@@ -34,7 +34,7 @@ type past struct {
 
 // past plays to a rule, in memory, what its streams still have of the events up to its save.
 func (r *Registry) past(ctx context.Context, s Saved, since time.Time) (*past, error) {
-	rule, err := newVersion(s, r.Calendars).compiled()
+	rule, err := newVersion(s, r.outside()).compiled()
 	if err != nil {
 		return nil, err
 	}
@@ -116,7 +116,7 @@ func (p *past) event(e futurejobs.Event) {
 
 // waits are those that are left and that began with an event before a save.
 func (p *past) waits(s Saved) []futurejobs.Ref {
-	v := newVersion(s, p.Calendars)
+	v := newVersion(s, p.outside())
 	var refs []futurejobs.Ref
 	for ref, e := range p.begun {
 		if read, _ := v.read(e); !read.after(e) {

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"deadman/alerts"
-	"deadman/calendars"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -24,6 +23,12 @@ type PreviewRequest struct {
 	Version int32          // of the saved one; 0: the newest
 	Events  []PreviewEvent // the first begins the wait
 	Until   time.Time      // zero: the end
+
+	// Found is what the lookup would find, an object, or null: no such entity. nil: its source
+	// is asked, once and now.
+	Found json.RawMessage
+	// Unasked is why the source is not to be asked; empty: it is, where it has to be.
+	Unasked string
 }
 
 // PreviewEvent is an event of a preview.
@@ -44,6 +49,15 @@ type Preview struct {
 	EndedAt  time.Time     `json:"ended_at,omitzero"`
 	Refusals []string      `json:"refusals,omitempty"` // what events would be dead letters for
 	Unheard  []string      `json:"unheard,omitempty"`  // events that the rule does not listen to
+
+	Lookup *PreviewLookup `json:"lookup,omitempty"` // absent: nobody was asked, and nothing was given
+}
+
+// PreviewLookup is what every look of a preview finds.
+type PreviewLookup struct {
+	Source string          `json:"source"`
+	Asked  bool            `json:"asked"` // for the preview; false: what it finds was given
+	Found  json.RawMessage `json:"found"` // null: there is no such entity
 }
 
 // PreviewLine is one thing that would happen.
@@ -79,9 +93,17 @@ func (r *Registry) Preview(ctx context.Context, ask PreviewRequest) (Preview, er
 	if err != nil {
 		return Preview{}, err
 	}
+	f, err := foreseeing(rule, ask.Found, ask.Unasked)
+	if err != nil {
+		return Preview{}, err
+	}
 	ctx, cancel := context.WithTimeout(ctx, previewTime)
 	defer cancel()
-	return rule.Preview(ctx, ask.Events, ask.Until)
+	p, err := rule.Preview(ctx, ask.Events, ask.Until)
+	if err == nil && f != nil {
+		p.Lookup, err = f.said()
+	}
+	return p, err
 }
 
 // previewTime bounds a preview.
@@ -93,7 +115,7 @@ func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (*Rule, er
 		if err != nil {
 			return nil, err
 		}
-		return previewable(documents[0].Document, Saved{Version: 1}, r.Calendars)
+		return previewable(documents[0].Document, Saved{Version: 1}, r.outside())
 	}
 	versions, err := r.Versions(ctx, ask.Name)
 	if err != nil {
@@ -110,17 +132,17 @@ func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (*Rule, er
 	if err != nil {
 		return nil, err
 	}
-	return previewable(document, versions[at], r.Calendars)
+	return previewable(document, versions[at], r.outside())
 }
 
 // previewable is a rule that hears all its events on one stream, whether or not new waits
 // begin.
-func previewable(d Document, saved Saved, known calendars.Set) (*Rule, error) {
+func previewable(d Document, saved Saved, world outside) (*Rule, error) {
 	saved.Reads = nil
 	for _, subject := range d.Subjects() {
 		saved.Reads = append(saved.Reads, Read{Subject: subject, Stream: previewStream})
 	}
-	rule, err := Compile(d, saved, known)
+	rule, err := compileAmid(d, saved, world)
 	if err == nil {
 		rule.document.Enabled = true
 	}
@@ -153,6 +175,9 @@ func (r *Rule) Preview(ctx context.Context, events []PreviewEvent, until time.Ti
 		p.event(e)
 	}
 	p.looks(ctx, until.Add(-time.Microsecond))
+	if p.document.Handler != "" && p.job != nil {
+		p.out.Reason = "the preview ends here: what the handler " + p.document.Handler + " answers is known once it is asked"
+	}
 	if p.job == nil && p.out.Outcome == "" {
 		p.out.Reason = "no event begins a wait: none is the trigger's with its condition met"
 	}
@@ -232,8 +257,12 @@ func (p *previewing) follow(j futurejobs.Job, by PreviewEvent, begun bool) {
 	p.say(line)
 }
 
-// looks takes the looks that are due up to an instant.
+// looks takes the looks that are due up to an instant. A handler may have effects, and is not
+// asked.
 func (p *previewing) looks(ctx context.Context, through time.Time) {
+	if p.document.Handler != "" {
+		return
+	}
 	for p.job != nil && !p.job.NextCheckAt.After(through) && len(p.out.Lines) < maxPreview && ctx.Err() == nil {
 		at := p.job.NextCheckAt
 		d := p.engine.Look(ctx, *p.job, at)

@@ -14,6 +14,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/calendars"
+	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -71,6 +72,8 @@ type Registry struct {
 	Book      *Book
 	Jobs      Jobs
 	Calendars calendars.Set
+	Sources   Sources          // nil: nobody knows, and lookups are saved unchecked
+	Handlers  *checks.Handlers // nil: none
 	Log       *slog.Logger
 	// Only Rebind needs these: Announce says what is to be known of streams, and Now is the
 	// time.
@@ -109,10 +112,16 @@ type Change struct {
 	After    Saved    // in a dry run, without what the store fills in
 	Document Document
 	Changed  bool
-	Diff     string // between the canonical texts, unified; empty: they are the same
-	Moved    int    // pending jobs that were taken to the new version
-	Past     int    // waits that began because of events before the save, or would
-	Partly   []Road // wildcards of which streams take in only a part; the rest is not heard
+	Diff     string   // between the canonical texts, unified; empty: they are the same
+	Moved    int      // pending jobs that were taken to the new version
+	Past     int      // waits that began because of events before the save, or would
+	Partly   []Road   // wildcards of which streams take in only a part; the rest is not heard
+	Warnings []string // what could not be checked, and why
+}
+
+// outside is what rules may name.
+func (r *Registry) outside() outside {
+	return outside{calendars: r.Calendars, sources: r.Sources, handlers: r.Handlers}
 }
 
 // List returns the rules that are not deleted, by name.
@@ -231,17 +240,14 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	if before != nil {
 		at = before.Version
 	}
-	switch {
-	case o.Version == 0 && before != nil:
-		return Change{}, fmt.Errorf("there is a rule %s already, at version %d: %w", d.Name, at, ErrConflict)
-	case o.Version != AnyVersion && o.Version != at:
-		return Change{}, fmt.Errorf("rule %s is at version %d, not %d: %w", d.Name, at, o.Version, ErrConflict)
-	case before != nil && before.Bundle != "" && before.Bundle != o.Bundle && !o.Adopt:
-		return Change{}, fmt.Errorf("%w, %s: change rule %s there, or adopt it (--adopt)", ErrBundle, before.Bundle, d.Name)
-	case before != nil && before.Entity != d.Entity:
-		return Change{}, Problems{d.problem("", "/entity", fmt.Sprintf("the rule waits for %q; %s", before.Entity, ErrEntityChanged))}
+	if err := d.replaces(before, at, o); err != nil {
+		return Change{}, err
 	}
 	canonical, err := d.Canonical()
+	if err != nil {
+		return Change{}, err
+	}
+	warnings, err := r.verify(ctx, d, before, canonical)
 	if err != nil {
 		return Change{}, err
 	}
@@ -256,7 +262,7 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	if err != nil {
 		return Change{}, wrap("bind "+d.Name, err)
 	}
-	c := Change{Before: before, Document: d.Document, After: Saved{
+	c := Change{Before: before, Document: d.Document, Warnings: warnings, After: Saved{
 		Name: d.Name, Entity: d.Entity, Document: canonical, Reads: reads, Bundle: o.Bundle,
 	}}
 	if before != nil {
@@ -301,6 +307,21 @@ func (r *Registry) partly(ctx context.Context, subjects []string) ([]Road, error
 	return slices.DeleteFunc(roads, func(road Road) bool { return road.Takes == nil }), err
 }
 
+// replaces refuses a document that can't be saved over the rule that is there, at a version.
+func (d placed) replaces(before *Listing, at int32, o SaveOptions) error {
+	switch {
+	case o.Version == 0 && before != nil:
+		return fmt.Errorf("there is a rule %s already, at version %d: %w", d.Name, at, ErrConflict)
+	case o.Version != AnyVersion && o.Version != at:
+		return fmt.Errorf("rule %s is at version %d, not %d: %w", d.Name, at, o.Version, ErrConflict)
+	case before != nil && before.Bundle != "" && before.Bundle != o.Bundle && !o.Adopt:
+		return fmt.Errorf("%w, %s: change rule %s there, or adopt it (--adopt)", ErrBundle, before.Bundle, d.Name)
+	case before != nil && before.Entity != d.Entity:
+		return Problems{d.problem("", "/entity", fmt.Sprintf("the rule waits for %q; %s", before.Entity, ErrEntityChanged))}
+	}
+	return nil
+}
+
 // pastOf plays what was before a change, where that is asked for, and counts it; nil where it
 // is not.
 func (r *Registry) pastOf(ctx context.Context, c *Change, o SaveOptions) (*past, error) {
@@ -332,7 +353,7 @@ const pageMost = 500
 // move takes the pending jobs of a rule to a version, and returns how many. Those that moved
 // before stay where they are, so that it can be done again after an error.
 func (r *Registry) move(ctx context.Context, to Saved) (int, error) {
-	rule, err := newVersion(to, r.Calendars).compiled()
+	rule, err := newVersion(to, r.outside()).compiled()
 	if err != nil {
 		return 0, err
 	}

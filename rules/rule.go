@@ -22,6 +22,7 @@ type Rule struct {
 	pauses   []watch
 	while    *expression       // nil: not resolved is still not
 	recheck  *expression       // nil: no look in between
+	question *question         // nil: nobody is asked
 	steps    []step            // each turn of a step that is repeated is one
 	labels   []label           // by name
 	said     map[string]string // the labels, where they say the same of every job
@@ -74,7 +75,7 @@ func (r *Rule) Document() Document { return r.document }
 func (r *Rule) Engine() *futurejobs.Rule { return &r.engine }
 
 // engage makes the rule ready for the engine, once all of it is compiled.
-func (r *Rule) engage(saved Saved, grid futurejobs.Grid) {
+func (r *Rule) engage(saved Saved, grid futurejobs.Grid, world outside) {
 	d := r.document
 	r.said = constant(r.labels)
 	for _, read := range saved.Reads {
@@ -96,6 +97,12 @@ func (r *Rule) engage(saved Saved, grid futurejobs.Grid) {
 		CatchUp: futurejobs.CatchUp{After: time.Duration(d.CatchUp.After), Do: late[d.CatchUp.Do]},
 		Streams: d.waitsFor(saved.Reads),
 	}
+	if d.Handler != "" {
+		r.engine.Handler = byNameOf(r, world.handlers.Named(d.Handler))
+	}
+	if r.question != nil {
+		r.engine.Finder = &finder{r.question, world.source(r.question.source), r.engine.Limits.Timeout}
+	}
 	if !d.Quiet {
 		r.engine.Closing = func(j futurejobs.Job, text string) alerts.Draft { return r.closes(waitOf(j), j.Step, text) }
 	}
@@ -116,8 +123,12 @@ func constant(labels []label) map[string]string {
 	return said
 }
 
-// loudest is the highest severity of the steps.
+// loudest is the highest severity of the steps, and the default where a handler says what there
+// is to say.
 func loudest(steps []Step) alerts.Severity {
+	if len(steps) == 0 {
+		return DefaultSeverity
+	}
 	order := []alerts.Severity{alerts.Info, alerts.Warning, alerts.Error, alerts.Critical}
 	at := 0
 	for _, s := range steps {

@@ -175,12 +175,13 @@ type declared struct {
 }
 
 // shapes compares what each field is taken for with what is declared and with what it is
-// taken for elsewhere. The state is what the trigger and the updates carry, unless a lookup
-// is merged over them, whose answer may hold anything.
+// taken for elsewhere. The state is what the trigger and the updates carry, and over it what a
+// lookup finds, which may be anything where its columns are not known.
 type shapes struct {
 	*compiler
 	declared map[string]declared // by subject
 	merged   []string            // the subjects that make the state
+	under    []string            // those that make it below what a lookup finds
 	first    map[string]reading  // what a field was taken for first, by group and path
 }
 
@@ -189,6 +190,8 @@ func (c *compiler) shapes(d Document) {
 	s.declare(c.watched)
 	if d.Lookup == nil {
 		s.merged = stateful(c.watched)
+	} else {
+		s.under = stateful(c.watched)
 	}
 	loose := s.loose()
 	for _, r := range c.readings {
@@ -258,6 +261,9 @@ func (s *shapes) fits(r reading) (compared bool) {
 	if r.state {
 		from = s.merged
 	}
+	if r.state && s.columns != nil && len(r.path) > 0 {
+		return s.finds(r)
+	}
 	open := len(from) == 0 // an event of which nothing is known may carry anything
 	var missing error
 	for _, subject := range from {
@@ -281,6 +287,44 @@ func (s *shapes) fits(r reading) (compared bool) {
 		s.problem(r.pointer, "%s: its shape has %v", r, missing)
 	}
 	return missing != nil && !open
+}
+
+// finds compares a reading of the state with what the lookup finds, and with what it is merged
+// over. A field that neither has is a problem where all of that is known, or where it looks like
+// a slip.
+func (s *shapes) finds(r reading) (compared bool) {
+	if _, found := s.columns[r.path[0]]; found {
+		kind, known, err := Form{Kind: Object, Fields: s.columns}.at(r.path)
+		if err == nil && known && !kind.fits(r.kind) {
+			s.problem(r.pointer, "%s is taken for %s here, and the lookup finds that it is %s", r, r.kind.describe(), kind.describe())
+		}
+		return true
+	}
+	open := false
+	for _, subject := range s.under {
+		shape, known := s.declared[subject]
+		if _, has := shape.Shape[r.path[0]]; has {
+			return false
+		}
+		open = open || !known
+	}
+	columns := slices.Sorted(maps.Keys(s.columns))
+	switch near := papers.Nearest(r.path[0], columns); {
+	case near != "" && !(open && s.carried(r.path[0])):
+		s.problem(r.pointer, "%s: the lookup finds no %q; did you mean %q? (what the event carries by that name is event.%s)",
+			r, clip(r.path[0], 40), near, clip(r.path[0], 40))
+	case !open:
+		s.problem(r.pointer, "%s: the lookup finds no %q, only %s, and no event carries it",
+			r, clip(r.path[0], 40), clip(strings.Join(columns, ", "), 200))
+	default:
+		return false
+	}
+	return true
+}
+
+// carried reports whether the rule reads a field of that name of an event.
+func (s *shapes) carried(name string) bool {
+	return slices.ContainsFunc(s.readings, func(r reading) bool { return !r.state && len(r.path) > 0 && r.path[0] == name })
 }
 
 // agree compares a reading with the first one of the same field.

@@ -23,6 +23,9 @@ func waitOfCheck(c checks.Check) wait {
 	if c.State != nil && !sameBytes(c.State, c.Event) {
 		state = newBody(c.State)
 	}
+	if c.Asked {
+		state = state.with(c.Found)
+	}
 	return wait{
 		scope:  scope{event: event, state: state, key: c.Key, since: c.Since, rule: c.Rule, count: c.Count},
 		pauses: c.Pauses,

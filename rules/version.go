@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"deadman/calendars"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -19,10 +18,10 @@ type version struct {
 	compiled func() (*Rule, error)
 }
 
-func newVersion(s Saved, known calendars.Set) *version {
+func newVersion(s Saved, world outside) *version {
 	v := &version{saved: s}
 	v.document, v.err = decodeDocument(s.Document)
-	v.compiled = sync.OnceValues(func() (*Rule, error) { return v.compile(known) })
+	v.compiled = sync.OnceValues(func() (*Rule, error) { return v.compile(world) })
 	return v
 }
 
@@ -36,11 +35,11 @@ func decodeDocument(stored []byte) (Document, error) {
 	return d, wrap("read document", err)
 }
 
-func (v *version) compile(known calendars.Set) (*Rule, error) {
+func (v *version) compile(world outside) (*Rule, error) {
 	if v.err != nil {
 		return nil, fmt.Errorf("rule %s version %d: %w", v.saved.Name, v.saved.Version, v.err)
 	}
-	r, err := Compile(v.document, v.saved, known)
+	r, err := compileAmid(v.document, v.saved, world)
 	return r, wrap(fmt.Sprintf("rule %s version %d", v.saved.Name, v.saved.Version), err)
 }
 

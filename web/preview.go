@@ -22,6 +22,8 @@ type PreviewAsk struct {
 	Event PreviewEvent   `json:"event" doc:"What begins the wait."`
 	Then  []PreviewEvent `json:"then,omitempty" nullable:"false" maxItems:"100" doc:"What comes later, in the order of its times."`
 	Until time.Time      `json:"until,omitzero" doc:"When the preview ends; absent: when the job does."`
+
+	Found json.RawMessage `json:"found,omitempty" doc:"What the lookup finds at every look: an object, or null for no such entity. Absent: its source is asked, once and now, which takes the scope rules."`
 }
 
 // PreviewText is a preview of a rule that is not saved.
@@ -33,7 +35,7 @@ type PreviewText struct {
 func (a *api) mountPreview() {
 	const says = "The events and the looks between them go through the engine itself, in a time of its own: " +
 		"which slots, which steps, which texts, and what ends the job. Nothing is written and nobody is told. " +
-		"A lookup is not asked."
+		"What a lookup finds is given, or its source is asked once; a handler is not asked, and the preview ends at its first look."
 	add(a, operation{
 		ID: "preview-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/preview", Does: "shows what a saved rule would do because of an event",
 		Says: says, Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound, http.StatusRequestEntityTooLarge},
@@ -52,13 +54,13 @@ type previewIn struct {
 }
 
 func (a *api) preview(ctx context.Context, in *previewIn) (rules.Preview, error) {
-	ask := a.events(in.Body)
+	ask := a.events(ctx, in.Body)
 	ask.Name, ask.Version = string(in.Name), in.Version
 	return a.Rules.Preview(ctx, ask)
 }
 
 func (a *api) previewText(ctx context.Context, in *struct{ Body PreviewText }) (rules.Preview, error) {
-	ask := a.events(in.Body.PreviewAsk)
+	ask := a.events(ctx, in.Body.PreviewAsk)
 	ask.Text = in.Body.Rule
 	var yaml string
 	if json.Unmarshal(in.Body.Rule, &yaml) == nil {
@@ -68,8 +70,11 @@ func (a *api) previewText(ctx context.Context, in *struct{ Body PreviewText }) (
 }
 
 // events are those of a preview, the first of them now if it does not say when.
-func (a *api) events(of PreviewAsk) rules.PreviewRequest {
-	ask := rules.PreviewRequest{Until: of.Until}
+func (a *api) events(ctx context.Context, of PreviewAsk) rules.PreviewRequest {
+	ask := rules.PreviewRequest{Until: of.Until, Found: of.Found}
+	if visitorOf(ctx).may(access.Rules) != nil {
+		ask.Unasked = "it is asked for those only who may change rules"
+	}
 	if of.Event.At.IsZero() {
 		of.Event.At = a.Now().UTC()
 	}

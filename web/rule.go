@@ -213,7 +213,8 @@ type RuleChange struct {
 	Past    int    `json:"past" doc:"How many waits began because of events before the save, with since."`
 	Diff    string `json:"diff,omitempty" doc:"What changed, as a unified diff of the rule as YAML."`
 
-	Partly []PartlyHeard `json:"partly_heard,omitempty" doc:"Subjects of which streams take in only a part. The rest is not heard."`
+	Partly   []PartlyHeard `json:"partly_heard,omitempty" doc:"Subjects of which streams take in only a part. The rest is not heard."`
+	Warnings []string      `json:"warnings,omitempty" nullable:"false" doc:"What could not be checked, and why."`
 }
 
 // PartlyHeard is a subject with wildcards of which only a part is heard.
@@ -233,7 +234,7 @@ type changeOut struct {
 func newChange(c rules.Change, dryRun bool) *changeOut {
 	out := &changeOut{Status: http.StatusOK, Body: RuleChange{
 		Rule:    newRule(rules.Listing{Saved: c.After, Document: c.Document}),
-		Created: c.Before == nil, Changed: c.Changed, DryRun: dryRun, Moved: c.Moved, Past: c.Past, Diff: c.Diff,
+		Created: c.Before == nil, Changed: c.Changed, DryRun: dryRun, Moved: c.Moved, Past: c.Past, Diff: c.Diff, Warnings: c.Warnings,
 	}}
 	for _, road := range c.Partly {
 		out.Body.Partly = append(out.Body.Partly, PartlyHeard{Subject: road.Subject, Heard: road.Takes})

@@ -29,7 +29,8 @@ type applied struct {
 	Past    int    `json:"past,omitempty"`    // waits that begin because of what was before
 	Diff    string `json:"diff,omitempty"`
 
-	Partly []web.PartlyHeard `json:"partly_heard,omitempty"`
+	Partly   []web.PartlyHeard `json:"partly_heard,omitempty"`
+	Warnings []string          `json:"warnings,omitempty"` // what could not be checked, and why
 }
 
 func appliedBy(c web.RuleChange, from ruleFile) applied {
@@ -42,7 +43,7 @@ func appliedBy(c web.RuleChange, from ruleFile) applied {
 	}
 	return applied{
 		Name: c.Rule.Name, File: from.name(), Bundle: from.bundle, Action: does,
-		Version: c.Rule.Version, Moved: c.Moved, Past: c.Past, Diff: c.Diff, Partly: c.Partly,
+		Version: c.Rule.Version, Moved: c.Moved, Past: c.Past, Diff: c.Diff, Partly: c.Partly, Warnings: c.Warnings,
 	}
 }
 
@@ -109,6 +110,11 @@ func (p *program) showApplied(r applied, width int) error {
 	}
 	_, err := fmt.Fprintf(p.out, "%s  %s%s%s\n", p.palette.paint(actionColours[r.Action], fmt.Sprintf("%-9s", r.Action)),
 		p.palette.paint(bold, fmt.Sprintf("%-*s", width, plain(r.Name))), about, p.palette.paint(dim, "  "+plain(cmp.Or(r.File, r.Bundle))))
+	for _, warning := range r.Warnings {
+		if err == nil {
+			_, err = fmt.Fprintf(p.out, "    %s %s\n", p.palette.paint(yellow, "warning:"), plain(warning))
+		}
+	}
 	if err == nil && r.Action == changed {
 		err = p.showDiff(r.Diff, "    ")
 	}

@@ -51,6 +51,9 @@ func (p *program) lint(args []string, calendarFile string) error {
 	if known == nil {
 		f.Unchecked = calendarsOf(all)
 	}
+	if err := p.showUnasked(all); err != nil {
+		return err
+	}
 	if err := p.show(f); err != nil {
 		return err
 	}
@@ -66,6 +69,26 @@ type findings struct {
 	Files     int            `json:"files"`
 	Problems  rules.Problems `json:"problems"`
 	Unchecked []string       `json:"unchecked_calendars,omitempty"` // calendars that nobody knows
+}
+
+// showUnasked says of which rules a part was not checked. In JSON a list of problems is all there
+// is to say.
+func (p *program) showUnasked(all []fileRule) error {
+	if p.output == asJSON {
+		return nil
+	}
+	for _, r := range all {
+		source := r.Lookup.Asks()
+		if source == "" {
+			continue
+		}
+		_, err := fmt.Fprintf(p.out, "%s %s: the lookup was not checked against its source, %s; rule apply does that\n",
+			p.palette.paint(yellow, "warning:"), plain(r.Name), plain(source))
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // calendarsOf is the calendars that rules name, by name.

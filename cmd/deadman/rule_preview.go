@@ -22,7 +22,8 @@ func (p *program) previewCommand() *cobra.Command {
 		Long: `Plays an event, and others after it, through the engine itself in a time of its own, and
 shows what a rule would do: which looks, which steps, which texts, and what ends the wait.
 Nobody is told. A rule of a file needs no node; with --rule alone it is the one that the node
-has. With -f, --rule chooses one of several in the file.
+has. With -f, --rule chooses one of several in the file. What a lookup would find is said with
+--found, as the same at every look; without it the node asks its source, once.
 
 Times are as in 15:04, "2026-01-31 15:04", 2026-01-31T15:04:05Z, or +3h from --at.`,
 		Example: `  deadman rule preview -f order-unshipped.yaml --event '{"id": "1"}'
@@ -38,10 +39,12 @@ Times are as in 15:04, "2026-01-31 15:04", 2026-01-31T15:04:05Z, or +3h from --a
 	flags.StringVar(&v.subject, "subject", "", "its subject (default: what the trigger listens to)")
 	flags.StringVar(&v.at, "at", "", "when it comes (default: now)")
 	flags.StringArrayVar(&v.then, "then", nil, "what comes later, as 'SUBJECT=JSON@TIME'; without =JSON it is the first event again; more than one may be given")
+	flags.StringVar(&v.found, "found", "", "what the lookup finds: JSON, @FILE, -, or null for no such entity (default: the node asks)")
 	flags.StringVar(&v.until, "until", "", "when the preview ends (default: when the wait does)")
 	addCalendars(cmd, &v.calendars)
 	complete(cmd, "file", completeFiles(ruleEndings...))
 	complete(cmd, "event", completeFiles("json"))
+	complete(cmd, "found", completeFiles("json"))
 	complete(cmd, "rule", p.completeRule)
 	return cmd
 }
@@ -51,6 +54,7 @@ type previewing struct {
 	p                  *program
 	file, rule         string
 	event, subject, at string
+	found              string
 	then               []string
 	until, calendars   string
 }
@@ -60,6 +64,7 @@ type previewAsk struct {
 	Event rules.PreviewEvent   `json:"event"`
 	Then  []rules.PreviewEvent `json:"then,omitempty"`
 	Until time.Time            `json:"until,omitzero"`
+	Found json.RawMessage      `json:"found,omitempty"`
 }
 
 func (v *previewing) run(ctx context.Context) error {
@@ -70,6 +75,8 @@ func (v *previewing) run(ctx context.Context) error {
 		return usage(`--event is missing: the event that begins the wait, such as --event '{"id": "1"}'`)
 	case v.file == standardInput && v.event == standardInput:
 		return usage("-f and --event cannot both be the standard input")
+	case v.found == standardInput && (v.file == standardInput || v.event == standardInput):
+		return usage("--found cannot be the standard input where -f or --event is")
 	}
 	ask, err := v.ask()
 	if err != nil {
@@ -102,6 +109,11 @@ func (v *previewing) ask() (ask previewAsk, err error) {
 	first.Subject, first.At = v.subject, v.p.now().UTC().Truncate(time.Second)
 	if first.Data, err = v.p.jsonFlag("event", v.event); err != nil {
 		return ask, err
+	}
+	if v.found != "" {
+		if ask.Found, err = v.p.jsonFlag("found", v.found); err != nil {
+			return ask, err
+		}
 	}
 	if v.at != "" {
 		if first.At, err = v.p.instantFlag("at", v.at, v.p.now().Truncate(time.Second)); err != nil {
@@ -166,6 +178,7 @@ func (v *previewing) here(ctx context.Context, ask previewAsk) (none rules.Previ
 	registry := rules.Registry{Calendars: known} // which needs no store for a rule that is not saved
 	preview, err := registry.Preview(ctx, rules.PreviewRequest{
 		Text: text, Events: append([]rules.PreviewEvent{ask.Event}, ask.Then...), Until: ask.Until,
+		Found: ask.Found, Unasked: "without a node no source is asked",
 	})
 	var wrong rules.Problems
 	if errors.As(err, &wrong) {

@@ -65,6 +65,24 @@ func (t *timeline) head() {
 	}
 	t.print("%s  waits for %s since %s\n", t.paint(bold, plain(t.of.Rule)), t.paint(bold, plain(t.of.Key)),
 		t.of.Since.In(t.p.zone).Format("2006-01-02 15:04:05 MST"))
+	t.lookup()
+}
+
+// lookup is what every look finds.
+func (t *timeline) lookup() {
+	l := t.of.Lookup
+	if l == nil {
+		return
+	}
+	found := "finds " + string(l.Found)
+	if string(l.Found) == "null" {
+		found = "finds no such entity"
+	}
+	given := ", as was given"
+	if l.Asked {
+		given = ", asked just now"
+	}
+	t.print("%s\n", t.paint(dim, plain("every look in "+l.Source+" "+found+given)))
 }
 
 // entry is one line of the preview, and what belongs below it.

@@ -1,0 +1,108 @@
+package rules
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"deadman/alerts"
+	"deadman/checks"
+)
+
+// byName asks a handler that somebody else wrote.
+type byName struct {
+	rule    *Rule
+	handler checks.Handler
+}
+
+// byNameOf is the handler of a rule that names one. It may do I/O, whatever it says of itself, so
+// that it has a timeout; and it has effects where it says so.
+func byNameOf(r *Rule, handler checks.Handler) checks.Handler {
+	n := byName{r, handler}
+	if _, once := handler.(checks.AtMostOnce); once {
+		return checks.Once(n)
+	}
+	return n
+}
+
+// Check asks the handler. What it leaves out of its alerts is filled in: that they fire, the
+// severity, and the labels of the rule beside its own.
+func (n byName) Check(ctx context.Context, c checks.Check) (checks.Answer, error) {
+	answer, err := n.handler.Check(ctx, c)
+	if err != nil {
+		return checks.Answer{}, err
+	}
+	said := make([]alerts.Draft, len(answer.Alerts))
+	for i, draft := range answer.Alerts {
+		draft.Status, draft.Severity = cmp.Or(draft.Status, alerts.Firing), cmp.Or(draft.Severity, DefaultSeverity)
+		draft.Labels = n.labels(c, draft.Labels)
+		said[i] = draft
+	}
+	answer.Alerts = said
+	if err := checkAnswer(c, answer); err != nil {
+		return checks.Answer{}, fmt.Errorf("the answer of handler %s is none: %w", n.rule.document.Handler, err)
+	}
+	return answer, nil
+}
+
+// labels are those of the rule with others over them.
+func (n byName) labels(c checks.Check, own map[string]string) map[string]string {
+	of := n.rule.label(waitOfCheck(c).scope)
+	if len(own) == 0 {
+		return of
+	}
+	all := make(map[string]string, len(of)+len(own))
+	maps.Copy(all, of)
+	maps.Copy(all, own)
+	return all
+}
+
+// maxSaid bounds how many alerts one answer may have.
+const maxSaid = 32
+
+// sayable are the statuses of what a handler may say; the others are the engine's.
+var sayable = []string{string(alerts.Firing), string(alerts.Resolved)}
+
+// checkAnswer says what is wrong with an answer. When to look again is for the guards.
+func checkAnswer(c checks.Check, a checks.Answer) error {
+	switch {
+	case a.Outcome != "" && !namePattern.MatchString(string(a.Outcome)):
+		return fmt.Errorf("the outcome %q is not a name; write %s", clip(string(a.Outcome), 80), nameForm)
+	case a.Outcome != "" && !a.Next.IsZero():
+		return fmt.Errorf("it has an outcome, %s, and a next look; a job that ends has none", a.Outcome)
+	case a.Step < c.Step:
+		return fmt.Errorf("step %d is before step %d, which was taken", a.Step, c.Step)
+	case len(a.Alerts) > maxSaid:
+		return fmt.Errorf("it has %d alerts, the most is %d", len(a.Alerts), maxSaid)
+	}
+	for i, draft := range a.Alerts {
+		if err := checkDraft(draft); err != nil {
+			return fmt.Errorf("alerts[%d]: %w", i, err)
+		}
+	}
+	return nil
+}
+
+func checkDraft(d alerts.Draft) error {
+	switch {
+	case !d.Severity.Valid():
+		return errors.New(notOneOf("a severity", string(d.Severity), severities))
+	case !slices.Contains(sayable, string(d.Status)):
+		return errors.New(notOneOf("a status", string(d.Status), sayable))
+	case d.Step != "" && !namePattern.MatchString(d.Step):
+		return fmt.Errorf("step: %q is not a name; write %s", clip(d.Step, 80), nameForm)
+	case len(d.Text) > maxText:
+		return fmt.Errorf("the text has %d bytes, the most is %d", len(d.Text), maxText)
+	case len(d.Labels) > 2*MaxLabels:
+		return fmt.Errorf("%d labels, the most is %d", len(d.Labels), 2*MaxLabels)
+	}
+	for name, value := range d.Labels {
+		if !labelPattern.MatchString(name) || len(value) > maxLabel {
+			return fmt.Errorf("the label %q is none; its name has letters, digits, dots, _ and -, and its value up to %d bytes", clip(name, 80), maxLabel)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package rules_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/alerts"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+)
+
+const handled = `
+name: shipping
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+handler: shipping-checks
+slot: 15m
+labels: {team: fulfilment, of: "{{key}}"}
+`
+
+// engineOf is what the engine knows of the rule, whose handler is one of those.
+func engineOf(t *testing.T, handlers *checks.Handlers) *futurejobs.Rule {
+	t.Helper()
+	db := opened(t)
+	v := saved(t, db, 0, handled)
+	book := rules.NewBook(db, db.Shards())
+	book.Handlers = handlers
+	if err := book.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rule, err := book.Rule(t.Context(), v.RuleID, v.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rule
+}
+
+// answering are handlers of which the rule's gives an answer.
+func answering(t *testing.T, a checks.Answer, wrap func(checks.Handler) checks.Handler) *checks.Handlers {
+	t.Helper()
+	var handler checks.Handler = checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return a, nil })
+	if wrap != nil {
+		handler = wrap(handler)
+	}
+	handlers := &checks.Handlers{}
+	if err := handlers.Register("shipping-checks", handler); err != nil {
+		t.Fatal(err)
+	}
+	return handlers
+}
+
+func TestAHandlersAnswerIsFilledIn(t *testing.T) {
+	rule := engineOf(t, answering(t, checks.Answer{
+		Next: clock(12, 0), Step: 1, Alerts: []alerts.Draft{
+			{Text: "parcel lost"},
+			{Text: "found", Status: alerts.Resolved, Severity: alerts.Critical, Labels: map[string]string{"of": "me", "parcel": "7"}},
+		},
+	}, nil))
+	got, err := rule.Handler.Check(t.Context(), checks.Check{Key: "1042", Since: since, Slot: clock(11, 0)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := checks.Answer{Next: clock(12, 0), Step: 1, Alerts: []alerts.Draft{
+		{Text: "parcel lost", Status: alerts.Firing, Severity: alerts.Warning, Labels: map[string]string{"team": "fulfilment", "of": "1042"}},
+		{Text: "found", Status: alerts.Resolved, Severity: alerts.Critical, Labels: map[string]string{"team": "fulfilment", "of": "me", "parcel": "7"}},
+	}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	if rule.Loudest != alerts.Warning || rule.Limits.MaxChecks != rules.SpareChecks {
+		t.Errorf("what the engine says is %s, after %d checks", rule.Loudest, rule.Limits.MaxChecks)
+	}
+}
+
+func TestAnAnswerThatIsNoneIsAnError(t *testing.T) {
+	for want, answer := range map[string]checks.Answer{
+		`the outcome "Gone away" is not a name`:        {Outcome: "Gone away"},
+		"it has an outcome, resolved, and a next look": {Outcome: checks.Resolved, Next: clock(12, 0)},
+		"step 1 is before step 2, which was taken":     {Step: 1},
+		"it has 33 alerts, the most is 32":             {Step: 2, Alerts: make([]alerts.Draft, 33)},
+		`alerts[0]: "loud" is not a severity`:          {Step: 2, Alerts: []alerts.Draft{{Severity: "loud"}}},
+		`alerts[0]: "gave_up" is not a status`:         {Step: 2, Alerts: []alerts.Draft{{Status: alerts.GaveUp}}},
+		`alerts[0]: step: "a.b" is not a name`:         {Step: 2, Alerts: []alerts.Draft{{Step: "a.b"}}},
+		"alerts[0]: the text has 5000 bytes":           {Step: 2, Alerts: []alerts.Draft{{Text: strings.Repeat("x", 5000)}}},
+		`alerts[0]: the label "a b" is none`:           {Step: 2, Alerts: []alerts.Draft{{Labels: map[string]string{"a b": ""}}}},
+	} {
+		rule := engineOf(t, answering(t, answer, nil))
+		_, err := rule.Handler.Check(t.Context(), checks.Check{Key: "1", Since: since, Slot: clock(11, 0), Step: 2})
+		if err == nil || !strings.Contains(err.Error(), "the answer of handler shipping-checks is none: "+want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+}
+
+// hasty says of itself that it only computes.
+type hasty struct{ checks.Handler }
+
+func (hasty) Prompt() {}
+
+func TestAHandlerHasATimeoutAndItsEffects(t *testing.T) {
+	plain := engineOf(t, answering(t, checks.Answer{}, func(h checks.Handler) checks.Handler { return hasty{h} }))
+	if _, is := plain.Handler.(checks.Prompt); is {
+		t.Error("a handler that somebody else wrote is asked in line")
+	}
+	if _, is := plain.Handler.(checks.AtMostOnce); is {
+		t.Error("a handler has effects that does not say so")
+	}
+	once := engineOf(t, answering(t, checks.Answer{}, func(h checks.Handler) checks.Handler { return checks.Once(h) }))
+	if _, is := once.Handler.(checks.AtMostOnce); !is {
+		t.Error("a handler has effects, and may be run twice")
+	}
+}
+
+func TestAHandlerThatIsNotThereIsUndetermined(t *testing.T) {
+	for name, handlers := range map[string]*checks.Handlers{"none": nil, "another": {}} {
+		rule := engineOf(t, handlers)
+		_, err := rule.Handler.Check(t.Context(), checks.Check{Key: "1"})
+		var outage *checks.Outage
+		if !errors.As(err, &outage) || outage.Source != "handler/shipping-checks" {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestAWaitOfAHandlerBeginsByHand(t *testing.T) {
+	db := opened(t)
+	saved(t, db, 0, handled)
+	rule, err := refreshed(t, db).Newest("shipping")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := rule.Begin("1042", time.Time{}, clock(11, 0), nil, db.Shards()); err != nil {
+		t.Error(err)
+	}
+}

@@ -1,0 +1,80 @@
+package rules
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"deadman/checks"
+)
+
+// foresight finds at every look of a preview what it was given, or what the source said when it
+// was first asked. A preview is played by one goroutine.
+type foresight struct {
+	checks.Finder
+	asked bool            // the source was
+	known *checks.Finding // nil: nobody was asked yet
+}
+
+// foreseeing has the looks of a rule find what is given, or the same at all of them; nil where
+// the rule looks nothing up.
+func foreseeing(r *Rule, given json.RawMessage, unasked string) (*foresight, error) {
+	if r.question == nil {
+		if given != nil {
+			return nil, fmt.Errorf("%w: the rule has no lookup that could find anything; leave found out", ErrPreview)
+		}
+		return nil, nil
+	}
+	f := &foresight{Finder: r.engine.Finder}
+	switch found := newBody(given); {
+	case given == nil && unasked != "":
+		f.known = &checks.Finding{Err: errors.New(unasked)}
+	case given == nil:
+	case string(given) == "null":
+		f.known = &checks.Finding{}
+	default:
+		if err := found.checkFound(); err != nil {
+			return nil, fmt.Errorf("%w: found: %w; write an object, or null for no such entity", ErrPreview, err)
+		}
+		f.known = &checks.Finding{Value: given}
+	}
+	r.engine.Finder = f
+	return f, nil
+}
+
+var errSourceBusy = errors.New("it is busy with looks")
+
+// Enter needs no place where nobody is asked.
+func (f *foresight) Enter() bool { return true }
+
+// Find asks the source once.
+func (f *foresight) Find(ctx context.Context, all []checks.Check) []checks.Finding {
+	if f.known == nil {
+		f.asked, f.known = true, &checks.Finding{Err: errSourceBusy}
+		if f.Finder.Enter() {
+			*f.known = f.Finder.Find(ctx, all[:1])[0]
+		}
+	}
+	found := make([]checks.Finding, len(all))
+	for i := range found {
+		found[i] = *f.known
+	}
+	return found
+}
+
+// said is what was found. A preview of what nobody knows would show looks that fail.
+func (f *foresight) said() (*PreviewLookup, error) {
+	switch {
+	case f.known == nil:
+		return nil, nil
+	case f.known.Err != nil:
+		return nil, fmt.Errorf("%w: nobody knows what %s would find (%w); say it with found (--found), such as {\"status\": \"UNSHIPPED\"}, or null for no such entity",
+			ErrPreview, f.Source(), f.known.Err)
+	}
+	l := &PreviewLookup{Source: f.Source(), Asked: f.asked, Found: f.known.Value}
+	if l.Found == nil {
+		l.Found = json.RawMessage("null")
+	}
+	return l, nil
+}

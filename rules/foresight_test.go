@@ -1,0 +1,92 @@
+package rules_test
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+
+	"deadman/checks"
+	"deadman/rules"
+)
+
+func TestAPreviewFindsWhatItIsGiven(t *testing.T) {
+	text := asking("select status from orders where id = $1", `state != nil and state.status == "UNSHIPPED"`)
+	begins := []rules.PreviewEvent{{At: clock(10, 5), Data: json.RawMessage(`{"id": "1042"}`)}}
+	for _, c := range []struct {
+		name, key, found, unasked string
+		lookup                    string // as JSON
+		outcome                   string
+		err                       string
+	}{
+		{name: "asked", lookup: `{"source":"shop","asked":true,"found":{"status":"UNSHIPPED"}}`, outcome: "exhausted"},
+		{name: "asked about nobody", key: "7", lookup: `{"source":"shop","asked":true,"found":null}`, outcome: "cleared"},
+		{name: "given", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","asked":false,"found":{"status":"SHIPPED"}}`, outcome: "cleared"},
+		{name: "nobody, given", found: "null", lookup: `{"source":"shop","asked":false,"found":null}`, outcome: "cleared"},
+		{name: "given no object", found: "[]", err: "found: what the source found is not an object; write an object, or null"},
+		{name: "not to be asked", unasked: "you are a stranger", err: "nobody knows what shop would find (you are a stranger); say it with found (--found)"},
+		{name: "given, and not to be asked", unasked: "you are a stranger", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","asked":false,"found":{"status":"SHIPPED"}}`, outcome: "cleared"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := rules.Registry{Sources: sources{ordered(t)}}
+			ask := rules.PreviewRequest{Text: []byte(text + "hold: 0\n"), Events: begins, Unasked: c.unasked}
+			if c.key != "" {
+				ask.Events = []rules.PreviewEvent{{At: clock(10, 5), Data: json.RawMessage(`{"id": "` + c.key + `"}`)}}
+			}
+			if c.found != "" {
+				ask.Found = json.RawMessage(c.found)
+			}
+			p, err := r.Preview(t.Context(), ask)
+			if c.err != "" {
+				if !errors.Is(err, rules.ErrPreview) || !strings.Contains(err.Error(), c.err) {
+					t.Errorf("%+v, %v", p, err)
+				}
+				return
+			}
+			got, jsonErr := json.Marshal(p.Lookup)
+			if err != nil || jsonErr != nil || string(got) != c.lookup || p.Outcome != c.outcome {
+				t.Errorf("%s, %s (%s), %v; want %s, %s", got, p.Outcome, p.Reason, err, c.lookup, c.outcome)
+			}
+		})
+	}
+}
+
+func TestAPreviewAsksOnce(t *testing.T) {
+	s := ordered(t)
+	text := asking("update orders set total = total + 1 where id = $1 returning total", "state.total < 52", "escalate: [{every: 1h, times: 9, step: again}]", "guards: {max_checks: 40}")
+	p, err := (&rules.Registry{Sources: sources{s}}).Preview(t.Context(), rules.PreviewRequest{
+		Text: []byte(text), Events: []rules.PreviewEvent{{At: clock(10, 5), Data: json.RawMessage(`{"id": "1042"}`)}},
+	})
+	if err != nil || len(p.Lines) < 9 || string(p.Lookup.Found) != `{"total":50}` || s.line.Load() != 0 {
+		t.Errorf("%+v, %v; %d places in the line are taken", p, err, s.line.Load())
+	}
+	s.full = true
+	if _, err := (&rules.Registry{Sources: sources{s}}).Preview(t.Context(), rules.PreviewRequest{
+		Text: []byte(text), Events: []rules.PreviewEvent{{At: clock(10, 5), Data: json.RawMessage(`{"id": "1042"}`)}},
+	}); !errors.Is(err, rules.ErrPreview) || !strings.Contains(err.Error(), "busy") {
+		t.Errorf("the line is full: %v", err)
+	}
+}
+
+func TestAPreviewOfNoLookupFindsNothing(t *testing.T) {
+	_, err := (&rules.Registry{}).Preview(t.Context(), rules.PreviewRequest{
+		Text: []byte(base), Found: json.RawMessage("{}"), Events: []rules.PreviewEvent{{At: clock(10, 5), Data: json.RawMessage(`{"id": "1042"}`)}},
+	})
+	if !errors.Is(err, rules.ErrPreview) || !strings.Contains(err.Error(), "the rule has no lookup") {
+		t.Error(err)
+	}
+}
+
+func TestAPreviewAsksNoHandler(t *testing.T) {
+	r := rules.Registry{Handlers: answering(t, checks.Answer{Outcome: checks.Cleared}, nil)}
+	events := []rules.PreviewEvent{{At: clock(10, 5), Data: json.RawMessage(`{"id": "1042"}`)}}
+	p, err := r.Preview(t.Context(), rules.PreviewRequest{Text: []byte(handled), Events: events})
+	if err != nil || p.Outcome != "" || len(p.Lines) != 1 || !p.Lines[0].Next.Equal(clock(10, 15)) || !strings.Contains(p.Reason, "what the handler shipping-checks answers") {
+		t.Errorf("%+v, %v", p, err)
+	}
+	events = append(events, rules.PreviewEvent{Subject: "orders.shipped", At: clock(12, 5), Data: json.RawMessage(`{"id": "1042"}`)})
+	p, err = r.Preview(t.Context(), rules.PreviewRequest{Text: []byte(handled), Events: events})
+	if err != nil || p.Outcome != "resolved" {
+		t.Errorf("%+v, %v", p, err)
+	}
+}

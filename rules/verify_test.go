@@ -1,0 +1,99 @@
+package rules_test
+
+import (
+	"errors"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deadman/rules"
+)
+
+// asking is the base with a lookup and a condition.
+func asking(query, while string, edits ...string) string {
+	return edited(append([]string{`lookup: {sql: {source: shop, query: "` + query + `"}}`, "while: '" + while + "'"}, edits...)...)
+}
+
+func TestALookupIsCheckedWhenItIsSaved(t *testing.T) {
+	const query = "select status, total, carrier as who from orders where id = $1"
+	for _, c := range []struct {
+		name, text string
+		want       string // the problem, from its place on; empty: none
+	}{
+		{"right", asking(query, `state.status == "UNSHIPPED" and state.total > 3 and date(state.who) > since`), ""},
+		{"a query that is none", asking("selec status from orders", "state != nil"), `7:37: late: lookup.sql.query: the source refuses the question: SQL logic error: near "selec": syntax error`},
+		{"a table that is not there", asking("select status from order_ where id = $1", "state != nil"), "7:37: late: lookup.sql.query: the source refuses the question: SQL logic error: no such table: order_"},
+		{"too few parameters", asking("select status from orders where id = $1 and total > $2", "state != nil"), "7:37: late: lookup.sql.query: the source refuses the question"},
+		{"a source that is not there", strings.Replace(asking(query, "state != nil"), "source: shop", "source: shpo", 1), `7:24: late: lookup.sql.source: source "shpo" is not defined on this node; did you mean "shop"?`},
+		{"a source that is like none", strings.Replace(asking(query, "state != nil"), "source: shop", "source: warehouse", 1), `7:24: late: lookup.sql.source: source "warehouse" is not defined on this node, only catalogue, shop`},
+		{"a slip", asking(query, `state.statsu == "UNSHIPPED"`), `8:8: late: while: state.statsu: the lookup finds no "statsu"; did you mean "status"? (what the event carries by that name is event.statsu)`},
+		{"a slip in a text", asking(query, "state != nil", "labels: {x: '{{state.totl}}'}"), `the lookup finds no "totl"; did you mean "total"?`},
+		{"a slip where all that is known is declared", asking(query, "state.region == \"EU\"", "trigger: {event: orders.created, key: event.id, shape: {id: text}}"), `8:8: late: while: state.region: the lookup finds no "region", only status, total, who, and no event carries it`},
+		{"what the event may carry", asking(query, `state.region == "EU"`), ""},
+		{"what the event carries by a name like a column's", asking(query, `state.statsu == "UNSHIPPED"`, "trigger: {event: orders.created, key: event.id, if: event.statsu != nil}"), ""},
+		{"what the event is declared to carry", asking(query, `state.statsu == "UNSHIPPED"`, "trigger: {event: orders.created, key: event.id, shape: {id: text, statsu: text}}"), ""},
+		{"the wrong type", asking(query, "state.status > 3"), "8:8: late: while: state.status is taken for a number here, and the lookup finds that it is text"},
+		{"a list of text", asking(query, "any(state.status, # == \"x\")"), "8:8: late: while: state.status is taken for a list here, and the lookup finds that it is text"},
+		{"a column wins over what the event carries", asking(query, "state.total > 3", "trigger: {event: orders.created, key: event.id, shape: {id: text, total: text}}"), ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, b := broker(t)
+			r := registry(b, opened(t))
+			s := ordered(t)
+			r.Sources = sources{s}
+			change, err := r.Save(t.Context(), []byte(c.text), "", rules.SaveOptions{})
+			if c.want == "" {
+				if err != nil || len(change.Warnings) > 0 || s.verified.Load() != 1 {
+					t.Errorf("%v, %q; verified %d times", err, change.Warnings, s.verified.Load())
+				}
+				return
+			}
+			var problems rules.Problems
+			if !errors.As(err, &problems) || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%v; want %s", err, c.want)
+			}
+			if listed, err := r.List(t.Context()); err != nil || len(listed) > 0 {
+				t.Errorf("it is saved all the same: %+v, %v", listed, err)
+			}
+		})
+	}
+}
+
+func TestASourceThatIsDownIsNoReasonToRefuse(t *testing.T) {
+	_, b := broker(t)
+	r := registry(b, opened(t))
+	s := ordered(t)
+	if err := s.db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	r.Sources = sources{s}
+	text := []byte(asking("select status from orders where id = $1", `state.status == "UNSHIPPED"`))
+	for _, dry := range []bool{true, false} {
+		change, err := r.Save(t.Context(), text, "", rules.SaveOptions{DryRun: dry, Version: rules.AnyVersion})
+		if err != nil || len(change.Warnings) != 1 || !strings.Contains(change.Warnings[0], "source shop can't be asked at the moment") {
+			t.Errorf("dry %t: %q, %v", dry, change.Warnings, err)
+		}
+	}
+	change, err := r.Save(t.Context(), text, "", rules.SaveOptions{Version: rules.AnyVersion})
+	if err != nil || change.Changed || len(change.Warnings) > 0 || s.verified.Load() != 2 {
+		t.Errorf("a rule that is there as it is: %+v, %v; verified %d times", change, err, s.verified.Load())
+	}
+}
+
+func TestApplyDirLeavesOutARuleWhoseSourceIsNotThere(t *testing.T) {
+	_, b := broker(t)
+	r := registry(b, opened(t))
+	r.Sources = sources{ordered(t)}
+	dir := folder(t, map[string]string{
+		"a.yaml": small("a", "orders.a"),
+		"b.yaml": small("b", "orders.b") + "lookup: {kv: {source: shpo, bucket: x}}\n",
+	})
+	report, err := r.ApplyDir(t.Context(), dir)
+	if err != nil || len(report.Saved) != 1 || report.Refused != 1 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	p := report.Problems[0]
+	if p.File != filepath.Join(dir, "b.yaml") || p.Line != 5 || p.Pointer != "/lookup/kv/source" {
+		t.Errorf("%+v", p)
+	}
+}
