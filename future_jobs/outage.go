@@ -180,6 +180,7 @@ func (s *Sweeper) meet(ctx context.Context, batch []verdict, held []Held) error 
 const (
 	outageEvery = 5 * time.Second
 	outageQuiet = time.Minute // without a job that met it, the source is tried
+	reachMost   = time.Second // that takes at most
 )
 
 // mend ends the outages that are over, now and then until ctx ends.
@@ -214,19 +215,15 @@ func (s *Sweeper) mendOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var errs []error // of one outage, which is in no other's way
 	for _, o := range open {
 		rule, err := s.book.Rule(ctx, o.RuleID, o.Version)
-		if err != nil {
-			return err
-		}
-		if s.isOver(ctx, o, rule, through) {
+		if err == nil && s.isOver(ctx, o, rule, through) {
 			err = s.end(ctx, o, rule)
 		}
-		if err != nil {
-			return err
-		}
+		errs = append(errs, err)
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (s *Sweeper) isOver(ctx context.Context, o Outage, rule *Rule, through map[string]time.Time) bool {
@@ -239,7 +236,12 @@ func (s *Sweeper) isOver(ctx context.Context, o Outage, rule *Rule, through map[
 	if s.clock.Now().Sub(o.SeenAt) < outageQuiet {
 		return false
 	}
-	return rule.Finder == nil || rule.Finder.Source() != o.Source || rule.Finder.Reach(ctx) == nil
+	if rule.Finder == nil || rule.Finder.Source() != o.Source {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachMost)
+	defer cancel()
+	return rule.Finder.Reach(ctx) == nil
 }
 
 func (o *outages) isHeard(one Outage) bool {

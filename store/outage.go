@@ -67,9 +67,11 @@ func (s *Store) Meet(ctx context.Context, m futurejobs.Met) (said []alerts.Alert
 // once.
 var errAgain = errors.New("written by another node meanwhile")
 
-// dueOf counts the jobs of a rule that are due.
+// dueOf counts the jobs of a rule that are due. It reads what is due of each shard, and not the
+// jobs that are not.
 func dueOf(ctx context.Context, tx *sql.Tx, ruleID int32, now time.Time) (n int, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT count(*) FROM future_job WHERE rule_id = $1 AND next_check_at <= $2`, ruleID, now).Scan(&n)
+	err = tx.QueryRowContext(ctx, `SELECT count(*) FROM shard_lease l CROSS JOIN future_job f
+WHERE f.shard = l.shard AND f.next_check_at <= $2 AND f.rule_id = $1`, ruleID, now).Scan(&n)
 	return n, err
 }
 
