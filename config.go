@@ -35,6 +35,7 @@ type Config struct {
 	PublicURL   string // what links in alerts begin with
 	Calendars   string // a file of calendars that rules may name; empty: none
 	Hooks       string // a file of webhooks of others that are taken in; empty: none
+	Sources     string // a file of what rules may look up in; empty: nothing
 	Notify      string // a file of channels and routes for people; empty: nobody is told
 	// Where a heartbeat goes while all shards are swept; empty: nowhere.
 	HeartbeatURL     string // is asked with POST; it may be a secret
@@ -51,6 +52,9 @@ type Config struct {
 	KeepHistory     time.Duration // 0: 90 days
 	KeepAlerts      time.Duration // 0: 30 days
 	KeepDeadLetters time.Duration // 0: 7 days
+
+	// Env is what a variable of the environment holds that the file Sources names; nil: nothing.
+	Env func(name string) string
 
 	// Handlers are those of the program that rules may name; nil: none. They are registered before.
 	Handlers *checks.Handlers
@@ -85,6 +89,9 @@ func (c Config) withDefaults() Config {
 	fill(&c.Version, "dev")
 	if c.Log == nil {
 		c.Log = slog.Default()
+	}
+	if c.Env == nil {
+		c.Env = func(string) string { return "" }
 	}
 	if c.Ready == nil {
 		c.Ready = func(Endpoints) {}

@@ -41,6 +41,7 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 		condition("relay", n.relay.Err(), "nothing held up", "alerts are decided and do not get out; they wait in the database"),
 		n.alertsStream(),
 	}
+	conditions = append(conditions, n.sources.condition()...)
 	conditions = append(conditions, n.peopleConditions(ctx)...)
 	for _, h := range n.beats {
 		// It is no reason to take the node for unfit: what it tells is meant for others.
@@ -137,7 +138,7 @@ func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
 	filled, _ := n.bus.Filled() // where it is not known, /readyz says so
 	g := web.Gauges{
 		Pending: rows.Pending, Due: rows.Due, Unpublished: rows.Unpublished,
-		ShardsHeld: len(n.owner.Holding()), SweepLag: n.sweeper.Lag(), AlertsFilled: filled, Channels: n.channelGauges(ctx),
+		ShardsHeld: len(n.owner.Holding()), SweepLag: n.sweeper.Lag(), AlertsFilled: filled, Channels: n.channelGauges(ctx), Sources: n.sources.States(),
 		IntakeLag: map[string]time.Duration{}, OldestRow: map[string]time.Duration{},
 	}
 	for _, stream := range n.intake.Status() {
@@ -171,7 +172,7 @@ var faults = []web.Fault{
 func (n *node) handler(addr net.Addr) http.Handler {
 	return web.New(web.Options{
 		Lists: n.store, Desk: n, Letters: n.letters, Outbox: n.store, Book: n.book, Hooks: n.hookOf, Rules: n.rules, Wire: n.bus, Health: n.conditions, Metrics: n.metrics,
-		Memory: n.store, Keeper: n.keeper, Open: n.isOpen, Mutes: n.store, Channels: n.peopleChannels(),
+		Memory: n.store, Keeper: n.keeper, Open: n.isOpen, Mutes: n.store, Channels: n.peopleChannels(), Sources: n.sources.Set,
 		Faults: faults, LoopbackOnly: isLoopback(addr), PublicURL: n.PublicURL, Version: n.Version, Log: n.log, Now: n.clock.Now,
 	})
 }

@@ -53,6 +53,7 @@ type node struct {
 	relay   *alerts.Relay
 	people  *notify.Notifier // nil: there is no file of channels
 	metrics *web.Metrics
+	sources sourceSet
 	witness witness
 	upkeep  *upkeep
 	blind   *blind
@@ -86,12 +87,15 @@ func open(ctx context.Context, c Config) (n *node, err error) {
 	if err := n.openBus(ctx); err != nil {
 		return n, err
 	}
+	n.metrics = web.NewMetrics(n.Version, n.gauges)
+	if err := n.openSources(); err != nil {
+		return n, err
+	}
 	openRules := func() error { return n.openRules(ctx) }
 	if err := n.persist(ctx, "the rules cannot be applied yet", openRules, bus.ErrUnreachable, store.ErrUnavailable); err != nil {
 		return n, err
 	}
 	n.keeper = access.NewKeeper(n.store, time.Now)
-	n.metrics = web.NewMetrics(n.Version, n.gauges)
 	n.assemble()
 	lastLooks := func() error {
 		if err := n.openPeople(ctx); err != nil {
@@ -209,9 +213,9 @@ func (n *node) openRules(ctx context.Context) error {
 		return err
 	}
 	n.book = rules.NewBook(n.store, n.store.Shards())
-	n.book.Calendars, n.book.Handlers = known, n.Handlers
+	n.book.Calendars, n.book.Sources, n.book.Handlers = known, n.sources, n.Handlers
 	n.rules = &rules.Registry{
-		Store: n.store, Binder: n.bus, Book: n.book, Jobs: n.store, Calendars: known, Handlers: n.Handlers, Log: n.log,
+		Store: n.store, Binder: n.bus, Book: n.book, Jobs: n.store, Calendars: known, Sources: n.sources, Handlers: n.Handlers, Log: n.log,
 	}
 	if err := n.applyRules(ctx); err != nil {
 		return err
@@ -259,6 +263,7 @@ func (n *node) applyRules(ctx context.Context) error {
 // close lets go of what open took.
 func (n *node) close() error {
 	var errs []error
+	n.sources.Close()
 	if n.bus != nil {
 		n.bus.Close()
 	}

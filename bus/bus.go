@@ -51,6 +51,9 @@ type Bus struct {
 	plight   plight
 }
 
+// Conn is the connection, for who asks others by it. It is the Bus's to close.
+func (b *Bus) Conn() *nats.Conn { return b.nc }
+
 // Connect connects, and sees to it that DEADMAN_ALERTS is there. It returns ErrUnreachable
 // when the broker or its JetStream is not there yet, ErrURL when it never will be, ErrIdentity
 // when the files of Options.Identity are of no use, ErrUntrusted when no encrypted connection to

@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"deadman/alerts"
+	"deadman/checks/lookup"
 )
 
 // How long gauges that were read are served, and how long they may take to be read.
@@ -28,6 +29,7 @@ type Gauges struct {
 	IntakeLag    map[string]time.Duration // by stream: since it was last read to its end
 	OldestRow    map[string]time.Duration // by table: the age of its oldest row
 	Channels     []alerts.ChannelState    // that people are told by
+	Sources      []lookup.State           // that rules look up in
 }
 
 var (
@@ -42,6 +44,8 @@ var (
 	waitingDesc     = desc("deadman_notices_waiting", "Messages that a channel has not taken yet.", "channel")
 	sentDesc        = desc("deadman_notices_sent", "Messages that a channel has taken, ever.", "channel")
 	failingDesc     = desc("deadman_channel_failing", "1 while a channel takes no messages.", "channel")
+	sourceUpDesc    = desc("deadman_source_up", "0 while the last that a source was asked failed, or it is left alone.", "source")
+	abandonedDesc   = desc("deadman_source_abandoned", "Questions that ignored their deadline and have not returned.", "source")
 	failedDesc      = desc("deadman_gauges_failed", "1 when the gauges could not be read; they are absent then.")
 )
 
@@ -64,7 +68,7 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		pendingDesc, dueDesc, unpublishedDesc, filledDesc, heldDesc, sweepLagDesc, intakeLagDesc, oldestDesc, failedDesc,
 		pendingDesc, dueDesc, unpublishedDesc, heldDesc, sweepLagDesc, intakeLagDesc, oldestDesc,
-		waitingDesc, sentDesc, failingDesc, failedDesc,
+		waitingDesc, sentDesc, failingDesc, sourceUpDesc, abandonedDesc, failedDesc,
 	} {
 		ch <- d
 	}
@@ -102,6 +106,14 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		put(waitingDesc, float64(c.Waiting), c.Name)
 		put(sentDesc, float64(c.Sent), c.Name)
 		put(failingDesc, failing, c.Name)
+	}
+	for _, s := range now.Sources {
+		up := 0.0
+		if s.Health.Works() {
+			up = 1
+		}
+		put(sourceUpDesc, up, s.Name)
+		put(abandonedDesc, float64(s.Abandoned), s.Name)
 	}
 }
 

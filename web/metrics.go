@@ -11,11 +11,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"deadman/alerts"
+	"deadman/checks/lookup"
 	"deadman/events"
 )
 
 // Metrics counts what a node does and serves it for Prometheus to scrape. It has a registry
-// of its own. Its methods are safe for concurrent use.
+// of its own. It is a lookup.Observer. Its methods are safe for concurrent use.
 type Metrics struct {
 	checks      *prometheus.CounterVec
 	took        prometheus.Histogram
@@ -23,6 +24,9 @@ type Metrics struct {
 	events      *prometheus.CounterVec
 	deadLetters prometheus.Counter
 	heartbeats  *prometheus.CounterVec
+	asked       *prometheus.CounterVec
+	trips       *prometheus.CounterVec
+	tripTook    *prometheus.HistogramVec
 	handler     http.Handler
 }
 
@@ -49,6 +53,16 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 		heartbeats: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "deadman_heartbeats_total", Help: "Heartbeats by where they go and what became of them.",
 		}, []string{"to", "outcome"}),
+		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "deadman_source_asks_total", Help: "Keys that sources were asked about, by what came of it.",
+		}, []string{"source", "outcome"}),
+		trips: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "deadman_source_round_trips_total", Help: "Batches that sources were asked about.",
+		}, []string{"source"}),
+		tripTook: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "deadman_source_seconds", Help: "How long sources took for a batch.",
+			Buckets: prometheus.ExponentialBuckets(1e-3, 3, 10), // 1 ms to 20 s
+		}, []string{"source"}),
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "deadman_build_info", Help: "Always 1; the labels say what runs.",
@@ -56,7 +70,7 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 	})
 	build.Set(1)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.heartbeats, build, &gauges{read: read},
+	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.heartbeats, m.asked, m.trips, m.tripTook, build, &gauges{read: read},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
 	return m
@@ -83,6 +97,17 @@ func (m *Metrics) Taken(outcome string, n int) {
 	if outcome == events.DeadLetter {
 		m.deadLetters.Add(float64(n))
 	}
+}
+
+// Asked counts n keys that a source was asked about and of which the same came.
+func (m *Metrics) Asked(source string, outcome lookup.Outcome, n int) {
+	m.asked.WithLabelValues(source, string(outcome)).Add(float64(n))
+}
+
+// RoundTrip counts a batch that a source was asked about, and how long that took.
+func (m *Metrics) RoundTrip(source string, took time.Duration) {
+	m.trips.WithLabelValues(source).Inc()
+	m.tripTook.WithLabelValues(source).Observe(took.Seconds())
 }
 
 // Beat counts a heartbeat that was due.

@@ -13,6 +13,7 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"deadman/access"
+	"deadman/checks/lookup"
 	"deadman/hooks"
 )
 
@@ -33,8 +34,9 @@ type Options struct {
 	Memory  Memory   // nil: a request with an Idempotency-Key is refused
 	Metrics *Metrics // nil: /metrics is not found
 
-	Mutes    Mutes    // nil: there are none, and of no alert is known who was told
-	Channels Channels // nil: people are not told
+	Mutes    Mutes       // nil: there are none, and of no alert is known who was told
+	Channels Channels    // nil: people are not told
+	Sources  *lookup.Set // nil: rules can look nothing up
 
 	// Keeper knows the tokens. nil: there are none, and nobody gets in unless Open.
 	Keeper *access.Keeper

@@ -54,6 +54,7 @@ type overview struct {
 	Jobs     []pageJob
 	MoreJobs bool // than are shown
 	Alerts   []pageAlert
+	Sources  []Source
 	Now      time.Time
 }
 
@@ -99,6 +100,9 @@ func (a *api) overview(ctx context.Context) overview {
 	}
 	for _, s := range said.Items {
 		view.Alerts = append(view.Alerts, pageAlert{s, Relative(s.DecidedAt, view.Now)})
+	}
+	for _, s := range a.Sources.States() {
+		view.Sources = append(view.Sources, newSource(s))
 	}
 	view.judge(state)
 	return view

@@ -35,6 +35,7 @@ func (a *api) mount(r chi.Router) {
 	a.mountAlerts()
 	a.mountRepublish()
 	a.mountChannels()
+	a.mountSources()
 	a.mountMutes()
 	a.mountEvents()
 	a.mountDeadLetters()

@@ -75,6 +75,8 @@ type Client interface {
 	// params being how many parameters it is given. columns are what it finds, where that
 	// can be known. Any other error: the source can't be asked at the moment.
 	Verify(ctx context.Context, q Question, params int) (columns []Column, err error)
+	// Reach reports why the source can't be reached, without asking it about anybody.
+	Reach(ctx context.Context) error
 	// Close lets go of connections.
 	Close()
 }

@@ -39,7 +39,7 @@ func completeFiles(endings ...string) cobra.CompletionFunc {
 // settingValues are how the values of settings are completed, by their names.
 var settingValues = map[string]cobra.CompletionFunc{
 	"data_dir": completeFolders, "rules": completeFolders,
-	"calendars": completeFiles("yaml", "yml"), "notify": completeFiles("yaml", "yml"), "nats_creds": completeFiles(),
+	"calendars": completeFiles("yaml", "yml"), "notify": completeFiles("yaml", "yml"), "sources": completeFiles("yaml", "yml"), "nats_creds": completeFiles(),
 	"nats_nkey": completeFiles(), "nats_token_file": completeFiles(), "nats_ca": completeFiles(), "nats_cert": completeFiles(), "nats_key": completeFiles(),
 	"insecure": completeWords("true", "false"), "log_level": completeWords("debug", "info", "warn", "error"),
 	"log_format": completeWords(logAuto, logText, logJSON),

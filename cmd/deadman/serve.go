@@ -17,6 +17,7 @@ func (p *program) serveCommand() *cobra.Command {
 		Use: "serve", Short: "Run a node",
 		Long: `Runs a node until it is told to stop (SIGTERM or Ctrl-C; a second one ends it at once).
 SIGHUP has it read the files of hooks and channels again; a bad one is refused, and said.
+The files of calendars and sources are read at the start only.
 
 With nothing set it is embedded: SQLite in a data folder, a NATS server in the process,
 HTTP and NATS on loopback. A setting is taken from its flag, else from DEADMAN_<NAME>, else
@@ -32,7 +33,7 @@ anywhere else it takes tokens, and where there is none yet it makes one and prin
 			}
 			log := newLog(p.err, p.getenv("NO_COLOR") == "", r)
 			slog.SetDefault(log)
-			r.Log, r.Version = log, version
+			r.Log, r.Version, r.Env = log, version, p.getenv
 			r.FirstToken = p.firstToken
 			if r.format != logJSON {
 				r.Ready = p.welcome

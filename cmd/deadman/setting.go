@@ -50,6 +50,7 @@ var settings = []setting{
 	{"nats_addr", "where the embedded NATS server listens", deadman.DefaultNATSAddr, address(func(r *running) *string { return &r.NATSAddr })},
 	{"rules", "folder of rule files, applied at start", "", text(func(r *running) *string { return &r.Rules })},
 	{"calendars", "file of calendars that rules may name", "", text(func(r *running) *string { return &r.Calendars })},
+	{"sources", "file of databases and services that rules may look up in", "", text(func(r *running) *string { return &r.Sources })},
 	{"hooks", "file of webhooks of others that are taken in", "", text(func(r *running) *string { return &r.Hooks })},
 	{"notify", "file of channels and routes that tell people; empty: nobody is told", "", text(func(r *running) *string { return &r.Notify })},
 	{heartbeatURL, "web address that is told while all shards are swept; empty: none", "", link(func(r *running) *string { return &r.HeartbeatURL })},

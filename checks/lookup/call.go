@@ -1,0 +1,121 @@
+package lookup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+)
+
+// mercy is how long a call may take after its deadline before it is abandoned.
+const mercy = 100 * time.Millisecond
+
+// errClient means that the client is at fault, and not the source.
+var errClient = errors.New("the client of the source is broken")
+
+// errIgnores means that a call was abandoned.
+var errIgnores = errors.New("and what was asked ignores its deadline")
+
+// errNobodyWaits means that who asked went away; it says nothing about the source.
+var errNobodyWaits = errors.New("nobody waits for the answer any more")
+
+func newCircuit(l Limits) *gobreaker.TwoStepCircuitBreaker[struct{}] {
+	return gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
+		MaxRequests:  1,
+		Timeout:      l.OpenFor,
+		ReadyToTrip:  func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= l.OpenAfter },
+		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, ErrQuestion) },
+		IsExcluded:   func(err error) bool { return errors.Is(err, errNobodyWaits) },
+	})
+}
+
+// through is call, where the circuit lets it. The place is given back in any case.
+func through[T any](ctx context.Context, s *Source, at *places, timeout time.Duration, do func(context.Context) (T, error)) (value T, err error) {
+	done, err := s.circuit.Allow()
+	if err != nil {
+		at.give()
+		return value, s.outage(s.leftAlone())
+	}
+	value, err = call(ctx, s, at, timeout, do)
+	s.tally.heard(err, s.Now())
+	done(err)
+	return value, err
+}
+
+// leftAlone is why a source is not asked while its circuit is not closed.
+func (s *Source) leftAlone() error {
+	if last := s.tally.lastError(); last != nil {
+		return fmt.Errorf("%w (it is left alone for %s at a time)", last, s.Limits.OpenFor)
+	}
+	return fmt.Errorf("it is left alone for %s at a time", s.Limits.OpenFor)
+}
+
+// call has the client do something, from a place that was taken, and gives that back. The error
+// is
+//
+//  1. an ErrQuestion, where that is what the client says,
+//  2. an errClient, which is no outage,
+//  3. errNobodyWaits, where ctx is done,
+//  4. a *checks.Outage for all else.
+func call[T any](ctx context.Context, s *Source, at *places, timeout time.Duration, do func(context.Context) (T, error)) (value T, err error) {
+	limited, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	var got T
+	var failed error
+	returned := make(chan struct{})
+	go func() {
+		defer close(returned)
+		got, failed = safely(limited, s, do)
+	}()
+	if returnsInTime(limited, returned) {
+		at.give()
+		value, err = got, failed
+	} else {
+		at.abandon(returned)
+		err = errIgnores
+	}
+	switch {
+	case err == nil:
+		return value, nil
+	case errors.Is(err, ErrQuestion), errors.Is(err, errClient):
+		return value, fmt.Errorf("source %s: %w", s.Name, err)
+	case ctx.Err() != nil:
+		return value, fmt.Errorf("source %s: %w: %w", s.Name, errNobodyWaits, context.Cause(ctx))
+	case errors.Is(err, errIgnores):
+		return value, s.outage(fmt.Errorf("it did not answer within %s, %w", timeout, err))
+	case errors.Is(err, context.DeadlineExceeded):
+		return value, s.outage(fmt.Errorf("it did not answer within %s", timeout))
+	}
+	return value, s.outage(err)
+}
+
+// returnsInTime reports whether a call returns before its deadline, or not long after.
+func returnsInTime(ctx context.Context, returned <-chan struct{}) bool {
+	select {
+	case <-returned:
+		return true
+	case <-ctx.Done():
+	}
+	late := time.NewTimer(mercy)
+	defer late.Stop()
+	select {
+	case <-returned:
+		return true
+	case <-late.C:
+		return false
+	}
+}
+
+// safely makes an error of a panic, which is for the log and may hold anything.
+func safely[T any](ctx context.Context, s *Source, do func(context.Context) (T, error)) (value T, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			s.Log.Error("the client of a source panicked", "source", s.Name, "panic", p, "stack", string(debug.Stack()))
+			err = fmt.Errorf("%w: it panicked; the log says where", errClient)
+		}
+	}()
+	return do(ctx)
+}

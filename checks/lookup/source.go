@@ -1,0 +1,217 @@
+package lookup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"time"
+
+	"github.com/sony/gobreaker/v2"
+	"golang.org/x/time/rate"
+
+	"deadman/checks"
+)
+
+// Options are what a source is made of.
+type Options struct {
+	Name   string
+	Kind   string // what it is, for people, such as "postgres"
+	Client Client // is closed with the source
+	Limits Limits
+	Now    func() time.Time
+	// Observer is told of what is asked; nil: nobody is.
+	Observer Observer
+	Log      *slog.Logger // of panics of the client
+}
+
+// Observer is told of what sources are asked. It is called from many goroutines at once.
+type Observer interface {
+	// Asked is told of n keys of which the same came.
+	Asked(source string, outcome Outcome, n int)
+	// RoundTrip is told how long a client was asked about one batch.
+	RoundTrip(source string, took time.Duration)
+}
+
+// Outcome is what came of asking about a key.
+type Outcome string
+
+// The outcomes.
+const (
+	Found  Outcome = "found"
+	Absent Outcome = "absent"
+	Failed Outcome = "error"  // of this key, or of the question
+	Outage Outcome = "outage" // of the source
+)
+
+// Source asks a Client within bounds, so that one that hangs, drips or fails holds up nobody but
+// those who ask it. It is safe for concurrent use.
+//
+//	Enter ─▶ line ─▶ a place ─▶ the rate ─▶ the circuit ─▶ Client, until its deadline
+//
+// What ignores its deadline is abandoned, and keeps its place until it returns: no more than
+// Limits.Concurrency are ever on their way.
+type Source struct {
+	Options
+	line    chan struct{} // who waits or asks
+	asking  *places
+	looking *places // of Verify and Reach, which do not wait behind batches
+	rate    *rate.Limiter
+	circuit *gobreaker.TwoStepCircuitBreaker[struct{}]
+	tally   tally
+}
+
+// NewSource returns a source. Nothing is asked yet.
+func NewSource(o Options) *Source {
+	o.Limits = o.Limits.withDefaults()
+	if o.Observer == nil {
+		o.Observer = nobody{}
+	}
+	s := &Source{
+		Options: o,
+		line:    make(chan struct{}, o.Limits.Concurrency+o.Limits.Waiting),
+		asking:  newPlaces(o.Limits.Concurrency),
+		looking: newPlaces(looksAtOnce),
+		rate:    rate.NewLimiter(rate.Inf, 0),
+		circuit: newCircuit(o.Limits),
+	}
+	if o.Limits.Rate > 0 {
+		s.rate = rate.NewLimiter(rate.Limit(o.Limits.Rate), o.Limits.piece())
+	}
+	return s
+}
+
+type nobody struct{}
+
+func (nobody) Asked(string, Outcome, int)      {}
+func (nobody) RoundTrip(string, time.Duration) {}
+
+// Enter takes a place in the line; false: the line is full. Ask gives it back.
+func (s *Source) Enter() bool {
+	select {
+	case s.line <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+// Ask asks about up to BatchMost keys and gives the place in the line back. Each part of them
+// that the rate allows at once has up to timeout, from when the client begins. Finding i is of
+// asks[i]; where the source as a whole can't be asked its error is a *checks.Outage.
+func (s *Source) Ask(ctx context.Context, timeout time.Duration, q Question, asks []Ask) []checks.Finding {
+	defer func() { <-s.line }()
+	found := make([]checks.Finding, 0, len(asks))
+	for piece := range slices.Chunk(asks, s.Limits.piece()) {
+		answers, err := s.askPiece(ctx, timeout, q, piece)
+		if err != nil {
+			found = append(found, slices.Repeat([]checks.Finding{{Err: err}}, len(asks)-len(found))...)
+			break
+		}
+		found = append(found, answers...)
+	}
+	s.count(found)
+	return found
+}
+
+// askPiece asks when it is its turn. Who waits learns at once that the source is down.
+func (s *Source) askPiece(ctx context.Context, timeout time.Duration, q Question, asks []Ask) ([]checks.Finding, error) {
+	if s.circuit.State() == gobreaker.StateOpen {
+		return nil, s.outage(s.leftAlone())
+	}
+	if err := s.asking.take(ctx); err != nil {
+		return nil, s.notAsked(err)
+	}
+	if err := s.rate.WaitN(ctx, len(asks)); err != nil {
+		s.asking.give()
+		return nil, fmt.Errorf("source %s is asked about %g keys in a second at most, and there is no time to wait for that: %w", s.Name, s.Limits.Rate, err)
+	}
+	return through(ctx, s, s.asking, timeout, func(ctx context.Context) ([]checks.Finding, error) {
+		began := s.Now()
+		found, err := s.Client.Ask(ctx, q, asks)
+		took := s.Now().Sub(began)
+		s.tally.took(took)
+		s.Observer.RoundTrip(s.Name, took)
+		if err == nil && len(found) != len(asks) {
+			err = fmt.Errorf("%w: it has %d answers to %d questions", errClient, len(found), len(asks))
+		}
+		return found, err
+	})
+}
+
+// How Verify and Reach are bound.
+const (
+	looksAtOnce = 2
+	lookTime    = 4 * time.Second // less than who saves a rule waits
+)
+
+// Verify finds out what is wrong with a question without asking it, as Client.Verify does. A
+// source that is down is not asked.
+func (s *Source) Verify(ctx context.Context, q Question, params int) ([]Column, error) {
+	return look(ctx, s, func(ctx context.Context) ([]Column, error) { return s.Client.Verify(ctx, q, params) })
+}
+
+// Reach reports why the source can't be asked. A source that is down is not bothered.
+func (s *Source) Reach(ctx context.Context) error {
+	if s.asking.areStuck() {
+		return s.outage(errStuck)
+	}
+	_, err := look(ctx, s, s.reach)
+	return err
+}
+
+// Try reports why the source can't be reached, now, also while it is left alone.
+func (s *Source) Try(ctx context.Context) error {
+	if err := s.looking.take(ctx); err != nil {
+		return s.notAsked(err)
+	}
+	_, err := call(ctx, s, s.looking, lookTime, s.reach)
+	return err
+}
+
+func (s *Source) reach(ctx context.Context) (struct{}, error) {
+	return struct{}{}, s.Client.Reach(ctx)
+}
+
+func look[T any](ctx context.Context, s *Source, do func(context.Context) (T, error)) (T, error) {
+	if err := s.looking.take(ctx); err != nil {
+		var none T
+		return none, s.notAsked(err)
+	}
+	return through(ctx, s, s.looking, lookTime, do)
+}
+
+// notAsked is why nobody was asked: no place came free.
+func (s *Source) notAsked(err error) error {
+	if errors.Is(err, errStuck) {
+		return s.outage(err)
+	}
+	return fmt.Errorf("source %s was not asked: %w", s.Name, err)
+}
+
+func (s *Source) outage(err error) error { return &checks.Outage{Source: s.Name, Err: err} }
+
+func (s *Source) count(found []checks.Finding) {
+	counts := make(map[Outcome]int, 1)
+	for _, f := range found {
+		counts[outcomeOf(f)]++
+	}
+	s.tally.asked(len(found))
+	for outcome, n := range counts {
+		s.Observer.Asked(s.Name, outcome, n)
+	}
+}
+
+func outcomeOf(f checks.Finding) Outcome {
+	var outage *checks.Outage
+	switch {
+	case errors.As(f.Err, &outage):
+		return Outage
+	case f.Err != nil:
+		return Failed
+	case f.Value == nil:
+		return Absent
+	}
+	return Found
+}

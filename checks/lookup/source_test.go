@@ -1,0 +1,482 @@
+package lookup_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deadman/checks"
+	"deadman/checks/lookup"
+	"deadman/rules"
+)
+
+var _ rules.Source = (*lookup.Source)(nil)
+
+// client is a source of a test, which does what a test says and counts.
+type client struct {
+	ask             func(ctx context.Context, asks []lookup.Ask) ([]checks.Finding, error)
+	reach           func(ctx context.Context) error
+	close           func()
+	running, most   atomic.Int32
+	asked, reaching atomic.Int32
+}
+
+func (c *client) Ask(ctx context.Context, _ lookup.Question, asks []lookup.Ask) ([]checks.Finding, error) {
+	c.asked.Add(1)
+	if now := c.running.Add(1); now > c.most.Load() {
+		c.most.Store(now)
+	}
+	defer c.running.Add(-1)
+	if c.ask != nil {
+		return c.ask(ctx, asks)
+	}
+	return foundAll(asks), nil
+}
+
+// foundAll finds about each key that it is itself.
+func foundAll(asks []lookup.Ask) []checks.Finding {
+	found := make([]checks.Finding, len(asks))
+	for i, a := range asks {
+		found[i].Value = json.RawMessage(`"` + a.Key + `"`)
+	}
+	return found
+}
+
+func (c *client) Verify(context.Context, lookup.Question, int) ([]lookup.Column, error) {
+	return []lookup.Column{{Name: "status", Type: lookup.Text}}, nil
+}
+
+func (c *client) Reach(ctx context.Context) error {
+	c.reaching.Add(1)
+	if c.reach != nil {
+		return c.reach(ctx)
+	}
+	return nil
+}
+
+func (c *client) Close() {
+	if c.close != nil {
+		c.close()
+	}
+}
+
+func newSource(c *client, l lookup.Limits) *lookup.Source {
+	return lookup.NewSource(lookup.Options{
+		Name: "shop", Kind: "test", Client: c, Limits: l, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+}
+
+func keys(n int) []lookup.Ask {
+	asks := make([]lookup.Ask, n)
+	for i := range asks {
+		asks[i].Key = fmt.Sprint(i)
+	}
+	return asks
+}
+
+const timeout = 2 * time.Second
+
+// ask has a source asked about n keys, by somebody who found room in the line.
+func ask(t *testing.T, s *lookup.Source, n int) []checks.Finding {
+	t.Helper()
+	if !s.Enter() {
+		t.Fatal("the line is full")
+	}
+	return s.Ask(t.Context(), timeout, lookup.Question{}, keys(n))
+}
+
+// outage is why a source could not be asked about all of some; empty: it is not so.
+func outage(found []checks.Finding) string {
+	why := ""
+	for _, f := range found {
+		var o *checks.Outage
+		if f.Value != nil || !errors.As(f.Err, &o) || o.Source != "shop" {
+			return ""
+		}
+		why = o.Err.Error()
+	}
+	return why
+}
+
+func says(t *testing.T, what, got, want string) {
+	t.Helper()
+	if !strings.Contains(got, want) {
+		t.Errorf("%s: %q, want %q", what, got, want)
+	}
+}
+
+func TestWhatIsFoundIsHandedOnInOrder(t *testing.T) {
+	wrong := errors.New("a wrong type")
+	heard := &observer{came: map[lookup.Outcome]int{}}
+	c := &client{ask: func(_ context.Context, asks []lookup.Ask) ([]checks.Finding, error) {
+		found := foundAll(asks)
+		found[1], found[2] = checks.Finding{}, checks.Finding{Err: wrong}
+		return found, nil
+	}}
+	s := lookup.NewSource(lookup.Options{Name: "shop", Client: c, Now: time.Now, Observer: heard})
+	if state := s.State(); state.Health != lookup.New {
+		t.Errorf("nothing was asked: %+v", state)
+	}
+	found := ask(t, s, 4)
+	if len(found) != 4 || string(found[0].Value) != `"0"` || found[1].Value != nil || found[1].Err != nil || !errors.Is(found[2].Err, wrong) || string(found[3].Value) != `"3"` {
+		t.Errorf("%+v", found)
+	}
+	state := s.State()
+	if state.Health != lookup.Up || state.Asked != 4 || state.RoundTrips != 1 || state.Failures != 0 || state.Waiting != 0 || state.Running != 0 {
+		t.Errorf("%+v", state)
+	}
+	if fmt.Sprint(heard.came) != "map[absent:1 error:1 found:2]" || heard.trips != 1 {
+		t.Errorf("%v in %d round trips", heard.came, heard.trips)
+	}
+}
+
+type observer struct {
+	mu    sync.Mutex
+	came  map[lookup.Outcome]int
+	trips int
+}
+
+func (o *observer) Asked(_ string, outcome lookup.Outcome, n int) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.came[outcome] += n
+}
+
+func (o *observer) RoundTrip(string, time.Duration) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.trips++
+}
+
+func TestTheLineHasAnEnd(t *testing.T) {
+	s := newSource(&client{}, lookup.Limits{Concurrency: 2, Waiting: 3})
+	for range 5 {
+		if !s.Enter() {
+			t.Fatal("the line is full")
+		}
+	}
+	if s.Enter() {
+		t.Fatal("the line has no end")
+	}
+	if state := s.State(); state.Waiting != 5 {
+		t.Errorf("%d wait", state.Waiting)
+	}
+	s.Ask(t.Context(), timeout, lookup.Question{}, nil) // without asks the place is given back, too
+	if !s.Enter() || s.Enter() {
+		t.Error("one place was given back, and one only")
+	}
+}
+
+func TestNoMoreAreAskedAtOnceThanMayBe(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := &client{ask: func(_ context.Context, asks []lookup.Ask) ([]checks.Finding, error) {
+			time.Sleep(time.Second)
+			return foundAll(asks), nil
+		}}
+		s := newSource(c, lookup.Limits{Concurrency: 3, Waiting: 6})
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 9 {
+			all.Go(func() {
+				if found := ask(t, s, 1); found[0].Err != nil {
+					t.Error(found[0].Err)
+				}
+			})
+		}
+		synctest.Wait()
+		if state := s.State(); state.Running != 3 || state.Waiting != 6 {
+			t.Errorf("%+v", state)
+		}
+		all.Wait()
+		if took := time.Since(began); took != 3*time.Second || c.most.Load() != 3 {
+			t.Errorf("nine batches took %s, %d of them at once", took, c.most.Load())
+		}
+		if state := s.State(); state.P50 != time.Second || state.P99 != time.Second || state.RoundTrips != 9 {
+			t.Errorf("%+v", state)
+		}
+	})
+}
+
+func TestNoMoreKeysAreAskedAboutInASecondThanTheRate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var pieces []string
+		began := time.Now()
+		c := &client{ask: func(_ context.Context, asks []lookup.Ask) ([]checks.Finding, error) {
+			pieces = append(pieces, fmt.Sprintf("%d at %s", len(asks), time.Since(began)))
+			return foundAll(asks), nil
+		}}
+		s := newSource(c, lookup.Limits{Rate: 100})
+		found := ask(t, s, 250)
+		if len(found) != 250 || string(found[249].Value) != `"249"` {
+			t.Errorf("%d findings", len(found))
+		}
+		if got := strings.Join(pieces, ", "); got != "100 at 0s, 100 at 1s, 50 at 1.5s" {
+			t.Error(got)
+		}
+	})
+}
+
+// A source that failed five times in a row is left alone for ten seconds; then one batch tries.
+func TestASourceThatFailsIsLeftAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var broken atomic.Bool
+		broken.Store(true)
+		c := &client{ask: func(_ context.Context, asks []lookup.Ask) ([]checks.Finding, error) {
+			time.Sleep(time.Second)
+			if broken.Load() {
+				return nil, errors.New("connection refused")
+			}
+			return foundAll(asks), nil
+		}}
+		s := newSource(c, lookup.Limits{})
+		since := time.Now().Add(time.Second)
+		for i := range 5 {
+			if state := s.State(); i > 0 && state.Health != lookup.Failing {
+				t.Errorf("after %d failures it is %s", i, state.Health)
+			}
+			says(t, "a failure", outage(ask(t, s, 3)), "connection refused")
+		}
+		state := s.State()
+		if state.Health != lookup.Down || state.Failures != 5 || !state.FailingSince.Equal(since) || !strings.Contains(state.Error, "refused") {
+			t.Errorf("%+v", state)
+		}
+		at := time.Now()
+		says(t, "left alone", outage(ask(t, s, 3)), "connection refused (it is left alone for 10s at a time)")
+		if err := s.Reach(t.Context()); err == nil || c.reaching.Load() != 0 {
+			t.Errorf("it is bothered: %v", err)
+		}
+		if time.Since(at) != 0 || c.asked.Load() != 5 {
+			t.Errorf("it was asked %d times", c.asked.Load())
+		}
+		if err := s.Try(t.Context()); err != nil || c.reaching.Load() != 1 {
+			t.Errorf("a person tries it: %v", err)
+		}
+
+		time.Sleep(10*time.Second + time.Millisecond)
+		if state := s.State(); state.Health != lookup.Trying {
+			t.Errorf("%+v", state)
+		}
+		var all sync.WaitGroup
+		for range 4 {
+			all.Go(func() { says(t, "one tries, in vain", outage(ask(t, s, 1)), "refused") })
+		}
+		all.Wait()
+		if c.asked.Load() != 6 || s.State().Health != lookup.Down {
+			t.Errorf("%d tried, and it is %s", c.asked.Load()-5, s.State().Health)
+		}
+
+		broken.Store(false)
+		time.Sleep(10*time.Second + time.Millisecond)
+		if found := ask(t, s, 1); found[0].Err != nil {
+			t.Error(found[0].Err)
+		}
+		if state := s.State(); state.Health != lookup.Up || !state.FailingSince.IsZero() || state.Failures != 6 {
+			t.Errorf("%+v", state)
+		}
+	})
+}
+
+// A question that is refused is the fault of its rule: other rules go on asking.
+func TestARefusedQuestionIsNoOutage(t *testing.T) {
+	c := &client{ask: func(context.Context, []lookup.Ask) ([]checks.Finding, error) {
+		return nil, fmt.Errorf("%w: no column total", lookup.ErrQuestion)
+	}}
+	s := newSource(c, lookup.Limits{})
+	for range 10 {
+		for _, f := range ask(t, s, 2) {
+			if outage([]checks.Finding{f}) != "" || !errors.Is(f.Err, lookup.ErrQuestion) {
+				t.Fatalf("%v", f.Err)
+			}
+		}
+	}
+	if state := s.State(); state.Health != lookup.Up || c.asked.Load() != 10 {
+		t.Errorf("%+v", state)
+	}
+}
+
+func TestADeadlineIsThatOfTheClientAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs := func(ctx context.Context, _ []lookup.Ask) ([]checks.Finding, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		s := newSource(&client{ask: hangs}, lookup.Limits{Concurrency: 1, Waiting: 1})
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() { says(t, "it hangs", outage(ask(t, s, 2)), "it did not answer within 2s") })
+		}
+		all.Wait()
+		if took := time.Since(began); took != 4*time.Second { // the second began when the first ended
+			t.Errorf("it took %s", took)
+		}
+	})
+}
+
+// What ignores its deadline is abandoned, and no more of it is on its way than may be asked at
+// once. Those who wait behind it, and who come, know at once.
+func TestWhatIgnoresItsDeadlineIsAbandoned(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		c := &client{ask: func(_ context.Context, asks []lookup.Ask) ([]checks.Finding, error) {
+			<-free
+			return foundAll(asks), nil
+		}}
+		s := newSource(c, lookup.Limits{Concurrency: 2, Waiting: 8, OpenAfter: 1000})
+		began := time.Now()
+		var all sync.WaitGroup
+		for range 10 {
+			all.Go(func() {
+				if outage(ask(t, s, 1)) == "" {
+					t.Error("an answer came from nowhere")
+				}
+				if took := time.Since(began); took != timeout+100*time.Millisecond {
+					t.Errorf("it took %s", took)
+				}
+			})
+		}
+		all.Wait()
+		state := s.State()
+		if state.Abandoned != 2 || state.Running != 0 || state.Waiting != 0 || state.Health != lookup.Down || c.asked.Load() != 2 {
+			t.Errorf("%+v, asked %d times", state, c.asked.Load())
+		}
+		says(t, "who comes later", outage(ask(t, s, 1)), "was abandoned")
+		if s.Reach(t.Context()) == nil {
+			t.Error("it can be reached, they say")
+		}
+		free <- struct{}{}
+		synctest.Wait()
+		if state := s.State(); state.Abandoned != 1 || state.Health != lookup.Failing {
+			t.Errorf("%+v", state)
+		}
+		close(free)
+		synctest.Wait()
+		if found := ask(t, s, 1); found[0].Err != nil {
+			t.Error(found[0].Err)
+		}
+		if state := s.State(); state.Abandoned != 0 || state.Health != lookup.Up {
+			t.Errorf("%+v", state)
+		}
+	})
+}
+
+func TestAClientAtFaultIsNoOutage(t *testing.T) {
+	for name, c := range map[string]struct {
+		does func([]lookup.Ask) []checks.Finding
+		says string
+	}{
+		"panics":     {func([]lookup.Ask) []checks.Finding { panic("the password is opensesame") }, "it panicked"},
+		"miscounts":  {func(asks []lookup.Ask) []checks.Finding { return foundAll(asks[1:]) }, "2 answers to 3 questions"},
+		"overcounts": {func(asks []lookup.Ask) []checks.Finding { return foundAll(append(asks, asks...)) }, "6 answers to 3 questions"},
+	} {
+		s := newSource(&client{ask: func(_ context.Context, asks []lookup.Ask) ([]checks.Finding, error) { return c.does(asks), nil }}, lookup.Limits{OpenAfter: 3})
+		for range 3 {
+			for _, f := range ask(t, s, 3) {
+				if f.Err == nil || outage([]checks.Finding{f}) != "" || !strings.Contains(f.Err.Error(), c.says) || strings.Contains(f.Err.Error(), "opensesame") {
+					t.Errorf("%s: %v", name, f.Err)
+				}
+			}
+		}
+		says(t, name+", always", outage(ask(t, s, 3)), "is broken") // and is left alone
+		if state := s.State(); state.Health != lookup.Down || state.Failures != 3 {
+			t.Errorf("%s: %+v", name, state)
+		}
+	}
+}
+
+// Who goes away says nothing about the source.
+func TestWhoGoesAwayIsNoFailure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(&client{ask: func(ctx context.Context, _ []lookup.Ask) ([]checks.Finding, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}}, lookup.Limits{Concurrency: 1, OpenAfter: 1})
+		ctx, cancel := context.WithCancel(t.Context())
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if !s.Enter() {
+					t.Error("the line is full")
+					return
+				}
+				found := s.Ask(ctx, timeout, lookup.Question{}, keys(1))
+				if !errors.Is(found[0].Err, context.Canceled) || outage(found) != "" {
+					t.Errorf("%v", found[0].Err)
+				}
+			})
+		}
+		synctest.Wait()
+		cancel()
+		all.Wait()
+		if state := s.State(); state.Health != lookup.New || state.Failures != 0 {
+			t.Errorf("%+v", state)
+		}
+	})
+}
+
+func TestLooksAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		c := &client{reach: func(context.Context) error { <-free; return nil }}
+		s := newSource(c, lookup.Limits{})
+		if columns, err := s.Verify(t.Context(), lookup.Question{}, 1); err != nil || len(columns) != 1 {
+			t.Errorf("%v, %v", columns, err)
+		}
+		for range 5 {
+			var o *checks.Outage
+			if err := s.Try(t.Context()); !errors.As(err, &o) {
+				t.Errorf("%v", err)
+			}
+		}
+		if state := s.State(); c.reaching.Load() != 2 || state.Abandoned != 2 {
+			t.Errorf("%d are on their way: %+v", c.reaching.Load(), state)
+		}
+		if found := ask(t, s, 1); found[0].Err != nil { // batches have places of their own
+			t.Error(found[0].Err)
+		}
+		close(free)
+		synctest.Wait()
+		if err := s.Try(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestSet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		free := make(chan struct{})
+		defer close(free)
+		var closed atomic.Bool
+		set := lookup.NewSet(
+			lookup.NewSource(lookup.Options{Name: "shop", Client: &client{close: func() { <-free }}, Now: time.Now}),
+			lookup.NewSource(lookup.Options{Name: "bus", Client: &client{close: func() { closed.Store(true) }}, Now: time.Now}),
+		)
+		if got, ok := set.Get("bus"); !ok || got.Name != "bus" || fmt.Sprint(set.Names()) != "[bus shop]" {
+			t.Errorf("%v of %v", got, set.Names())
+		}
+		if _, ok := set.Get("shops"); ok {
+			t.Error("there are shops")
+		}
+		if states := set.States(); len(states) != 2 || states[1].Name != "shop" {
+			t.Errorf("%+v", states)
+		}
+		began := time.Now()
+		set.Close() // one does not let go
+		if took := time.Since(began); !closed.Load() || took != time.Second {
+			t.Errorf("closed: %t, after %s", closed.Load(), took)
+		}
+		var none *lookup.Set
+		none.Close()
+		if _, ok := none.Get("shop"); ok || none.Names() != nil || none.States() != nil {
+			t.Error("what is not there has sources")
+		}
+	})
+}

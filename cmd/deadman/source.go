@@ -1,0 +1,66 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/spf13/cobra"
+
+	"deadman/web"
+)
+
+func (p *program) sourceCommand() *cobra.Command {
+	cmd := group("source", "See what rules look up in, and try it")
+	addURL(cmd.PersistentFlags(), p)
+	cmd.AddCommand(
+		listing[web.Source]{
+			short: "List the sources and how they do on the node that is asked", path: "/sources",
+			none:   "there are no sources; serve --sources names a file of them",
+			header: []string{"name", "kind", "state", "asked", "round trips", "p99 ms", "waiting", "abandoned", "failing since", "error"},
+			row:    sourceRow,
+		}.command(p),
+		&cobra.Command{
+			Use: "test NAME", Short: "Try whether the node can reach a source; exit code 3 where it can't",
+			Args: exactly("NAME"), RunE: p.testSource,
+		},
+	)
+	return cmd
+}
+
+func sourceRow(p *program, s web.Source) []cell {
+	state, why := say(s.State), ""
+	switch s.State {
+	case "up":
+		state = sayIn(green, s.State)
+	case "failing", "down", "trying":
+		state, why = sayIn(red, s.State), s.Error
+	}
+	return []cell{
+		sayIn(bold, s.Name), say(s.Kind), state, sayNumber(s.Asked), sayNumber(s.RoundTrips), say(fmt.Sprintf("%.1f", s.P99)),
+		sayNumber(int64(s.Waiting)), sayNumber(int64(s.Abandoned)), p.sometime(s.FailingSince, ""), say(why),
+	}
+}
+
+func (p *program) testSource(cmd *cobra.Command, args []string) error {
+	c, err := p.client()
+	if err != nil {
+		return err
+	}
+	t, raw, err := tell[web.TriedSource](cmd.Context(), c, http.MethodPost, "/sources/"+url.PathEscape(args[0])+"/test", nil, nil)
+	if err != nil {
+		return err
+	}
+	switch {
+	case p.output == asJSON:
+		err = writeJSON(p.out, raw)
+	case t.Reached:
+		_, err = fmt.Fprintf(p.out, "reached: the node can ask %s\n", plain(t.Source))
+	default:
+		_, err = fmt.Fprintf(p.err, "deadman: the node can't reach %s: %s\n", plain(t.Source), plain(t.Reason))
+	}
+	if err == nil && !t.Reached {
+		return silentError{exitCondition}
+	}
+	return err
+}

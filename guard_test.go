@@ -1,0 +1,49 @@
+package deadman_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman"
+	"deadman/checks"
+)
+
+// A guard that ends jobs of a rule is counted under the rule and the guard.
+func TestGuardsAreCountedByRule(t *testing.T) {
+	var handlers checks.Handlers
+	for name, answer := range map[string]func(checks.Check) time.Time{
+		"backwards": func(c checks.Check) time.Time { return c.Slot.Add(-time.Minute) },
+		"far":       func(c checks.Check) time.Time { return c.Slot.AddDate(10, 0, 0) },
+		"restless":  func(c checks.Check) time.Time { return c.Slot.Add(time.Second) },
+	} {
+		err := handlers.Register(name, checks.HandlerFunc(func(_ context.Context, c checks.Check) (checks.Answer, error) {
+			return checks.Answer{Next: answer(c)}, nil
+		}))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := serve(t, deadman.Config{Handlers: &handlers, Rules: ruleFolder(t, map[string]string{
+		"a.yaml": "name: a\nentity: order\nslot: 1s\ntrigger: {event: orders.created, key: event.id}\nhandler: backwards\n",
+		"b.yaml": "name: b\nentity: order\nslot: 1s\ntrigger: {event: orders.created, key: event.id}\nhandler: far\n",
+		"c.yaml": "name: c\nentity: order\nslot: 1s\ntrigger: {event: orders.created, key: event.id}\nhandler: restless\nguards: {max_checks: 2}\n",
+	})})
+	for _, id := range []string{"1", "2"} {
+		n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", `{"id":"`+id+`"}`)
+	}
+	n.eventually("the guards are counted", func() bool {
+		text := n.metrics()
+		for _, line := range []string{
+			`deadman_checks_total{outcome="guard_past",rule="a"} 2`, `deadman_checks_total{outcome="guard_horizon",rule="b"} 2`,
+			`deadman_checks_total{outcome="guard_max_checks",rule="c"} 2`,
+		} {
+			if !strings.Contains(text, "\n"+line+"\n") {
+				return false
+			}
+		}
+		return true
+	})
+}

@@ -1,0 +1,73 @@
+package deadman
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"deadman/checks/lookup"
+	"deadman/rules"
+	"deadman/sources"
+	"deadman/web"
+)
+
+// openSources makes the sources of the operator's file. Nothing is asked yet, and one that can't
+// be reached does not hold up the start.
+func (n *node) openSources() error {
+	known, err := n.readSources()
+	if err != nil {
+		return fmt.Errorf("sources: %w (--sources names a file)", err)
+	}
+	var all []*lookup.Source
+	for _, spec := range known {
+		client, err := sources.Open(spec, n.bus.Conn)
+		if err != nil {
+			lookup.NewSet(all...).Close()
+			return fmt.Errorf("sources: %w", err)
+		}
+		all = append(all, lookup.NewSource(lookup.Options{
+			Name: spec.Name, Kind: string(spec.Kind()), Client: client, Limits: spec.Limits, Now: time.Now, Observer: n.metrics, Log: n.log,
+		}))
+	}
+	n.sources = sourceSet{lookup.NewSet(all...)}
+	return nil
+}
+
+// readSources reads the file that the settings name; there are no sources without one.
+func (n *node) readSources() ([]sources.Spec, error) {
+	if n.Sources == "" {
+		return nil, nil
+	}
+	return sources.Load(n.Sources, n.Env)
+}
+
+// sourceSet is the sources of a node, as rules ask for them.
+type sourceSet struct{ *lookup.Set }
+
+var _ rules.Sources = sourceSet{}
+
+// Source returns the source of a name, if there is one.
+func (s sourceSet) Source(name string) (rules.Source, bool) {
+	source, ok := s.Get(name)
+	return source, ok
+}
+
+// condition names the sources that can't be asked. That is no reason to take the node for
+// unfit: another one would do no better, and jobs that ask other sources are not held up.
+func (s sourceSet) condition() []web.Condition {
+	states := s.States()
+	if len(states) == 0 {
+		return nil
+	}
+	var failing []string
+	for _, state := range states {
+		if !state.Health.Works() {
+			failing = append(failing, state.Name)
+		}
+	}
+	detail := "all of them work, as far as they were asked"
+	if len(failing) > 0 {
+		detail = "these can't be asked: " + strings.Join(failing, ", ") + "; jobs that ask them are looked at again and again"
+	}
+	return []web.Condition{{Name: "sources", OK: true, Detail: detail}}
+}

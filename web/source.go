@@ -1,0 +1,121 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"deadman/access"
+	"deadman/checks/lookup"
+	futurejobs "deadman/future_jobs"
+)
+
+// Source is a source as it goes out: as the node does with it that was asked, without its
+// address.
+type Source struct {
+	Name         string    `json:"name" example:"shop"`
+	Kind         string    `json:"kind" enum:"postgres,sqlite,http,nats"`
+	State        string    `json:"state" enum:"new,up,failing,down,trying" doc:"new: nothing was asked yet. failing: the last that was asked failed. down: it failed again and again and is left alone. trying: what is asked next tries whether it is back."`
+	FailingSince time.Time `json:"failing_since,omitzero"`
+	Error        string    `json:"error,omitempty" doc:"Why it could not be asked last, also where it works again; without secrets."`
+	ErrorAt      time.Time `json:"error_at,omitzero" doc:"When that was."`
+	Asked        int64     `json:"asked" doc:"Keys that it was asked about, since the node started."`
+	RoundTrips   int64     `json:"round_trips" doc:"Batches that it was asked about, since then."`
+	Failures     int64     `json:"failures" doc:"How often it failed as a whole, since then."`
+	Waiting      int       `json:"waiting" doc:"Batches that wait for their turn."`
+	Running      int       `json:"running" doc:"Batches that it is being asked about."`
+	Abandoned    int       `json:"abandoned" doc:"Questions that ignored their deadline and have not returned."`
+	P50          float64   `json:"p50_ms" doc:"Of the last round trips, half took up to this, in milliseconds."`
+	P99          float64   `json:"p99_ms" doc:"Of the last round trips, 99 in 100 took up to this, in milliseconds."`
+}
+
+func newSource(s lookup.State) Source {
+	return Source{
+		Name: s.Name, Kind: s.Kind, State: string(s.Health), FailingSince: s.FailingSince, Error: s.Error, ErrorAt: s.ErrorAt,
+		Asked: s.Asked, RoundTrips: s.RoundTrips, Failures: s.Failures, Waiting: s.Waiting, Running: s.Running, Abandoned: s.Abandoned,
+		P50: milliseconds(s.P50), P99: milliseconds(s.P99),
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// TriedSource is what came of trying a source.
+type TriedSource struct {
+	Source  string `json:"source"`
+	Reached bool   `json:"reached"`
+	Reason  string `json:"reason,omitempty" doc:"Why it can't be reached; without secrets."`
+}
+
+func (a *api) mountSources() {
+	add(a, operation{
+		ID: "list-sources", Tag: tagNode, Method: "GET", Path: "/sources", Does: "lists the sources that rules look up in, and how they do on the node that answers",
+		Scope: access.Read, Reach: everything,
+	}, shown(a.sources))
+	add(a, operation{
+		ID: "get-source", Tag: tagNode, Method: "GET", Path: "/sources/{name}", Does: "says how a source does on the node that answers",
+		Scope: access.Read, Reach: everything, Errors: []int{http.StatusNotFound},
+	}, shown(a.source))
+	add(a, operation{
+		ID: "test-source", Tag: tagNode, Method: "POST", Path: "/sources/{name}/test", Does: "tries whether a source can be reached from the node that answers",
+		Says:  "It is asked about nobody, and also where it is left alone because it failed.",
+		Scope: access.Admin, Reach: everything, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
+	}, shown(a.testSource))
+}
+
+// sourceListIn is which part of the sources is asked for.
+type sourceListIn struct {
+	Limit  int  `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
+	Cursor text `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+}
+
+// sourceIn names a source.
+type sourceIn struct {
+	Name text `path:"name" doc:"The source's name." example:"shop"`
+}
+
+func (a *api) sources(_ context.Context, in *sourceListIn) (Page[Source], error) {
+	page := Page[Source]{Items: []Source{}}
+	for _, s := range a.Sources.States() {
+		switch {
+		case s.Name <= string(in.Cursor):
+		case len(page.Items) == in.Limit:
+			page.Next = page.Items[in.Limit-1].Name
+			return page, nil
+		default:
+			page.Items = append(page.Items, newSource(s))
+		}
+	}
+	return page, nil
+}
+
+func (a *api) source(_ context.Context, in *sourceIn) (Source, error) {
+	source, err := a.sourceOf(in)
+	if err != nil {
+		return Source{}, err
+	}
+	return newSource(source.State()), nil
+}
+
+func (a *api) testSource(ctx context.Context, in *sourceIn) (TriedSource, error) {
+	source, err := a.sourceOf(in)
+	if err != nil {
+		return TriedSource{}, err
+	}
+	tried := TriedSource{Source: source.Name, Reached: true}
+	if err := source.Try(ctx); err != nil {
+		tried.Reached, tried.Reason = false, err.Error()
+	}
+	return tried, nil
+}
+
+func (a *api) sourceOf(in *sourceIn) (*lookup.Source, error) {
+	source, ok := a.Sources.Get(string(in.Name))
+	switch {
+	case ok:
+		return source, nil
+	case len(a.Sources.Names()) == 0:
+		return nil, problem(http.StatusNotFound, "this node has no sources; start it with --sources and a file of sources")
+	}
+	return nil, fmt.Errorf("source %s: %w; deadman source list shows those that there are", in.Name, futurejobs.ErrNotFound)
+}
