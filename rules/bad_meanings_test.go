@@ -42,9 +42,14 @@ handler: mine
 		[]string{`7:37 /lookup/http/path: "//evil.example/x" has an empty segment`},
 	},
 	{
-		"a path with a query",
-		edited(`lookup: {http: {source: shop, path: "/orders?id={{key}}"}}`),
-		[]string{`7:37 /lookup/http/path: "/orders?id=x" is more than a path; write it without "?" and "#"`},
+		"a path with a fragment",
+		edited(`lookup: {http: {source: shop, path: "/orders#{{key}}"}}`),
+		[]string{`7:37 /lookup/http/path: "/orders#x" is more than a path with a query; write it without "#"`},
+	},
+	{
+		"a path with a query that says nothing",
+		edited(`lookup: {http: {source: shop, path: "/orders?id=%zz&key={{key}}"}}`),
+		[]string{`7:37 /lookup/http/path: "/orders?id=%zz&key=x" has a query that can't be read; write it like ?id={{key}}&full=true`},
 	},
 	{
 		"a request to the server's own subject",

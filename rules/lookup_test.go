@@ -191,6 +191,7 @@ func TestASourceThatIsNotDefinedIsAnOutage(t *testing.T) {
 // kind of question.
 func TestQuestionsHoldTheirValues(t *testing.T) {
 	http := `{http: {source: shop, path: "/orders/{{key}}/parts/x{{event.n ?? 1}}"}}`
+	query := `{http: {source: shop, path: "/orders?id={{key}}&full=true"}}`
 	nats := `{nats: {source: shop, subject: "shop.{{key}}.get-{{key}}"}}`
 	kv := `{kv: {source: shop, bucket: ORDERS, key: "orders/{{key}}"}}`
 	for _, c := range []struct{ lookup, key, asks, err string }{
@@ -203,6 +204,9 @@ func TestQuestionsHoldTheirValues(t *testing.T) {
 		{lookup: http, key: "..", err: "leads elsewhere"},
 		{lookup: http, key: ".", err: "leads elsewhere"},
 		{lookup: http, key: strings.Repeat("é", 256) + strings.Repeat("%", 3000), err: "the most is 4096"},
+		{lookup: query, key: "1042", asks: "/orders?id=1042&full=true"},
+		{lookup: query, key: "..", asks: "/orders?id=..&full=true"},
+		{lookup: query, key: "a&b=c#d+e f;g?h", asks: "/orders?id=a%26b%3Dc%23d%2Be%20f%3Bg%3Fh&full=true"},
 		{lookup: nats, key: "1042", asks: "shop.1042.get-1042"},
 		{lookup: nats, key: "a.b", err: `can't be part of a subject because of the '.'`},
 		{lookup: nats, key: "*", err: `because of the '*'`},

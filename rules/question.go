@@ -94,10 +94,11 @@ func parameters(params []*expression) func(scope) (lookup.Ask, error) {
 	}
 }
 
-// path is the path of a GET. No value leads out of the segment that it stands in.
+// path is the path of a GET, with a query or without. No value leads out of the segment, or of
+// the parameter of the query, that it stands in.
 func path(t *template) func(scope) (lookup.Ask, error) {
 	return func(s scope) (lookup.Ask, error) {
-		filled, err := t.fill(s, func(v string) (string, error) { return url.PathEscape(v), nil })
+		filled, err := t.fill(s, func(v string) (string, error) { return escaped(v), nil })
 		if err == nil {
 			err = checkPath(filled)
 		}
@@ -108,27 +109,34 @@ func path(t *template) func(scope) (lookup.Ask, error) {
 	}
 }
 
+// escaped is a value as both a path and a query take it: only they differ in what a plus is.
+func escaped(v string) string { return strings.ReplaceAll(url.QueryEscape(v), "+", "%20") }
+
 // maxPath bounds a path that is filled in, in bytes.
 const maxPath = 4 << 10
 
 // checkPath says what is wrong with a path that is filled in.
 func checkPath(p string) error {
+	way, query, _ := strings.Cut(p, "?")
 	switch {
 	case !strings.HasPrefix(p, "/"):
 		return fmt.Errorf("%q is not a path; it begins with a slash, and the source knows the host", clip(p, 80))
-	case strings.ContainsAny(p, "?#"):
-		return fmt.Errorf(`%q is more than a path; write it without "?" and "#"`, clip(p, 80))
-	case strings.Contains(p, "//"):
+	case strings.Contains(p, "#"):
+		return fmt.Errorf(`%q is more than a path with a query; write it without "#"`, clip(p, 80))
+	case strings.Contains(way, "//"):
 		return fmt.Errorf("%q has an empty segment", clip(p, 80))
 	case len(p) > maxPath:
 		return fmt.Errorf("the path has %d bytes, the most is %d", len(p), maxPath)
 	case strings.ContainsFunc(p, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\\' }):
 		return fmt.Errorf("%q has a character that a path can't have; write it escaped, as %%20 for a space", clip(p, 80))
 	}
-	for segment := range strings.SplitSeq(p[1:], "/") {
+	for segment := range strings.SplitSeq(way[1:], "/") {
 		if plain, err := url.PathUnescape(segment); err != nil || plain == "." || plain == ".." {
 			return fmt.Errorf("%q leads elsewhere: a segment can't be %q", clip(p, 80), segment)
 		}
+	}
+	if _, err := url.ParseQuery(query); err != nil {
+		return fmt.Errorf("%q has a query that can't be read; write it like ?id={{key}}&full=true", clip(p, 80))
 	}
 	return nil
 }
