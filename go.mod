@@ -3,6 +3,7 @@ module deadman
 go 1.26.0
 
 require (
+	code.dny.dev/ssrf v0.3.0
 	github.com/Shopify/toxiproxy/v2 v2.12.0
 	github.com/aymanbagabas/go-udiff v0.3.1
 	github.com/cloudevents/sdk-go/v2 v2.16.2

@@ -1,9 +1,121 @@
 package sources
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
 
+	"deadman/checks"
 	"deadman/checks/lookup"
 )
 
-func openHTTP(string, HTTP) (lookup.Client, error) { return nil, errors.New("to be written") }
+// mostRequests are on their way to a service at once.
+const mostRequests = 16
+
+// service asks by GET. It has one host, follows no redirect and knows no proxy.
+type service struct {
+	base    *url.URL
+	headers http.Header
+	dialer  *net.Dialer
+	client  *http.Client
+	tls     *tls.Config
+	slots   chan struct{} // of requests, over all batches
+}
+
+func openHTTP(name string, o HTTP) (lookup.Client, error) {
+	if err := checkBase(o.Base); err != nil {
+		return nil, fmt.Errorf("source %s: %w", name, err)
+	}
+	s := &service{
+		base: o.Base, headers: http.Header{"Accept": {"application/json"}, "User-Agent": {"deadman"}},
+		dialer: dialer(o.Allow), tls: &tls.Config{ServerName: o.Base.Hostname(), MinVersion: tls.VersionTLS12},
+		slots: make(chan struct{}, mostRequests),
+	}
+	for key, value := range o.Headers {
+		s.headers.Set(key, value)
+	}
+	if o.CA != nil {
+		s.tls.RootCAs = x509.NewCertPool()
+		if !s.tls.RootCAs.AppendCertsFromPEM(o.CA) {
+			return nil, fmt.Errorf("source %s: its CA has no certificate; it is a file in PEM, with -----BEGIN CERTIFICATE-----", name)
+		}
+	}
+	s.client = &http.Client{
+		Transport: &http.Transport{
+			DialContext:            s.dialer.DialContext,
+			TLSClientConfig:        s.tls,
+			TLSHandshakeTimeout:    connectTimeout,
+			MaxConnsPerHost:        mostRequests,
+			MaxIdleConnsPerHost:    mostRequests,
+			IdleConnTimeout:        90 * time.Second,
+			MaxResponseHeaderBytes: lookup.MaxValue,
+			DisableCompression:     true, // what is small when packed may be huge
+		},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return s, nil
+}
+
+// Ask sends a GET for each key, some at once.
+func (s *service) Ask(ctx context.Context, q lookup.Question, asks []lookup.Ask) ([]checks.Finding, error) {
+	if q.HTTP == nil {
+		return nil, otherKind("an HTTP service", "http")
+	}
+	return s.round(ctx, q.HTTP, asks)
+}
+
+// Verify finds nothing out: nothing tells what is wrong with a path but asking for it.
+func (s *service) Verify(_ context.Context, q lookup.Question, _ int) ([]lookup.Column, error) {
+	if q.HTTP == nil {
+		return nil, otherKind("an HTTP service", "http")
+	}
+	return nil, nil
+}
+
+// Reach connects to the host, and sends no request.
+func (s *service) Reach(ctx context.Context) error {
+	port := s.base.Port()
+	if port == "" {
+		port = s.base.Scheme // a name of a port, too
+	}
+	c, err := s.dialer.DialContext(ctx, "tcp", net.JoinHostPort(s.base.Hostname(), port))
+	if err != nil {
+		return unanswered(err)
+	}
+	if s.base.Scheme == "https" {
+		t := tls.Client(c, s.tls)
+		if err := t.HandshakeContext(ctx); err != nil {
+			return errors.Join(unanswered(err), c.Close())
+		}
+		c = t
+	}
+	return c.Close()
+}
+
+// Close lets go of connections.
+func (s *service) Close() { s.client.CloseIdleConnections() }
+
+// unanswered is why a request was not answered, without its address: headers and paths are in none.
+func unanswered(err error) error {
+	var at *url.Error
+	if errors.As(err, &at) {
+		err = at.Err
+	}
+	var not forbidden
+	switch {
+	case errors.As(err, &not):
+		return not
+	case errors.Is(err, context.DeadlineExceeded), errors.Is(err, context.Canceled):
+		return errNoAnswer
+	case strings.Contains(err.Error(), "\n"):
+		return errors.New(strings.ReplaceAll(err.Error(), "\n", "; "))
+	}
+	return err
+}

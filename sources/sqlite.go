@@ -1,9 +1,280 @@
 package sources
 
 import (
+	"context"
+	"database/sql"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
 
+	sqlitedriver "modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+
+	"deadman/checks"
 	"deadman/checks/lookup"
 )
 
-func openSQLite(string, SQLite) (lookup.Client, error) { return nil, errors.New("to be written") }
+// sqlite asks a database file, on one connection, which can't write.
+type sqlite struct {
+	db *sql.DB
+}
+
+func openSQLite(name string, o SQLite) (lookup.Client, error) {
+	path, err := filepath.Abs(o.Path)
+	if err != nil {
+		return nil, fmt.Errorf("source %s: %w", name, err)
+	}
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(path), RawQuery: url.Values{
+		"mode":    {"ro"},
+		"_pragma": {"query_only(1)", "trusted_schema(0)", "busy_timeout(1000)"},
+	}.Encode()}
+	db, err := sql.Open("sqlite", u.String())
+	if err != nil {
+		return nil, fmt.Errorf("source %s: %w", name, err)
+	}
+	db.SetMaxOpenConns(1)
+	return &sqlite{db: db}, nil
+}
+
+// Ask asks about one key after the other: there is no way to travel.
+func (s *sqlite) Ask(ctx context.Context, q lookup.Question, asks []lookup.Ask) ([]checks.Finding, error) {
+	c, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	v, err := viewed(ctx, c, q)
+	if err != nil {
+		return nil, err
+	}
+	stmt, err := c.PrepareContext(ctx, v.query)
+	if err != nil {
+		return nil, refusedBySQLite(ctx, err)
+	}
+	defer stmt.Close()
+	found, next := make([]checks.Finding, len(asks)), 0
+	for ; next < len(asks) && ctx.Err() == nil; next++ {
+		if len(asks[next].Params) != v.params {
+			return nil, wrongCount(v.params, len(asks[next].Params))
+		}
+		f, err := v.ask(ctx, stmt, asks[next].Params)
+		if err != nil {
+			return nil, err
+		}
+		if f.Err != nil && ctx.Err() != nil {
+			break
+		}
+		found[next] = f
+	}
+	if next < len(asks) {
+		if err := finish(found, func(i int) bool { return i < next }, errNoAnswer); err != nil {
+			return nil, err
+		}
+	}
+	return found, nil
+}
+
+// Verify has SQLite parse the query.
+func (s *sqlite) Verify(ctx context.Context, q lookup.Question, params int) ([]lookup.Column, error) {
+	c, err := s.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	v, err := viewed(ctx, c, q)
+	switch {
+	case err != nil:
+		return nil, err
+	case v.params != params:
+		return nil, wrongCount(v.params, params)
+	}
+	return v.columns, nil
+}
+
+// Reach opens the file, unless it is open.
+func (s *sqlite) Reach(ctx context.Context) error {
+	c, err := s.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	var version int
+	if err := c.QueryRowContext(ctx, "PRAGMA schema_version").Scan(&version); err != nil {
+		return unreachableFile(ctx, err)
+	}
+	return nil
+}
+
+// Close lets go of the file. Nothing was written that an error could be about.
+func (s *sqlite) Close() { _ = s.db.Close() }
+
+// connect takes the connection, and bounds what a query can reach and make.
+func (s *sqlite) connect(ctx context.Context) (*sql.Conn, error) {
+	c, err := s.db.Conn(ctx)
+	if err != nil {
+		return nil, unreachableFile(ctx, err)
+	}
+	for limit, most := range map[int]int{
+		sqlite3.SQLITE_LIMIT_ATTACHED: 0, // no other file of the node
+		sqlite3.SQLITE_LIMIT_LENGTH:   mostMessage,
+	} {
+		if _, err := sqlitedriver.Limit(c, limit, most); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	return c, nil
+}
+
+// view is a query and what it finds.
+type view struct {
+	query   string
+	params  int
+	columns []lookup.Column
+	names   []json.RawMessage
+}
+
+// viewed compiles a query in the place of a table, where nothing but a query can stand, and
+// reads nothing of it.
+func viewed(ctx context.Context, c *sql.Conn, q lookup.Question) (*view, error) {
+	if q.SQL == "" {
+		return nil, otherKind("a database", "sql")
+	}
+	query, params, err := single(q.SQL)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := c.QueryContext(ctx, "SELECT * FROM (\n"+query+"\n) LIMIT 0", make([]any, params)...)
+	if err != nil {
+		return nil, refusedBySQLite(ctx, err)
+	}
+	defer rows.Close()
+	types, err := rows.ColumnTypes()
+	if err != nil {
+		return nil, refusedBySQLite(ctx, err)
+	}
+	v := &view{query: query, params: params}
+	for _, t := range types {
+		v.columns = append(v.columns, lookup.Column{Name: unnumbered(t.Name(), v.columns), Type: affinity(t.DatabaseTypeName())})
+		v.names = append(v.names, quoted(t.Name()))
+	}
+	if err := checkColumns(v.columns); err != nil {
+		return nil, err
+	}
+	return v, rows.Err()
+}
+
+// unnumbered is the name of a column as its query has it: of several of one name, SQLite gives
+// those of a table the names a, a:1, a:2.
+func unnumbered(name string, before []lookup.Column) string {
+	first, _, _ := strings.Cut(name, ":")
+	if slices.ContainsFunc(before, func(c lookup.Column) bool { return c.Name == first }) {
+		return first
+	}
+	return name
+}
+
+// affinity is what a column that is declared so usually holds. Whatever it holds, an expression
+// has no type.
+func affinity(declared string) lookup.Type {
+	declared = strings.ToUpper(declared)
+	has := func(part string) bool { return strings.Contains(declared, part) }
+	switch {
+	case has("BOOL"):
+		return lookup.Boolean
+	case has("INT"), has("REAL"), has("FLOAT"), has("DOUBLE"), has("NUMERIC"), has("DECIMAL"):
+		return lookup.Number
+	case has("CHAR"), has("TEXT"), has("CLOB"):
+		return lookup.Text
+	}
+	return lookup.Any
+}
+
+// ask asks about one key. err is not the key's.
+func (v *view) ask(ctx context.Context, stmt *sql.Stmt, params []any) (f checks.Finding, err error) {
+	args := make([]any, len(params))
+	for i, param := range params {
+		if args[i], err = bound(param); err != nil {
+			return f, err
+		}
+	}
+	timeout := statementTimeout
+	if end, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(end)*3/4)
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	f.Value, err = v.one(ctx, stmt, args)
+	if err == nil || isOfSQLite(err, ofKey) {
+		f.Err = saidBySQLite(err, timeout)
+		return f, nil
+	}
+	return f, refusedBySQLite(ctx, err)
+}
+
+// bound is a parameter as SQLite binds it: a comparison with a column then converts it as the
+// column is declared.
+func bound(param any) (any, error) {
+	switch v := param.(type) {
+	case nil, bool, int, float64, string:
+		return v, nil
+	}
+	text, err := written(param)
+	return string(text), err
+}
+
+// one is the row of one key as an object, or nothing.
+func (v *view) one(ctx context.Context, stmt *sql.Stmt, args []any) (json.RawMessage, error) {
+	rows, err := stmt.QueryContext(ctx, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	values, into := make([]any, len(v.columns)), make([]any, len(v.columns))
+	for i := range values {
+		into[i] = &values[i]
+	}
+	if !rows.Next() {
+		return nil, rows.Err()
+	}
+	if err := rows.Scan(into...); err != nil {
+		return nil, err
+	}
+	fields := make([]json.RawMessage, len(values))
+	for i := range values {
+		if fields[i], err = v.field(i, values[i]); err != nil {
+			return nil, err
+		}
+	}
+	if rows.Next() {
+		return nil, severalRows("more than one")
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return row(v.names, fields)
+}
+
+// field is a value as JSON.
+func (v *view) field(i int, value any) (json.RawMessage, error) {
+	name := v.columns[i].Name
+	switch x := value.(type) {
+	case []byte:
+		return nil, fmt.Errorf("column %[1]s is bytes (a blob); write hex(%[1]s) as %[1]s", name)
+	case int64:
+		if v.columns[i].Type == lookup.Boolean {
+			return json.Marshal(x != 0)
+		}
+	case time.Time:
+		return json.Marshal(x.UTC())
+	}
+	b, err := json.Marshal(value)
+	if err != nil { // an infinity
+		return nil, fmt.Errorf("column %s is %v, which is no number of JSON", name, value)
+	}
+	return b, nil
+}

@@ -1,0 +1,82 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+
+	"deadman/checks"
+	"deadman/checks/lookup"
+)
+
+// errPath is of a key that makes no path.
+var errPath = errors.New("path")
+
+// get asks about one key. A key that is asked about alone can't tell by a 500 whether the
+// service fails or only the key; it is taken for the key.
+func (s *service) get(ctx context.Context, q *lookup.HTTP, path string, alone bool) (f checks.Finding) {
+	u, err := below(s.base, path)
+	if err != nil {
+		return checks.Finding{Err: fmt.Errorf("%w: %w", errPath, err)}
+	}
+	req := (&http.Request{Method: http.MethodGet, URL: u, Header: s.headers.Clone()}).WithContext(ctx)
+	if host := req.Header.Get("Host"); host != "" { // which is no header to the client
+		req.Host = host
+	}
+	res, err := s.client.Do(req)
+	if err != nil {
+		return checks.Finding{Err: ailment{unanswered(err)}}
+	}
+	defer func() { _ = res.Body.Close() }() // it is read, or the connection is of no use
+	switch {
+	case slices.Contains(q.Absent, res.StatusCode):
+		return f
+	case res.StatusCode >= 200 && res.StatusCode < 300:
+		f.Value, f.Err = body(res)
+		return f
+	}
+	return checks.Finding{Err: declined(res, alone)}
+}
+
+// body is the object in the body of an answer.
+func body(res *http.Response) ([]byte, error) {
+	if res.ContentLength > lookup.MaxValue {
+		return nil, errTooLong
+	}
+	b, err := io.ReadAll(io.LimitReader(res.Body, lookup.MaxValue+1))
+	if err != nil {
+		return nil, ailment{unanswered(err)}
+	}
+	return object(b)
+}
+
+// declined is the error of a status that is no answer.
+func declined(res *http.Response, alone bool) error {
+	code := res.StatusCode
+	says := fmt.Sprintf("the answer is %d %s", code, http.StatusText(code))
+	switch {
+	case code == http.StatusInternalServerError && alone:
+		return errors.New(says)
+	case code >= 500, code == http.StatusTooManyRequests:
+		return ailment{errors.New(says)}
+	case code == http.StatusUnauthorized, code == http.StatusForbidden, code == http.StatusProxyAuthRequired:
+		return ailment{fmt.Errorf("%s; are the source's headers right?", says)}
+	case code == http.StatusNotFound, code == http.StatusGone:
+		return fmt.Errorf("%s; if that means that there is no such entity, write absent: [%d] in the lookup", says, code)
+	case code >= 300 && code < 400:
+		return fmt.Errorf("%s%s; redirects are not followed, so the source has to have the final address", says, whither(res))
+	}
+	return errors.New(says)
+}
+
+// whither is the host that a redirect leads to: what is behind may hold secrets.
+func whither(res *http.Response) string {
+	to, err := res.Location()
+	if err != nil {
+		return ""
+	}
+	return fmt.Sprintf(", to %s://%s", to.Scheme, to.Host)
+}

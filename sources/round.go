@@ -1,0 +1,99 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+
+	"deadman/checks"
+	"deadman/checks/lookup"
+)
+
+// round is what a service is asked in one Ask.
+type round struct {
+	mu       sync.Mutex
+	found    []checks.Finding
+	answered []bool
+	heard    int   // keys that the service answered, if only with an error about them
+	ailing   int   // keys that it could not answer, because of itself
+	why      error // one of the errors of those
+}
+
+// mostAiling is after how many keys in vain, and none otherwise, a service is not asked about
+// the others.
+const mostAiling = mostRequests
+
+// ailment is an error that says something about the service rather than the key.
+type ailment struct{ error }
+
+func (a ailment) Unwrap() error { return a.error }
+
+func (s *service) round(ctx context.Context, q *lookup.HTTP, asks []lookup.Ask) ([]checks.Finding, error) {
+	r := &round{found: make([]checks.Finding, len(asks)), answered: make([]bool, len(asks))}
+	var working sync.WaitGroup
+	for i := range asks {
+		if !s.enter(ctx) || r.hopeless() {
+			break
+		}
+		working.Go(func() {
+			defer s.leave()
+			f := s.get(ctx, q, asks[i].Path, len(asks) == 1)
+			r.answer(ctx, i, f)
+		})
+	}
+	working.Wait()
+	return r.result(ctx)
+}
+
+// enter takes a slot for a request; false: the time is over.
+func (s *service) enter(ctx context.Context) bool {
+	select {
+	case s.slots <- struct{}{}:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (s *service) leave() { <-s.slots }
+
+// answer notes what was found about a key. What the end of the time cut off is no answer.
+func (r *round) answer(ctx context.Context, i int, f checks.Finding) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	switch {
+	case errors.Is(f.Err, errNoAnswer) && ctx.Err() != nil:
+		return
+	case errors.As(f.Err, new(ailment)):
+		r.ailing++
+		r.why = f.Err
+	case errors.Is(f.Err, errPath): // nobody was asked
+	default:
+		r.heard++
+	}
+	r.found[i], r.answered[i] = f, true
+}
+
+// hopeless reports whether there is no point in asking on.
+func (r *round) hopeless() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.heard == 0 && r.ailing >= mostAiling
+}
+
+// result is what was found, or the error of the service if nobody was answered.
+func (r *round) result(ctx context.Context) ([]checks.Finding, error) {
+	late := ctx.Err() != nil && slices.Contains(r.answered, false)
+	switch {
+	case r.heard == 0 && r.ailing > 0:
+		return nil, r.why
+	case late && r.heard == 0:
+		return nil, errNoAnswer
+	case late:
+		if err := finish(r.found, func(i int) bool { return r.answered[i] }, errNoAnswer); err != nil {
+			return nil, err
+		}
+	}
+	return r.found, nil
+}

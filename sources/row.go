@@ -1,0 +1,66 @@
+package sources
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"deadman/checks/lookup"
+)
+
+// checkColumns says what is wrong with what a query finds. Names are as the database says them,
+// type by type.
+func checkColumns(columns []lookup.Column) error {
+	if len(columns) == 0 {
+		return fmt.Errorf("%w: it finds nothing; write one that does, such as select status from orders where id = $1", lookup.ErrQuestion)
+	}
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		switch {
+		case c.Name == "" || c.Name == "?column?":
+			return fmt.Errorf("%w: column %d has no name; give it one with as, such as now() as asked_at", lookup.ErrQuestion, i+1)
+		case slices.Contains(names[:i], c.Name):
+			return fmt.Errorf("%w: two columns are named %s; give one of them another name with as", lookup.ErrQuestion, c.Name)
+		}
+		names[i] = c.Name
+	}
+	return nil
+}
+
+// row makes an object of the values of a row, which are JSON; the names are too.
+func row(names, values []json.RawMessage) (json.RawMessage, error) {
+	size := 2
+	for i := range names {
+		size += len(names[i]) + len(values[i]) + 2
+	}
+	if size > lookup.MaxValue {
+		return nil, errTooLong
+	}
+	o := append(make([]byte, 0, size), '{')
+	for i := range names {
+		if i > 0 {
+			o = append(o, ',')
+		}
+		o = append(append(append(o, names[i]...), ':'), values[i]...)
+	}
+	return append(o, '}'), nil
+}
+
+// quoted is text as JSON.
+func quoted(text string) json.RawMessage {
+	b, err := json.Marshal(text)
+	if err != nil {
+		panic(err) // text always can be
+	}
+	return b
+}
+
+// severalRows is the error of a key with more than one row. Which of them is meant nobody can say.
+func severalRows(rows string) error {
+	return fmt.Errorf("the query finds %s rows for one key; narrow it down, or say which one is meant with order by … limit 1", rows)
+}
+
+// wrongCount says that a question is given other parameters than it has.
+func wrongCount(has, given int) error {
+	return fmt.Errorf("%w: it has %d parameters and is given %d; params has one expression for each of $1, $2 and so on, and without params $1 is the key", lookup.ErrQuestion, has, given)
+}

@@ -1,0 +1,82 @@
+package sources
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"deadman/checks/lookup"
+)
+
+// single is the one statement of a text of SQL, without what ends it, and how many parameters
+// it has: the highest n of $n. It is for a database that would run several, one after the other.
+func single(text string) (statement string, params int, err error) {
+	end := -1 // where the statement ended
+	for i := 0; i < len(text); {
+		size, blank := lexeme(text[i:])
+		token := text[i : i+size]
+		switch {
+		case blank:
+		case end >= 0:
+			return "", 0, fmt.Errorf("%w: there is more behind its first statement; write one", lookup.ErrQuestion)
+		case token == ";":
+			end = i
+		case token[0] == '$':
+			n, err := strconv.Atoi(token[1:])
+			if err != nil || n < 1 {
+				return "", 0, fmt.Errorf("%w: %q is not a parameter; they are $1, $2 and so on", lookup.ErrQuestion, token)
+			}
+			params = max(params, n)
+		case token == "?", token[0] == ':' && size > 1, token[0] == '@':
+			return "", 0, fmt.Errorf("%w: %q is not a parameter here; write $1, $2 and so on", lookup.ErrQuestion, token)
+		}
+		i += size
+	}
+	if end < 0 {
+		end = len(text)
+	}
+	return text[:end], params, nil
+}
+
+// lexeme is the size of what a text of SQL begins with, as SQLite takes texts apart
+// (https://www.sqlite.org/lang_expr.html, https://www.sqlite.org/lang_comment.html), and whether
+// it says nothing. Words are not told from numbers.
+func lexeme(text string) (size int, blank bool) {
+	switch c := text[0]; {
+	case c == ' ' || c == '\t' || c == '\n' || c == '\r' || c == '\f':
+		return 1, true
+	case strings.HasPrefix(text, "--"):
+		return upTo(text, 2, "\n"), true
+	case strings.HasPrefix(text, "/*"):
+		return upTo(text, 2, "*/"), true
+	case c == '[':
+		return upTo(text, 1, "]"), false
+	case c == '\'' || c == '"' || c == '`': // doubled inside, it is two of them one behind the other
+		return upTo(text, 1, text[:1]), false
+	case c == '$' || c == ':' || c == '@':
+		return 1 + word(text[1:]), false
+	case inWord(c):
+		return word(text), false
+	}
+	return 1, false
+}
+
+// upTo is the size up to and with an end, or to the end of the text.
+func upTo(text string, from int, end string) int {
+	if i := strings.Index(text[from:], end); i >= 0 {
+		return from + i + len(end)
+	}
+	return len(text)
+}
+
+func word(text string) int {
+	n := 0
+	for n < len(text) && (inWord(text[n]) || text[n] == '$') {
+		n++
+	}
+	return n
+}
+
+func inWord(c byte) bool {
+	return c == '_' || c >= 0x80 || '0' <= c && c <= '9' || 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z'
+}

@@ -1,0 +1,111 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"deadman/checks/lookup"
+)
+
+// blame is what an error that Postgres says is an error of.
+type blame int
+
+const (
+	ofKey      blame = iota // of what was asked about: a wrong value, a statement that took too long
+	ofSource                // of the database as a whole
+	ofQuestion              // of the query, whatever it is asked about
+	ofPlan                  // of how it was prepared before the tables changed
+)
+
+// blamed tells errors apart by SQLSTATE
+// (https://www.postgresql.org/docs/current/errcodes-appendix.html).
+func blamed(pg *pgconn.PgError) blame {
+	switch {
+	case pg.Code == "26000", pg.Code == "0A000" && pg.Routine == "RevalidateCachedQuery":
+		return ofPlan
+	case pg.Code == "25006": // a write in a read-only transaction
+		return ofQuestion
+	case strings.HasPrefix(pg.Code, "57P"): // shutdown, crash, starting up, database dropped
+		return ofSource
+	}
+	switch class(pg) {
+	case "08", "28", "3D", "53": // connection, authorization, no such database, resources
+		return ofSource
+	case "42", "0A": // syntax, names and rights; not supported
+		return ofQuestion
+	}
+	return ofKey
+}
+
+// class is the first two digits of a SQLSTATE.
+func class(pg *pgconn.PgError) string { return pg.Code[:min(2, len(pg.Code))] }
+
+// said is an error as Postgres says it, for people.
+type said struct{ *pgconn.PgError }
+
+func (s said) Error() string {
+	text := fmt.Sprintf("%s (SQLSTATE %s)", s.Message, s.Code)
+	if s.Code == "57014" {
+		return text + "; the query took longer than the source's statement timeout"
+	}
+	return text
+}
+
+func (s said) Unwrap() error { return s.PgError }
+
+// refusedQuery says what is wrong with a query, and where.
+func refusedQuery(query string, pg *pgconn.PgError) error {
+	where := ""
+	if pg.Position > 0 {
+		where = place(query, int(pg.Position)) + ": "
+	}
+	hint := ""
+	if pg.Hint != "" {
+		hint = "; " + pg.Hint
+	}
+	return fmt.Errorf("%w: %s%w%s", lookup.ErrQuestion, where, said{pg}, hint)
+}
+
+// place is a position in characters, from 1, as line and column.
+func place(query string, position int) string {
+	rest := query
+	for range position - 1 {
+		_, size := utf8.DecodeRuneInString(rest)
+		rest = rest[size:]
+	}
+	before := query[:len(query)-len(rest)]
+	line := strings.Count(before, "\n") + 1
+	column := utf8.RuneCountInString(before[strings.LastIndexByte(before, '\n')+1:]) + 1
+	return fmt.Sprintf("line %d, column %d", line, column)
+}
+
+// unreachable is why a database can't be asked, without its user and password.
+func unreachable(ctx context.Context, err error) error {
+	var pg *pgconn.PgError
+	var connect *pgconn.ConnectError
+	switch {
+	case errors.As(err, &pg):
+		return said{pg}
+	case ctx.Err() != nil:
+		return errNoAnswer
+	case errors.As(err, &connect):
+		return connect.Unwrap()
+	}
+	return err
+}
+
+// unconnected is why there is no connection to ask by.
+func unconnected(ctx context.Context, err error) error {
+	if err = unreachable(ctx, err); errors.Is(err, errNoAnswer) {
+		return errNoConnection
+	}
+	return err
+}
+
+// errNoConnection is of a database that does not let anybody in, or a pool that is used up.
+var errNoConnection = errors.New("no connection could be made, and none came free, in time")

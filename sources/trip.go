@@ -1,0 +1,257 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgproto3"
+
+	"deadman/checks"
+)
+
+// trip is one round trip: what is sent goes in one piece, and then the answers are read.
+//
+// All keys of a batch are asked about in one transaction, which sees the database as it is at
+// one moment. The first key that fails ends it. Those after it are asked about again, and there
+// the pipeline has a point to go on from behind each key, and each a transaction of its own: so
+// however many fail, it is the second round trip that answers them all.
+type trip struct {
+	*batch
+	statement *statement
+	pipe      *pgconn.Pipeline
+	breakOff  context.CancelFunc // the connection is lost with it
+}
+
+var (
+	errStale = errors.New("the query was prepared before the tables changed")
+	errVast  = errors.New("too much to read")
+)
+
+// trip answers at least one more key of a batch, or returns why nobody is answered any more.
+func (p *postgres) trip(ctx context.Context, query string, b *batch) error {
+	c, err := p.pool.Acquire(ctx)
+	if err != nil {
+		return unconnected(ctx, err)
+	}
+	defer c.Release()
+	pg := c.Conn().PgConn()
+	s, err := prepared(ctx, pg, query)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t := &trip{batch: b, statement: s, pipe: pg.StartPipeline(ctx), breakOff: cancel}
+	err = t.run(p.bound(ctx))
+	if left := t.pipe.Close(); err == nil && !errors.As(left, new(*pgconn.PgError)) {
+		err = left // what Postgres said has been answered; that the connection is lost has not
+	}
+	switch {
+	case errors.Is(err, errStale):
+		delete(pg.CustomData(), query) // its name is not used again
+	case errors.Is(err, errVast):
+		b.tooVast()
+		return nil
+	case err != nil:
+		return unreachable(ctx, err)
+	}
+	return err
+}
+
+// bound is the statement timeout in milliseconds. It ends before the batch has to, so that the
+// source gets to say which key took so long.
+func (p *postgres) bound(ctx context.Context) string {
+	timeout := p.timeout
+	if end, ok := ctx.Deadline(); ok {
+		timeout = min(timeout, time.Until(end)*3/4)
+	}
+	return strconv.FormatInt(max(1, timeout.Milliseconds()), 10)
+}
+
+func (t *trip) run(timeout string) error {
+	asked, err := t.parameters()
+	if err != nil {
+		return err
+	}
+	if t.apart {
+		t.sendApart(timeout, asked)
+	} else {
+		t.sendTogether(timeout, asked)
+	}
+	if err := t.pipe.Sync(); err != nil {
+		return err
+	}
+	if t.apart {
+		return t.readApart(len(asked))
+	}
+	return t.readTogether(len(asked))
+}
+
+// parameters are those of the keys that are left, as text.
+func (t *trip) parameters() ([][][]byte, error) {
+	left := t.asks[t.next:]
+	all := make([][][]byte, len(left))
+	for i, ask := range left {
+		if len(ask.Params) != len(t.statement.ParamOIDs) {
+			return nil, wrongCount(len(t.statement.ParamOIDs), len(ask.Params))
+		}
+		all[i] = make([][]byte, len(ask.Params))
+		for j, param := range ask.Params {
+			var err error
+			if all[i][j], err = written(param); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return all, nil
+}
+
+// begin sends the beginning of a transaction, which has two results.
+func (t *trip) begin(timeout string) {
+	t.pipe.SendQueryParams("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY", nil, nil, nil, nil)
+	t.pipe.SendQueryParams("SELECT set_config('statement_timeout', $1, true)", [][]byte{[]byte(timeout)}, nil, nil, nil)
+}
+
+// roll sends its end: whatever was set in it is undone.
+func (t *trip) roll() { t.pipe.SendQueryParams("ROLLBACK", nil, nil, nil, nil) }
+
+func (t *trip) sendTogether(timeout string, asked [][][]byte) {
+	t.begin(timeout)
+	for i, params := range asked {
+		t.pipe.SendQueryStatement(t.statement.StatementDescription, params, nil, nil)
+		if i&(i-1) == 0 || i%16 == 0 { // what is slow is answered as far as it comes
+			t.pipe.SendFlushRequest()
+		}
+	}
+	t.roll()
+}
+
+func (t *trip) sendApart(timeout string, asked [][][]byte) {
+	for i, params := range asked {
+		if i > 0 {
+			t.pipe.SendPipelineSync()
+		}
+		t.begin(timeout)
+		t.pipe.SendQueryStatement(t.statement.StatementDescription, params, nil, nil)
+		t.pipe.SendPipelineSync()
+		t.roll()
+	}
+}
+
+func (t *trip) readTogether(keys int) error {
+	if err := t.pass(2); err != nil {
+		return err
+	}
+	for range keys {
+		failed, err := t.readKey()
+		if err != nil {
+			return err
+		}
+		if failed { // and with it the transaction
+			t.apart = true
+			return t.endFailed()
+		}
+	}
+	return t.pass(2)
+}
+
+// endFailed reads up to the end of the transaction that a key ended, and has it rolled back.
+func (t *trip) endFailed() error {
+	if err := t.pass(1); err != nil {
+		return err
+	}
+	t.roll()
+	if err := t.pipe.Sync(); err != nil {
+		return err
+	}
+	return t.pass(2)
+}
+
+func (t *trip) readApart(keys int) error {
+	for range keys {
+		if err := t.pass(2); err != nil {
+			return err
+		}
+		if _, err := t.readKey(); err != nil {
+			return err
+		}
+		if err := t.pass(3); err != nil { // the key's end, ROLLBACK, and the end of that
+			return err
+		}
+	}
+	return nil
+}
+
+// pass reads over results that nobody looks at.
+func (t *trip) pass(results int) error {
+	for range results {
+		got, err := t.pipe.GetResults()
+		if reader, ok := got.(*pgconn.ResultReader); ok && err == nil {
+			_, err = reader.Close()
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readKey reads the answer about the next key. An error is not the key's; failed is that the
+// key's was one of Postgres.
+func (t *trip) readKey() (failed bool, err error) {
+	f, err := t.read()
+	var pg *pgconn.PgError
+	switch {
+	case errors.As(err, new(*pgproto3.ExceededMaxBodyLenErr)):
+		return false, errVast
+	case errors.As(err, &pg):
+		switch blamed(pg) {
+		case ofSource:
+			return false, err
+		case ofPlan:
+			return false, errStale
+		}
+		t.answer(checks.Finding{Err: said{pg}})
+		return true, nil
+	case err != nil:
+		return false, err
+	}
+	t.answer(f)
+	return false, nil
+}
+
+// read reads the rows of one key.
+func (t *trip) read() (f checks.Finding, err error) {
+	got, err := t.pipe.GetResults()
+	if err != nil {
+		return f, err
+	}
+	reader, ok := got.(*pgconn.ResultReader)
+	if !ok {
+		return f, fmt.Errorf("rows were awaited, and a %T came", got)
+	}
+	rows, size := 0, 0
+	for reader.NextRow() {
+		if rows++; rows == 1 {
+			f.Value, f.Err = t.statement.object(reader.Values())
+		}
+		for _, v := range reader.Values() {
+			size += len(v)
+		}
+		if size += 8; size > mostMessage { // it may go on for long
+			t.breakOff()
+			return f, errVast
+		}
+	}
+	if _, err := reader.Close(); err != nil {
+		return f, err
+	}
+	if rows > 1 {
+		return checks.Finding{Err: severalRows(strconv.Itoa(rows))}, nil
+	}
+	return f, nil
+}
