@@ -68,7 +68,7 @@ func Drain(ctx context.Context, o Options) (ratio float64, err error) {
 
 	ways := []drain{
 		{"floor", func(ctx context.Context) error { return drainBare(ctx, pool) }},
-		{"engine", func(ctx context.Context) error { return drainWithEngine(ctx, s, o.Jobs) }},
+		{"engine", func(ctx context.Context) error { return drainWithEngine(ctx, s, o.Jobs, nil) }},
 	}
 	rates := map[string][]float64{}
 	for round := range o.Rounds {
@@ -181,10 +181,12 @@ func insert(ctx context.Context, pool *pgxpool.Pool, jobs int, due string) error
 	return nil
 }
 
-// drainWithEngine runs a node's sweep until so many jobs are settled.
-func drainWithEngine(ctx context.Context, s *store.Store, jobs int) error {
+// drainWithEngine runs a node's sweep until so many jobs are settled. sources are what its rules
+// look up in; nil: nothing.
+func drainWithEngine(ctx context.Context, s *store.Store, jobs int, sources rules.Sources) error {
 	log := slog.New(slog.DiscardHandler)
 	book := rules.NewBook(s, s.Shards())
+	book.Sources = sources
 	if err := book.Refresh(ctx); err != nil {
 		return err
 	}

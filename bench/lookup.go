@@ -1,0 +1,136 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"deadman/checks"
+	"deadman/checks/lookup"
+	"deadman/rules"
+	"deadman/sources"
+	"deadman/store"
+)
+
+// LookupOptions say what to measure.
+type LookupOptions struct {
+	Options
+	Orders int // rows of the table that is looked up in
+}
+
+// LookupDocument is Document with its condition over what a database says of each order.
+const LookupDocument = `
+name: bench
+entity: order
+trigger: {event: bench.created, key: event.order_id}
+lookup: {sql: {source: shop, query: "select status from orders where id = $1"}}
+while: state.status == "UNSHIPPED" && event.total >= 0
+escalate:
+  - {after: 1s, step: primary, severity: warning, text: "order {{key}} is not shipped"}
+slot: 1s
+labels: {team: fulfilment}
+`
+
+// Lookup measures the rate at which due jobs are finished where each of them is looked up in a
+// table of the same Postgres, and where none is. It prints a RESULT line each, then the medians,
+// and returns the one rate as a part of the other, and the batches of a drain.
+func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64, err error) {
+	s, err := store.Open(ctx, store.Options{DatabaseURL: o.DatabaseURL, Shards: 16, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return 0, 0, err
+	}
+	defer s.Close()
+	pool, err := pgxpool.New(ctx, o.DatabaseURL)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer pool.Close()
+	if err := fillOrders(ctx, pool, o.Orders); err != nil {
+		return 0, 0, fmt.Errorf("fill the table of orders: %w", err)
+	}
+	client, err := sources.Open(sources.Spec{Name: "shop", Postgres: &sources.Postgres{URL: o.DatabaseURL}}, nil)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer client.Close()
+	shop := &shop{Client: client}
+	run := func(ctx context.Context) error { return drainWithEngine(ctx, s, o.Jobs, shop) }
+	documents := map[string]string{"bare": Document, "lookup": LookupDocument}
+	ways := []drain{{"bare", run}, {"lookup", run}}
+	rates := map[string][]float64{}
+	for round := range o.Rounds {
+		for i := range ways {
+			way := ways[(i+round)%len(ways)]
+			if err := saveRule(ctx, s, documents[way.name]); err != nil {
+				return 0, 0, err
+			}
+			shop.batches.Store(0)
+			took, wal, err := measure(ctx, pool, o.Jobs, way)
+			if err != nil {
+				return 0, 0, fmt.Errorf("%s: %w", way.name, err)
+			}
+			batches = max(batches, shop.batches.Load())
+			rate := float64(o.Jobs) / took.Seconds()
+			rates[way.name] = append(rates[way.name], rate)
+			fmt.Fprintf(o.Out, "RESULT lookup %s n=%d sec=%.3f rate=%.0f walB/row=%d batches=%d\n", way.name, o.Jobs, took.Seconds(), rate, wal/int64(o.Jobs), shop.batches.Load())
+		}
+	}
+	looking, bare := median(rates["lookup"]), median(rates["bare"])
+	fmt.Fprintf(o.Out, "drain of %d due jobs, each looked up among %d orders, median of %d rounds: with %.0f/s in %d batches, without %.0f/s, ratio %.2f\n",
+		o.Jobs, o.Orders, o.Rounds, looking, batches, bare, looking/bare)
+	return looking / bare, batches, nil
+}
+
+// fillOrders makes the table of orders, with those of all jobs in it.
+func fillOrders(ctx context.Context, pool *pgxpool.Pool, orders int) error {
+	for _, statement := range []string{
+		`CREATE TABLE IF NOT EXISTS orders (id text PRIMARY KEY, status text NOT NULL, body text NOT NULL)`,
+		fmt.Sprintf(`INSERT INTO orders SELECT 'key-' || i, 'UNSHIPPED', repeat('x', 200) FROM generate_series(1, %d) i ON CONFLICT DO NOTHING`, orders),
+		`VACUUM (ANALYZE) orders`,
+	} {
+		if _, err := pool.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shop is the only source, without bounds: what is measured is the way to a database and back.
+type shop struct {
+	lookup.Client
+	batches atomic.Int64
+}
+
+var (
+	_ rules.Sources = (*shop)(nil)
+	_ rules.Source  = boundless{}
+)
+
+func (s *shop) Source(string) (rules.Source, bool) { return boundless{s}, true }
+func (s *shop) Names() []string                    { return []string{"shop"} }
+
+// boundless asks its client whoever comes.
+type boundless struct{ *shop }
+
+func (b boundless) Enter() bool { return true }
+
+func (b boundless) Ask(ctx context.Context, timeout time.Duration, q lookup.Question, asks []lookup.Ask) []checks.Finding {
+	if len(asks) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	b.batches.Add(1)
+	found, err := b.Client.Ask(ctx, q, asks)
+	if err != nil {
+		found = make([]checks.Finding, len(asks))
+		for i := range found {
+			found[i].Err = &checks.Outage{Source: "shop", Err: err}
+		}
+	}
+	return found
+}
