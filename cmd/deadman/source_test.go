@@ -1,10 +1,30 @@
 package main
 
-import "testing"
+import (
+	"testing"
+
+	"deadman"
+	"deadman/web"
+)
 
 // Without a file of sources there are none, and the program says how there would be.
 func TestNoSources(t *testing.T) {
 	n := serveHere(t)
 	n.says(0, []string{"source", "list"}, "there are no sources; serve --sources names a file of them")
 	n.says(1, []string{"source", "test", "shop"}, "start it with --sources")
+}
+
+// Sources are listed as they do, and tried.
+func TestSourceVerbs(t *testing.T) {
+	dir := t.TempDir()
+	write(t, dir, "shop.db", "") // an empty file is a database without tables
+	file := write(t, dir, "sources.yaml", "sources: {shop: {sqlite: {path: shop.db}}, gone: {sqlite: {path: gone.db}}}\n")
+	n := serveHere(t, func(c *deadman.Config) { c.Sources = file })
+	n.says(0, []string{"source", "list"}, "shop", "gone", "sqlite", "new")
+	n.says(0, []string{"source", "test", "shop"}, "reached: the node can ask shop")
+	n.says(3, []string{"source", "test", "gone"}, "the node can't reach gone: gone can't be asked")
+	n.says(1, []string{"source", "test", "shops"}, "not found", "source list")
+	if got := read[web.TriedSource](n, "source", "test", "shop"); !got.Reached || got.Source != "shop" {
+		t.Errorf("%+v", got)
+	}
 }
