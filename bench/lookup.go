@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"deadman/checks"
 	"deadman/checks/lookup"
 	"deadman/rules"
 	"deadman/sources"
@@ -52,12 +51,11 @@ func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64,
 	if err := fillOrders(ctx, pool, o.Orders); err != nil {
 		return 0, 0, fmt.Errorf("fill the table of orders: %w", err)
 	}
-	client, err := sources.Open(sources.Spec{Name: "shop", Postgres: &sources.Postgres{URL: o.DatabaseURL}}, nil)
-	if err != nil {
+	shop := &shop{}
+	if err := shop.open(o.DatabaseURL); err != nil {
 		return 0, 0, err
 	}
-	defer client.Close()
-	shop := &shop{Client: client}
+	defer shop.asked.Client.Close()
 	run := func(ctx context.Context) error { return drainWithEngine(ctx, s, o.Jobs, shop) }
 	documents := map[string]string{"bare": Document, "lookup": LookupDocument}
 	ways := []drain{{"bare", run}, {"lookup", run}}
@@ -99,38 +97,28 @@ func fillOrders(ctx context.Context, pool *pgxpool.Pool, orders int) error {
 	return nil
 }
 
-// shop is the only source, without bounds: what is measured is the way to a database and back.
+// shop is the only source.
 type shop struct {
-	lookup.Client
+	asked   *lookup.Source
 	batches atomic.Int64
 }
 
 var (
-	_ rules.Sources = (*shop)(nil)
-	_ rules.Source  = boundless{}
+	_ rules.Sources   = (*shop)(nil)
+	_ lookup.Observer = (*shop)(nil)
 )
 
-func (s *shop) Source(string) (rules.Source, bool) { return boundless{s}, true }
-func (s *shop) Names() []string                    { return []string{"shop"} }
-
-// boundless asks its client whoever comes.
-type boundless struct{ *shop }
-
-func (b boundless) Enter() bool { return true }
-
-func (b boundless) Ask(ctx context.Context, timeout time.Duration, q lookup.Question, asks []lookup.Ask) []checks.Finding {
-	if len(asks) == 0 {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	b.batches.Add(1)
-	found, err := b.Client.Ask(ctx, q, asks)
+// open opens the source.
+func (s *shop) open(databaseURL string) error {
+	client, err := sources.Open(sources.Spec{Name: "shop", Postgres: &sources.Postgres{URL: databaseURL}}, nil)
 	if err != nil {
-		found = make([]checks.Finding, len(asks))
-		for i := range found {
-			found[i].Err = &checks.Outage{Source: "shop", Err: err}
-		}
+		return err
 	}
-	return found
+	s.asked = lookup.NewSource(lookup.Options{Name: "shop", Kind: "postgres", Client: client, Now: time.Now, Observer: s, Log: slog.New(slog.DiscardHandler)})
+	return nil
 }
+
+func (s *shop) Source(string) (rules.Source, bool) { return s.asked, true }
+func (s *shop) Names() []string                    { return []string{"shop"} }
+func (s *shop) Asked(string, lookup.Outcome, int)  {}
+func (s *shop) RoundTrip(string, time.Duration)    { s.batches.Add(1) }

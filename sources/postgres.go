@@ -19,7 +19,7 @@ import (
 const (
 	statementTimeout = 2 * time.Second
 	connectTimeout   = 5 * time.Second
-	mostConns        = 4 // as many batches as are asked about at once
+	lookConns        = 2 // of the pool, beside those of batches: to verify and to reach
 )
 
 // mostMessage bounds one message of a database in bytes. It is more than one key may find, so
@@ -33,13 +33,14 @@ type postgres struct {
 	timeout time.Duration // of one statement
 }
 
-func openPostgres(name string, o Postgres) (lookup.Client, error) {
+// openPostgres opens a database that is asked about so many batches at once.
+func openPostgres(name string, o Postgres, batches int) (lookup.Client, error) {
 	cfg, err := pgxpool.ParseConfig(o.URL)
 	if err != nil { // it quotes what it can't take apart
 		return nil, fmt.Errorf("source %s: its URL cannot be read; a right one looks like postgres://user:password@host:5432/database", name)
 	}
 	if !strings.Contains(o.URL, "pool_max_conns") {
-		cfg.MaxConns = mostConns
+		cfg.MaxConns = int32(batches + lookConns)
 	}
 	if !strings.Contains(o.URL, "connect_timeout") {
 		cfg.ConnConfig.ConnectTimeout = connectTimeout
@@ -68,7 +69,7 @@ func (p *postgres) Ask(ctx context.Context, q lookup.Question, asks []lookup.Ask
 		err := p.trip(ctx, q.SQL, b)
 		switch {
 		case err == nil:
-		case errors.Is(err, errStale) && b.stale < mostConns: // one connection has forgotten it
+		case errors.Is(err, errStale) && b.stale < int(p.pool.Config().MaxConns): // one connection has forgotten it
 			b.stale++
 		case ctx.Err() != nil:
 			return b.done(finish(b.found, func(i int) bool { return i < b.next }, err))

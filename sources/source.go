@@ -25,7 +25,7 @@ type Spec struct {
 func Open(s Spec, conn func() *nats.Conn) (lookup.Client, error) {
 	switch {
 	case s.Postgres != nil:
-		return openPostgres(s.Name, *s.Postgres)
+		return openPostgres(s.Name, *s.Postgres, s.Limits.WithDefaults().Concurrency)
 	case s.SQLite != nil:
 		return openSQLite(s.Name, *s.SQLite)
 	case s.HTTP != nil:

@@ -14,7 +14,8 @@ type Limits struct {
 	OpenFor     time.Duration // how long it is left alone before one batch tries again; 10 s
 }
 
-func (l Limits) withDefaults() Limits {
+// WithDefaults are the limits with the defaults in the place of zeros.
+func (l Limits) WithDefaults() Limits {
 	l.Concurrency, l.Waiting = cmp.Or(l.Concurrency, 4), cmp.Or(l.Waiting, 8)
 	l.OpenAfter, l.OpenFor = cmp.Or(l.OpenAfter, 5), cmp.Or(l.OpenFor, 10*time.Second)
 	return l

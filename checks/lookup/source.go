@@ -64,7 +64,7 @@ type Source struct {
 
 // NewSource returns a source. Nothing is asked yet.
 func NewSource(o Options) *Source {
-	o.Limits = o.Limits.withDefaults()
+	o.Limits = o.Limits.WithDefaults()
 	if o.Observer == nil {
 		o.Observer = nobody{}
 	}
