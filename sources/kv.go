@@ -1,0 +1,229 @@
+package sources
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"deadman/checks"
+	"deadman/checks/lookup"
+)
+
+// bucket is a key-value bucket of JetStream.
+type bucket struct {
+	conn *nats.Conn
+	name string
+}
+
+// errNoBucket means that there is no such bucket.
+var errNoBucket = errors.New("there is no such bucket")
+
+// entryKey is what JetStream takes for a key.
+var entryKey = regexp.MustCompile(`^[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*$`)
+
+// open finds out whether there is the bucket.
+func (b bucket) open(ctx context.Context) (jetstream.KeyValue, error) {
+	js, err := jetstream.New(b.conn)
+	if err != nil {
+		return nil, err
+	}
+	kv, err := js.KeyValue(ctx, b.name)
+	switch {
+	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrInvalidBucketName):
+		return nil, fmt.Errorf("%w: %s; make it with nats kv add, or correct its name", errNoBucket, b.name)
+	case err != nil:
+		return nil, fmt.Errorf("bucket %s: %w", b.name, err)
+	}
+	return kv, nil
+}
+
+// get reads the entries of many keys: some thousand in one round trip where the server and the
+// bucket can (2.11, allow_direct), else one by one, some at once.
+func (b bucket) get(ctx context.Context, asks []lookup.Ask) ([]checks.Finding, error) {
+	found := make([]checks.Finding, len(asks))
+	wanted := make(map[string][]int, len(asks)) // by key, which of asks
+	for i, ask := range asks {
+		if !entryKey.MatchString(ask.Key) {
+			found[i].Err = fmt.Errorf("%q can't be a key of bucket %s: that has letters, digits, / _ = - and single dots between", clip(ask.Key), b.name)
+			continue
+		}
+		wanted[ask.Key] = append(wanted[ask.Key], i)
+	}
+	err := b.direct(ctx, wanted, found)
+	if errors.Is(err, errNoDirect) {
+		err = b.each(ctx, wanted, found)
+	}
+	return found, err
+}
+
+// each reads entry by entry.
+func (b bucket) each(ctx context.Context, wanted map[string][]int, found []checks.Finding) error {
+	kv, err := b.open(ctx)
+	if err != nil {
+		return err
+	}
+	group, reading := errgroup.WithContext(ctx)
+	group.SetLimit(requestsMost)
+	for key, of := range wanted {
+		group.Go(func() error {
+			entry, err := kv.Get(reading, key)
+			switch {
+			case errors.Is(err, jetstream.ErrKeyNotFound): // never there, deleted, or purged
+				b.tell(found, of, nil, nil)
+			case err != nil:
+				return fmt.Errorf("bucket %s: %w", b.name, err)
+			default:
+				value, err := known(entry.Value())
+				b.tell(found, of, value, err)
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// tell puts what is known of an entry where it was asked for.
+func (b bucket) tell(found []checks.Finding, of []int, value []byte, err error) {
+	if err != nil {
+		err = fmt.Errorf("bucket %s: %w", b.name, err)
+	}
+	for _, i := range of {
+		found[i] = checks.Finding{Value: value, Err: err}
+	}
+}
+
+// errNoDirect means that the entries of a bucket can't be read many at once.
+var errNoDirect = errors.New("the bucket can't be read many entries at once")
+
+// Bounds of one direct get. The server gives the entries of 1,024 subjects at most, and stops
+// after so many bytes; what it left out is asked for again.
+const (
+	directMost  = 1000
+	directBytes = 8 << 20
+	noResults   = "No Results" // of a 404; any other is an error of the server's
+)
+
+// direct reads many entries at a time.
+func (b bucket) direct(ctx context.Context, wanted map[string][]int, found []checks.Finding) error {
+	room := int(b.conn.MaxPayload()) / 2 // for the keys of one request, escaped
+	var keys []string
+	size := 0
+	flush := func() error {
+		err := b.directSome(ctx, keys, wanted, found)
+		keys, size = nil, 0
+		return err
+	}
+	for key := range wanted {
+		length := len(b.subject(key)) + len(`"",`)
+		if len(keys) == directMost || size+length > room {
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		keys, size = append(keys, key), size+length
+	}
+	if len(keys) == 0 {
+		return nil
+	}
+	return flush()
+}
+
+// subject is that of an entry.
+func (b bucket) subject(key string) string { return "$KV." + b.name + "." + key }
+
+// directSome reads entries until each is there, or known not to be.
+func (b bucket) directSome(ctx context.Context, keys []string, wanted map[string][]int, found []checks.Finding) error {
+	left := make(map[string]bool, len(keys))
+	for _, key := range keys {
+		left[key] = true
+	}
+	for {
+		before := len(left)
+		more, err := b.directOnce(ctx, left, func(key string, m *nats.Msg) {
+			delete(left, key)
+			value, err := entryOf(m)
+			b.tell(found, wanted[key], value, err)
+		})
+		if err != nil {
+			return err
+		}
+		if !more {
+			break // those that are left are not there
+		}
+		if len(left) == before {
+			return fmt.Errorf("bucket %s: the server says that there is more, and gives nothing", b.name)
+		}
+	}
+	return nil
+}
+
+// directOnce asks for the entries of keys, and yields those that come. more is true where the
+// server left some out.
+func (b bucket) directOnce(ctx context.Context, keys map[string]bool, yield func(key string, m *nats.Msg)) (more bool, err error) {
+	ask := struct {
+		Subjects []string `json:"multi_last"`
+		MaxBytes int      `json:"max_bytes"`
+	}{MaxBytes: directBytes}
+	for key := range keys {
+		ask.Subjects = append(ask.Subjects, b.subject(key))
+	}
+	text, err := json.Marshal(ask)
+	if err != nil {
+		return false, err
+	}
+	answers, err := b.conn.SubscribeSync(b.conn.NewRespInbox())
+	if err != nil {
+		return false, fmt.Errorf("bucket %s: %w", b.name, err)
+	}
+	defer func() { _ = answers.Unsubscribe() }() // of a connection that was lost, the server knows none
+	if err := b.conn.PublishRequest("$JS.API.DIRECT.GET.KV_"+b.name, answers.Subject, text); err != nil {
+		return false, fmt.Errorf("bucket %s: %w", b.name, err)
+	}
+	for {
+		m, err := answers.NextMsgWithContext(ctx)
+		if errors.Is(err, nats.ErrNoResponders) {
+			return false, errNoDirect // no bucket, no allow_direct, or no JetStream
+		}
+		if err != nil {
+			return false, fmt.Errorf("bucket %s: no answer in time; the server hangs, or the NATS user may not publish on $JS.API.DIRECT.GET.KV_%s: %w", b.name, b.name, err)
+		}
+		switch status := m.Header.Get("Status"); status {
+		case "":
+			key, is := strings.CutPrefix(m.Header.Get(jetstream.SubjectHeader), "$KV."+b.name+".")
+			if !is || m.Header.Get("Nats-Num-Pending") == "" {
+				return false, errNoDirect // a server that knows no such request
+			}
+			yield(key, m)
+		case "204": // the end of the batch
+			return m.Header.Get("Nats-Num-Pending") != "0", nil
+		case "404":
+			if m.Header.Get("Description") == noResults {
+				return false, nil // none of them is there
+			}
+			return false, fmt.Errorf("bucket %s: the server can't read it: %s", b.name, clip(m.Header.Get("Description")))
+		case "408": // of a server before 2.11
+			return false, errNoDirect
+		default:
+			return false, fmt.Errorf("bucket %s: the server says %s: %s", b.name, status, clip(m.Header.Get("Description")))
+		}
+	}
+}
+
+// entryOf is what an entry says of an entity; nil: it was deleted, purged, or is too old.
+func entryOf(m *nats.Msg) ([]byte, error) {
+	switch m.Header.Get("KV-Operation") {
+	case "DEL", "PURGE":
+		return nil, nil
+	}
+	if m.Header.Get(jetstream.MarkerReasonHeader) != "" {
+		return nil, nil
+	}
+	return known(m.Data)
+}

@@ -1,0 +1,135 @@
+package sources_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/checks/lookup"
+)
+
+// makeBucket makes a bucket. Without direct it can be read entry by entry only.
+func makeBucket(t *testing.T, conn *nats.Conn, name string, direct bool) jetstream.KeyValue {
+	t.Helper()
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kv, err := js.CreateKeyValue(soon(t), jetstream.KeyValueConfig{Bucket: name, Storage: jetstream.MemoryStorage, LimitMarkerTTL: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.Stream(soon(t), "KV_"+name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := stream.CachedInfo().Config
+	if cfg.AllowDirect = direct; !direct {
+		if _, err := js.UpdateStream(soon(t), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return kv
+}
+
+func put(t *testing.T, kv jetstream.KeyValue, key, value string) {
+	t.Helper()
+	if _, err := kv.PutString(soon(t), key, value); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestBucketsAreRead(t *testing.T) {
+	for _, direct := range []bool{true, false} {
+		t.Run(fmt.Sprintf("direct %t", direct), func(t *testing.T) {
+			conn := natsConn(t, natsServer(t))
+			kv := makeBucket(t, conn, "orders", direct)
+			put(t, kv, "orders/1", `{"status":"OLD"}`)
+			put(t, kv, "orders/1", `{"status":"OPEN"}`)
+			put(t, kv, "a.b", `{}`)
+			put(t, kv, "null", `null`)
+			put(t, kv, "text", `OPEN`)
+			put(t, kv, "large", `{"a":"`+strings.Repeat("x", lookup.MaxValue)+`"}`)
+			put(t, kv, "deleted", `{}`)
+			put(t, kv, "purged", `{}`)
+			if err := errors.Join(kv.Delete(soon(t), "deleted"), kv.Purge(soon(t), "purged")); err != nil {
+				t.Fatal(err)
+			}
+			var asks []lookup.Ask
+			for _, key := range []string{"orders/1", "a.b", "null", "text", "large", "deleted", "purged", "never", "a.*", "a b", "", "orders/1"} {
+				asks = append(asks, lookup.Ask{Key: key})
+			}
+			found, err := natsSource(t, conn).Ask(soon(t), lookup.Question{KV: "orders"}, asks)
+			if err != nil {
+				t.Fatal(err)
+			}
+			told(t, found, `{"status":"OPEN"}`, `{}`, "nobody", "bucket orders: the answer is not JSON", "more than 64 KiB",
+				"nobody", "nobody", "nobody", `"a.*" can't be a key of bucket orders`, `"a b" can't be`, `"" can't be`, `{"status":"OPEN"}`)
+		})
+	}
+}
+
+// Some thousand entries take a few round trips; more than the server gives at once are all read.
+func TestBucketsAreReadManyAtATime(t *testing.T) {
+	server := natsServer(t)
+	conn := natsConn(t, server)
+	kv := makeBucket(t, conn, "orders", true)
+	const batch = lookup.BatchMost
+	padding := strings.Repeat("x", 20_000) // in all, more than the server gives at once
+	var asks []lookup.Ask
+	var want []string
+	for i := range batch {
+		key := fmt.Sprintf("order-%d", i)
+		asks = append(asks, lookup.Ask{Key: key})
+		if i%4 == 3 {
+			want = append(want, "nobody")
+			continue
+		}
+		value := fmt.Sprintf(`{"n":%d,"padding":%q}`, i, padding)
+		put(t, kv, key, value)
+		want = append(want, value)
+	}
+	watched := natsConn(t, server)
+	trips, err := watched.SubscribeSync("$JS.API.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := watched.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	found, err := natsSource(t, conn).Ask(soon(t), lookup.Question{KV: "orders"}, asks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	told(t, found, want...)
+	if err := watched.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if n, _, err := trips.Pending(); err != nil || n < 2 || n > 6 {
+		t.Errorf("%d round trips for %d entries: %v", n, batch, err)
+	}
+}
+
+func TestABucketThatIsNotThere(t *testing.T) {
+	conn := natsConn(t, natsServer(t))
+	makeBucket(t, conn, "orders", true)
+	client := natsSource(t, conn)
+	if _, err := client.Verify(soon(t), lookup.Question{KV: "orders"}, 0); err != nil {
+		t.Errorf("one that is there: %v", err)
+	}
+	for _, name := range []string{"order", "or.ders"} {
+		q := lookup.Question{KV: name}
+		if _, err := client.Verify(soon(t), q, 0); !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), name) {
+			t.Errorf("verify %s: %v", name, err)
+		}
+		// It may be made again, so that it is an outage and not the question.
+		if _, err := client.Ask(soon(t), q, []lookup.Ask{{Key: "1"}}); err == nil || errors.Is(err, lookup.ErrQuestion) {
+			t.Errorf("ask %s: %v", name, err)
+		}
+	}
+}

@@ -1,0 +1,88 @@
+package sources
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+	"golang.org/x/sync/errgroup"
+
+	"deadman/checks"
+	"deadman/checks/lookup"
+)
+
+// Headers of requests and their answers.
+const (
+	deadlineHeader = "Deadman-Deadline" // until when an answer counts, RFC 3339
+	absentHeader   = "Deadman-Absent"   // true: there is no such entity
+)
+
+// requestsMost is how many requests of a batch are on their way at once.
+const requestsMost = 500
+
+// request asks services, each about one entity, over one inbox. Where there was no answer
+// about anybody, be it a refusal, the service is not there or hangs, and that is the error.
+func request(ctx context.Context, conn *nats.Conn, asks []lookup.Ask) ([]checks.Finding, error) {
+	found, heard := make([]checks.Finding, len(asks)), make([]bool, len(asks))
+	var group errgroup.Group
+	group.SetLimit(requestsMost)
+	for i, ask := range asks {
+		group.Go(func() error {
+			var value []byte
+			var err error
+			value, heard[i], err = requestOne(ctx, conn, ask.Subject)
+			found[i] = checks.Finding{Value: value, Err: err}
+			return nil
+		})
+	}
+	_ = group.Wait() // none returns an error
+	for _, h := range heard {
+		if h {
+			return found, nil
+		}
+	}
+	if len(found) == 0 {
+		return found, nil
+	}
+	return nil, found[0].Err
+}
+
+// requestOne asks about one entity. heard is false where nobody answered.
+func requestOne(ctx context.Context, conn *nats.Conn, subject string) (value []byte, heard bool, err error) {
+	m := nats.NewMsg(subject)
+	if until, bounded := ctx.Deadline(); bounded {
+		m.Header.Set(deadlineHeader, until.UTC().Format(time.RFC3339Nano))
+	}
+	answer, err := conn.RequestMsgWithContext(ctx, m)
+	switch {
+	case errors.Is(err, nats.ErrNoResponders):
+		return nil, false, fmt.Errorf("nobody answers on %s: %w", subject, err)
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, false, fmt.Errorf("no answer in time on %s; the service hangs, or the NATS user may not publish there: %w", subject, err)
+	case err != nil:
+		return nil, false, fmt.Errorf("request on %s: %w", subject, err)
+	}
+	value, err = answered(answer)
+	if err != nil {
+		return nil, true, fmt.Errorf("on %s: %w", subject, err)
+	}
+	return value, true, nil
+}
+
+// answered is what an answer says of an entity; nil: there is none.
+func answered(m *nats.Msg) ([]byte, error) {
+	if code := m.Header.Get(micro.ErrorCodeHeader); code != "" {
+		return nil, fmt.Errorf("the service says %s: %s", code, clip(m.Header.Get(micro.ErrorHeader)))
+	}
+	switch absent := m.Header.Get(absentHeader); absent {
+	case "true":
+		return nil, nil
+	case "", "false":
+		return known(m.Data)
+	default:
+		return nil, fmt.Errorf("the header %s is %q; write true, or leave it out", absentHeader, clip(absent))
+	}
+}
