@@ -3,6 +3,7 @@ package futurejobs
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -100,6 +101,15 @@ func TestALookByHandTakesNoStep(t *testing.T) {
 				t.Errorf("effect %+v", effect)
 			}
 		})
+	}
+}
+
+func TestALookByHandHasNoEffects(t *testing.T) {
+	rule, handler := orderRule(), &answering{answer: checks.Answer{Outcome: checks.Cleared}}
+	rule.Limits, rule.Handler = guards.Limits{Timeout: time.Second}, checks.Once(handler)
+	_, ends, err := rule.LookNow(t.Context(), Job{ID: 1, Ref: Ref{RuleID: 1, Key: "1"}}, noon)
+	if ends || err == nil || !strings.Contains(err.Error(), "at_most_once") || handler.asked > 0 {
+		t.Errorf("ends %t, %v, asked %d times", ends, err, handler.asked)
 	}
 }
 

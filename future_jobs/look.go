@@ -44,6 +44,9 @@ func (r *Rule) Look(ctx context.Context, j Job, now time.Time) Decision {
 // LookNow asks about a job because a person wants to know. It may end the job, by the
 // effect that is returned, and takes no step; ends is false where the wait goes on.
 func (r *Rule) LookNow(ctx context.Context, j Job, now time.Time) (effect Effect, ends bool, err error) {
+	if once(r) {
+		return Effect{}, false, errOnce
+	}
 	ctx, cancel := context.WithTimeout(ctx, r.Limits.Timeout)
 	defer cancel()
 	c := r.question(j, now)
@@ -60,6 +63,10 @@ func (r *Rule) LookNow(ctx context.Context, j Job, now time.Time) (effect Effect
 	}
 	return Effect{Rule: r, Ref: j.Ref, Rev: &j.Rev, Ask: end}, true, nil
 }
+
+// errOnce means that a handler has effects, which a look by hand is not to have: nothing keeps
+// it from being the second.
+var errOnce = errors.New("the handler has effects (at_most_once), and a look by hand does not run it; bring the next look forward with a snooze")
 
 // errBusy means that a source has as much to answer as it may.
 var errBusy = errors.New("the source is busy with other looks; try again")
@@ -162,6 +169,7 @@ func (s *Sweeper) check(ctx context.Context, chunk []verdict, decided chan<- []v
 			if errors.Is(err, errAbandoned) {
 				s.log.Warn("handler abandoned", "rule", v.rule.Name, "key", v.Job.Key, "timeout", v.rule.Limits.Timeout)
 			}
+			s.outages.answered(v.rule, err)
 			decided <- []verdict{s.conclude(v, answer, err)}
 			return returned
 		})

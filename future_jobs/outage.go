@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -117,21 +118,42 @@ func (o *outages) know(open []Outage) {
 
 // heard takes in what a source answered.
 func (o *outages) heard(r *Rule, found []checks.Finding) {
-	of := outageOf{r.ID, r.Finder.Source()}
+	works := slices.ContainsFunc(found, func(f checks.Finding) bool { return !isOutage(f.Err) })
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	o.note(outageOf{r.ID, r.Finder.Source()}, works)
+}
+
+// answered takes in how a handler that finds out by itself did.
+func (o *outages) answered(r *Rule, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for of := range o.open {
+		if of.rule == r.ID && isHandler(of.source) {
+			o.note(of, !isOutage(err))
+		}
+	}
+}
+
+// note notes whether the source of an open outage works. The caller holds the lock.
+func (o *outages) note(of outageOf, works bool) {
 	if _, open := o.open[of]; !open {
 		return
 	}
-	for _, f := range found {
-		var outage *checks.Outage
-		if !errors.As(f.Err, &outage) {
-			o.works[of] = true
-			return
-		}
+	if works {
+		o.works[of] = true
+	} else {
+		delete(o.works, of)
 	}
-	delete(o.works, of)
 }
+
+func isOutage(err error) bool {
+	var outage *checks.Outage
+	return errors.As(err, &outage)
+}
+
+// isHandler reports whether a source is a handler, which finds out by itself.
+func isHandler(source string) bool { return strings.HasPrefix(source, checks.HandlerSource("")) }
 
 // metBy is what a batch of decisions says about outages, once for a source and a rule.
 func metBy(batch []verdict, held []Held) []Met {
@@ -181,6 +203,9 @@ const (
 	outageEvery = 5 * time.Second
 	outageQuiet = time.Minute // without a job that met it, the source is tried
 	reachMost   = time.Second // that takes at most
+	// A handler can't be tried without a check. Where jobs are left that met the outage, each
+	// asks again within rarest, and that is heard; so there are none after a while.
+	handlerQuiet = 3 * rarest
 )
 
 // mend ends the outages that are over, now and then until ctx ends.
@@ -201,7 +226,8 @@ func (s *Sweeper) mend(ctx context.Context) {
 //
 //  1. whose source was heard of by this node,
 //  2. whose stream is read past the last job that met it,
-//  3. that met no job for a while, and whose source can be reached or is asked by nobody.
+//  3. that met no job for a while, and whose source can be reached or is asked by nobody,
+//  4. of a handler, that met no job for so long that none can be left.
 func (s *Sweeper) mendOnce(ctx context.Context) error {
 	open, err := s.queue.Outages(ctx)
 	if err != nil || ctx.Err() != nil {
@@ -233,7 +259,11 @@ func (s *Sweeper) isOver(ctx context.Context, o Outage, rule *Rule, through map[
 	if stream, is := strings.CutPrefix(o.Source, streamPrefix); is {
 		return through[stream].After(o.SeenAt)
 	}
-	if s.clock.Now().Sub(o.SeenAt) < outageQuiet {
+	quiet := s.clock.Now().Sub(o.SeenAt)
+	if isHandler(o.Source) {
+		return quiet > handlerQuiet
+	}
+	if quiet < outageQuiet {
 		return false
 	}
 	if rule.Finder == nil || rule.Finder.Source() != o.Source {

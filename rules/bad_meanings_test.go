@@ -693,6 +693,11 @@ enabled: false
 		[]string{`4:10 /handler: "My Handler" is not a name; write 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit, such as shipping-checks`},
 	},
 	{
+		"at most once without a handler",
+		edited("at_most_once: true"),
+		[]string{"7:15 /at_most_once: the rule has no handler, and without one a look has no effects; name a handler, or leave at_most_once out"},
+	},
+	{
 		"handler and the rest",
 		edited("handler: mine", "while: state.a == 1", "recheck: date(state.eta)", "enabled: false"),
 		[]string{

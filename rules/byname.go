@@ -19,10 +19,11 @@ type byName struct {
 }
 
 // byNameOf is the handler of a rule that names one. It may do I/O, whatever it says of itself, so
-// that it has a timeout; and it has effects where it says so.
+// that it has a timeout; and it has effects where it or the
+// rule says so.
 func byNameOf(r *Rule, handler checks.Handler) checks.Handler {
 	n := byName{r, handler}
-	if _, once := handler.(checks.AtMostOnce); once {
+	if _, once := handler.(checks.AtMostOnce); once || r.document.AtMostOnce {
 		return checks.Once(n)
 	}
 	return n

@@ -26,10 +26,10 @@ labels: {team: fulfilment, of: "{{key}}"}
 `
 
 // engineOf is what the engine knows of the rule, whose handler is one of those.
-func engineOf(t *testing.T, handlers *checks.Handlers) *futurejobs.Rule {
+func engineOf(t *testing.T, handlers *checks.Handlers, more ...string) *futurejobs.Rule {
 	t.Helper()
 	db := opened(t)
-	v := saved(t, db, 0, handled)
+	v := saved(t, db, 0, handled+strings.Join(more, "\n"))
 	book := rules.NewBook(db, db.Shards())
 	book.Handlers = handlers
 	if err := book.Refresh(t.Context()); err != nil {
@@ -115,6 +115,10 @@ func TestAHandlerHasATimeoutAndItsEffects(t *testing.T) {
 	once := engineOf(t, answering(t, checks.Answer{}, func(h checks.Handler) checks.Handler { return checks.Once(h) }))
 	if _, is := once.Handler.(checks.AtMostOnce); !is {
 		t.Error("a handler has effects, and may be run twice")
+	}
+	byRule := engineOf(t, answering(t, checks.Answer{}, nil), "at_most_once: true")
+	if _, is := byRule.Handler.(checks.AtMostOnce); !is {
+		t.Error("a handler has effects by the rule's word, and may be run twice")
 	}
 }
 

@@ -234,6 +234,9 @@ var severities = []string{string(alerts.Info), string(alerts.Warning), string(al
 
 func (c *compiler) handler(d Document) {
 	if d.Handler == "" {
+		if d.AtMostOnce {
+			c.problem("/at_most_once", "the rule has no handler, and without one a look has no effects; name a handler, or leave at_most_once out")
+		}
 		return
 	}
 	c.name("/handler", d.Handler, "shipping-checks")

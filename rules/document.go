@@ -25,8 +25,9 @@ type Document struct {
 	Lookup      *Lookup           `json:"lookup,omitempty"`
 	While       string            `json:"while,omitempty"` // still not happened? Empty: not resolved is still not
 	Escalate    []Step            `json:"escalate,omitempty"`
-	Recheck     string            `json:"recheck,omitempty"` // an instant to look at in between; it never postpones a step
-	Handler     string            `json:"handler,omitempty"` // in the place of while and escalate
+	Recheck     string            `json:"recheck,omitempty"`      // an instant to look at in between; it never postpones a step
+	Handler     string            `json:"handler,omitempty"`      // in the place of while and escalate
+	AtMostOnce  bool              `json:"at_most_once,omitempty"` // the handler has effects: no check of it begins twice
 	Slot        Duration          `json:"slot"`
 	CatchUp     CatchUp           `json:"catch_up,omitzero"`
 	Hold        Duration          `json:"hold"`            // how long after the last step a late resolve still counts

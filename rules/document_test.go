@@ -53,6 +53,7 @@ func (t drawing) document() Document {
 	}
 	if t.yes("handled") && !d.Enabled {
 		d.Handler = t.name("handler")
+		d.AtMostOnce = t.yes("at most once")
 	} else {
 		t.wait(&d)
 	}

@@ -39,6 +39,9 @@ func whole(block string) string {
 		"resolve":  "resolve: {event: orders.shipped, key: event.id}",
 		"escalate": "escalate: [{after: 3h}]",
 	} {
+		if field == "escalate" && strings.Contains(block, "\nhandler:") {
+			continue // it answers in the place of steps
+		}
 		if !strings.HasPrefix(block, field+":") && !strings.Contains(block, "\n"+field+":") {
 			block = line + "\n" + block
 		}

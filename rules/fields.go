@@ -29,6 +29,7 @@ func (d *Document) fields() mapping {
 			}},
 			{"recheck", "An instant to look at in between; it never postpones a step.", source{&d.Recheck}},
 			{"handler", "The name of a handler that answers in the place of while and escalate.", text{to: &d.Handler, pattern: namePattern.String()}},
+			{"at_most_once", "true: the handler has effects of its own, and no check of it is begun twice.", boolean{&d.AtMostOnce}},
 			{"slot", "The grid on which looks take place; it divides a day.", duration{&d.Slot}},
 			{"catch_up", "What becomes of a job that is found late.", d.CatchUp.fields()},
 			{"hold", "How long after the last step a late resolve still counts.", duration{&d.Hold}},

@@ -59,6 +59,7 @@ var goodDocuments = []struct{ name, text string }{
 	{"a document by NATS", edited(`lookup: {nats: {source: shop, subject: "shop.orders.{{key}}"}}`, "enabled: false")},
 	{"a document of a bucket", edited(`lookup: {kv: {source: shop, bucket: ORDERS, key: "orders/{{key}}"}}`, "enabled: false")},
 	{"a lookup holds what the event does not", edited("trigger: {event: orders.created, key: event.id, if: event.status == 5, shape: {id: text, status: number}}", `lookup: {kv: {source: shop, bucket: orders}}`, `while: state.status == "OPEN"`, "enabled: false")},
+	{"a handler with effects", without("escalate") + "handler: shipping-checks\nat_most_once: true\n"},
 	{"a handler", without("escalate") + "handler: shipping-checks\nenabled: false\n"},
 	{"a shape", edited(
 		"trigger: {event: orders.created, key: event.id, since: event.placed_at, shape: {id: text, total: number, vip: boolean, placed_at: time, customer: {name: text}, items: [{sku: text, n: number}], tags: [text], rest: any, more: object, lines: list}}",

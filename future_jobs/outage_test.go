@@ -1,0 +1,35 @@
+package futurejobs
+
+import (
+	"errors"
+	"testing"
+
+	"deadman/checks"
+)
+
+// A handler finds out by itself, so that its outage is over once it answered a check, and not
+// while nobody has heard of it.
+func TestAHandlersOutageEndsWhenItAnswers(t *testing.T) {
+	down := &checks.Outage{Source: checks.HandlerSource("shipping"), Err: errors.New("no service")}
+	open := []Outage{{Source: down.Source, RuleID: 1}, {Source: "shop", RuleID: 1}, {Source: down.Source, RuleID: 2}}
+	var o outages
+	o.know(open)
+	rule := orderRule()
+	rule.ID = 1
+	for _, c := range []struct {
+		name string
+		err  error
+		over bool
+	}{{"it can't be asked", down, false}, {"an error of the check", errors.New("no total"), true}, {"down again", down, false}, {"an answer", nil, true}} {
+		o.answered(rule, c.err)
+		for i, want := range []bool{c.over, false, false} {
+			if got := o.isHeard(open[i]); got != want {
+				t.Errorf("%s: outage %d is over: %t", c.name, i, got)
+			}
+		}
+	}
+	o.know(nil)
+	if o.answered(rule, nil); len(o.works) > 0 {
+		t.Error("an outage that is not open is over")
+	}
+}
