@@ -20,6 +20,7 @@ import (
 	"deadman/calendars"
 	"deadman/events"
 	futurejobs "deadman/future_jobs"
+	"deadman/handlers"
 	"deadman/hooks"
 	"deadman/notify"
 	"deadman/rules"
@@ -212,10 +213,12 @@ func (n *node) openRules(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Under the names that the program did not register, services on the broker answer.
+	handlers := n.Handlers.With(handlers.NewServices(n.bus).Named)
 	n.book = rules.NewBook(n.store, n.store.Shards())
-	n.book.Calendars, n.book.Sources, n.book.Handlers = known, n.sources, n.Handlers
+	n.book.Calendars, n.book.Sources, n.book.Handlers = known, n.sources, handlers
 	n.rules = &rules.Registry{
-		Store: n.store, Binder: n.bus, Book: n.book, Jobs: n.store, Calendars: known, Sources: n.sources, Handlers: n.Handlers, Log: n.log,
+		Store: n.store, Binder: n.bus, Book: n.book, Jobs: n.store, Calendars: known, Sources: n.sources, Handlers: handlers, Log: n.log,
 	}
 	if err := n.applyRules(ctx); err != nil {
 		return err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"sync"
 )
@@ -21,6 +22,7 @@ type Handlers struct {
 	mu    sync.Mutex
 	named map[string]Handler
 	taken map[string]bool // without having been registered
+	runs  bool            // a node has them
 }
 
 var handlerName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
@@ -38,6 +40,8 @@ func (h *Handlers) Register(name string, handler Handler) error {
 		return fmt.Errorf("register handler %s: there is no handler", name)
 	case h.named[name] != nil:
 		return fmt.Errorf("register handler %s: there is one of this name already", name)
+	case h.runs:
+		return fmt.Errorf("register handler %s: a node runs with the handlers already; register it before", name)
 	case h.taken[name]:
 		return fmt.Errorf("register handler %s: a rule has looked for it already; register it before the node runs", name)
 	}
@@ -67,6 +71,22 @@ func (h *Handlers) Named(name string) Handler {
 		return h.Fallback(name)
 	}
 	return unknown(name)
+}
+
+// With returns the handlers as a node has them: those that are registered by now, and where h
+// has no Fallback of its own, that one. What is registered later no node would know, and is
+// refused. A nil h has none.
+func (h *Handlers) With(fallback func(name string) Handler) *Handlers {
+	if h == nil {
+		return &Handlers{Fallback: fallback}
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.runs = true
+	if h.Fallback != nil {
+		fallback = h.Fallback
+	}
+	return &Handlers{Fallback: fallback, named: maps.Clone(h.named)}
 }
 
 // HandlerSource is what a handler is called as something that can't be asked.

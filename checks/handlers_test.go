@@ -39,6 +39,33 @@ func TestAHandlerThatIsNotThereIsAnOutage(t *testing.T) {
 	}
 }
 
+// A node has the handlers that there are when it starts. Another one, after it, has its own
+// fallback, and not that of the first, whose connection is closed.
+func TestANodeHasItsOwnFallback(t *testing.T) {
+	var none *checks.Handlers
+	mine := &checks.Handlers{}
+	if err := mine.Register("mine", ends("here")); err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range []checks.Outcome{"first", "second"} {
+		fallback := func(string) checks.Handler { return ends(node) }
+		for which, want := range map[*checks.Handlers]map[string]checks.Outcome{
+			none: {"mine": node, "yours": node},
+			mine: {"mine": "here", "yours": node},
+			{Fallback: func(string) checks.Handler { return ends("own") }}: {"yours": "own"},
+		} {
+			for name, outcome := range want {
+				if got, err := which.With(fallback).Named(name).Check(t.Context(), checks.Check{}); err != nil || got.Outcome != outcome {
+					t.Errorf("%s node, %s: %q, %v; want %q", node, name, got.Outcome, err, outcome)
+				}
+			}
+		}
+	}
+	if err := mine.Register("late", ends("here")); err == nil || !strings.Contains(err.Error(), "a node runs with the handlers already") {
+		t.Error(err)
+	}
+}
+
 func TestRegisterRefuses(t *testing.T) {
 	handlers := &checks.Handlers{}
 	if err := handlers.Register("mine", ends("here")); err != nil {

@@ -20,6 +20,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/bus"
+	"deadman/handlers"
 )
 
 // within bounds each wait for something real.
@@ -124,6 +125,9 @@ func everything(ctx context.Context, url string, operator jetstream.JetStream, l
 	defer b.Close()
 	if err := sayAlerts(ctx, b); err != nil {
 		return err
+	}
+	if _, err := b.Request(ctx, nats.NewMsg(handlers.Subject("shipping"))); !errors.Is(err, nats.ErrNoResponders) {
+		return errors.Join(errors.New("asking a handler that is not there"), err)
 	}
 	// The first subject makes DEADMAN_EVENTS, the second changes it, the third is in ORDERS.
 	for _, subject := range []string{"payments.started", "payments.confirmed", "orders.created"} {
@@ -296,7 +300,7 @@ func TestNothingElseIsPermitted(t *testing.T) {
 	defer nc.Close()
 	var tried []string
 	for _, subject := range []string{
-		"accounts.opened", "deadman.handlers.x", "$SYS.REQ.SERVER.PING", "$JS.API.INFO",
+		"accounts.opened", "deadman.other", "shop.orders.1", "$SYS.REQ.SERVER.PING", "$JS.API.INFO",
 		"$JS.API.STREAM.CREATE.OTHER", "$JS.API.STREAM.UPDATE.ORDERS", "$JS.API.STREAM.PURGE.DEADMAN_ALERTS",
 		"$JS.API.STREAM.DELETE.DEADMAN_ALERTS", "$JS.API.STREAM.DELETE.ORDERS", "$JS.API.STREAM.MSG.DELETE.ORDERS",
 		"$JS.API.STREAM.MSG.GET.OTHER", "$JS.API.CONSUMER.CREATE.OTHER.x", "$JS.API.CONSUMER.LIST.ORDERS",
