@@ -1,0 +1,37 @@
+// A handler of deadman in JavaScript: node handler.js [the address of NATS]
+import { connect } from "@nats-io/transport-node";
+import { Svcm } from "@nats-io/services";
+
+const nc = await connect({ servers: process.argv[2] ?? "nats://127.0.0.1:4222" });
+const service = await new Svcm(nc).add({ name: "shipping", version: "1.0.0", queue: "handlers" });
+
+service.addEndpoint("shipping", {
+  subject: "deadman.handlers.shipping",
+  handler: (err, msg) => {
+    if (err) return console.error(err);
+    try {
+      msg.respond(JSON.stringify(shipping(msg.json())));
+    } catch (e) {
+      msg.respondError(500, e.message); // nobody knows: it is tried again, and then said
+    }
+  },
+});
+await nc.flush();
+console.log("the handler answers");
+
+// shipping says three times, an hour apart, that an order waits; of dear ones more loudly.
+function shipping(check) {
+  const total = check.state.total;
+  if (typeof total !== "number") throw new Error(`order ${check.key} has no total`);
+  const late = {
+    step: `hour-${check.step}`,
+    severity: total > 1000 ? "critical" : "warning",
+    text: `order ${check.key} over ${total.toFixed(2)} waits since ${check.since}`,
+  };
+  const step = check.step + 1;
+  if (step === 3) return { outcome: "exhausted", step, alerts: [late] };
+  const next = new Date(Date.parse(check.slot) + 3600e3).toISOString();
+  return { next, step, alerts: [late] };
+}
+
+process.on("SIGTERM", () => nc.drain());
