@@ -12,10 +12,10 @@ import (
 )
 
 // met is jobs of a rule that a source could not be asked about.
-func (w *world) met(rule *futurejobs.Rule, source string, jobs int) futurejobs.Met {
+func (w *world) met(rule *futurejobs.Rule, jobs int) futurejobs.Met {
 	return futurejobs.Met{
 		Held: w.held, RuleSet: w.set,
-		Outage: futurejobs.Outage{Source: source, RuleID: rule.ID, Version: rule.Version, Jobs: jobs, Reason: "connection refused"},
+		Outage: futurejobs.Outage{Source: "shop", RuleID: rule.ID, Version: rule.Version, Jobs: jobs, Reason: "connection refused"},
 		Say:    func(o futurejobs.Outage) alerts.Alert { return outageAlert(rule, o, alerts.Undetermined) },
 	}
 }
@@ -37,7 +37,7 @@ func outagesOpenOnce(t *testing.T, w *world) {
 	var said []alerts.Alert
 	for range 5 {
 		all.Go(func() {
-			got, err := w.Meet(w.ctx(), w.met(w.rule, "shop", 2))
+			got, err := w.Meet(w.ctx(), w.met(w.rule, 2))
 			mu.Lock()
 			defer mu.Unlock()
 			said = append(said, got...)
@@ -54,7 +54,7 @@ func outagesOpenOnce(t *testing.T, w *world) {
 		t.Errorf("in the outbox: %+v", waiting)
 	}
 	other := w.save("other", "order")
-	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(other, "shop", 1)))
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(other, 1)))
 
 	open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))
 	if len(open) != 2 || open[0].Jobs != 10 || open[0].RuleID != w.rule.ID || open[0].Reason != "connection refused" || open[0].SeenAt.Before(open[0].OpenedAt) {
@@ -63,7 +63,7 @@ func outagesOpenOnce(t *testing.T, w *world) {
 }
 
 func outagesEndOnce(t *testing.T, w *world) {
-	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, "shop", 2)))
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, 2)))
 	first := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
 	end := func(rule *futurejobs.Rule) func(futurejobs.Outage) alerts.Alert {
 		return func(o futurejobs.Outage) alerts.Alert { return outageAlert(rule, o, alerts.Resolved) }
@@ -78,7 +78,7 @@ func outagesEndOnce(t *testing.T, w *world) {
 	if open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx())); len(open) != 0 {
 		t.Errorf("open: %+v", open)
 	}
-	again := must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, "shop", 1)))
+	again := must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, 1)))
 	second := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))
 	if len(again) != 1 || len(second) != 1 || second[0].Jobs != 1 || second[0].OpenedAt.Equal(first.OpenedAt) {
 		t.Errorf("opened anew: said %+v, open %+v", again, second)
@@ -92,12 +92,12 @@ func outagesEndOnce(t *testing.T, w *world) {
 }
 
 func outagesNeedTheFence(t *testing.T, w *world) {
-	stale := w.met(w.rule, "shop", 1)
+	stale := w.met(w.rule, 1)
 	w.save("other", "order")
 	if _, err := w.Meet(w.ctx(), stale); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Errorf("under old rules: %v", err)
 	}
-	lost := w.met(w.rule, "shop", 1)
+	lost := w.met(w.rule, 1)
 	for i := range lost.Held {
 		lost.Held[i].Epoch--
 	}
