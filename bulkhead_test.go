@@ -89,9 +89,11 @@ func TestASourceThatHangsHoldsUpNobodyElse(t *testing.T) {
 	if a := said.Items[0]; a.Status != "undetermined" {
 		t.Errorf("%+v", a)
 	}
-	ready := n.call(http.MethodGet, "/readyz", "")
-	if ready.status != http.StatusOK || !strings.Contains(string(ready.body), "these can't be asked: slow;") {
-		t.Errorf("%d %s", ready.status, ready.body)
+	if ok, detail, _ := n.condition("sources"); ok || !strings.Contains(detail, "these can't be asked: slow;") {
+		t.Errorf("%v %s", ok, detail)
+	}
+	if status := n.get("/readyz", nil); status != http.StatusOK {
+		t.Errorf("a node is taken out of service for a source that is down: %d", status)
 	}
 	if text := n.metrics(); !strings.Contains(text, `deadman_source_up{source="slow"} 0`) || !strings.Contains(text, `deadman_source_up{source="shop"} 1`) {
 		t.Error("the metrics do not tell them apart")

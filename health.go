@@ -44,8 +44,7 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 	conditions = append(conditions, n.sources.condition()...)
 	conditions = append(conditions, n.peopleConditions(ctx)...)
 	for _, h := range n.beats {
-		// It is no reason to take the node for unfit: what it tells is meant for others.
-		conditions = append(conditions, web.Condition{Name: "heartbeat", OK: true, Detail: h.detail()})
+		conditions = append(conditions, h.condition())
 	}
 	if n.draining.Load() {
 		conditions = append(conditions, vital(web.Condition{Name: "serving", Detail: "the node is stopping"}))

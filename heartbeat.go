@@ -11,6 +11,7 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/store"
+	"deadman/web"
 )
 
 // When a heartbeat is due, and when it is not sent.
@@ -201,19 +202,22 @@ func (h *heartbeat) note(ctx context.Context, err error) {
 	}
 }
 
-// detail says how it does, in a sentence that is public.
-func (h *heartbeat) detail() string {
+// condition says how it does.
+func (h *heartbeat) condition() web.Condition {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	c := web.Condition{Name: "heartbeat", OK: h.err == nil}
 	switch {
 	case h.err != nil:
-		return "the heartbeat over " + h.to + " does not go out; trying again"
+		c.Detail = "the heartbeat over " + h.to + " does not go out; trying again"
 	case !h.owner.Holds(progressShard):
-		return "another node sends the heartbeat over " + h.to
+		c.Detail = "another node sends the heartbeat over " + h.to
 	case h.sent.IsZero():
-		return "no heartbeat went out over " + h.to + " yet"
+		c.Detail = "no heartbeat went out over " + h.to + " yet"
+	default:
+		c.Detail = "the last heartbeat went out over " + h.to + " at " + h.sent.UTC().Format(time.RFC3339)
 	}
-	return "the last heartbeat went out over " + h.to + " at " + h.sent.UTC().Format(time.RFC3339)
+	return c
 }
 
 func (h Heartbeat) body() ([]byte, error) { return json.Marshal(h) }

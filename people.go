@@ -65,8 +65,7 @@ func (n *node) peopleChannels() web.Channels {
 	return n.people
 }
 
-// peopleConditions says whether people are told. A channel that fails is said and is no reason
-// to take the node for unfit: another node would do no better.
+// peopleConditions says whether people are told.
 func (n *node) peopleConditions(ctx context.Context) []web.Condition {
 	const broken = "alerts are decided and people are not told; messages wait in the database"
 	if n.people == nil || n.people.Mute() {
@@ -76,8 +75,8 @@ func (n *node) peopleConditions(ctx context.Context) []web.Condition {
 		}
 		return []web.Condition{condition("notify", errNobodyTold, "", broken)}
 	}
-	fine := "nothing held up"
-	if states, err := n.people.Channels(ctx); err == nil {
+	c := condition("notify", n.people.Err(), "nothing held up", broken)
+	if states, err := n.people.Channels(ctx); err == nil && c.OK {
 		var failing []string
 		for _, c := range states {
 			if !c.FailingSince.IsZero() {
@@ -85,10 +84,10 @@ func (n *node) peopleConditions(ctx context.Context) []web.Condition {
 			}
 		}
 		if len(failing) > 0 {
-			fine = "these channels take no messages: " + strings.Join(failing, ", ") + "; trying again"
+			c.OK, c.Detail = false, "these channels take no messages: "+strings.Join(failing, ", ")+"; trying again"
 		}
 	}
-	return []web.Condition{condition("notify", n.people.Err(), fine, broken)}
+	return []web.Condition{c}
 }
 
 // channelGauges is how the channels do, for /metrics.

@@ -109,10 +109,13 @@ func TestPeopleAreToldAndToldThatItIsOver(t *testing.T) {
 			})
 			var ready struct {
 				Ready      bool
-				Conditions []struct{ Name, Detail string }
+				Conditions []struct {
+					Name, Detail string
+					OK           bool
+				}
 			}
 			n.get("/readyz", &ready)
-			if last := ready.Conditions[len(ready.Conditions)-1]; !ready.Ready || last.Name != "notify" || !strings.Contains(last.Detail, "hook") {
+			if last := ready.Conditions[len(ready.Conditions)-1]; !ready.Ready || last.OK || last.Name != "notify" || !strings.Contains(last.Detail, "hook") {
 				t.Errorf("%+v", ready)
 			}
 			n.stop() // what is not told yet is told by the node that comes next

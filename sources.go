@@ -52,8 +52,7 @@ func (s sourceSet) Source(name string) (rules.Source, bool) {
 	return source, ok
 }
 
-// condition names the sources that can't be asked. That is no reason to take the node for
-// unfit: another one would do no better, and jobs that ask other sources are not held up.
+// condition names the sources that can't be asked.
 func (s sourceSet) condition() []web.Condition {
 	states := s.States()
 	if len(states) == 0 {
@@ -69,5 +68,5 @@ func (s sourceSet) condition() []web.Condition {
 	if len(failing) > 0 {
 		detail = "these can't be asked: " + strings.Join(failing, ", ") + "; jobs that ask them are looked at again and again"
 	}
-	return []web.Condition{{Name: "sources", OK: true, Detail: detail}}
+	return []web.Condition{{Name: "sources", OK: len(failing) == 0, Detail: detail}}
 }
