@@ -96,7 +96,7 @@ func (c *Calendar) spans(from, to time.Time) iter.Seq2[time.Time, time.Time] {
 		for from.Before(to) {
 			local := from.In(c.zone)
 			_, offset := local.Zone()
-			_, change := local.ZoneBounds()
+			change := nextChange(local)
 			if change.IsZero() || change.After(to) {
 				change = to
 			}
@@ -106,6 +106,18 @@ func (c *Calendar) spans(from, to time.Time) iter.Seq2[time.Time, time.Time] {
 			from = change.In(from.Location())
 		}
 	}
+}
+
+// nextChange is until when the clock surely stays as it is at t; the zero time: for good.
+//
+// ZoneBounds (of Go 1.26, too) ends every year after the last that a zone's file lists with its
+// 365th day. On the 366th that is past; nothing changes until its end.
+func nextChange(t time.Time) time.Time {
+	_, change := t.ZoneBounds()
+	if change.IsZero() || change.After(t) {
+		return change
+	}
+	return t.UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
 }
 
 // unchanged yields the spans of a time in which the zone is offset seconds ahead of UTC. It
