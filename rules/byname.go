@@ -3,6 +3,7 @@ package rules
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -61,13 +62,18 @@ func (n byName) labels(c checks.Check, own map[string]string) map[string]string 
 	return all
 }
 
-// maxSaid bounds how many alerts one answer may have.
-const maxSaid = 32
+// Bounds of an answer.
+const (
+	maxSaid = 32     // alerts
+	maxStep = 10_000 // steps taken, far beyond what a rule can have
+)
 
 // sayable are the statuses of what a handler may say; the others are the engine's.
 var sayable = []string{string(alerts.Firing), string(alerts.Resolved)}
 
-// checkAnswer says what is wrong with an answer. When to look again is for the guards.
+// checkAnswer says what is wrong with an answer. When to look again is for the guards, unless it
+// is a time that cannot be written. What it lets pass has to be storable: a decision that is not
+// would hold up all those that are settled with it.
 func checkAnswer(c checks.Check, a checks.Answer) error {
 	switch {
 	case a.Outcome != "" && !namePattern.MatchString(string(a.Outcome)):
@@ -76,8 +82,15 @@ func checkAnswer(c checks.Check, a checks.Answer) error {
 		return fmt.Errorf("it has an outcome, %s, and a next look; a job that ends has none", a.Outcome)
 	case a.Step < c.Step:
 		return fmt.Errorf("step %d is before step %d, which was taken", a.Step, c.Step)
+	case a.Step > maxStep:
+		return fmt.Errorf("step %d is none, the most is %d", a.Step, maxStep)
+	case a.Next.Year() >= maxYear: // rounding up to a slot leads on
+		return fmt.Errorf("the next look is in the year %d, and has to be before %d; answer with an outcome to look no more", a.Next.Year(), maxYear)
 	case len(a.Alerts) > maxSaid:
 		return fmt.Errorf("it has %d alerts, the most is %d", len(a.Alerts), maxSaid)
+	}
+	if err := checkState(a.State); err != nil {
+		return fmt.Errorf("state: %w", err)
 	}
 	for i, draft := range a.Alerts {
 		if err := checkDraft(draft); err != nil {
@@ -87,8 +100,26 @@ func checkAnswer(c checks.Check, a checks.Answer) error {
 	return nil
 }
 
+// checkState says what is wrong with what a handler found out.
+func checkState(state json.RawMessage) error {
+	if state == nil {
+		return nil
+	}
+	if err := checkBody(state); err != nil {
+		return err
+	}
+	if !isObject(state) {
+		return errors.New("it is not an object")
+	}
+	return nil
+}
+
 func checkDraft(d alerts.Draft) error {
 	switch {
+	case d.StepIndex < 0 || d.StepIndex > maxStep:
+		return fmt.Errorf("step index %d is none, from 0 to %d", d.StepIndex, maxStep)
+	case len(d.Passed) > maxSaid || slices.ContainsFunc(d.Passed, func(name string) bool { return !namePattern.MatchString(name) }):
+		return fmt.Errorf("passed has up to %d names of steps; write %s", maxSaid, nameForm)
 	case !d.Severity.Valid():
 		return errors.New(notOneOf("a severity", string(d.Severity), severities))
 	case !slices.Contains(sayable, string(d.Status)):

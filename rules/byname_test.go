@@ -2,6 +2,7 @@ package rules_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -89,6 +90,13 @@ func TestAnAnswerThatIsNoneIsAnError(t *testing.T) {
 		`alerts[0]: "gave_up" is not a status`:         {Step: 2, Alerts: []alerts.Draft{{Status: alerts.GaveUp}}},
 		`alerts[0]: step: "a.b" is not a name`:         {Step: 2, Alerts: []alerts.Draft{{Step: "a.b"}}},
 		"alerts[0]: the text has 5000 bytes":           {Step: 2, Alerts: []alerts.Draft{{Text: strings.Repeat("x", 5000)}}},
+		"step 10001 is none":                           {Step: 10001},
+		"the next look is in the year 9999":            {Step: 2, Next: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), Nominal: true},
+		"state: the body is not JSON":                  {Step: 2, State: json.RawMessage("{")},
+		"state: it is not an object":                   {Step: 2, State: json.RawMessage("[]")},
+		"state: the body has 262147 bytes":             {Step: 2, State: json.RawMessage(`"` + strings.Repeat("x", 256<<10+1) + `"`)},
+		"alerts[0]: step index -1 is none":             {Step: 2, Alerts: []alerts.Draft{{StepIndex: -1}}},
+		"alerts[0]: passed has up to 32":               {Step: 2, Alerts: []alerts.Draft{{Passed: []string{"a b"}}}},
 		`alerts[0]: the label "a b" is none`:           {Step: 2, Alerts: []alerts.Draft{{Labels: map[string]string{"a b": ""}}}},
 	} {
 		rule := engineOf(t, answering(t, answer, nil))
