@@ -56,7 +56,7 @@ func (r *Rule) decide(j Job, look Look, answer checks.Answer, failure error, now
 // undetermined looks again. When the attempts are spent it is said, once until a check decides
 // again, and ends the job if the rule wants that; if not, looks become rarer, since what cannot
 // be known now will hardly be known a second later. Where nobody can be found out about, the
-// outage says it for all jobs.
+// outage says it for all jobs, for as long as looks meet it.
 func (r *Rule) undetermined(j Job, failure error, slot, now time.Time) Decision {
 	before := j.Undecided > 0 && r.spent(j.Undecided)
 	j.Undecided++
@@ -75,12 +75,13 @@ func (r *Rule) undetermined(j Job, failure error, slot, now time.Time) Decision 
 		d.met(outage)
 		return d
 	}
-	if !spent || before {
+	if !spent || before && !out {
 		return r.decided(j, "", reason, slot, now, nil)
 	}
 	if out {
 		d := r.decided(j, "", reason, slot, now, nil)
 		d.met(outage)
+		d.Again = before
 		return d
 	}
 	return r.decided(j, "", reason, slot, now, []alerts.Draft{{

@@ -81,7 +81,11 @@ func TestDecide(t *testing.T) {
 			name: "an outage speaks for the job", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 2},
 			err: &checks.Outage{Source: "shop", Err: failed}, next: time.Minute, outage: "shop",
 		},
-		{name: "once", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3}, err: &checks.Outage{Source: "shop", Err: failed}, next: 2 * time.Minute},
+		{
+			name: "an outage speaks for the job as long as looks meet it", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3},
+			err: &checks.Outage{Source: "shop", Err: failed}, next: 2 * time.Minute, outage: "shop",
+		},
+		{name: "once", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3}, err: failed, next: 2 * time.Minute},
 		{
 			name: "an outage speaks for a job that it ends, and is no broken guard", limits: guards.Limits{Attempts: 1, End: true},
 			err: &checks.Outage{Source: "shop", Err: context.DeadlineExceeded}, outcome: checks.Undetermined, outage: "shop",

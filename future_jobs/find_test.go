@@ -201,7 +201,7 @@ func TestAnOutageEndsWithoutJobs(t *testing.T) {
 			t.Fatalf("said %+v, ended %d", said, len(e.ended()))
 		}
 		shop.answers(known)
-		time.Sleep(10 * time.Second)
+		time.Sleep(20 * time.Second)
 		if said := e.said(); len(said) != 2 || said[0].Status != alerts.Resolved {
 			t.Errorf("said %+v", said)
 		}

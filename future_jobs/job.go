@@ -100,7 +100,8 @@ type Decision struct {
 	Outcome checks.Outcome // empty: the job goes on
 	Reason  string         // what a person should know beside the outcome
 	Alerts  []alerts.Alert
-	Outage  string // what could not be asked, where that is why the attempts are spent now
+	Outage  string // what could not be asked, where that is why the attempts are spent
+	Again   bool   // they were spent before
 }
 
 // Ends reports whether the job goes to history.

@@ -35,6 +35,7 @@ type Met struct {
 	Held    []Held // one of them has to stand
 	RuleSet int64  // the revision that was evaluated
 	Outage  Outage // without times
+	Again   int    // jobs that were spoken of before, and keep it open or have it opened again
 	// Say makes the alert that it is open. Jobs is then how many jobs of the rule are due.
 	Say func(Outage) alerts.Alert
 }
@@ -76,6 +77,9 @@ func (o Outage) text(status alerts.Status, entity string) string {
 	if stream, is := strings.CutPrefix(source, streamPrefix); is {
 		source = "the stream " + stream
 	}
+	if status == alerts.Resolved && o.Jobs == 0 { // it went on for those that were spoken of before
+		return source + " can be asked again"
+	}
 	if status == alerts.Resolved {
 		return fmt.Sprintf("%s can be asked again; %s of %s could not be looked at meanwhile", source, counted(o.Jobs, "job"), entity)
 	}
@@ -116,21 +120,27 @@ func (o *outages) know(open []Outage) {
 	}
 }
 
-// heard takes in what a source answered.
+// heard takes in what a source answered. An error of a key says nothing about the source: it may
+// not have been asked about that.
 func (o *outages) heard(r *Rule, found []checks.Finding) {
-	works := slices.ContainsFunc(found, func(f checks.Finding) bool { return !isOutage(f.Err) })
+	fails := slices.ContainsFunc(found, func(f checks.Finding) bool { return isOutage(f.Err) })
+	if !fails && !slices.ContainsFunc(found, func(f checks.Finding) bool { return f.Err == nil }) {
+		return
+	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.note(outageOf{r.ID, r.Finder.Source()}, works)
+	o.note(outageOf{r.ID, r.Finder.Source()}, !fails)
 }
 
-// answered takes in how a handler that finds out by itself did.
+// answered takes in how a handler that finds out by itself did. One that does not answer in time
+// can be asked no more than before.
 func (o *outages) answered(r *Rule, err error) {
+	works := !isOutage(err) && !errors.Is(err, context.DeadlineExceeded)
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for of := range o.open {
 		if of.rule == r.ID && isHandler(of.source) {
-			o.note(of, !isOutage(err))
+			o.note(of, works)
 		}
 	}
 }
@@ -175,7 +185,11 @@ func metBy(batch []verdict, held []Held) []Met {
 				Say:    func(o Outage) alerts.Alert { return rule.outageAlert(o, alerts.Undetermined, now) },
 			})
 		}
-		all[i].Outage.Jobs++
+		if v.Again {
+			all[i].Again++
+		} else {
+			all[i].Outage.Jobs++
+		}
 	}
 	return all
 }
@@ -201,12 +215,19 @@ func (s *Sweeper) meet(ctx context.Context, batch []verdict, held []Held) error 
 // How outages are looked after.
 const (
 	outageEvery = 5 * time.Second
-	outageQuiet = time.Minute // without a job that met it, the source is tried
-	reachMost   = time.Second // that takes at most
-	// A handler can't be tried without a check. Where jobs are left that met the outage, each
-	// asks again within rarest, and that is heard; so there are none after a while.
-	handlerQuiet = 3 * rarest
+	outageSlack = time.Minute // between when a look is due and when it is settled
+	reachMost   = time.Second // that it takes to try a source
 )
+
+// quiet is how long an outage of the rule meets no job before none is left that would meet it:
+// each asks again within rarest, at a slot. Only then is what can be reached taken for what
+// can be asked, since a host may be there that answers nothing.
+func (r *Rule) quiet() time.Duration {
+	if r.Limits.End {
+		return rarest
+	}
+	return rarest + time.Duration(r.Grid) + outageSlack
+}
 
 // mend ends the outages that are over, now and then until ctx ends.
 func (s *Sweeper) mend(ctx context.Context) {
@@ -226,8 +247,8 @@ func (s *Sweeper) mend(ctx context.Context) {
 //
 //  1. whose source was heard of by this node,
 //  2. whose stream is read past the last job that met it,
-//  3. that met no job for a while, and whose source can be reached or is asked by nobody,
-//  4. of a handler, that met no job for so long that none can be left.
+//  3. that met no job for so long that none can be left, and whose source can be reached or is
+//     asked by nobody. A handler can't be tried without a check.
 func (s *Sweeper) mendOnce(ctx context.Context) error {
 	open, err := s.queue.Outages(ctx)
 	if err != nil || ctx.Err() != nil {
@@ -259,14 +280,10 @@ func (s *Sweeper) isOver(ctx context.Context, o Outage, rule *Rule, through map[
 	if stream, is := strings.CutPrefix(o.Source, streamPrefix); is {
 		return through[stream].After(o.SeenAt)
 	}
-	quiet := s.clock.Now().Sub(o.SeenAt)
-	if isHandler(o.Source) {
-		return quiet > handlerQuiet
-	}
-	if quiet < outageQuiet {
+	if s.clock.Now().Sub(o.SeenAt) < rule.quiet() {
 		return false
 	}
-	if rule.Finder == nil || rule.Finder.Source() != o.Source {
+	if isHandler(o.Source) || rule.Finder == nil || rule.Finder.Source() != o.Source {
 		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, reachMost)

@@ -1,6 +1,7 @@
 package futurejobs
 
 import (
+	"context"
 	"errors"
 	"testing"
 
@@ -20,7 +21,7 @@ func TestAHandlersOutageEndsWhenItAnswers(t *testing.T) {
 		name string
 		err  error
 		over bool
-	}{{"it can't be asked", down, false}, {"an error of the check", errors.New("no total"), true}, {"down again", down, false}, {"an answer", nil, true}} {
+	}{{"it can't be asked", down, false}, {"an error of the check", errors.New("no total"), true}, {"down again", down, false}, {"an answer", nil, true}, {"none in time", context.DeadlineExceeded, false}} {
 		o.answered(rule, c.err)
 		for i, want := range []bool{c.over, false, false} {
 			if got := o.isHeard(open[i]); got != want {

@@ -50,7 +50,7 @@ func (s *Store) Meet(ctx context.Context, m futurejobs.Met) (said []alerts.Alert
 		if o.Jobs, err = dueOf(ctx, tx, o.RuleID, now); err != nil {
 			return err
 		}
-		o.Jobs = max(o.Jobs, m.Outage.Jobs)
+		o.Jobs = max(o.Jobs, m.Outage.Jobs+m.Again)
 		said, err = s.tell(ctx, tx, m.Say(o))
 		return err
 	})

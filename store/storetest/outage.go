@@ -78,9 +78,12 @@ func outagesEndOnce(t *testing.T, w *world) {
 	if open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx())); len(open) != 0 {
 		t.Errorf("open: %+v", open)
 	}
-	again := must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, 1)))
+	resumed := w.met(w.rule, 0)
+	resumed.Again = 1
+	again := must[[]alerts.Alert](t)(w.Meet(w.ctx(), resumed))
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), resumed)) // the same job, once more
 	second := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))
-	if len(again) != 1 || len(second) != 1 || second[0].Jobs != 1 || second[0].OpenedAt.Equal(first.OpenedAt) {
+	if len(again) != 1 || again[0].Count != 1 || len(second) != 1 || second[0].Jobs != 0 || second[0].OpenedAt.Equal(first.OpenedAt) {
 		t.Errorf("opened anew: said %+v, open %+v", again, second)
 	}
 

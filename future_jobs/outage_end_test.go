@@ -1,0 +1,57 @@
+package futurejobs_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+)
+
+// reachable is a source whose host is there, whatever it answers, as that of a web service is.
+type reachable struct{ *source }
+
+func (reachable) Reach(context.Context) error { return nil }
+
+// That a host can be reached does not mean that it answers.
+func TestAnOutageGoesOnWhileNothingIsAnswered(t *testing.T) {
+	for name, find := range map[string]func(string) checks.Finding{
+		"down": down,
+		"and of one key nobody could ask": func(key string) checks.Finding {
+			if key == "7" {
+				return checks.Finding{Err: errors.New("lookup: path: a value is missing")}
+			}
+			return down(key)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				shop := reachable{&source{most: 4, find: find}}
+				e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
+				e.happen("asks.created", keys(300)...)
+				time.Sleep(2 * time.Hour)
+				for i, a := range e.said() {
+					if a.Source == "" && a.Key == "7" {
+						continue // the key says it itself
+					}
+					if a.Status != alerts.Undetermined || i > 1 {
+						t.Errorf("said %s about %q: %s", a.Status, a.Source, a.Text)
+					}
+				}
+				if open, err := e.store.Outages(t.Context()); err != nil || len(open) != 1 {
+					t.Errorf("open: %+v, %v", open, err)
+				}
+				shop.answers(known)
+				time.Sleep(10 * time.Minute)
+				open, err := e.store.Outages(t.Context())
+				if jobs, _ := e.store.Gauges(t.Context()); err != nil || len(open) != 0 || jobs.Pending != 0 || e.said()[0].Status != alerts.Resolved {
+					t.Errorf("open once it answers: %+v, %v; pending: %d", open, err, jobs.Pending)
+				}
+			})
+		})
+	}
+}
