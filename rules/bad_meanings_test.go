@@ -32,6 +32,11 @@ handler: mine
 		[]string{`7:37 /lookup/http/path: "/orders/../x" leads elsewhere: a segment can't be ".."`},
 	},
 	{
+		"a path with a character that has to be escaped",
+		edited(`lookup: {http: {source: shop, path: "/größe/{{key}}"}}`),
+		[]string{`7:37 /lookup/http/path: "/größe/x" has a character that a path can't have; write it escaped, as /gr%C3%B6%C3%9Fe/x`},
+	},
+	{
 		"a path that leads elsewhere in disguise",
 		edited(`lookup: {http: {source: shop, path: "/orders/%2e%2E/{{key}}"}}`),
 		[]string{`7:37 /lookup/http/path: "/orders/%2e%2E/x" leads elsewhere: a segment can't be "%2e%2E"`},

@@ -130,6 +130,9 @@ func checkPath(p string) error {
 	case strings.ContainsFunc(p, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\\' }):
 		return fmt.Errorf("%q has a character that a path can't have; write it escaped, as %%20 for a space", clip(p, 80))
 	}
+	if plain, err := url.PathUnescape(way); err == nil && (&url.URL{Path: plain, RawPath: way}).EscapedPath() != way {
+		return fmt.Errorf("%q has a character that a path can't have; write it escaped, as %s", clip(p, 80), clip((&url.URL{Path: plain}).EscapedPath(), 80))
+	}
 	for segment := range strings.SplitSeq(way[1:], "/") {
 		if plain, err := url.PathUnescape(segment); err != nil || plain == "." || plain == ".." {
 			return fmt.Errorf("%q leads elsewhere: a segment can't be %q", clip(p, 80), segment)

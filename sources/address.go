@@ -37,6 +37,9 @@ func below(base *url.URL, path string) (*url.URL, error) {
 	u := *base
 	u.Path = strings.TrimSuffix(base.Path, "/") + plain
 	u.RawPath = strings.TrimSuffix(base.EscapedPath(), "/") + way
+	if u.EscapedPath() != u.RawPath { // it would be escaped anew, and an escaped slash become one
+		return nil, fmt.Errorf("%q has a character that has to be escaped", path)
+	}
 	u.RawQuery, u.ForceQuery = query, asks && query == ""
 	return &u, nil
 }
