@@ -27,7 +27,7 @@ func Open(s Spec, conn func() *nats.Conn) (lookup.Client, error) {
 	case s.Postgres != nil:
 		return openPostgres(s.Name, *s.Postgres, s.Limits.WithDefaults().Concurrency)
 	case s.SQLite != nil:
-		return openSQLite(s.Name, *s.SQLite)
+		return openSQLite(s.Name, *s.SQLite, s.Limits.WithDefaults().Concurrency)
 	case s.HTTP != nil:
 		return openHTTP(s.Name, *s.HTTP)
 	case s.NATS != nil:

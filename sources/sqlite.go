@@ -19,12 +19,14 @@ import (
 	"deadman/checks/lookup"
 )
 
-// sqlite asks a database file, on one connection, which can't write.
+// sqlite asks a database file, by connections that can't write.
 type sqlite struct {
 	db *sql.DB
 }
 
-func openSQLite(name string, o SQLite) (lookup.Client, error) {
+// openSQLite opens a file that is asked about so many batches at once. Each has a connection:
+// waiting for another's would pass for a file that does not answer.
+func openSQLite(name string, o SQLite, batches int) (lookup.Client, error) {
 	path, err := filepath.Abs(o.Path)
 	if err != nil {
 		return nil, fmt.Errorf("source %s: %w", name, err)
@@ -37,7 +39,8 @@ func openSQLite(name string, o SQLite) (lookup.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("source %s: %w", name, err)
 	}
-	db.SetMaxOpenConns(1)
+	db.SetMaxOpenConns(batches + lookConns)
+	db.SetMaxIdleConns(batches + lookConns)
 	return &sqlite{db: db}, nil
 }
 

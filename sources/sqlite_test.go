@@ -1,11 +1,13 @@
 package sources_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -171,4 +173,30 @@ func TestTimeThatRunsOutOfSQLite(t *testing.T) {
 	got := lines(found, err)
 	same(t, []string{`{"v":1}`, "error: the query took longer than …ms"}, got[:2])
 	same(t, []string{fmt.Sprintf("error: the time was over when … of %d keys were answered; make the question quicker (has its column an index?) or guards.timeout longer", len(asks))}, got[30:])
+}
+
+// TestABatchWaitsForNoOther has a file asked about by several batches at once, each in its own
+// time: one that waited for another would take the file for one that does not answer.
+func TestABatchWaitsForNoOther(t *testing.T) {
+	t.Parallel()
+	f := newFile(t)
+	c := f.source()
+	slow := lookup.Question{SQL: "with recursive c(n) as (select 1 union all select n + 1 from c) select max(n) as n from c where $1 > 0"}
+	const others = 3 // beside the one that finds something
+	var hanging sync.WaitGroup
+	ctx, stop := context.WithCancel(within(t, time.Minute))
+	for range others {
+		hanging.Go(func() {
+			_, _ = c.Ask(ctx, slow, keys(1, 1, 1, 1, 1, 1, 1, 1)) // it is stopped
+		})
+	}
+	t.Cleanup(hanging.Wait)
+	t.Cleanup(stop)
+	for range 2 {
+		found, err := c.Ask(within(t, 10*time.Second), lookup.Question{SQL: "select status from orders where id = $1"}, keys(1))
+		same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
+		if err := c.Reach(within(t, 10*time.Second)); err != nil {
+			t.Error(err)
+		}
+	}
 }
