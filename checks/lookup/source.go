@@ -127,7 +127,7 @@ func (s *Source) askPiece(ctx context.Context, timeout time.Duration, q Question
 		s.asking.give()
 		return nil, fmt.Errorf("source %s is asked about %g keys in a second at most, and there is no time to wait for that: %w", s.Name, s.Limits.Rate, err)
 	}
-	return through(ctx, s, s.asking, timeout, func(ctx context.Context) ([]checks.Finding, error) {
+	return through(ctx, s, s.asking, timeout, answers, func(ctx context.Context) ([]checks.Finding, error) {
 		began := s.Now()
 		found, err := s.Client.Ask(ctx, q, asks)
 		took := s.Now().Sub(began)
@@ -149,7 +149,7 @@ const (
 // Verify finds out what is wrong with a question without asking it, as Client.Verify does. A
 // source that is down is not asked.
 func (s *Source) Verify(ctx context.Context, q Question, params int) ([]Column, error) {
-	return look(ctx, s, func(ctx context.Context) ([]Column, error) { return s.Client.Verify(ctx, q, params) })
+	return look(ctx, s, failures, func(ctx context.Context) ([]Column, error) { return s.Client.Verify(ctx, q, params) })
 }
 
 // Reach reports why the source can't be asked. A source that is down is not bothered.
@@ -157,7 +157,7 @@ func (s *Source) Reach(ctx context.Context) error {
 	if s.asking.areStuck() {
 		return s.outage(errStuck)
 	}
-	_, err := look(ctx, s, s.reach)
+	_, err := look(ctx, s, answers, s.reach)
 	return err
 }
 
@@ -174,12 +174,12 @@ func (s *Source) reach(ctx context.Context) (struct{}, error) {
 	return struct{}{}, s.Client.Reach(ctx)
 }
 
-func look[T any](ctx context.Context, s *Source, do func(context.Context) (T, error)) (T, error) {
+func look[T any](ctx context.Context, s *Source, sign func(error) error, do func(context.Context) (T, error)) (T, error) {
 	if err := s.looking.take(ctx); err != nil {
 		var none T
 		return none, s.notAsked(err)
 	}
-	return through(ctx, s, s.looking, lookTime, do)
+	return through(ctx, s, s.looking, lookTime, sign, do)
 }
 
 // notAsked is why nobody was asked: no place came free.

@@ -284,6 +284,37 @@ func TestASourceThatFailsIsLeftAlone(t *testing.T) {
 	})
 }
 
+// That nothing is wrong with a question does not mean that its source answers: there are those
+// that need not be asked for that.
+func TestAVerifiedQuestionIsNoSignOfLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(&client{ask: func(context.Context, []lookup.Ask) ([]checks.Finding, error) {
+			return nil, errors.New("connection refused")
+		}}, lookup.Limits{})
+		verify := func(want lookup.Health) {
+			t.Helper()
+			if _, err := s.Verify(t.Context(), lookup.Question{}, 1); err != nil {
+				t.Error(err)
+			}
+			if state := s.State(); state.Health != want {
+				t.Errorf("it is %s, want %s", state.Health, want)
+			}
+		}
+		verify(lookup.New)
+		for range 4 {
+			ask(t, s, 1)
+			verify(lookup.Failing)
+		}
+		ask(t, s, 1)
+		if state := s.State(); state.Health != lookup.Down {
+			t.Errorf("after five failures in a row it is %s", state.Health)
+		}
+		time.Sleep(10*time.Second + time.Millisecond)
+		verify(lookup.Trying)
+		says(t, "one tries", outage(ask(t, s, 1)), "connection refused")
+	})
+}
+
 // A question that is refused is the fault of its rule: other rules go on asking.
 func TestARefusedQuestionIsNoOutage(t *testing.T) {
 	c := &client{ask: func(context.Context, []lookup.Ask) ([]checks.Finding, error) {
