@@ -114,7 +114,7 @@ func (n *node) sweepErr() error {
 	if err := n.sweeper.Err(); err != nil {
 		return err
 	}
-	if lag := n.sweeper.Lag(); lag > sweepMayLag {
+	if lag := n.sweeper.OwnLag(); lag > sweepMayLag {
 		return fmt.Errorf("the oldest due job is %s behind its slot", lag.Round(time.Second))
 	}
 	return nil

@@ -146,6 +146,20 @@ func TestASourceIsAskedInBatches(t *testing.T) {
 	})
 }
 
+// What waits for a source is late, and the node is not behind: another one would do no better.
+func TestASourceThatIsSlowPutsNoNodeBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &source{most: 1, delay: time.Minute, find: known}
+		e := run(t, map[string]checks.Handler{"asks": slow}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
+		e.happen("asks.created", keys(3000)...) // one batch flies, and the rest is left in the database
+		e.happen("other.created", "1")
+		time.Sleep(40 * time.Second)
+		if lag, own := e.sweeper.Lag(), e.sweeper.OwnLag(); lag < 30*time.Second || own > time.Second {
+			t.Errorf("it is %s behind, by itself %s", lag, own)
+		}
+	})
+}
+
 // retriesOf are the batches of one: the job that could not be found out about, again.
 func retriesOf(batches []int) (ones []int) {
 	for _, n := range batches[1:] {

@@ -176,7 +176,7 @@ func (o *Owner) shed(ctx context.Context, share int) error {
 	}
 	var gone []Lease
 	for _, s := range shards[share:] {
-		if s.leave() {
+		if s.leave(o.local()) {
 			gone = append(gone, s.lease())
 		}
 	}

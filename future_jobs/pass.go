@@ -23,6 +23,7 @@ type pass struct {
 	through map[string]time.Time // by stream
 	due     chan<- []verdict
 	out     map[Edition]error // whose jobs wait; an error says why their rule cannot be read
+	busy    map[Edition]bool  // those of out who wait for a source or a handler
 	finds   map[Edition]*gathering
 	search  func([]verdict)
 }
@@ -61,7 +62,7 @@ func (w waitingFor) behind(through map[string]time.Time) string {
 }
 
 // sweep reads all that is due in the held shards and hands it to the checkers. What has to
-// wait for its streams or for a free lane is left: the oldest slot of it is returned, and
+// wait for its streams, a free lane or a source is left: the oldest slot of it is returned, and
 // the next sweep has to begin where this one did.
 func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict, search func([]verdict)) (left time.Time, err error) {
 	now := s.clock.Now()
@@ -84,12 +85,13 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict, search func([
 	maps.DeleteFunc(s.lagging, func(_ Edition, w waitingFor) bool { return now.After(w.until) || w.over(through) })
 	maps.DeleteFunc(s.behindSince, func(stream string, since time.Time) bool { return through[stream].After(since) })
 
-	pass := pass{shards: make(map[int16]*Shard, len(shards)), through: through, due: due, search: search, out: map[Edition]error{}, finds: map[Edition]*gathering{}}
+	pass := pass{shards: make(map[int16]*Shard, len(shards)), through: through, due: due, search: search, out: map[Edition]error{}, busy: map[Edition]bool{}, finds: map[Edition]*gathering{}}
 	defer pass.sendOld(time.Time{})
 	for e, w := range s.lagging {
 		left = older(left, w.slot)
 		pass.out[e] = nil
 	}
+	own := left
 	query := DueQuery{Until: now, Limit: max(pageMost/len(shards), pageLeast)}
 	for _, sh := range shards {
 		pass.shards[sh.Shard] = sh
@@ -104,11 +106,11 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict, search func([
 		if err != nil {
 			return left, err
 		}
-		waits, err := s.handOn(ctx, &pass, jobs)
+		waits, held, err := s.handOn(ctx, &pass, jobs)
 		if err != nil {
 			return left, err
 		}
-		left = older(left, waits)
+		left, own = older(left, older(waits, held)), older(own, waits)
 		pass.sendOld(s.clock.Now())
 		query.Walks = advance(query, jobs)
 	}
@@ -119,7 +121,7 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict, search func([
 		sh.sweptThrough(now)
 	}
 	s.last = now
-	s.swept.Store(&reach{through: now, left: left})
+	s.swept.Store(&reach{through: now, left: left, own: own})
 	return left, pass.err()
 }
 
@@ -155,6 +157,7 @@ func later(a, b time.Time) time.Time {
 type reach struct {
 	through time.Time // it read what was due by then
 	left    time.Time // the oldest slot that it had to leave; zero: none
+	own     time.Time // the same, without what waits for a source or a handler
 }
 
 // older returns the older of two slots, where the zero time is none.
@@ -166,8 +169,8 @@ func older(a, b time.Time) time.Time {
 }
 
 // handOn hands the jobs of one read to the checkers, in chunks. It returns the oldest slot
-// of those that could not go.
-func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left time.Time, err error) {
+// of those that could not go: of those held by a source or a handler, and of the others.
+func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left, held time.Time, err error) {
 	picked := s.clock.Now()
 	var chunk []verdict
 	for _, j := range jobs {
@@ -177,24 +180,28 @@ func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left time.Ti
 		}
 		j.Last = Look{PickedAt: picked}
 		v, ok := s.pick(ctx, j, p)
+		if !ok && p.busy[Edition{j.RuleID, j.Version}] {
+			held = older(held, j.NextCheckAt)
+			continue
+		}
 		if !ok {
 			left = older(left, j.NextCheckAt)
 			continue
 		}
 		v.shard = shard
-		shard.takeOff(j)
+		shard.takeOff(v)
 		if v.asks() {
 			p.gather(v)
 			continue
 		}
 		if chunk = append(chunk, v); len(chunk) == chunkMost {
 			if err := hand(ctx, p.due, chunk); err != nil {
-				return left, err
+				return left, held, err
 			}
 			chunk = make([]verdict, 0, chunkMost)
 		}
 	}
-	return left, hand(ctx, p.due, chunk)
+	return left, held, hand(ctx, p.due, chunk)
 }
 
 // pick finds out who is to look at a job; ok is false for one that has to wait, for its
@@ -233,7 +240,7 @@ func (s *Sweeper) pick(ctx context.Context, j Job, p *pass) (v verdict, ok bool)
 		return v, s.enter(p, rule, now)
 	}
 	if !prompt(rule) && !s.slow.enter(rule.ID) {
-		p.out[made] = nil
+		p.out[made], p.busy[made] = nil, true
 		return verdict{}, false
 	}
 	return v, true

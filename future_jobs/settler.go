@@ -39,6 +39,10 @@ func (v verdict) forgo(now time.Time) verdict {
 // asks reports whether a source is to be asked about the job.
 func (v verdict) asks() bool { return !v.unasked && v.rule.Finder != nil }
 
+// out reports whether the job is to wait for somebody else: a source, or a handler that finds out
+// by itself.
+func (v verdict) out() bool { return !v.unasked && (v.rule.Finder != nil || !prompt(v.rule)) }
+
 // settle collects verdicts into batches and writes them until in is closed.
 func (s *Sweeper) settle(ctx context.Context, in <-chan []verdict) {
 	cut := time.NewTimer(settleWait)

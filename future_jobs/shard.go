@@ -1,6 +1,7 @@
 package futurejobs
 
 import (
+	"slices"
 	"sync"
 	"time"
 )
@@ -19,17 +20,24 @@ type Shard struct {
 
 	mu       sync.Mutex
 	until    time.Time // by the local clock; counted from before the renewal was sent
-	leaving  bool      // to be given back; nothing new is read
+	leaving  time.Time // since when it is to be given back, and nothing new is read; zero: it stays
 	lowWater time.Time
-	swept    time.Time           // through by the last sweep that ended, also of another holder
-	caughtUp time.Time           // when it was last swept from the beginning
-	flights  map[int64]time.Time // slots of the jobs being looked at, by job
-	landed   []int64             // decided since the last read; still in flights
-	flown    time.Time           // the oldest slot forgotten since the walk began; zero: none
+	swept    time.Time        // through by the last sweep that ended, also of another holder
+	caughtUp time.Time        // when it was last swept from the beginning
+	flights  map[int64]flight // the jobs being looked at
+	landed   []int64          // decided since the last read; still in flights
+	flown    time.Time        // the oldest slot forgotten since the walk began; zero: none
 }
 
 func newShard(l Lease, until time.Time) *Shard {
-	return &Shard{Held: l.Held, until: until, lowWater: l.LowWater, swept: l.Swept, flights: map[int64]time.Time{}}
+	return &Shard{Held: l.Held, until: until, lowWater: l.LowWater, swept: l.Swept, flights: map[int64]flight{}}
+}
+
+// flight is a job that is being looked at.
+type flight struct {
+	slot time.Time
+	asks bool // a source
+	out  bool // it waits for somebody else: a source, or a handler that finds out by itself
 }
 
 // walk is where the next sweep begins: at the low water, or from the beginning when that
@@ -54,10 +62,10 @@ func (s *Shard) flying(id int64) bool {
 }
 
 // takeOff marks a job as being looked at.
-func (s *Shard) takeOff(j Job) {
+func (s *Shard) takeOff(v verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flights[j.ID] = j.NextCheckAt
+	s.flights[v.Job.ID] = flight{slot: v.Job.NextCheckAt, asks: v.asks(), out: v.out()}
 }
 
 // land marks a job as decided. It stays among the flights until the next read begins,
@@ -73,26 +81,28 @@ func (s *Shard) beginRead() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, id := range s.landed {
-		s.flown = older(s.flown, s.flights[id])
+		s.flown = older(s.flown, s.flights[id].slot)
 		delete(s.flights, id)
 	}
 	s.landed = s.landed[:0]
 }
 
-// oldest is the slot of the oldest job in flight; ok is false when there is none.
-func (s *Shard) oldest() (slot time.Time, ok bool) {
+// oldest is the slot of the oldest job in flight, and of the oldest that waits for nobody else;
+// zero where there is none.
+func (s *Shard) oldest() (slot, own time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.oldestLocked()
 }
 
-func (s *Shard) oldestLocked() (slot time.Time, ok bool) {
-	for _, at := range s.flights {
-		if !ok || at.Before(slot) {
-			slot, ok = at, true
+func (s *Shard) oldestLocked() (slot, own time.Time) {
+	for _, f := range s.flights {
+		slot = older(slot, f.slot)
+		if !f.out {
+			own = older(own, f.slot)
 		}
 	}
-	return slot, ok
+	return slot, own
 }
 
 // raise moves the low water up after a sweep that left nothing behind: to now less what a
@@ -101,11 +111,8 @@ func (s *Shard) oldestLocked() (slot time.Time, ok bool) {
 func (s *Shard) raise(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	low := now.Add(-settleIn)
-	if slot, ok := s.oldestLocked(); ok {
-		low = older(low, slot)
-	}
-	low = older(low, s.flown)
+	slot, _ := s.oldestLocked()
+	low := older(older(now.Add(-settleIn), slot), s.flown)
 	if low.After(s.lowWater) {
 		s.lowWater = low
 	}
@@ -131,25 +138,43 @@ func (s *Shard) renew(until time.Time) {
 	s.until = until
 }
 
-// leave begins to give the shard back and reports whether nothing is in flight any more.
-func (s *Shard) leave() (empty bool) {
+// leavingMost is how long a shard that is to be given back waits for sources.
+const leavingMost = 10 * time.Second
+
+// leave begins to give the shard back, and reports whether it can go: nothing is in flight any
+// more, or nothing but jobs that have asked a source for too long. To look them up has no
+// effects, and the next holder does so again; meanwhile all other jobs of the shard would wait.
+func (s *Shard) leave(now time.Time) (free bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leaving = true
-	return len(s.flights) == len(s.landed)
+	if s.leaving.IsZero() {
+		s.leaving = now
+	}
+	if len(s.flights) == len(s.landed) {
+		return true
+	}
+	if now.Sub(s.leaving) < leavingMost {
+		return false
+	}
+	for id, f := range s.flights {
+		if !f.asks && !slices.Contains(s.landed, id) {
+			return false
+		}
+	}
+	return true
 }
 
 func (s *Shard) stay() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leaving = false
+	s.leaving = time.Time{}
 }
 
 // open reports whether jobs of the shard may be read and decided at the local time now.
 func (s *Shard) open(now time.Time) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.leaving && now.Before(s.until)
+	return s.leaving.IsZero() && now.Before(s.until)
 }
 
 // valid reports whether the lease still stands at the local time now.

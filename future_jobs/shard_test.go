@@ -3,6 +3,8 @@ package futurejobs
 import (
 	"testing"
 	"time"
+
+	"deadman/checks"
 )
 
 func TestTheLowWaterStaysBelowWhatLandsWhileASweepIsUnderWay(t *testing.T) {
@@ -11,7 +13,7 @@ func TestTheLowWaterStaysBelowWhatLandsWhileASweepIsUnderWay(t *testing.T) {
 
 	s.walk(now)
 	s.beginRead()
-	s.takeOff(Job{ID: 1, NextCheckAt: slot})
+	s.takeOff(verdict{rule: orderRule(), Decision: Decision{Job: Job{ID: 1, NextCheckAt: slot}}})
 	s.land(1)     // it could not be settled, say; the row stands as it was
 	s.beginRead() // of the next page, which begins after the job
 	s.raise(now)
@@ -25,6 +27,38 @@ func TestTheLowWaterStaysBelowWhatLandsWhileASweepIsUnderWay(t *testing.T) {
 		t.Errorf("the low water is at %s after a sweep that left nothing, want %s", at, want)
 	}
 }
+
+// A shard that is to be given back waits for what a handler does, which may have effects, and not
+// for a source that takes long: nobody looks at the other jobs of the shard meanwhile.
+func TestAShardThatLeavesWaitsForNoSource(t *testing.T) {
+	s := newShard(Lease{Held: Held{Shard: 1, Epoch: 1}}, noon.Add(time.Hour))
+	handled, asks := orderRule(), orderRule()
+	handled.Handler, asks.Handler, asks.Finder = asking, computing{}, lookedUp{}
+	for id, rule := range map[int64]*Rule{1: handled, 2: asks} {
+		s.takeOff(verdict{rule: rule, Decision: Decision{Job: Job{ID: id, NextCheckAt: noon}}})
+	}
+	late := noon.Add(leavingMost)
+	for _, at := range []time.Time{noon, late} {
+		if s.leave(at) {
+			t.Errorf("it goes after %s, and a handler is at work", at.Sub(noon))
+		}
+	}
+	s.land(1)
+	if s.leave(late.Add(-time.Second)) || !s.leave(late) {
+		t.Errorf("it is not given back after %s, or before", leavingMost)
+	}
+	s.stay()
+	if !s.open(late) || s.leave(late) {
+		t.Error("it does not stay, or leaves without waiting anew")
+	}
+	s.land(2)
+	if !s.leave(late) {
+		t.Error("it waits for nothing")
+	}
+}
+
+// lookedUp stands for a source that nobody asks.
+type lookedUp struct{ checks.Finder }
 
 func TestASettlementHoldsAShardAtOneEpoch(t *testing.T) {
 	lost := newShard(Lease{Held: Held{Shard: 1, Epoch: 1}}, noon)

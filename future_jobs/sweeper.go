@@ -183,20 +183,36 @@ func (s *Sweeper) Swept() time.Time {
 
 // Lag is how far the sweep is behind: the age of the oldest due slot that is not decided.
 func (s *Sweeper) Lag() time.Duration {
+	lag, _ := s.lags()
+	return lag
+}
+
+// OwnLag is Lag but for what waits for a source or a handler: another node would do no better.
+func (s *Sweeper) OwnLag() time.Duration {
+	_, own := s.lags()
+	return own
+}
+
+func (s *Sweeper) lags() (lag, own time.Duration) {
 	swept := s.swept.Load()
 	if swept == nil {
-		return 0
+		return 0, 0
 	}
-	oldest := older(swept.left, s.book.NextSlot(swept.through))
+	next := s.book.NextSlot(swept.through)
+	oldest, oldestOwn := older(swept.left, next), older(swept.own, next)
 	for _, sh := range s.owner.Open() {
-		if slot, ok := sh.oldest(); ok {
-			oldest = older(oldest, slot)
-		}
+		slot, ownSlot := sh.oldest()
+		oldest, oldestOwn = older(oldest, slot), older(oldestOwn, ownSlot)
 	}
-	if oldest.IsZero() {
+	return s.since(oldest), s.since(oldestOwn)
+}
+
+// since is how long ago a slot was; 0 for none, and for one that is yet to come.
+func (s *Sweeper) since(slot time.Time) time.Duration {
+	if slot.IsZero() {
 		return 0
 	}
-	return max(s.clock.Now().Sub(oldest), 0) // the next slot may be yet to come
+	return max(s.clock.Now().Sub(slot), 0)
 }
 
 // Doing describes up to 20 checks that are running, as JSON.

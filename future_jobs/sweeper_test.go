@@ -273,6 +273,9 @@ func TestAHangingHandlerLeavesRoomForOthers(t *testing.T) {
 		if lag := e.sweeper.Lag(); lag < time.Second {
 			t.Errorf("the sweep says that it is %s behind while jobs hang", lag)
 		}
+		if own := e.sweeper.OwnLag(); own >= time.Second {
+			t.Errorf("it is %s behind by itself, and nothing but a handler hangs", own)
+		}
 	})
 }
 
