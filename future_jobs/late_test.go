@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"deadman/alerts"
@@ -102,6 +103,25 @@ func TestALookByHandTakesNoStep(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A person who asks is not left waiting by a handler that ignores its deadline.
+func TestALookByHandIsAbandonedInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		never := make(chan struct{})
+		defer close(never)
+		rule := orderRule()
+		rule.Limits.Timeout = 2 * time.Second
+		rule.Handler = checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+			<-never
+			return checks.Answer{}, nil
+		})
+		began := time.Now()
+		_, ends, err := rule.LookNow(t.Context(), Job{ID: 1, Ref: Ref{RuleID: 1, Key: "1"}}, noon)
+		if ends || !errors.Is(err, errAbandoned) || time.Since(began) > 3*time.Second {
+			t.Errorf("after %s: %v, %v", time.Since(began), ends, err)
+		}
+	})
 }
 
 func TestALookByHandHasNoEffects(t *testing.T) {

@@ -51,7 +51,7 @@ func (r *Rule) LookNow(ctx context.Context, j Job, now time.Time) (effect Effect
 	defer cancel()
 	c := r.question(j, now)
 	c.Manual = true
-	answer, err := r.answer(ctx, c)
+	answer, err := r.answerNow(ctx, c)
 	if err != nil || !answer.Next.IsZero() || answer.Outcome == checks.Exhausted {
 		return Effect{}, false, err
 	}
@@ -85,6 +85,16 @@ func (r *Rule) answer(ctx context.Context, c checks.Check) (checks.Answer, error
 	}
 	c.Asked, c.Found = true, found.Value
 	return ask(ctx, r.Handler, c)
+}
+
+// answerNow is answer for somebody who waits for it: a handler that ignores its timeout is
+// abandoned.
+func (r *Rule) answerNow(ctx context.Context, c checks.Check) (checks.Answer, error) {
+	if r.Finder != nil || prompt(r) {
+		return r.answer(ctx, c)
+	}
+	answer, _, err := askWithin(ctx, r.Limits.Timeout, r.Handler, c)
+	return answer, err
 }
 
 // panicked is the error of a handler that panicked.
