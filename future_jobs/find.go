@@ -84,9 +84,7 @@ func (s *Sweeper) find(ctx context.Context, batch []verdict, decided chan<- []ve
 		batch[i] = s.conclude(v, answer, err)
 	}
 	decided <- batch
-	if s.crowded.Swap(false) {
-		s.Wake() // there is room in the line again
-	}
+	s.room()
 }
 
 // find asks a source; a panic is an error of these checks and of no other.

@@ -6,15 +6,17 @@ import (
 	"time"
 )
 
-// lanes bound the checks that wait for something: so many in all, and no more than half of
-// them for one rule, so that a rule whose handler hangs leaves room for the others. A lane
-// is free only when its handler has really returned.
+// lanes bound the checks that wait for something: so many in all, and for one rule no more than
+// half of what the others leave, so that rules whose handlers hang leave room. A handler that
+// was abandoned keeps a lane of its rule until it has really returned, and none of the others'.
 type lanes struct {
-	most, each int
+	most  int
+	freed func() // is called when there is room again
 
 	mu      sync.Mutex
-	all     int
-	rules   map[int32]int
+	all     int           // without those that were abandoned
+	rules   map[int32]int // with them
+	left    map[int32]int // those that were abandoned
 	running map[int64]running
 	idle    sync.WaitGroup
 }
@@ -25,15 +27,16 @@ type running struct {
 	StartedAt time.Time `json:"started_at"`
 }
 
-func newLanes(most int) *lanes {
-	return &lanes{most: most, each: max(most/2, 1), rules: map[int32]int{}, running: map[int64]running{}}
+func newLanes(most int, freed func()) *lanes {
+	return &lanes{most: most, freed: freed, rules: map[int32]int{}, left: map[int32]int{}, running: map[int64]running{}}
 }
 
 // enter takes a lane for a check of the rule; false: none is free.
 func (l *lanes) enter(rule int32) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.all == l.most || l.rules[rule] == l.each {
+	others := l.all - (l.rules[rule] - l.left[rule])
+	if l.all == l.most || l.rules[rule] >= max((l.most-others)/2, 1) {
 		return false
 	}
 	l.all++
@@ -41,11 +44,23 @@ func (l *lanes) enter(rule int32) bool {
 	return true
 }
 
-// exit frees the lane.
-func (l *lanes) exit(rule int32) {
+// abandon leaves the lane to a handler that has not returned.
+func (l *lanes) abandon(rule int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.all--
+	l.left[rule]++
+}
+
+// exit frees the lane of a handler that has returned, however late.
+func (l *lanes) exit(rule int32, abandoned bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !abandoned {
+		l.all--
+	} else if l.left[rule]--; l.left[rule] == 0 {
+		delete(l.left, rule)
+	}
 	if l.rules[rule]--; l.rules[rule] == 0 {
 		delete(l.rules, rule)
 	}
@@ -61,12 +76,27 @@ func (l *lanes) run(rule int32, j Job, check func() (returned <-chan struct{})) 
 	go func() {
 		returned := check()
 		l.idle.Done()
+		abandoned := !isClosed(returned)
+		if abandoned {
+			l.abandon(rule)
+			l.freed()
+		}
 		<-returned
 		l.mu.Lock()
 		delete(l.running, j.ID)
 		l.mu.Unlock()
-		l.exit(rule)
+		l.exit(rule, abandoned)
+		l.freed()
 	}()
+}
+
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // wait waits until every check has its answer or was abandoned, which each check's timeout

@@ -240,6 +240,7 @@ func (s *Sweeper) pick(ctx context.Context, j Job, p *pass) (v verdict, ok bool)
 		return v, s.enter(p, rule, now)
 	}
 	if !prompt(rule) && !s.slow.enter(rule.ID) {
+		s.crowded.Store(true)
 		p.out[made], p.busy[made] = nil, true
 		return verdict{}, false
 	}

@@ -52,7 +52,7 @@ type Sweeper struct {
 
 	wake        chan struct{}
 	slow        *lanes
-	crowded     atomic.Bool // the line before a source was full
+	crowded     atomic.Bool // the line before a source was full, or all lanes were
 	outages     outages
 	lagging     map[Edition]waitingFor // left out of the sweep; used by Run alone
 	behindSince map[string]time.Time   // by stream; used by Run alone
@@ -69,12 +69,14 @@ type Sweeper struct {
 // NewSweeper returns a sweeper that runs up to workers checks that wait for something at
 // once; those that only compute are not counted.
 func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logger) *Sweeper {
-	return &Sweeper{
+	s := &Sweeper{
 		queue: q, book: b, owner: o, clock: c, log: log,
 		Observer: silent{}, Resuming: func(context.Context) {},
-		wake: make(chan struct{}, 1), slow: newLanes(workers),
+		wake: make(chan struct{}, 1),
 		lagging: map[Edition]waitingFor{}, behindSince: map[string]time.Time{}, errs: map[string]error{},
 	}
+	s.slow = newLanes(workers, s.room)
+	return s
 }
 
 type silent struct{}
@@ -87,6 +89,13 @@ func (s *Sweeper) Wake() {
 	select {
 	case s.wake <- struct{}{}:
 	default: // it is going to wake
+	}
+}
+
+// room has jobs that were left for want of room read again, now that there is some.
+func (s *Sweeper) room() {
+	if s.crowded.Swap(false) {
+		s.Wake()
 	}
 }
 

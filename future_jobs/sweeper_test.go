@@ -279,6 +279,62 @@ func TestAHangingHandlerLeavesRoomForOthers(t *testing.T) {
 	})
 }
 
+// Who waits for a lane goes as soon as there is one, and not at the next sweep.
+func TestALaneIsTakenWhenItIsFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := run(t, map[string]checks.Handler{"asks": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+			time.Sleep(10 * time.Millisecond)
+			return checks.Answer{Outcome: checks.Exhausted}, nil
+		})}, fmt.Sprintf(noResolve, "asks", "asks"))
+		e.happen("asks.created", keys(200)...)
+		time.Sleep(12 * time.Second)
+		if ended := len(e.ended()); ended != 200 {
+			t.Errorf("%d of 200 ended within two seconds of their slot, four at a time and 10 ms each", ended)
+		}
+	})
+}
+
+// However many rules have handlers that never return, or return when their time is over, others
+// have room.
+func TestHandlersThatHangLeaveRoomForOthers(t *testing.T) {
+	for name, hangs := range map[string]func(ctx context.Context, never chan struct{}){
+		"for ever":             func(_ context.Context, never chan struct{}) { <-never },
+		"until their deadline": func(ctx context.Context, _ chan struct{}) { <-ctx.Done() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				never := make(chan struct{})
+				defer close(never)
+				hanging := checks.HandlerFunc(func(ctx context.Context, _ checks.Check) (checks.Answer, error) {
+					hangs(ctx, never)
+					return checks.Answer{}, ctx.Err()
+				})
+				e := run(t, map[string]checks.Handler{
+					"a": hanging, "b": hanging,
+					"asks": checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+						time.Sleep(100 * time.Millisecond)
+						return checks.Answer{Outcome: checks.Exhausted}, nil
+					}),
+				}, fmt.Sprintf(noResolve, "a", "a"), fmt.Sprintf(noResolve, "b", "b"), fmt.Sprintf(noResolve, "asks", "asks"))
+				e.happen("a.created", keys(20)...)
+				e.happen("b.created", keys(20)...)
+				time.Sleep(2 * time.Second)
+				e.happen("asks.created", keys(10)...)
+				time.Sleep(20 * time.Second)
+				ended := e.ended()
+				for _, h := range ended {
+					if late := h.EndedAt.Sub(h.FirstCheckAt); late > 2*time.Second {
+						t.Errorf("%s/%s ended %s after its slot", h.Rule, h.Key, late)
+					}
+				}
+				if len(ended) != 10 {
+					t.Errorf("%d of 10 ended", len(ended))
+				}
+			})
+		})
+	}
+}
+
 func TestWhatCannotBeFoundOutIsSaidOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int32
