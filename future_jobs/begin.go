@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"sync"
+	"time"
 
 	"deadman/checks"
 )
@@ -44,4 +47,49 @@ func (s *Sweeper) begin(ctx context.Context, v verdict) error {
 		return errBegun
 	}
 	return nil
+}
+
+// unsettled keeps what checks with effects answered until that is settled. A settlement may fall
+// through, as when a rule is saved meanwhile; the job is looked at again then, and the check is
+// not to run again.
+type unsettled struct {
+	mu      sync.Mutex
+	answers map[int64]given // by job
+}
+
+// given is what a check answered.
+type given struct {
+	slot   time.Time
+	checks int // that the job had before it
+	at     time.Time
+	answer checks.Answer
+	err    error
+}
+
+// keptMost is how long an answer is kept. What was not settled by then never will be: the job is
+// another node's, or is no more.
+const keptMost = time.Hour
+
+func (u *unsettled) keep(j Job, now time.Time, answer checks.Answer, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.answers == nil {
+		u.answers = make(map[int64]given)
+	}
+	maps.DeleteFunc(u.answers, func(_ int64, g given) bool { return now.Sub(g.at) > keptMost })
+	u.answers[j.ID] = given{j.NextCheckAt, j.Checks, now, answer, err}
+}
+
+// of is what the check that a job is about to have answered already.
+func (u *unsettled) of(j Job) (g given, ok bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	g, ok = u.answers[j.ID]
+	return g, ok && g.checks == j.Checks && g.slot.Equal(j.NextCheckAt)
+}
+
+func (u *unsettled) forget(job int64) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	delete(u.answers, job)
 }

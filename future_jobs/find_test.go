@@ -320,3 +320,34 @@ func TestACheckWithEffectsThatBeganIsNotRunAgain(t *testing.T) {
 		}
 	})
 }
+
+// What a check with effects answered counts, also where it could not be settled at first.
+func TestACheckWithEffectsThatAnsweredIsSettled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var e *engine
+		var mu sync.Mutex
+		ran := 0
+		e = run(t, map[string]checks.Handler{
+			"pays": checks.Once(checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if ran++; ran == 1 {
+					e.save(fmt.Sprintf(noResolve, "other", "other"))
+				}
+				return checks.Answer{Outcome: "paid"}, nil
+			})),
+		}, fmt.Sprintf(noResolve, "pays", "pays"))
+		e.happen("pays.created", "1", "2", "3")
+		time.Sleep(20 * time.Second)
+		ended := e.ended()
+		for _, h := range ended {
+			if h.Outcome != "paid" {
+				t.Errorf("%s ended as %s: %s", h.Key, h.Outcome, h.Reason)
+			}
+		}
+		if mu.Lock(); len(ended) != 3 || ran != 3 {
+			t.Errorf("%d ended, %d ran", len(ended), ran)
+		}
+		mu.Unlock()
+	})
+}

@@ -171,6 +171,10 @@ func (s *Sweeper) check(ctx context.Context, chunk []verdict, decided chan<- []v
 			continue
 		}
 		s.slow.run(v.rule.ID, v.Job, func() (returned <-chan struct{}) {
+			if before, ok := s.unsettled.of(v.Job); ok {
+				decided <- []verdict{s.conclude(v, before.answer, before.err)}
+				return done
+			}
 			if err := s.begin(ctx, v); err != nil {
 				decided <- []verdict{s.conclude(v, checks.Answer{}, err)}
 				return done
@@ -180,6 +184,9 @@ func (s *Sweeper) check(ctx context.Context, chunk []verdict, decided chan<- []v
 				s.log.Warn("handler abandoned", "rule", v.rule.Name, "key", v.Job.Key, "timeout", v.rule.Limits.Timeout)
 			}
 			s.outages.answered(v.rule, err)
+			if once(v.rule) {
+				s.unsettled.keep(v.Job, s.clock.Now(), answer, err)
+			}
 			decided <- []verdict{s.conclude(v, answer, err)}
 			return returned
 		})

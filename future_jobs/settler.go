@@ -151,6 +151,9 @@ func settlement(batch []verdict) Settlement {
 
 func (s *Sweeper) observe(batch []verdict, got Settled) {
 	for _, v := range batch {
+		if got.Jobs[v.Job.ID] && once(v.rule) {
+			s.unsettled.forget(v.Job.ID)
+		}
 		if !got.Jobs[v.Job.ID] {
 			s.Observer.Checked(v.rule.Name, "dropped", v.Job.Last.Duration())
 			continue

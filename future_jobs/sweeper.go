@@ -54,6 +54,7 @@ type Sweeper struct {
 	slow        *lanes
 	crowded     atomic.Bool // the line before a source was full, or all lanes were
 	outages     outages
+	unsettled   unsettled
 	lagging     map[Edition]waitingFor // left out of the sweep; used by Run alone
 	behindSince map[string]time.Time   // by stream; used by Run alone
 	judged      int64                  // the revision of the rules that lagging is of; used by Run alone
@@ -72,7 +73,7 @@ func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logg
 	s := &Sweeper{
 		queue: q, book: b, owner: o, clock: c, log: log,
 		Observer: silent{}, Resuming: func(context.Context) {},
-		wake: make(chan struct{}, 1),
+		wake:    make(chan struct{}, 1),
 		lagging: map[Edition]waitingFor{}, behindSince: map[string]time.Time{}, errs: map[string]error{},
 	}
 	s.slow = newLanes(workers, s.room)
