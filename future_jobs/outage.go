@@ -263,9 +263,10 @@ func (s *Sweeper) mendOnce(ctx context.Context) error {
 		return err
 	}
 	var errs []error // of one outage, which is in no other's way
+	tried := tries{}
 	for _, o := range open {
 		rule, err := s.book.Rule(ctx, o.RuleID, o.Version)
-		if err == nil && s.isOver(ctx, o, rule, through) {
+		if err == nil && s.isOver(ctx, o, rule, through, tried) {
 			err = s.end(ctx, o, rule)
 		}
 		errs = append(errs, err)
@@ -273,7 +274,20 @@ func (s *Sweeper) mendOnce(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (s *Sweeper) isOver(ctx context.Context, o Outage, rule *Rule, through map[string]time.Time) bool {
+// tries are whether sources can be reached, each tried once for all rules that wait for it.
+type tries map[string]bool
+
+func (t tries) reach(ctx context.Context, f checks.Finder) bool {
+	source := f.Source()
+	if _, known := t[source]; !known {
+		ctx, cancel := context.WithTimeout(ctx, reachMost)
+		defer cancel()
+		t[source] = f.Reach(ctx) == nil
+	}
+	return t[source]
+}
+
+func (s *Sweeper) isOver(ctx context.Context, o Outage, rule *Rule, through map[string]time.Time, tried tries) bool {
 	if rule.Deleted || s.outages.isHeard(o) {
 		return true
 	}
@@ -286,9 +300,7 @@ func (s *Sweeper) isOver(ctx context.Context, o Outage, rule *Rule, through map[
 	if isHandler(o.Source) || rule.Finder == nil || rule.Finder.Source() != o.Source {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(ctx, reachMost)
-	defer cancel()
-	return rule.Finder.Reach(ctx) == nil
+	return tried.reach(ctx, rule.Finder)
 }
 
 func (o *outages) isHeard(one Outage) bool {

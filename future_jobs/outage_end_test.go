@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -16,6 +18,44 @@ import (
 type reachable struct{ *source }
 
 func (reachable) Reach(context.Context) error { return nil }
+
+// hanging is a source that can't be reached, and takes all the time there is to say so.
+type hanging struct {
+	*source
+	tries atomic.Int32
+}
+
+func (h *hanging) Reach(ctx context.Context) error {
+	h.tries.Add(1)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// However many rules wait for a source, it is tried once for all of them.
+func TestASourceIsTriedOnceForAllItsRules(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop := &hanging{source: &source{most: 40, find: down}}
+		handle, documents := map[string]checks.Handler{}, []string{}
+		for i := range 20 {
+			name := fmt.Sprintf("asks-%d", i)
+			handle[name] = shop
+			documents = append(documents, strings.Replace(fmt.Sprintf(noResolve, name, name), "attempts: 3", "attempts: 1, end: true", 1))
+		}
+		e := run(t, handle, documents...)
+		for name := range handle {
+			e.happen(name+".created", "1")
+		}
+		time.Sleep(10 * time.Minute)
+		if open, err := e.store.Outages(t.Context()); err != nil || len(open) != 20 {
+			t.Fatalf("open: %d, %v", len(open), err)
+		}
+		tries := shop.tries.Load()
+		time.Sleep(time.Minute)
+		if tries = shop.tries.Load() - tries; tries < 6 || tries > 20 {
+			t.Errorf("tried %d times in a minute, want once every five seconds and what that takes", tries)
+		}
+	})
+}
 
 // That a host can be reached does not mean that it answers.
 func TestAnOutageGoesOnWhileNothingIsAnswered(t *testing.T) {
