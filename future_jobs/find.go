@@ -63,7 +63,9 @@ func (p *pass) sendOld(now time.Time) {
 	}
 }
 
-// find asks a source about jobs of one version, and their handler about each.
+// find asks a source about jobs of one version, and their handler about each. Where ctx ends
+// first, nothing is decided: a node that stops waits for no source, since to look up has no
+// effects, and the next holder of the shard does so again.
 func (s *Sweeper) find(ctx context.Context, batch []verdict, decided chan<- []verdict) {
 	rule, now := batch[0].rule, s.clock.Now()
 	questions := make([]checks.Check, len(batch))
@@ -71,6 +73,12 @@ func (s *Sweeper) find(ctx context.Context, batch []verdict, decided chan<- []ve
 		questions[i] = rule.question(v.Job, now)
 	}
 	findings := find(ctx, rule.Finder, questions)
+	if ctx.Err() != nil {
+		for _, v := range batch {
+			v.shard.land(v.Job.ID)
+		}
+		return
+	}
 	s.outages.heard(rule, findings)
 	for i, found := range findings {
 		v, c := batch[i], questions[i]

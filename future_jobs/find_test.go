@@ -160,6 +160,26 @@ func TestASourceThatIsSlowPutsNoNodeBehind(t *testing.T) {
 	})
 }
 
+// While a node stops, nobody looks at the jobs of its shards.
+func TestStoppingWaitsForNoSource(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := &source{most: 1, delay: time.Minute, find: known}
+		e := run(t, map[string]checks.Handler{"asks": slow}, fmt.Sprintf(noResolve, "asks", "asks"))
+		e.happen("asks.created", "1")
+		time.Sleep(11 * time.Second)
+		if batches, _ := slow.counts(); len(batches) != 1 {
+			t.Fatalf("asked about %v", batches)
+		}
+		began := time.Now()
+		e.stop()
+		<-e.finished
+		job, err := e.store.Job(t.Context(), "asks", "1")
+		if took := time.Since(began); took > time.Second || err != nil || job.Checks != 0 || len(e.said()) != 0 {
+			t.Errorf("it stopped after %s; the job: %+v, %v", took, job.Job, err)
+		}
+	})
+}
+
 // retriesOf are the batches of one: the job that could not be found out about, again.
 func retriesOf(batches []int) (ones []int) {
 	for _, n := range batches[1:] {

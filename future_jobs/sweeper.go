@@ -119,7 +119,7 @@ func (s *Sweeper) Run(ctx, drain context.Context) error {
 	}
 
 	writers.Go(func() { s.mend(ctx) })
-	search := func(batch []verdict) { searches.Go(func() { s.find(drain, batch, decided) }) }
+	search := func(batch []verdict) { searches.Go(func() { s.find(ctx, batch, decided) }) }
 
 	s.loop(ctx, due, search)
 	close(due)
