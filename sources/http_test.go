@@ -12,6 +12,7 @@ import (
 	"net/http/httptest"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -382,4 +383,28 @@ func TestQuestionsForOthers(t *testing.T) {
 	if _, err := c.Verify(context.Background(), get, 0); err != nil {
 		t.Error(err)
 	}
+}
+
+// TestAServiceThatIsBackIsAskedAgain has a service fail for many batches, each given up before all
+// of its keys were asked about: nothing of what bounds the requests is used up by that.
+func TestAServiceThatIsBackIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	var back atomic.Bool
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		if !back.Load() {
+			http.Error(w, "", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprint(w, `{"status": "SHIPPED"}`)
+	})
+	c := web(t, s.URL)
+	asks := paths(slices.Repeat([]string{"/orders/1"}, 100)...)
+	for range 40 {
+		if _, err := c.Ask(within(t, 10*time.Second), get, asks); err == nil || !strings.Contains(err.Error(), "503") {
+			t.Fatal(err)
+		}
+	}
+	back.Store(true)
+	found, err := c.Ask(within(t, 10*time.Second), get, asks[:1])
+	same(t, []string{`{"status": "SHIPPED"}`}, lines(found, err))
 }

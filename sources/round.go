@@ -33,7 +33,7 @@ func (s *service) round(ctx context.Context, q *lookup.HTTP, asks []lookup.Ask) 
 	r := &round{found: make([]checks.Finding, len(asks)), answered: make([]bool, len(asks))}
 	var working sync.WaitGroup
 	for i := range asks {
-		if !s.enter(ctx) || r.hopeless() {
+		if r.hopeless() || !s.enter(ctx) {
 			break
 		}
 		working.Go(func() {
