@@ -26,7 +26,7 @@ func (n *node) openSources() error {
 			return fmt.Errorf("sources: %w", err)
 		}
 		all = append(all, lookup.NewSource(lookup.Options{
-			Name: spec.Name, Kind: string(spec.Kind()), Client: client, Limits: spec.Limits, Now: time.Now, Observer: n.metrics, Log: n.log,
+			Name: spec.Name, Kind: string(spec.Kind()), Client: client, Limits: spec.Limits, Most: spec.Most(), Now: time.Now, Observer: n.metrics, Log: n.log,
 		}))
 	}
 	n.sources = sourceSet{lookup.NewSet(all...)}

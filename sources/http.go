@@ -16,8 +16,10 @@ import (
 	"deadman/checks/lookup"
 )
 
-// mostRequests are on their way to a service at once.
-const mostRequests = 16
+const (
+	mostRequests = 16               // are on their way to a service at once
+	mostTogether = 4 * mostRequests // keys of one question, which four batches may ask at once
+)
 
 // service asks by GET. It has one host, follows no redirect and knows no proxy.
 type service struct {

@@ -408,3 +408,29 @@ func TestAServiceThatIsBackIsAskedAgain(t *testing.T) {
 	found, err := c.Ask(within(t, 10*time.Second), get, asks[:1])
 	same(t, []string{`{"status": "SHIPPED"}`}, lines(found, err))
 }
+
+// TestAServiceHasTimeForEachKey asks a service that takes its time about more keys than it answers
+// in the time of one question.
+func TestAServiceHasTimeForEachKey(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(50 * time.Millisecond):
+			fmt.Fprint(w, `{"status": "SHIPPED"}`)
+		case <-r.Context().Done():
+		}
+	})
+	spec := sources.Spec{HTTP: &sources.HTTP{Base: base(t, s.URL), Allow: loopback}}
+	source := lookup.NewSource(lookup.Options{
+		Name: "shop", Client: open(t, spec), Most: spec.Most(), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	if !source.Enter() {
+		t.Fatal("the line is full")
+	}
+	asks := paths(slices.Repeat([]string{"/orders/1"}, 600)...)
+	for i, f := range source.Ask(t.Context(), 1500*time.Millisecond, get, asks) {
+		if f.Err != nil {
+			t.Fatalf("key %d: %v", i, f.Err)
+		}
+	}
+}

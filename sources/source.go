@@ -20,6 +20,15 @@ type Spec struct {
 	NATS     *NATS // also of buckets
 }
 
+// Most is how many keys are asked about at once, in the time of one question; 0: a whole batch. A
+// web service is asked about one after the other, over a few connections.
+func (s Spec) Most() int {
+	if s.HTTP != nil {
+		return mostTogether
+	}
+	return 0
+}
+
 // Open returns the client of a source. It connects when it is first asked; an error is one of
 // the spec. conn is the node's own connection to NATS.
 func Open(s Spec, conn func() *nats.Conn) (lookup.Client, error) {

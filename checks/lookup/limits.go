@@ -20,11 +20,3 @@ func (l Limits) WithDefaults() Limits {
 	l.OpenAfter, l.OpenFor = cmp.Or(l.OpenAfter, 5), cmp.Or(l.OpenFor, 10*time.Second)
 	return l
 }
-
-// piece is how many keys are asked about at once.
-func (l Limits) piece() int {
-	if l.Rate == 0 {
-		return BatchMost
-	}
-	return min(BatchMost, max(1, int(l.Rate)))
-}

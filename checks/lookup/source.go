@@ -1,6 +1,7 @@
 package lookup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,7 +21,10 @@ type Options struct {
 	Kind   string // what it is, for people, such as "postgres"
 	Client Client // is closed with the source
 	Limits Limits
-	Now    func() time.Time
+	// Most is how many keys are asked about at once at most; 0: BatchMost. A client that asks about
+	// each by itself answers no more in the time that a question has.
+	Most int
+	Now  func() time.Time
 	// Observer is told of what is asked; nil: nobody is.
 	Observer Observer
 	Log      *slog.Logger // of panics of the client
@@ -64,7 +68,7 @@ type Source struct {
 
 // NewSource returns a source. Nothing is asked yet.
 func NewSource(o Options) *Source {
-	o.Limits = o.Limits.WithDefaults()
+	o.Limits, o.Most = o.Limits.WithDefaults(), cmp.Or(o.Most, BatchMost)
 	if o.Observer == nil {
 		o.Observer = nobody{}
 	}
@@ -77,7 +81,7 @@ func NewSource(o Options) *Source {
 		circuit: newCircuit(o.Limits),
 	}
 	if o.Limits.Rate > 0 {
-		s.rate = rate.NewLimiter(rate.Limit(o.Limits.Rate), o.Limits.piece())
+		s.rate = rate.NewLimiter(rate.Limit(o.Limits.Rate), s.piece())
 	}
 	return s
 }
@@ -97,13 +101,21 @@ func (s *Source) Enter() bool {
 	}
 }
 
+// piece is how many keys are asked about at once.
+func (s *Source) piece() int {
+	if s.Limits.Rate == 0 {
+		return s.Most
+	}
+	return min(s.Most, max(1, int(s.Limits.Rate)))
+}
+
 // Ask asks about up to BatchMost keys and gives the place in the line back. Each part of them
-// that the rate allows at once has up to timeout, from when the client begins. Finding i is of
+// that the rate and Most allow at once has up to timeout, from when the client begins. Finding i is of
 // asks[i]; where the source as a whole can't be asked its error is a *checks.Outage.
 func (s *Source) Ask(ctx context.Context, timeout time.Duration, q Question, asks []Ask) []checks.Finding {
 	defer func() { <-s.line }()
 	found := make([]checks.Finding, 0, len(asks))
-	for piece := range slices.Chunk(asks, s.Limits.piece()) {
+	for piece := range slices.Chunk(asks, s.piece()) {
 		answers, err := s.askPiece(ctx, timeout, q, piece)
 		if err != nil {
 			found = append(found, slices.Repeat([]checks.Finding{{Err: err}}, len(asks)-len(found))...)
