@@ -55,6 +55,7 @@ type node struct {
 	people  *notify.Notifier // nil: there is no file of channels
 	metrics *web.Metrics
 	sources sourceSet
+	answers *answerers
 	witness witness
 	upkeep  *upkeep
 	blind   *blind
@@ -129,6 +130,7 @@ func (n *node) assemble() {
 		Announce: n.remark, Observer: n.witness, Log: n.log,
 	})
 	n.rules.Announce, n.rules.Now = n.remark, n.clock.Now
+	n.answers.now = n.clock.Now
 	n.binding = &binding{rules: n.rules, owner: n.owner, log: n.log}
 	n.letters = &events.Letters{LetterStore: n.store, Book: n.book, Now: n.clock.Now, Observer: n.witness}
 	n.upkeep = &upkeep{store: n.store, rules: n.rules, owner: n.owner, log: n.log, wake: make(chan struct{}, 1), keep: store.Retention{
@@ -214,12 +216,14 @@ func (n *node) openRules(ctx context.Context) error {
 		return err
 	}
 	// Under the names that the program did not register, services on the broker answer.
-	handlers := n.Handlers.With(handlers.NewServices(n.bus).Named)
+	n.answers = newAnswerers(n.Handlers, handlers.NewServices(n.bus))
+	handlers := n.Handlers.With(n.answers.services.Named)
 	n.book = rules.NewBook(n.store, n.store.Shards())
 	n.book.Calendars, n.book.Sources, n.book.Handlers = known, n.sources, handlers
 	n.rules = &rules.Registry{
 		Store: n.store, Binder: n.bus, Book: n.book, Jobs: n.store, Calendars: known, Sources: n.sources, Handlers: handlers, Log: n.log,
 	}
+	n.answers.rules = n.rules
 	if err := n.applyRules(ctx); err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"regexp"
+	"slices"
 	"sync"
 )
 
@@ -87,6 +88,16 @@ func (h *Handlers) With(fallback func(name string) Handler) *Handlers {
 		fallback = h.Fallback
 	}
 	return &Handlers{Fallback: fallback, named: maps.Clone(h.named)}
+}
+
+// Registered are the names of the registered handlers, sorted. A nil h has none.
+func (h *Handlers) Registered() []string {
+	if h == nil {
+		return nil
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Sorted(maps.Keys(h.named))
 }
 
 // HandlerSource is what a handler is called as something that can't be asked.

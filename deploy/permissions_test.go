@@ -129,6 +129,9 @@ func everything(ctx context.Context, url string, operator jetstream.JetStream, l
 	if _, err := b.Request(ctx, nats.NewMsg(handlers.Subject("shipping"))); !errors.Is(err, nats.ErrNoResponders) {
 		return errors.Join(errors.New("asking a handler that is not there"), err)
 	}
+	if _, err := handlers.NewServices(b).Find(ctx); err != nil {
+		return err
+	}
 	// The first subject makes DEADMAN_EVENTS, the second changes it, the third is in ORDERS.
 	for _, subject := range []string{"payments.started", "payments.confirmed", "orders.created"} {
 		if _, err := b.Bind(ctx, []string{subject}); err != nil {

@@ -35,6 +35,10 @@ const (
 // that of ctx, and those that mean that nobody can be asked at the moment.
 type Wire interface {
 	Request(ctx context.Context, m *nats.Msg) (*nats.Msg, error)
+	// Gather asks all who answer on a subject, and returns up to most answers: those that came
+	// until nothing did for quiet after the first, or until ctx's deadline. That nobody answers is
+	// no error.
+	Gather(ctx context.Context, subject string, most int, quiet time.Duration) ([]*nats.Msg, error)
 }
 
 // Services are the handlers that answer elsewhere, by name. It is safe for concurrent use.
@@ -70,6 +74,7 @@ type service struct {
 	name    string
 	wire    Wire
 	breaker *gobreaker.CircuitBreaker[checks.Answer]
+	tally   tally
 }
 
 var _ checks.Handler = (*service)(nil)
@@ -79,7 +84,11 @@ var errLeftAlone = fmt.Errorf("%d checks in a row had no answer in time, so that
 
 // Check asks the service. That it can't be asked at all is a checks.Outage.
 func (s *service) Check(ctx context.Context, c checks.Check) (checks.Answer, error) {
-	answer, err := s.breaker.Execute(func() (checks.Answer, error) { return s.ask(ctx, c) })
+	answer, err := s.breaker.Execute(func() (checks.Answer, error) {
+		answer, err := s.ask(ctx, c)
+		s.tally.heard(err, time.Now().UTC())
+		return answer, err
+	})
 	if errors.Is(err, gobreaker.ErrOpenState) || errors.Is(err, gobreaker.ErrTooManyRequests) {
 		return checks.Answer{}, s.outage(errLeftAlone)
 	}

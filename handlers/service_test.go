@@ -18,6 +18,7 @@ import (
 	"deadman/alerts"
 	"deadman/bus"
 	"deadman/checks"
+	"deadman/checks/lookup"
 	"deadman/handlers"
 )
 
@@ -196,6 +197,9 @@ func TestAServiceThatHangsIsLeftAlone(t *testing.T) {
 	if o := outageOf(t, s.services.Named("shipping")); !strings.Contains(o.Error(), "not asked for 10s") || errors.Is(o, context.DeadlineExceeded) {
 		t.Error(o)
 	}
+	if state := s.services.State("shipping"); state.Health != lookup.Down || !strings.Contains(state.Error, "did not answer in time") {
+		t.Errorf("%+v", state)
+	}
 	if n := asked.Load(); n != 25 {
 		t.Errorf("it was asked %d times", n)
 	}
@@ -208,6 +212,10 @@ func TestAServiceThatHangsIsLeftAlone(t *testing.T) {
 type wire func(ctx context.Context, m *nats.Msg) (*nats.Msg, error)
 
 func (w wire) Request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) { return w(ctx, m) }
+
+func (w wire) Gather(context.Context, string, int, time.Duration) ([]*nats.Msg, error) {
+	return nil, nil
+}
 
 func TestAServiceIsTriedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

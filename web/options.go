@@ -37,6 +37,10 @@ type Options struct {
 	Mutes    Mutes       // nil: there are none, and of no alert is known who was told
 	Channels Channels    // nil: people are not told
 	Sources  *lookup.Set // nil: rules can look nothing up
+	Handlers Handlers    // nil: there are none
+
+	// Schemas spell JSON Schemas out, by what they describe.
+	Schemas map[string]func() ([]byte, error)
 
 	// Keeper knows the tokens. nil: there are none, and nobody gets in unless Open.
 	Keeper *access.Keeper

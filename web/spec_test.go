@@ -166,6 +166,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"POST", "/api/v1/events/orders.created", `{}`, "Taken", 202},
 		{"GET", "/api/v1/channels", "", "PageChannel", 200},
 		{"GET", "/api/v1/sources", "", "PageSource", 200},
+		{"GET", "/api/v1/handlers", "", "HandlerRoll", 200},
 		{"POST", "/api/v1/mutes", `{"match": {"rule": "x"}, "reason": "r", "for": "1h"}`, "Mute", 201},
 		{"GET", "/api/v1/mutes", "", "PageMute", 200},
 		{"GET", "/api/v1/dead-letters", "", "PageDeadLetter", 200},

@@ -90,6 +90,9 @@ func TestScopes(t *testing.T) {
 		{"DELETE", "/api/v1/jobs/order-unshipped/1", "", "rules admin"},
 		{"DELETE", "/api/v1/entities/order/1/jobs", "", "rules admin"},
 		{"GET", "/api/v1/channels", "", "read rules admin"},
+		{"GET", "/api/v1/schemas/rule", "", "read rules admin"},
+		{"GET", "/api/v1/handlers", "", "read rules admin"},
+		{"POST", "/api/v1/handlers/shipping/test", "{}", "rules admin"},
 		{"POST", "/api/v1/channels/hook/test", "", "admin"},
 		{"GET", "/api/v1/mutes", "", "read rules admin"},
 		{"POST", "/api/v1/mutes", `{"match": {"rule": "x"}, "reason": "r", "for": "1h"}`, "rules admin"},
@@ -177,6 +180,8 @@ func TestPrefix(t *testing.T) {
 		{"GET", "/api/v1/dead-letters"},
 		{"GET", "/api/v1/dead-letters/1"},
 		{"GET", "/api/v1/nodes"},
+		{"GET", "/api/v1/handlers"},
+		{"POST", "/api/v1/handlers/shipping/test", "{}"},
 		{"GET", "/metrics"},
 	} {
 		isProblem(t, do(t, s.Server, c[0], c[1], c[2], ours...), 403, web.Forbidden, "acme-*")

@@ -1,14 +1,27 @@
 package main
 
 import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+
 	"github.com/spf13/cobra"
 
 	"deadman/handlers"
+	"deadman/web"
 )
 
-func handlerCommand() *cobra.Command {
-	cmd := group("handler", "Write handlers in any language")
-	cmd.AddCommand(&cobra.Command{
+func (p *program) handlerCommand() *cobra.Command {
+	cmd := group("handler", "Write handlers in any language, see who answers, and try them")
+	addURL(cmd.PersistentFlags(), p)
+	cmd.AddCommand(p.listHandlersCommand(), p.testHandlerCommand(), handlerSchemaCommand())
+	return cmd
+}
+
+func handlerSchemaCommand() *cobra.Command {
+	return &cobra.Command{
 		Use: "schema", Short: "Print the JSON Schema of what a handler is asked, and of what it answers",
 		Example: "  deadman handler schema > handler.schema.json",
 		Args:    exactly(),
@@ -19,6 +32,150 @@ func handlerCommand() *cobra.Command {
 			}
 			return writeJSON(cmd.OutOrStdout(), schema)
 		},
-	})
+	}
+}
+
+func (p *program) listHandlersCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the handlers that rules want, who answers for them, and how they do on the node that is asked",
+		Args: exactly(), RunE: p.listHandlers,
+	}
+}
+
+func (p *program) listHandlers(cmd *cobra.Command, _ []string) error {
+	c, err := p.client()
+	if err != nil {
+		return err
+	}
+	roll, raw, err := get[web.HandlerRoll](cmd.Context(), c, "/handlers", nil)
+	switch {
+	case err != nil:
+		return err
+	case p.output == asJSON:
+		return writeJSON(p.out, raw)
+	case len(roll.Items) == 0:
+		_, err = fmt.Fprintln(p.out, "there are no handlers: no rule names one, and none answers")
+	default:
+		t := newTable(p.out, p.palette, "handler", "answers", "instances", "version", "state", "rules", "answered", "error")
+		for _, h := range roll.Items {
+			t.row(p.handlerRow(h)...)
+		}
+		err = t.fit(terminalWidth(p.out)).end()
+	}
+	if err == nil && roll.Unasked != "" {
+		_, err = fmt.Fprintf(p.err, "deadman: the node does not know which services answer: %s\n", plain(roll.Unasked))
+	}
+	return err
+}
+
+func (p *program) handlerRow(h web.Handler) []cell {
+	answers, state, why := say(string(h.Answers)), say(h.State), ""
+	switch h.Answers {
+	case web.ByNobody:
+		answers = sayIn(red, string(h.Answers))
+	case web.ByWhoever:
+		answers = sayIn(yellow, string(h.Answers))
+	case web.ByProgram, web.ByService:
+	}
+	switch h.State {
+	case "up":
+		state = sayIn(green, h.State)
+	case "failing", "down", "trying":
+		state, why = sayIn(red, h.State), h.Error
+	}
+	instances := say("")
+	if h.Instances > 0 {
+		instances = sayNumber(int64(h.Instances))
+	}
+	return []cell{
+		sayIn(bold, h.Name), answers, instances, say(strings.Join(h.Versions, " ")), state,
+		say(strings.Join(h.Rules, " ")), p.sometime(h.AnsweredAt, ""), say(why),
+	}
+}
+
+func (p *program) testHandlerCommand() *cobra.Command {
+	var event, key string
+	cmd := &cobra.Command{
+		Use: "test NAME", Short: "Ask a handler once about a check that is made up; exit code 3 where the answer is none",
+		Long: `Asks a handler once about a check that is made up, and shows what it answers, or what is wrong
+with that and where. The check is marked as asked by a person (manual), and nothing comes of
+it. It is that of a rule that names the handler, where there is one. A handler with effects
+(at_most_once) is not asked.`,
+		Example: `  deadman handler test shipping --event '{"id": "1"}' --key 1`,
+		Args:    exactly("NAME"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			data, err := p.jsonFlag("event", event)
+			if err != nil {
+				return err
+			}
+			return p.testHandler(cmd, args[0], handlerTrial{key, data})
+		},
+	}
+	cmd.Flags().StringVar(&event, "event", "", "the body of the event that began the wait: JSON, @FILE, or - (default: {})")
+	cmd.Flags().StringVar(&key, "key", "", "the key of the wait (default: "+web.DefaultKey+")")
+	complete(cmd, "event", completeFiles("json"))
 	return cmd
+}
+
+// handlerTrial is what a handler is asked about, as the API takes it.
+type handlerTrial struct {
+	Key   string          `json:"key,omitempty"`
+	Event json.RawMessage `json:"event,omitempty"`
+}
+
+func (p *program) testHandler(cmd *cobra.Command, name string, of handlerTrial) error {
+	c, err := p.client()
+	if err != nil {
+		return err
+	}
+	tried, raw, err := tell[web.TriedHandler](cmd.Context(), c, http.MethodPost, "/handlers/"+url.PathEscape(name)+"/test", nil, of)
+	if err != nil {
+		return err
+	}
+	if p.output == asJSON {
+		err = writeJSON(p.out, raw)
+	} else {
+		err = p.showTried(tried)
+	}
+	if err == nil && tried.Error != "" {
+		err = silentError{exitCondition}
+	}
+	return err
+}
+
+func (p *program) showTried(t web.TriedHandler) error {
+	if t.Answer != nil {
+		if err := p.showHandlerAnswer(t); err != nil {
+			return err
+		}
+	}
+	if t.Error != "" {
+		_, err := fmt.Fprintf(p.err, "deadman: %s\n", plain(t.Error))
+		return err
+	}
+	return nil
+}
+
+func (p *program) showHandlerAnswer(t web.TriedHandler) error {
+	s, a := newSheet(p), t.Answer
+	s.painted("handler", bold, t.Handler)
+	s.line("key", "%s", t.Key)
+	if t.Rule != "" {
+		s.line("as of rule", "%s", t.Rule)
+	}
+	s.line("took", "%.1f ms", t.TookMS)
+	switch {
+	case !a.Next.IsZero():
+		s.instant("next", a.Next)
+	case a.Outcome != "":
+		s.line("ends", "%s", a.Outcome)
+	default:
+		s.line("ends", "cleared")
+	}
+	s.line("step", "%d", a.Step)
+	for _, d := range a.Alerts {
+		s.painted("says", severityColour(d.Severity), strings.TrimSpace(fmt.Sprintf("%s %s %s: %s", d.Status, d.Severity, d.Step, d.Text)))
+	}
+	s.document("state", a.State)
+	return s.end()
 }

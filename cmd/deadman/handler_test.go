@@ -1,8 +1,17 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
+	"strings"
 	"testing"
+	"time"
+
+	"deadman"
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/web"
 )
 
 func TestHandlerSchema(t *testing.T) {
@@ -16,5 +25,46 @@ func TestHandlerSchema(t *testing.T) {
 	}
 	if schema.ID != "urn:deadman:schema:handler" || schema.Defs["request"] == nil || schema.Defs["answer"] == nil {
 		t.Errorf("the schema is %s", got.out)
+	}
+}
+
+// Handlers are listed with who answers, and tried.
+func TestHandlerVerbs(t *testing.T) {
+	var own checks.Handlers
+	err := own.Register("shipping", checks.HandlerFunc(func(_ context.Context, c checks.Check) (checks.Answer, error) {
+		switch c.Key {
+		case "test":
+			return checks.Answer{Outcome: "shipped"}, nil
+		case "past":
+			return checks.Answer{Next: c.Slot.Add(-time.Hour)}, nil
+		case "1":
+			return checks.Answer{Next: c.Slot.Add(time.Hour), Step: 1, State: c.Event, Alerts: []alerts.Draft{{Step: "primary", Text: "late\x1b[2J"}}}, nil
+		}
+		return checks.Answer{}, errors.New("the carrier is away")
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := serveHere(t, func(c *deadman.Config) { c.Handlers = &own })
+	const lost = "name: lost\nentity: order\ntrigger: {event: orders.created, key: event.id}\nhandler: carrier\n"
+	n.does("rule", "apply", "-f", write(t, t.TempDir(), "lost.yaml", lost))
+	n.says(0, []string{"handler", "list"}, "HANDLER", "shipping  program", "carrier   nobody", "lost")
+	n.says(0, []string{"handler", "test", "shipping"}, "ends           shipped", "took", "key            test")
+	got := n.says(0, []string{"handler", "test", "shipping", "--key", "1", "--event", `{"id": "1"}`},
+		"key            1", "next           20", "step           1", `firing warning primary: late`, `state          {"id":"1"}`)
+	if strings.Contains(got.out, "\x1b") {
+		t.Errorf("what a handler says reaches the terminal: %q", got.out)
+	}
+	n.says(3, []string{"handler", "test", "shipping", "--key", "past"}, "next", "deadman: the handler asked to look again at", "which is not after the slot")
+	n.says(3, []string{"handler", "test", "shipping", "--key", "2"}, "deadman: the carrier is away")
+	n.says(3, []string{"handler", "test", "carrier"}, "no service answers on deadman.handlers.carrier")
+	n.says(2, []string{"handler", "test", "shipping", "--event", "{"}, "--event: { is no JSON")
+	n.says(2, []string{"handler", "test"}, "takes NAME")
+	n.says(1, []string{"handler", "test", "Shipping"}, `"Shipping" is not a name`)
+	if h := read[web.HandlerRoll](n, "handler", "list"); len(h.Items) != 2 || h.Items[0].Name != "carrier" || h.Items[0].Answers != web.ByNobody {
+		t.Errorf("%+v", h)
+	}
+	if got := n.run("", "handler", "test", "shipping", "--key", "2", "-o", "json"); got.code != 3 || !strings.Contains(got.out, `"error": "the carrier is away"`) {
+		t.Errorf("%+v", got)
 	}
 }

@@ -1,0 +1,51 @@
+package web
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"deadman/access"
+	futurejobs "deadman/future_jobs"
+)
+
+const schemaType = "application/schema+json"
+
+// schemaIn names a schema.
+type schemaIn struct {
+	Name text `path:"name" doc:"What is described: rule, or handler." example:"handler"`
+}
+
+// schemaOut is a JSON Schema.
+type schemaOut struct {
+	ContentType string `header:"Content-Type"`
+	Body        []byte
+}
+
+func (a *api) mountSchemas() {
+	add(a, operation{
+		ID: "get-schema", Tag: tagRules, Method: "GET", Path: "/schemas/{name}", Does: "shows the JSON Schema of rules, or of what handlers are asked and answer",
+		Says:  "rule is that of rule files, for editors. handler defines the request that a handler gets, and its answer.",
+		Scope: access.Read, Reach: anyone, Errors: []int{http.StatusNotFound},
+		Responses: map[string]*huma.Response{"200": {
+			Description: "The schema, of 2020-12", Content: map[string]*huma.MediaType{schemaType: {Schema: &huma.Schema{Type: huma.TypeObject}}},
+		}},
+	}, a.schema)
+}
+
+func (a *api) schema(_ context.Context, in *schemaIn) (*schemaOut, error) {
+	spell := a.Schemas[string(in.Name)]
+	if spell == nil {
+		return nil, fmt.Errorf("schema %s: %w; there are %s", in.Name, futurejobs.ErrNotFound, strings.Join(slices.Sorted(maps.Keys(a.Schemas)), ", "))
+	}
+	body, err := spell()
+	if err != nil {
+		return nil, fmt.Errorf("schema %s: %w", in.Name, err)
+	}
+	return &schemaOut{ContentType: schemaType, Body: body}, nil
+}

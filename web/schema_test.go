@@ -1,0 +1,27 @@
+package web_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"deadman/access"
+	"deadman/handlers"
+	"deadman/rules"
+	"deadman/web"
+)
+
+func TestSchemas(t *testing.T) {
+	spell := map[string]func() ([]byte, error){"rule": rules.Schema, "handler": handlers.Schema}
+	s := newStand(t, closed, func(o *web.Options, _ *stand) { o.Schemas = spell })
+	bound := s.token("acme", "acme-*", access.Read)
+	for name, id := range map[string]string{"rule": "urn:deadman:schema:rule", "handler": "urn:deadman:schema:handler"} {
+		a := do(t, s.Server, "GET", "/api/v1/schemas/"+name, "", bound...)
+		var schema struct {
+			ID string `json:"$id"`
+		}
+		if err := json.Unmarshal([]byte(a.body), &schema); err != nil || a.StatusCode != 200 || schema.ID != id || a.Header.Get("Content-Type") != "application/schema+json" {
+			t.Errorf("%s: %d %v, %v %.200s", name, a.StatusCode, err, a.Header, a.body)
+		}
+	}
+	isProblem(t, do(t, s.Server, "GET", "/api/v1/schemas/rules", "", bound...), 404, web.NotFound, "there are handler, rule")
+}
