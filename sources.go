@@ -2,6 +2,7 @@ package deadman
 
 import (
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -11,26 +12,48 @@ import (
 	"deadman/web"
 )
 
-// openSources makes the sources of the operator's file. Nothing is asked yet, and one that can't
-// be reached does not hold up the start.
+// openSources makes the sources of the operator's file.
 func (n *node) openSources() error {
 	known, err := n.readSources()
+	if err == nil {
+		n.sources, err = newSourceSet(known, func(spec sources.Spec) (lookup.Client, error) { return sources.Open(spec, n.bus.Conn) }, n.metrics, n.log)
+	}
 	if err != nil {
 		return fmt.Errorf("sources: %w (--sources names a file)", err)
 	}
+	return nil
+}
+
+// OpenSources makes the sources of an operator's file for rules to be checked against, without
+// a node: those over its own connection can't be asked. env is what a variable of the environment
+// holds that the file names. The sources are in use until they are let go.
+func OpenSources(file string, env func(name string) string) (known rules.Sources, letGo func(), err error) {
+	specs, err := sources.Load(file, env)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := newSourceSet(specs, func(spec sources.Spec) (lookup.Client, error) { return sources.Open(spec, nil) }, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, nil, err
+	}
+	return set, set.Close, nil
+}
+
+// newSourceSet makes sources. Nothing is asked yet, and one that can't be reached does not hold
+// up the start.
+func newSourceSet(known []sources.Spec, open func(sources.Spec) (lookup.Client, error), o lookup.Observer, log *slog.Logger) (sourceSet, error) {
 	var all []*lookup.Source
 	for _, spec := range known {
-		client, err := sources.Open(spec, n.bus.Conn)
+		client, err := open(spec)
 		if err != nil {
 			lookup.NewSet(all...).Close()
-			return fmt.Errorf("sources: %w", err)
+			return sourceSet{}, err
 		}
 		all = append(all, lookup.NewSource(lookup.Options{
-			Name: spec.Name, Kind: string(spec.Kind()), Client: client, Limits: spec.Limits, Most: spec.Most(), Now: time.Now, Observer: n.metrics, Log: n.log,
+			Name: spec.Name, Kind: string(spec.Kind()), Client: client, Limits: spec.Limits, Most: spec.Most(), Now: time.Now, Observer: o, Log: log,
 		}))
 	}
-	n.sources = sourceSet{lookup.NewSet(all...)}
-	return nil
+	return sourceSet{lookup.NewSet(all...)}, nil
 }
 
 // readSources reads the file that the settings name; there are no sources without one.

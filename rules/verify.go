@@ -46,6 +46,32 @@ func (r *Registry) verify(ctx context.Context, d placed, before *Listing, canoni
 	return nil, c.problems.orNil()
 }
 
+// VerifyText asks sources whether they take what the rules of a text look up, as saving does. What
+// could not be asked is a warning, and what is wrong is Problems. A text that is wrong by itself
+// is to be put right first, and nobody is asked.
+func (r *Registry) VerifyText(ctx context.Context, data []byte, file string) (warnings []string, err error) {
+	documents, err := parse(data, file, r.Calendars)
+	if err != nil {
+		return nil, err
+	}
+	var found Problems
+	for _, d := range documents {
+		said, err := r.verify(ctx, d, nil, nil)
+		var wrong Problems
+		if err != nil && !errors.As(err, &wrong) {
+			return nil, err
+		}
+		for _, p := range wrong {
+			p.File = file
+			found = append(found, p)
+		}
+		for _, warning := range said {
+			warnings = append(warnings, d.Name+": "+warning)
+		}
+	}
+	return warnings, found.orNil()
+}
+
 // nearest is a problem at the place of a field, or of what is around it.
 func (d placed) nearest(pointer, message string) Problem {
 	p := d.problem("", pointer, message)

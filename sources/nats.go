@@ -111,8 +111,15 @@ func (b *broker) connected() (*nats.Conn, error) {
 	return conn, nil
 }
 
+// errNoNode means that whoever asks has no connection that the source could be asked over.
+var errNoNode = errors.New("it is asked over the node's own connection, and there is no node here")
+
 func (b *broker) connection() (*nats.Conn, error) {
-	if b.spec.URL == "" {
+	switch {
+	case b.spec.URL != "":
+	case b.shared == nil:
+		return nil, errNoNode
+	default:
 		return b.shared(), nil
 	}
 	b.mu.Lock()

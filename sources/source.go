@@ -30,7 +30,7 @@ func (s Spec) Most() int {
 }
 
 // Open returns the client of a source. It connects when it is first asked; an error is one of
-// the spec. conn is the node's own connection to NATS.
+// the spec. conn is the node's own connection to NATS; nil: there is no node.
 func Open(s Spec, conn func() *nats.Conn) (lookup.Client, error) {
 	switch {
 	case s.Postgres != nil:

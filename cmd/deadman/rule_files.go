@@ -102,6 +102,12 @@ type fileRule struct {
 // parseFiles reads the rules of files, and all that is wrong with them. known are the
 // calendars that there are; nil: nobody knows.
 func (p *program) parseFiles(files []ruleFile, known calendars.Set) ([]fileRule, rules.Problems, error) {
+	return p.parseChecking(files, known, func([]byte, string) error { return nil })
+}
+
+// parseChecking is parseFiles with a further check of each file that has nothing wrong by itself.
+// Its error is Problems, or ends it.
+func (p *program) parseChecking(files []ruleFile, known calendars.Set, check func(data []byte, file string) error) ([]fileRule, rules.Problems, error) {
 	var all []fileRule
 	found, from := rules.Problems{}, make(map[string]string)
 	for _, file := range files {
@@ -110,6 +116,9 @@ func (p *program) parseFiles(files []ruleFile, known calendars.Set) ([]fileRule,
 			return nil, nil, err
 		}
 		docs, err := rules.ParseAgainst(data, file.name(), known)
+		if err == nil {
+			err = check(data, file.name())
+		}
 		var wrong rules.Problems
 		if err != nil && !errors.As(err, &wrong) {
 			return nil, nil, err

@@ -1,21 +1,25 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
+	"deadman"
+	"deadman/calendars"
 	"deadman/rules"
 )
 
 func (p *program) lintCommand() *cobra.Command {
-	var calendarFile string
+	var calendarFile, sourceFile string
 	cmd := &cobra.Command{
 		Use: "lint FILE|DIR|-...", Short: "Say what is wrong with rule files; exit 3 when something is",
 		Long: `Says all that is wrong with rule files, each with its place and its remedy, and needs no
-node. Which calendars there are is known where --calendars names the file of them.`,
+node. Which calendars there are is known where --calendars names the file of them, and whether
+sources take what rules look up where --sources does: then they are asked, about nobody.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usage("%s takes files or folders; it got none", cmd.CommandPath())
@@ -23,9 +27,13 @@ node. Which calendars there are is known where --calendars names the file of the
 			return nil
 		},
 		ValidArgsFunction: completeFiles(ruleEndings...),
-		RunE:              func(_ *cobra.Command, args []string) error { return p.lint(args, calendarFile) },
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return p.lint(cmd.Context(), args, calendarFile, sourceFile)
+		},
 	}
 	addCalendars(cmd, &calendarFile)
+	cmd.Flags().StringVar(&sourceFile, "sources", "", "the file of sources, as serve has it")
+	complete(cmd, "sources", completeFiles("yaml", "yml"))
 	return cmd
 }
 
@@ -34,7 +42,7 @@ func addCalendars(cmd *cobra.Command, file *string) {
 	complete(cmd, "calendars", completeFiles("yaml", "yml"))
 }
 
-func (p *program) lint(args []string, calendarFile string) error {
+func (p *program) lint(ctx context.Context, args []string, calendarFile, sourceFile string) error {
 	known, err := readCalendars(calendarFile)
 	if err != nil {
 		return err
@@ -43,16 +51,26 @@ func (p *program) lint(args []string, calendarFile string) error {
 	if err != nil {
 		return err
 	}
-	all, found, err := p.parseFiles(files, known)
+	check, letGo, err := p.checkLookups(ctx, known, sourceFile)
 	if err != nil {
 		return err
 	}
-	f := findings{Rules: len(all), Files: len(files), Problems: found}
+	defer letGo()
+	var f findings
+	all, found, err := p.parseChecking(files, known, func(data []byte, file string) error {
+		warnings, err := check(data, file)
+		f.Warnings = append(f.Warnings, warnings...)
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	f.Rules, f.Files, f.Problems = len(all), len(files), found
 	if known == nil {
 		f.Unchecked = calendarsOf(all)
 	}
-	if err := p.showUnasked(all); err != nil {
-		return err
+	if sourceFile == "" {
+		f.Warnings = unasked(all)
 	}
 	if err := p.show(f); err != nil {
 		return err
@@ -63,32 +81,38 @@ func (p *program) lint(args []string, calendarFile string) error {
 	return nil
 }
 
+// checkLookups is how the lookups of a file are checked against the sources of another: not at
+// all, where none is named.
+func (p *program) checkLookups(ctx context.Context, known calendars.Set, sourceFile string) (check func(data []byte, file string) ([]string, error), letGo func(), err error) {
+	if sourceFile == "" {
+		return func([]byte, string) ([]string, error) { return nil, nil }, func() {}, nil
+	}
+	asked, letGo, err := deadman.OpenSources(sourceFile, p.getenv)
+	if err != nil {
+		return nil, nil, fmt.Errorf("sources: %w", err)
+	}
+	registry := rules.Registry{Calendars: known, Sources: asked} // which needs no store to ask them
+	return func(data []byte, file string) ([]string, error) { return registry.VerifyText(ctx, data, file) }, letGo, nil
+}
+
 // findings is what was looked at, and what is wrong with it.
 type findings struct {
 	Rules     int            `json:"rules"`
 	Files     int            `json:"files"`
 	Problems  rules.Problems `json:"problems"`
 	Unchecked []string       `json:"unchecked_calendars,omitempty"` // calendars that nobody knows
+	Warnings  []string       `json:"warnings,omitempty"`            // what else was not checked, and why
 }
 
-// showUnasked says of which rules a part was not checked. In JSON a list of problems is all there
-// is to say.
-func (p *program) showUnasked(all []fileRule) error {
-	if p.output == asJSON {
-		return nil
-	}
+// unasked says of which rules the lookup was not checked.
+func unasked(all []fileRule) (warnings []string) {
 	for _, r := range all {
-		source := r.Lookup.Asks()
-		if source == "" {
-			continue
-		}
-		_, err := fmt.Fprintf(p.out, "%s %s: the lookup was not checked against its source, %s; rule apply does that\n",
-			p.palette.paint(yellow, "warning:"), plain(r.Name), plain(source))
-		if err != nil {
-			return err
+		if source := r.Lookup.Asks(); source != "" {
+			warnings = append(warnings, fmt.Sprintf(
+				"%s: the lookup was not checked against its source, %s; name the file of sources with --sources, or let rule apply do it", r.Name, source))
 		}
 	}
-	return nil
+	return warnings
 }
 
 // calendarsOf is the calendars that rules name, by name.
@@ -113,6 +137,11 @@ func (p *program) show(f findings) error {
 	}
 	for _, problem := range f.Problems {
 		if _, err := fmt.Fprintln(p.out, plain(problem.Error())); err != nil {
+			return err
+		}
+	}
+	for _, warning := range f.Warnings {
+		if _, err := fmt.Fprintf(p.out, "%s %s\n", p.palette.paint(yellow, "warning:"), plain(warning)); err != nil {
 			return err
 		}
 	}

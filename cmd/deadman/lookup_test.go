@@ -1,0 +1,148 @@
+package main
+
+import (
+	"database/sql"
+	"net"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deadman"
+	"deadman/rules"
+)
+
+// lookingUp is a rule that looks up in a source.
+func lookingUp(name, lookup string) string {
+	return "name: " + name + `
+entity: order
+trigger: {event: orders.created, key: event.id}
+while: state != nil and state.status == "UNSHIPPED"
+escalate: [{after: 3h, step: primary}]
+hold: 0
+lookup: ` + lookup + "\n"
+}
+
+const inShop = `{sql: {source: shop, query: "select status from orders where id = $1"}}`
+
+// shopFiles are a file of sources: a database that has the order 1, a server that is not there, and
+// the connection of a node.
+func shopFiles(t *testing.T) (sources string) {
+	t.Helper()
+	dir := t.TempDir()
+	db, err := sql.Open("sqlite", filepath.Join(dir, "shop.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), "create table orders (id text, status text); insert into orders values ('1', 'UNSHIPPED')"); err != nil {
+		t.Fatal(err)
+	}
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	write(t, dir, "gone.url", "nats://"+l.Addr().String()+"\n")
+	return write(t, dir, "sources.yaml", "sources:\n  shop: {sqlite: {path: shop.db}}\n  gone: {nats: {url_file: gone.url}}\n  bus: {nats: {}}\n")
+}
+
+// Where the sources are named, lint asks them; where they are not, it says that it did not.
+func TestLintAsksSources(t *testing.T) {
+	t.Parallel()
+	sources := shopFiles(t)
+	broken := write(t, t.TempDir(), "broken.yaml", "sauces: {}\n")
+	const inGone, inBus = "{kv: {source: gone, bucket: orders}}", "{kv: {source: bus, bucket: orders}}"
+	for _, c := range []struct {
+		name, input string
+		args        []string
+		code        int
+		says        []string
+		never       string
+	}{
+		{"not named", lookingUp("late", inShop), nil, 0, []string{"warning: late: the lookup was not checked against its source, shop; name the file", "nothing is wrong"}, ""},
+		{"right", lookingUp("late", inShop), []string{"--sources", sources}, 0, []string{"nothing is wrong"}, "warning"},
+		{"no lookup", goodRule, nil, 0, []string{"nothing is wrong"}, "warning"},
+		{"no such column", lookingUp("late", strings.Replace(inShop, "select status", "select state", 1)), []string{"--sources", sources}, 3, []string{"standard input:7:37: late: lookup.sql.query: ", "no such column: state", "1 problem"}, "warning"},
+		{"no such source", lookingUp("late", strings.Replace(inShop, "shop", "shpo", 1)), []string{"--sources", sources}, 3, []string{"standard input:7:24: late: lookup.sql.source: ", `did you mean "shop"?`}, "warning"},
+		{"both files of one input", lookingUp("a", inShop) + "---\n" + lookingUp("b", strings.Replace(inShop, "orders", "order_", 1)), []string{"--sources", sources}, 3, []string{"b: lookup.sql.query", "2 rules in 1 file: 1 problem"}, "a: lookup"},
+		{"a source that is down", lookingUp("late", inGone), []string{"--sources", sources}, 0, []string{"warning: late: lookup: source gone can't be asked at the moment", "nothing is wrong"}, ""},
+		{"the connection of a node", lookingUp("late", inBus), []string{"--sources", sources}, 0, []string{"warning: late: lookup: source bus can't be asked at the moment", "there is no node here"}, ""},
+		{"wrong by itself", lookingUp("late", strings.Replace(inShop, "query", "qeury", 1)), []string{"--sources", sources}, 3, []string{`did you mean "query"?`}, "source shop"},
+		{"a broken file", lookingUp("late", inShop), []string{"--sources", broken}, 1, []string{broken + `:1:1: sauces: unknown field "sauces"`}, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := append([]string{"rule", "lint", "-"}, c.args...)
+			got := runHere(t, c.input, nil, args...)
+			got.check(t, args, c.code, c.says...)
+			if c.never != "" && strings.Contains(got.out+got.err, c.never) {
+				t.Errorf("it says %q: %+v", c.never, got)
+			}
+			inJSON := runHere(t, c.input, nil, append(args, "-o", "json")...)
+			if c.code != 1 && strings.Contains(inJSON.out, `"warnings"`) != strings.Contains(got.out, "warning:") {
+				t.Errorf("in JSON: %+v", inJSON)
+			}
+		})
+	}
+}
+
+// What a lookup finds is said, or the node asks its source; without a node nobody is asked.
+func TestPreviewOfALookup(t *testing.T) {
+	t.Parallel()
+	sources, dir := shopFiles(t), t.TempDir()
+	n := serveHere(t, func(c *deadman.Config) { c.Sources = sources })
+	file := write(t, dir, "late.yaml", lookingUp("late", inShop))
+	n.does("rule", "apply", "-f", file)
+	found := write(t, dir, "found.json", `{"status": "UNSHIPPED"}`)
+	saved, here := []string{"--rule", "late"}, []string{"-f", file}
+	for _, c := range []struct {
+		name    string
+		args    []string
+		key     string
+		found   string // --found; empty: it is not given
+		outcome string // empty: it is refused
+		asked   bool
+		says    string
+	}{
+		{"asked", saved, "1", "", "exhausted", true, ""},
+		{"asked about nobody", saved, "2", "", "cleared", true, ""},
+		{"given", saved, "1", `{"status": "SHIPPED"}`, "cleared", false, ""},
+		{"nobody, given", saved, "1", "null", "cleared", false, ""},
+		{"of a file, given", here, "2", "@" + found, "exhausted", false, ""},
+		{"of a file, nobody", here, "1", "null", "cleared", false, ""},
+		{"of a file, not given", here, "1", "", "", false, "nobody knows what shop would find (without a node no source is asked); say it with found (--found)"},
+		{"no object", saved, "1", "[]", "", false, "write an object, or null"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			args := append([]string{"rule", "preview", "--event", `{"id": "` + c.key + `"}`}, c.args...)
+			if c.found != "" {
+				args = append(args, "--found", c.found)
+			}
+			if c.outcome == "" {
+				n.says(1, args, c.says)
+				return
+			}
+			p := read[rules.Preview](n, args...)
+			if p.Outcome != c.outcome || p.Lookup == nil || p.Lookup.Asked != c.asked || p.Lookup.Source != "shop" {
+				t.Errorf("%+v, %+v", p, p.Lookup)
+			}
+		})
+	}
+}
+
+// A source that is down when rules are applied is a warning.
+func TestApplyWarnsOfASourceThatIsDown(t *testing.T) {
+	t.Parallel()
+	sources := shopFiles(t)
+	n := serveHere(t, func(c *deadman.Config) { c.Sources = sources })
+	file := write(t, t.TempDir(), "late.yaml", lookingUp("late", "{kv: {source: gone, bucket: orders}}"))
+	const warning = "warning: lookup: source gone can't be asked at the moment"
+	n.says(0, []string{"rule", "apply", "-f", file, "--dry-run"}, warning)
+	n.says(0, []string{"rule", "apply", "-f", file}, warning)
+	n.says(0, []string{"rule", "list"}, "late")
+	if got := n.does("rule", "apply", "-f", file); strings.Contains(got, "warning") {
+		t.Errorf("a rule that does not change is looked at again: %s", got)
+	}
+	if got := n.does("rule", "apply", "-o", "json", "-f", write(t, t.TempDir(), "later.yaml", lookingUp("later", "{kv: {source: gone, bucket: orders}}"))); !strings.Contains(got, `"warnings"`) {
+		t.Errorf("%s", got)
+	}
+}

@@ -1,0 +1,96 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deadman/access"
+	"deadman/checks"
+	"deadman/checks/lookup"
+	"deadman/rules"
+	"deadman/web"
+)
+
+// orders is the client of a source that finds every order unshipped, and counts its batches.
+type orders struct{ asked atomic.Int64 }
+
+func (o *orders) Reach(context.Context) error { return nil }
+func (o *orders) Close()                      {}
+
+func (o *orders) Ask(_ context.Context, _ lookup.Question, asks []lookup.Ask) ([]checks.Finding, error) {
+	o.asked.Add(1)
+	found := make([]checks.Finding, len(asks))
+	for i := range found {
+		found[i].Value = json.RawMessage(`{"status":"UNSHIPPED"}`)
+	}
+	return found, nil
+}
+
+func (o *orders) Verify(context.Context, lookup.Question, int) ([]lookup.Column, error) {
+	return nil, nil
+}
+
+// known are sources as rules ask for them.
+type known struct{ *lookup.Set }
+
+func (k known) Source(name string) (rules.Source, bool) {
+	source, ok := k.Get(name)
+	return source, ok
+}
+
+// looking is a rule that looks twice.
+const looking = `{"name": "looking", "entity": "order", "trigger": {"event": "orders.created", "key": "event.id"},
+	"lookup": {"sql": {"source": "shop", "query": "select status from orders where id = $1"}}, "while": "state != nil and state.status == \"UNSHIPPED\"",
+	"escalate": [{"after": "3h"}, {"after": "8h"}], "hold": "0"}`
+
+// What a lookup finds is given, or its source is asked once, for those who may change rules.
+func TestPreviewOfALookup(t *testing.T) {
+	client := &orders{}
+	s := newStand(t, closed, func(_ *web.Options, s *stand) {
+		s.rules.Sources = known{lookup.NewSet(lookup.NewSource(lookup.Options{
+			Name: "shop", Kind: "postgres", Client: client, Now: time.Now, Observer: web.NewMetrics("v", nil), Log: quiet,
+		}))}
+	})
+	reader, writer := s.token("reader", "", access.Read), s.token("writer", "", access.Rules)
+	if a := do(t, s.Server, "PUT", "/api/v1/rules/looking", looking, append(writer, "Content-Type", "application/json")...); a.StatusCode != 201 {
+		t.Fatal(a.body)
+	}
+	for _, c := range []struct {
+		name, found string // found as a field; empty: absent
+		as          []string
+		outcome     string // of the preview; empty: it is refused
+		lookup      string
+		asked       int64
+	}{
+		{"a reader does not have it asked", "", reader, "", "it is asked for those only who may change rules", 0},
+		{"a reader says what it finds", `, "found": {"status": "UNSHIPPED"}`, reader, "exhausted", `{"source":"shop","asked":false,"found":{"status":"UNSHIPPED"}}`, 0},
+		{"a reader says that there is nobody", `, "found": null`, reader, "cleared", `{"source":"shop","asked":false,"found":null}`, 0},
+		{"shipped", `, "found": {"status": "SHIPPED"}`, writer, "cleared", `{"source":"shop","asked":false,"found":{"status":"SHIPPED"}}`, 0},
+		{"it is asked, once for all looks", "", writer, "exhausted", `{"source":"shop","asked":true,"found":{"status":"UNSHIPPED"}}`, 1},
+		{"no object", `, "found": [1]`, writer, "", "write an object, or null", 0},
+	} {
+		for path, rule := range map[string]string{"looking/preview": "", "preview": `"rule": ` + looking + ", "} {
+			t.Run(c.name+", "+path, func(t *testing.T) {
+				before := client.asked.Load()
+				a := do(t, s.Server, "POST", "/api/v1/rules/"+path, fmt.Sprintf(`{%s"event": {"data": {"id": "1"}}%s}`, rule, c.found), append(c.as, "Content-Type", "application/json")...)
+				if asked := client.asked.Load() - before; asked != c.asked {
+					t.Errorf("the source is asked %d times", asked)
+				}
+				if c.outcome == "" {
+					isProblem(t, a, 422, web.Invalid, c.lookup)
+					return
+				}
+				var p rules.Preview
+				fatal(t, json.Unmarshal([]byte(a.body), &p))
+				if p.Outcome != c.outcome || !strings.Contains(a.body, `"lookup":`+c.lookup) {
+					t.Errorf("%.1000s", a.body)
+				}
+			})
+		}
+	}
+}
