@@ -3,7 +3,7 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# What may be set: RULES, ARGS (run), RUNS, SEED (test/faults), BENCH (bench).
+# What may be set: RULES, ARGS (run), RUNS, SEED (test/faults, test/schedules), BENCH (bench).
 RULES ?= examples/orders
 ARGS  ?=
 RUNS  ?= 200
@@ -30,6 +30,11 @@ test:
 test/faults:
 	@script/needs postgres
 	@go test -count=1 -timeout 4h -v ./faults -seed $(SEED) -runs $(RUNS)
+
+## test/schedules: 200,000 schedules from SEED on, against an oracle that looks at the clock each minute
+.PHONY: test/schedules
+test/schedules:
+	@go test -count=1 -timeout 1h ./schedules -run '^TestOracle$$' -cases 200000 -seed $(SEED)
 
 ## bench: the benchmarks whose names match BENCH
 .PHONY: bench

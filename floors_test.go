@@ -20,7 +20,7 @@ import (
 // says which of the two may import the other.
 var floors = [][]string{
 	{"papers"},
-	{"guards", "calendars", "migrations", "failpoints"},
+	{"guards", "calendars", "schedules", "migrations", "failpoints"},
 	{"alerts"},
 	{"checks"},
 	{"checks/lookup"},

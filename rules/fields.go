@@ -2,6 +2,8 @@ package rules
 
 import (
 	"fmt"
+
+	"deadman/schedules"
 )
 
 // The fields of a document, once: a reader fills them in, and a schema describes them.
@@ -62,7 +64,7 @@ func (t *Trigger) fields() mapping {
 			{"if", "A condition over event; other events are left out.", source{&t.If}},
 			{"since", "When the wait began: an instant over event.", source{&t.Since}},
 			{"shape", "What the event carries.", &t.Shape},
-			{"schedule", "A crontab, @every DURATION or @at INSTANT; ? in a field is any value.", text{to: &t.Schedule, most: maxSchedule}},
+			{"schedule", "A crontab, @every DURATION or @at INSTANT; ? in a field is a value spread by the rule's name.", text{to: &t.Schedule, most: schedules.MaxText}},
 			{"zone", "The time zone of the schedule.", text{to: &t.Zone}},
 			{"keys", "The entities that every tick begins a wait for.", keysOf(&t.Keys)},
 			{"heartbeat", "An event that has to come again and again.", within[Heartbeat]{&t.Heartbeat, (*Heartbeat).fields}},

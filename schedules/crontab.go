@@ -1,0 +1,148 @@
+package schedules
+
+import (
+	"math/bits"
+	"time"
+)
+
+// crontab is five fields: a bit for each value that a field has. It knows the wall, and no zone.
+type crontab struct {
+	minutes, hours, days, months, weekdays uint64
+	both                                   bool // a day has to be of days and of weekdays; one of them is enough without
+}
+
+// cycle is after how many days the calendar repeats itself, weekdays and all: 400 years. What
+// does not come in these never comes.
+const cycle = 146097
+
+// next is the first minute after a time; false: there is none, ever.
+func (c crontab) next(after wall) (wall, bool) {
+	first := after.day()
+	if m := c.from(after.minute() + 1); m < dayMinutes && c.on(first) {
+		return wallAt(first, m), true
+	}
+	for day := first + 1; day <= first+cycle; day++ {
+		if c.on(day) {
+			return wallAt(day, c.from(0)), true
+		}
+	}
+	return 0, false
+}
+
+// last is the last minute that is not after a time, of one that has some.
+func (c crontab) last(through wall) wall {
+	day := through.day()
+	if m := c.through(through.minute()); m >= 0 && c.on(day) {
+		return wallAt(day, m)
+	}
+	for day--; ; day-- {
+		if c.on(day) {
+			return wallAt(day, c.through(dayMinutes-1))
+		}
+	}
+}
+
+// between is how many minutes lie after a time and not after another.
+func (c crontab) between(after, through wall) int {
+	n := 0
+	for day := after.day(); day <= through.day(); day++ {
+		if !c.on(day) {
+			continue
+		}
+		from, to := -1, dayMinutes-1
+		if day == after.day() {
+			from = after.minute()
+		}
+		if day == through.day() {
+			to = through.minute()
+		}
+		n += c.count(to) - c.count(from)
+	}
+	return n
+}
+
+// on reports whether there are minutes on a day.
+func (c crontab) on(day int64) bool {
+	date := time.Unix(day*daySeconds, 0).UTC()
+	_, month, ofMonth := date.Date()
+	if c.months>>month&1 == 0 {
+		return false
+	}
+	inMonth, inWeek := c.days>>ofMonth&1 == 1, c.weekdays>>date.Weekday()&1 == 1
+	if c.both {
+		return inMonth && inWeek
+	}
+	return inMonth || inWeek
+}
+
+// from is the first minute of a day that is not before another; dayMinutes: there is none.
+func (c crontab) from(minute int) int {
+	hour := minute / hourMinutes
+	if c.hours>>hour&1 == 1 {
+		if left := c.minutes >> (minute % hourMinutes); left != 0 {
+			return minute + bits.TrailingZeros64(left)
+		}
+	}
+	left := c.hours >> (hour + 1)
+	if left == 0 {
+		return dayMinutes
+	}
+	return (hour+1+bits.TrailingZeros64(left))*hourMinutes + bits.TrailingZeros64(c.minutes)
+}
+
+// through is the last minute of a day that is not after another; -1: there is none.
+func (c crontab) through(minute int) int {
+	hour := minute / hourMinutes
+	if c.hours>>hour&1 == 1 {
+		if left := c.minutes & upTo(minute%hourMinutes); left != 0 {
+			return hour*hourMinutes + bits.Len64(left) - 1
+		}
+	}
+	left := c.hours & (1<<hour - 1)
+	if left == 0 {
+		return -1
+	}
+	return (bits.Len64(left)-1)*hourMinutes + bits.Len64(c.minutes) - 1
+}
+
+// count is how many minutes of a day are not after another; -1 is before all.
+func (c crontab) count(minute int) int {
+	if minute < 0 {
+		return 0
+	}
+	hour := minute / hourMinutes
+	n := bits.OnesCount64(c.hours&(1<<hour-1)) * bits.OnesCount64(c.minutes)
+	if c.hours>>hour&1 == 1 {
+		n += bits.OnesCount64(c.minutes & upTo(minute%hourMinutes))
+	}
+	return n
+}
+
+// upTo has a bit for each value from 0 to most.
+func upTo(most int) uint64 { return 1<<(most+1) - 1 }
+
+// hourly reports whether every hour has minutes.
+func (c crontab) hourly() bool { return c.hours == upTo(23) }
+
+// Shortest is the shortest time from one minute to the next.
+func (c crontab) Shortest() time.Duration {
+	first, last := c.from(0), c.through(dayMinutes-1)
+	shortest := c.closestDays()*dayMinutes - (last - first)
+	for m := first; m < last; {
+		next := c.from(m + 1)
+		shortest = min(shortest, next-m)
+		m = next
+	}
+	return time.Duration(shortest) * time.Minute
+}
+
+// closestDays is how many days there are at least from one with minutes to the next.
+func (c crontab) closestDays() int {
+	closest, before := int64(cycle), int64(-cycle)
+	for day := int64(0); day <= cycle && closest > 1; day++ {
+		if c.on(day) {
+			closest, before = min(closest, day-before), day
+		}
+	}
+	return int(closest)
+}

@@ -1,0 +1,45 @@
+package schedules
+
+import "time"
+
+// hourly is a crontab with ticks in every hour. It goes on as time goes by: each time that a
+// clock on the wall shows a minute of it, twice where it is put back, and not where it is put
+// forward.
+type hourly struct {
+	crontab
+	zone *time.Location
+}
+
+var _ Schedule = hourly{}
+
+// Next looks from change to change of the clocks.
+func (h hourly) Next(after time.Time) (time.Time, bool) {
+	for s := range stretches(h.zone, secondOf(after)+1) {
+		w, ok := h.next(s.shows(s.from - 1))
+		if !ok {
+			break
+		}
+		if at := s.at(w); at < s.to {
+			return instantOf(at)
+		}
+	}
+	return time.Time{}, false
+}
+
+// Between counts the minutes that clocks showed, from change to change.
+func (h hourly) Between(after, through time.Time) (n int, last time.Time) {
+	by := secondOf(through)
+	for s := range stretches(h.zone, secondOf(after)+1) {
+		if s.from > by {
+			break
+		}
+		end := s.shows(min(by, s.to-1))
+		if more := h.between(s.shows(s.from-1), end); more > 0 {
+			n, last = n+more, time.Unix(s.at(h.last(end)), 0).UTC()
+		}
+	}
+	return n, last
+}
+
+// From is the same.
+func (h hourly) From(time.Time) Schedule { return h }
