@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"deadman/checks"
+	"deadman/failpoints"
 )
 
 // How many jobs of a version a source is asked about at once, and how long the first of them
@@ -73,6 +74,7 @@ func (s *Sweeper) find(ctx context.Context, batch []verdict, decided chan<- []ve
 		questions[i] = rule.question(v.Job, now)
 	}
 	findings := find(ctx, rule.Finder, questions)
+	failpoints.Here("find.found")
 	if ctx.Err() != nil {
 		for _, v := range batch {
 			v.shard.land(v.Job.ID)

@@ -180,6 +180,30 @@ func TestStoppingWaitsForNoSource(t *testing.T) {
 	})
 }
 
+// Jobs that wait in the database for a source, however long, make no slot of others late.
+func TestAFullLineMakesNoOtherSlotLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		full := &source{most: 0}
+		e := run(t, map[string]checks.Handler{"asks": full}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))
+		e.happen("asks.created", keys(10)...)
+		for i := range 20 {
+			e.happen("other.created", fmt.Sprint(i))
+			time.Sleep(time.Second)
+		}
+		time.Sleep(11 * time.Second)
+
+		ended := e.ended()
+		for _, h := range ended {
+			if late := h.EndedAt.Sub(h.FirstCheckAt); late > 200*time.Millisecond {
+				t.Errorf("%s/%s ended %s after its slot", h.Rule, h.Key, late)
+			}
+		}
+		if _, refused := full.counts(); len(ended) != 20 || refused < 20 {
+			t.Errorf("%d jobs ended, want 20; the line was full %d times", len(ended), refused)
+		}
+	})
+}
+
 // retriesOf are the batches of one: the job that could not be found out about, again.
 func retriesOf(batches []int) (ones []int) {
 	for _, n := range batches[1:] {
@@ -236,6 +260,27 @@ func TestAnOutageEndsWithoutJobs(t *testing.T) {
 		}
 		shop.answers(known)
 		time.Sleep(20 * time.Second)
+		if said := e.said(); len(said) != 2 || said[0].Status != alerts.Resolved {
+			t.Errorf("said %+v", said)
+		}
+	})
+}
+
+// A source that comes back before anybody has read that it was away is heard of all the same.
+func TestAShortOutageEndsSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop := &source{most: 4, find: down}
+		e := run(t, map[string]checks.Handler{"asks": shop}, strings.Replace(fmt.Sprintf(noResolve, "asks", "asks"), "attempts: 3", "attempts: 1, end: true", 1))
+		time.Sleep(500 * time.Millisecond)
+		e.happen("asks.created", "1")
+		time.Sleep(2 * time.Second)
+		e.happen("asks.created", "2")
+		time.Sleep(9 * time.Second)
+		if said := e.said(); len(said) != 1 || said[0].Status != alerts.Undetermined {
+			t.Fatalf("said %+v", said)
+		}
+		shop.answers(known)
+		time.Sleep(10 * time.Second)
 		if said := e.said(); len(said) != 2 || said[0].Status != alerts.Resolved {
 			t.Errorf("said %+v", said)
 		}

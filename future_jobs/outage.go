@@ -11,6 +11,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/checks"
+	"deadman/failpoints"
 )
 
 // StreamSource is what a stream is called as a source that can't be asked.
@@ -120,6 +121,17 @@ func (o *outages) know(open []Outage) {
 	}
 }
 
+// met takes in that an outage is open, which this node wrote: what is heard of its source from
+// now on counts.
+func (o *outages) met(one Outage) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.open == nil {
+		o.open, o.works = map[outageOf]Outage{}, map[outageOf]bool{}
+	}
+	o.open[outageOf{one.RuleID, one.Source}] = one
+}
+
 // heard takes in what a source answered. An error of a key says nothing about the source: it may
 // not have been asked about that.
 func (o *outages) heard(r *Rule, found []checks.Finding) {
@@ -178,11 +190,11 @@ func metBy(batch []verdict, held []Held) []Met {
 		if !known {
 			i = len(all)
 			at[of] = i
-			rule, now := v.rule, v.Job.Last.FailedAt
+			rule := v.rule
 			all = append(all, Met{
 				Held: held, RuleSet: v.ruleSet,
 				Outage: Outage{Source: v.Outage, RuleID: rule.ID, Version: rule.Version, Reason: v.Reason},
-				Say:    func(o Outage) alerts.Alert { return rule.outageAlert(o, alerts.Undetermined, now) },
+				Say:    func(o Outage) alerts.Alert { return rule.outageAlert(o, alerts.Undetermined, o.OpenedAt) },
 			})
 		}
 		if v.Again {
@@ -205,6 +217,8 @@ func (s *Sweeper) meet(ctx context.Context, batch []verdict, held []Held) error 
 		if err != nil {
 			return fmt.Errorf("write an outage: %w", err)
 		}
+		failpoints.Here("outage.met")
+		s.outages.met(m.Outage)
 		for _, a := range said {
 			s.Observer.Alerted(a)
 		}

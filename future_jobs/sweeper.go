@@ -162,15 +162,16 @@ func (s *Sweeper) round(ctx context.Context, due chan<- []verdict, search func([
 	}
 	left, err := s.sweep(ctx, due, search)
 	s.fail("sweep", err)
-	if !left.IsZero() || err != nil {
-		s.behind = min(max(2*s.behind, again), againMost)
-		return s.behind
-	}
-	s.behind = 0
 	now := s.clock.Now()
 	wait := Longest
 	if slot := s.book.NextSlot(now); !slot.IsZero() {
 		wait = min(wait, slot.Sub(now))
+	}
+	if left.IsZero() && err == nil {
+		s.behind = 0
+	} else { // it is in nobody else's way at the next slot
+		s.behind = min(max(2*s.behind, again), againMost)
+		wait = min(wait, s.behind)
 	}
 	return max(wait, time.Millisecond)
 }
