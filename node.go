@@ -219,9 +219,9 @@ func (n *node) openRules(ctx context.Context) error {
 	n.answers = newAnswerers(n.Handlers, handlers.NewServices(n.bus))
 	handlers := n.Handlers.With(n.answers.services.Named)
 	n.book = rules.NewBook(n.store, n.store.Shards())
-	n.book.Calendars, n.book.Sources, n.book.Handlers = known, n.sources, handlers
+	n.book.Calendars, n.book.Sources, n.book.Handlers = known, n.lookups(), handlers
 	n.rules = &rules.Registry{
-		Store: n.store, Binder: n.bus, Book: n.book, Jobs: n.store, Calendars: known, Sources: n.sources, Handlers: handlers, Log: n.log,
+		Store: n.store, Binder: n.bus, Book: n.book, Jobs: n.store, Calendars: known, Sources: n.lookups(), Handlers: handlers, Log: n.log,
 	}
 	n.answers.rules = n.rules
 	if err := n.applyRules(ctx); err != nil {

@@ -4,24 +4,30 @@ package deadman
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"time"
 
 	"deadman/alerts"
 	"deadman/bus"
+	"deadman/checks"
+	"deadman/checks/lookup"
 	"deadman/failpoints"
 	futurejobs "deadman/future_jobs"
+	"deadman/rules"
 	"deadman/store"
 )
 
-// What the sweep, the intake and the relay see of the database and the broker, with the bug that is planted
-// in between. Each breaks a promise on purpose: the fault campaign proves with them that its
+// What the sweep, the intake and the relay see of the database and the broker, and rules of sources,
+// with the bug that is planted in between. Each breaks a promise on purpose: the fault campaign proves with them that its
 // checks would notice.
 func (n *node) queue() futurejobs.Queue   { return plantedQueue{n.store} }
 func (n *node) ledger() futurejobs.Ledger { return plantedLedger{n.store} }
 func (n *node) outbox() alerts.Outbox     { return plantedOutbox{n.store} }
 
 func (n *node) publisher() alerts.Publisher { return plantedPublisher{n.bus} }
+
+func (n *node) lookups() rules.Sources { return plantedSources{n.sources} }
 
 type plantedLedger struct{ *store.Store }
 
@@ -130,4 +136,29 @@ func (p plantedPublisher) Publish(ctx context.Context, batch []alerts.Alert) ([]
 		return batch, nil
 	}
 	return sent, err
+}
+
+type plantedSources struct{ sourceSet }
+
+// Source implements rules.Sources.
+func (s plantedSources) Source(name string) (rules.Source, bool) {
+	source, ok := s.sourceSet.Source(name)
+	return plantedSource{source}, ok
+}
+
+type plantedSource struct{ rules.Source }
+
+// Ask implements rules.Source.
+func (s plantedSource) Ask(ctx context.Context, timeout time.Duration, q lookup.Question, asks []lookup.Ask) []checks.Finding {
+	found := s.Source.Ask(ctx, timeout, q, asks)
+	for i, f := range found {
+		var outage *checks.Outage
+		switch {
+		case failpoints.Planted(failpoints.OutageAbsent) && errors.As(f.Err, &outage):
+			found[i] = checks.Finding{}
+		case failpoints.Planted(failpoints.LastKnown) && f.Err != nil:
+			found[i] = checks.Finding{Value: json.RawMessage(`{}`)} // nothing is new
+		}
+	}
+	return found
 }

@@ -20,10 +20,12 @@ const (
 	MarkFirst      Plant = "mark-before-publish" // alerts leave the outbox before they are published
 	WindowOnly     Plant = "duplicate-window"    // repeats are refused within the duplicate window only
 	ForgetsUnacked Plant = "forgets-unacked"     // an alert whose acknowledgement failed counts as sent
+	OutageAbsent   Plant = "outage-absent"       // whoever can't be asked about is taken for absent
+	LastKnown      Plant = "last-known"          // whoever can't be found out about is as last known
 )
 
 // Plants are all that there are.
-var Plants = []Plant{CursorFirst, NoCursor, NoFence, AlertsApart, NoReadThrough, MarkFirst, WindowOnly, ForgetsUnacked}
+var Plants = []Plant{CursorFirst, NoCursor, NoFence, AlertsApart, NoReadThrough, MarkFirst, WindowOnly, ForgetsUnacked, OutageAbsent, LastKnown}
 
 var sown Plant
 

@@ -43,6 +43,8 @@ type arena struct {
 	port     int    // of the broker in the node
 	dsn      string // through the link
 	source   string // the stream of events
+	rules    string // the folder of the rules
+	lookups  string // the file of the sources that rules look up in; empty: none
 	people   string // the file of channels; empty: nobody is told
 	plant    string
 	linger   time.Duration // how long a node stands still after others have taken its shards
@@ -57,13 +59,17 @@ type arena struct {
 	told   map[string]bool // ids of alerts that people were told of
 	acked  []string        // ids of events
 	breach error           // of a promise that holds at any moment
+
+	// model checks what became of the events, at rest.
+	model func(context.Context) error
 }
 
 // newArena makes an arena with a Postgres of its own and so many brokers, or where there is
 // none, with all of it in the folder of a node.
 func newArena(t *testing.T, brokers int, plant string) *arena {
 	t.Helper()
-	a := &arena{T: t, plant: plant, source: "ORDERS", dir: t.TempDir(), over: make(chan struct{}), served: make(chan struct{}), told: map[string]bool{}}
+	a := &arena{T: t, plant: plant, source: "ORDERS", rules: "campaign", dir: t.TempDir(), over: make(chan struct{}), served: make(chan struct{}), told: map[string]bool{}}
+	a.model = func(ctx context.Context) error { return a.Exactly(ctx, a.source, a.acked) }
 	t.Cleanup(func() {
 		if t.Failed() || *trace {
 			a.mu.Lock()
@@ -196,7 +202,7 @@ func (a *arena) keep(name string, plans ...string) {
 // live runs a node until it dies. It reports whether there is to be another.
 func (a *arena) live(path, name, plan string) bool {
 	a.note("%s starts with %q", name, plan)
-	args := []string{"--rules", "campaign", "--lease", "1500ms"}
+	args := []string{"--rules", a.rules, "--lease", "1500ms"}
 	switch {
 	case a.database == nil:
 		args = append(args, "--data-dir", a.dir, "--nats-addr", fmt.Sprintf("127.0.0.1:%d", a.port))
@@ -204,6 +210,9 @@ func (a *arena) live(path, name, plan string) bool {
 		args = append(args, "--database-url", a.dsn+"&application_name="+name, "--nats-url", a.urls())
 	default:
 		args = append(args, "--database-url", a.dsn+"&application_name="+name, "--nats-url", "nats://"+a.broker.addr())
+	}
+	if a.lookups != "" {
+		args = append(args, "--sources", a.lookups)
 	}
 	if a.people != "" {
 		args = append(args, "--notify", a.people)
@@ -360,7 +369,7 @@ func (a *arena) check() error {
 	a.mu.Lock()
 	errs := []error{a.breach}
 	a.mu.Unlock()
-	errs = append(errs, a.Promises(a.Context()), a.Exactly(a.Context(), a.source, a.acked))
+	errs = append(errs, a.Promises(a.Context()), a.model(a.Context()))
 	if a.database != nil {
 		breaches, err := a.Witnessed(a.Context())
 		errs = append(errs, err)

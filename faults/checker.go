@@ -54,6 +54,9 @@ type Said struct {
 	Since      string `json:"since"`
 	Slot       time.Time
 	DecidedAt  time.Time `json:"decided_at"`
+	Source     string
+	Count      int
+	Closes     []string
 	MsgID      string
 }
 
@@ -187,21 +190,29 @@ func (c Checker) Promises(ctx context.Context) error {
 		if s.DecidedAt.Before(s.Slot) {
 			breach("P3: %s was decided at %s, before its slot %s", job, s.DecidedAt, s.Slot)
 		}
-		last[job] = s
+		if s.Status == "firing" {
+			last[job] = s
+		}
 	}
+	twice, err := c.twice(ctx)
+	return errors.Join(append(append(broken, twice...), err)...)
+}
+
+// twice returns the jobs that are there several times.
+func (c Checker) twice(ctx context.Context) (broken []error, err error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT shard, id, count(*) FROM (
 		SELECT shard, id FROM future_job UNION ALL SELECT shard, id FROM history) j
 		GROUP BY shard, id HAVING count(*) > 1`)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer rows.Close()
 	for rows.Next() {
 		var shard, id, times int64
 		if err := rows.Scan(&shard, &id, &times); err != nil {
-			return err
+			return nil, err
 		}
-		breach("P5: job %d of shard %d is there %d times", id, shard, times)
+		broken = append(broken, fmt.Errorf("P5: job %d of shard %d is there %d times", id, shard, times))
 	}
-	return errors.Join(append(broken, rows.Err())...)
+	return broken, rows.Err()
 }

@@ -24,6 +24,8 @@ var plantings = []planting{
 	{"mark-before-publish", scenario{nodes: [][]string{{"relay.read=kill@1"}}}, "P7: "},
 	{"duplicate-window", scenario{window: true, nodes: [][]string{{"relay.published=kill@1"}}}, "in the stream twice"},
 	{"forgets-unacked", scenario{nodes: [][]string{{""}}, upset: brokerAway}, "P7: "},
+	{"outage-absent", scenario{nodes: [][]string{{""}}, sources: sourcesAway}, "was cleared at"},
+	{"last-known", scenario{nodes: [][]string{{""}}, sources: sourcesAway}, "was cleared at"},
 }
 
 // sleeper is a node that stands still with a full batch in hand, and goes on when another node

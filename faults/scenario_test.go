@@ -3,6 +3,7 @@ package faults_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"time"
 )
@@ -13,6 +14,7 @@ var (
 	intakePlaces = []string{"reader.message", "intake.read", "apply.commit", "intake.applied", "intake.mark", "intake.marked"}
 	settlePlaces = []string{"settle.write", "settle.written"}
 	relayPlaces  = []string{"relay.read", "relay.published", "relay.marked"}
+	sourcePlaces = []string{"find.found", "outage.met", "settle.write", "settle.written"}
 	peoplePlaces = []string{"notify.claimed", "notify.sent"}
 	failing      = []string{"intake.applied", "settle.written", "relay.published"} // where an answer can be lost
 )
@@ -27,12 +29,15 @@ type scenario struct {
 	window  bool          // the duplicate window of the stream of alerts is shorter than a node's death
 	linger  time.Duration // how long a node stands still after others have taken its shards
 	upset   func(a *arena, random *rand.Rand)
+	// sources is what goes wrong with the sources that rules look up in; nil: they look nothing up.
+	sources func(s *shop, random *rand.Rand)
 }
 
 // kinds are the kinds of scenarios, the frequent ones several times.
 var kinds = []string{
 	"kill", "kill", "kill", "kill two", "kill two", "takeover", "takeover", "broker", "broker",
 	"link", "link", "link", "database", "database", "answers", "window", "people", "embedded", "late", "cluster",
+	"source", "source", "source", "source",
 }
 
 // scenarioOf makes the scenario of a seed. Seeds that follow each other go through the kinds.
@@ -75,8 +80,22 @@ func scenarioOf(seed uint64) scenario {
 		s.brokers = 3
 		s.nodes = [][]string{{seeded(random, slow(random))}}
 		s.upset = loseServer
+	case "source":
+		s.sources = upsetSources
+		s.nodes = [][]string{{seeded(random, slow(random))}}
+		if random.IntN(3) > 0 {
+			s.nodes = [][]string{deaths(random, 1+random.IntN(2), sourcePlaces)}
+		}
+		if random.IntN(3) == 0 {
+			s.nodes = append(s.nodes, []string{""})
+		}
 	}
 	return s
+}
+
+// kills reports whether nodes die.
+func (s scenario) kills() bool {
+	return slices.ContainsFunc(slices.Concat(s.nodes...), func(plan string) bool { return strings.Contains(plan, "=kill") })
 }
 
 func (s scenario) String() string {

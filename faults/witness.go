@@ -3,9 +3,11 @@ package faults
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
-// witness makes a Postgres note who decides while somebody else holds the shard. Nodes are
+// witness makes a Postgres note who decides while somebody else holds the shard, and who could
+// not be found out about. Nodes are
 // told apart by the application_name of their connections. It rests on nothing of the code that
 // it watches: who took a shard is seen where the epoch grows, and who decides where the
 // alert is written. Alerts of an event, such as resolved ones, are nobody's shard.
@@ -30,7 +32,52 @@ CREATE FUNCTION witness_decide() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	RETURN NULL;
 END $$;
 CREATE TRIGGER witness_decide AFTER INSERT ON alert FOR EACH ROW
-	WHEN (NEW.detail::json ->> 'status' = 'firing') EXECUTE FUNCTION witness_decide();`
+	WHEN (NEW.detail::json ->> 'status' = 'firing') EXECUTE FUNCTION witness_decide();
+
+CREATE TABLE witness_unknown (rule_id int NOT NULL, key text NOT NULL, attempts int NOT NULL, at timestamptz NOT NULL);
+CREATE FUNCTION witness_unknown() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	INSERT INTO witness_unknown VALUES (NEW.rule_id, NEW.key, NEW.undecided, now());
+	RETURN NULL;
+END $$;
+CREATE TRIGGER witness_unknown AFTER UPDATE ON future_job FOR EACH ROW
+	WHEN (NEW.undecided > OLD.undecided) EXECUTE FUNCTION witness_unknown();`
+
+// Unknown is that a job could not be found out about, by the word of the database.
+type Unknown struct {
+	Key      string
+	Attempts int // in a row
+	At       time.Time
+}
+
+// Unknown returns, of each rule, what could not be found out. A job that ended so has spent its
+// attempts.
+func (c Checker) Unknown(ctx context.Context) (map[string][]Unknown, error) {
+	attempts := map[string]int{}
+	for _, l := range Lookups {
+		attempts[l.Rule] = l.Attempts
+	}
+	rows, err := c.DB.QueryContext(ctx, `SELECT r.name, u.key, u.attempts, u.at FROM (
+		SELECT rule_id, key, attempts, at FROM witness_unknown
+		UNION ALL SELECT rule_id, key, 0, ended_at FROM history WHERE outcome = 'undetermined') u
+		JOIN rule r ON r.id = u.rule_id`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := map[string][]Unknown{}
+	for rows.Next() {
+		var rule string
+		var u Unknown
+		if err := rows.Scan(&rule, &u.Key, &u.Attempts, &u.At); err != nil {
+			return nil, err
+		}
+		if u.Attempts == 0 {
+			u.Attempts = attempts[rule]
+		}
+		all[rule] = append(all[rule], u)
+	}
+	return all, rows.Err()
+}
 
 // Watch has a Postgres with the product's schema, and no node yet, note what Witnessed asks for.
 func (c Checker) Watch(ctx context.Context) error {

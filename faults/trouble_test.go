@@ -1,0 +1,195 @@
+package faults_test
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// answering is a way in which a service answers wrongly. Whoever takes it for an answer finds an
+// order shipped.
+type answering struct {
+	name   string
+	answer http.HandlerFunc
+}
+
+// says answers with a status and a body, whatever is asked.
+func says(status int, body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(status)
+		fmt.Fprint(w, body)
+	}
+}
+
+var answerings = []answering{
+	{"hangs", func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }},
+	{"drips", drip},
+	{"answers 500", says(http.StatusInternalServerError, `{"status": "SHIPPED"}`)},
+	{"answers 503", says(http.StatusServiceUnavailable, "")},
+	{"answers 410, which nobody takes for absent", says(http.StatusGone, `{"status": "SHIPPED"}`)},
+	{"answers half of a JSON", says(http.StatusOK, `{"status": "SHIPPED"`)},
+	{"answers a list", says(http.StatusOK, `[{"status": "SHIPPED"}]`)},
+	{"answers a page", says(http.StatusOK, `<html>SHIPPED</html>`)},
+	{"answers nothing", says(http.StatusOK, "")},
+	{"answers too much", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintf(w, `{"status": "SHIPPED", "pad": "%s"}`, bytes.Repeat([]byte("x"), 1<<20))
+	}},
+	{"answers a wrong type", func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasPrefix(r.URL.Path, "/carts/") {
+			fmt.Fprint(w, `null`)
+			return
+		}
+		fmt.Fprint(w, `{"status": 7}`)
+	}},
+	{"redirects to metadata", func(w http.ResponseWriter, r *http.Request) {
+		http.Redirect(w, r, "http://169.254.169.254/latest/meta-data/", http.StatusFound)
+	}},
+	{"redirects to itself", func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/shipped" {
+			http.Redirect(w, r, "/shipped", http.StatusTemporaryRedirect)
+			return
+		}
+		fmt.Fprint(w, `{"status": "SHIPPED"}`)
+	}},
+	{"hangs up", func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }},
+}
+
+// drip sends a byte now and then.
+func drip(w http.ResponseWriter, r *http.Request) {
+	out := http.NewResponseController(w)
+	for _, b := range []byte(`{"status": "SHIPPED"}`) {
+		if _, err := w.Write([]byte{b}); err != nil || out.Flush() != nil {
+			return
+		}
+		select {
+		case <-r.Context().Done():
+			return
+		case <-time.After(200 * time.Millisecond):
+		}
+	}
+}
+
+// answers has the bank answer in a way for a while.
+func (s *shop) answers(way answering, span time.Duration) {
+	s.note("the bank %s", way.name)
+	s.way.Store(&way)
+	pause(span)
+	s.way.Store(nil)
+	s.note("the bank is whole again")
+}
+
+// linked has a link have a fault for a while.
+func (s *shop) linked(l *link, name string, f fault, span time.Duration) {
+	s.note("the way to the %s is %s", name, f.name)
+	l.have(f, span)
+	s.note("the way to the %s is whole again", name)
+}
+
+// trouble is what a database does to whoever asks it, and how that is over.
+type trouble struct{ name, begin, end string }
+
+// The statements are of the database and the role $shop.
+var troubles = []trouble{
+	{"goes down", `ALTER DATABASE $shop ALLOW_CONNECTIONS false`, `ALTER DATABASE $shop ALLOW_CONNECTIONS true`},
+	{"has no connection left", `ALTER ROLE $shop CONNECTION LIMIT 0`, `ALTER ROLE $shop CONNECTION LIMIT -1`},
+	{"has another password", `ALTER ROLE $shop NOLOGIN`, `ALTER ROLE $shop LOGIN`},
+	{"lets nobody read", `REVOKE SELECT ON shipments, carts FROM $shop`, `GRANT SELECT ON shipments, carts TO $shop`},
+	{
+		"has other columns", `ALTER VIEW shipments RENAME COLUMN status TO state; ALTER VIEW carts RENAME COLUMN id TO cart`,
+		`ALTER VIEW shipments RENAME COLUMN state TO status; ALTER VIEW carts RENAME COLUMN cart TO id`,
+	},
+	{
+		"has other values", `CREATE OR REPLACE VIEW shipments AS SELECT id, null::text AS status FROM truth;
+			CREATE OR REPLACE VIEW carts AS SELECT (1/0)::text AS id FROM truth`,
+		`CREATE OR REPLACE VIEW shipments AS SELECT id, CASE WHEN shipped THEN 'SHIPPED' ELSE 'UNSHIPPED' END AS status FROM truth;
+			CREATE OR REPLACE VIEW carts AS SELECT id FROM truth WHERE NOT shipped`,
+	},
+}
+
+// has gives the database a trouble for a while. Connections are ended at its beginning.
+func (s *shop) has(t trouble, span time.Duration) {
+	s.note("the shop %s", t.name)
+	run := func(statements string) {
+		for statement := range strings.SplitSeq(strings.ReplaceAll(statements, "$shop", s.name), ";") {
+			if !strings.HasPrefix(statement, "ALTER DATABASE") {
+				s.must(statement)
+			} else if _, err := s.DB.ExecContext(context.Background(), statement); err != nil { // none closes itself
+				s.Errorf("%s: %v", statement, err)
+			}
+		}
+	}
+	run(t.begin)
+	s.must(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = $1`, s.name)
+	pause(span)
+	run(t.end)
+	s.note("the shop is whole again")
+}
+
+// locked locks the table of the orders for a while: all that is asked waits, and whoever ships
+// an order.
+func (s *shop) locked(span time.Duration) {
+	tx, err := s.db.BeginTx(s.Context(), nil)
+	if err == nil {
+		_, err = tx.ExecContext(s.Context(), `LOCK TABLE truth IN ACCESS EXCLUSIVE MODE`)
+	}
+	if err != nil {
+		s.Error(err)
+		return
+	}
+	s.note("the shop is locked")
+	pause(span)
+	if err := tx.Rollback(); err != nil {
+		s.Error(err)
+	}
+	s.note("the shop is whole again")
+}
+
+// ways of a link to be broken; "late" comes long after who asks gave up.
+var ways = []string{"cut", "half-open", "slow", "narrow", "torn", "late"}
+
+// upsetSources breaks the shop and the bank, each a few times, at once.
+func upsetSources(s *shop, random *rand.Rand) {
+	const times = 3
+	shop, bank := rand.New(rand.NewPCG(random.Uint64(), 0)), rand.New(rand.NewPCG(random.Uint64(), 0))
+	var both sync.WaitGroup
+	both.Go(func() {
+		for range times {
+			pause(span(shop, 100*time.Millisecond, 700*time.Millisecond))
+			lasts := span(shop, 500*time.Millisecond, 2*time.Second)
+			switch n := shop.IntN(len(ways) + len(troubles) + 2); {
+			case n < len(ways):
+				s.linked(s.database, "shop", faultOf(shop, ways[n]), lasts)
+			case n < len(ways)+len(troubles):
+				s.has(troubles[n-len(ways)], lasts)
+			default:
+				s.locked(lasts)
+			}
+		}
+	})
+	both.Go(func() {
+		for range times {
+			pause(span(bank, 100*time.Millisecond, 700*time.Millisecond))
+			lasts := span(bank, 500*time.Millisecond, 2*time.Second)
+			if n := bank.IntN(len(ways) + len(answerings)); n < len(ways) {
+				s.linked(s.bank, "bank", faultOf(bank, ways[n]), lasts)
+			} else {
+				s.answers(answerings[n-len(ways)], lasts)
+			}
+		}
+	})
+	both.Wait()
+}
+
+// sourcesAway cuts the shop off and has the bank hang, from before the first look until after the
+// last step.
+func sourcesAway(s *shop, _ *rand.Rand) {
+	var both sync.WaitGroup
+	both.Go(func() { s.linked(s.database, "shop", fault{name: "cut"}, 5*time.Second) })
+	both.Go(func() { s.answers(answerings[0], 5*time.Second) })
+	both.Wait()
+}

@@ -1,0 +1,336 @@
+package faults
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Lookup is what the checker knows of a rule of the campaign that asks a source, in
+// lookups/orders.yaml. Its steps are first and second.
+type Lookup struct {
+	Rule     string
+	Source   string
+	Attempts int  // that can't find out, before that is said
+	Ends     bool // a job whose attempts are spent ends
+}
+
+// Lookups are those rules.
+var Lookups = []Lookup{
+	{"status-in-shop", "shop", 2, false},
+	{"cart-in-shop", "shop", 1, true},
+	{"status-in-bank", "bank", 1, false},
+	{"cart-in-bank", "bank", 2, true},
+}
+
+// Shipment is when an order was shipped, as the sources have it: between two instants. Zero: it
+// never was.
+type Shipment struct{ From, Until time.Time }
+
+func (s Shipment) String() string {
+	if s.From.IsZero() {
+		return "it was never shipped"
+	}
+	return fmt.Sprintf("it was shipped between %s and %s", s.From.UTC().Format(clock), s.Until.UTC().Format(clock))
+}
+
+const clock = "15:04:05.000"
+
+// maybe reports whether the order may have been shipped by an instant.
+func (s Shipment) maybe(at time.Time) bool { return !s.From.IsZero() && !at.Before(s.From) }
+
+// surely reports whether it was shipped before an instant.
+func (s Shipment) surely(before time.Time) bool {
+	return !s.From.IsZero() && s.Until.Before(before)
+}
+
+// truth is what FoundOut compares.
+type truth struct {
+	shipped  map[string]Shipment
+	crashes  bool
+	ends     map[string][]ending  // by rule and key
+	pending  map[string]bool      // by rule and key
+	said     map[string][]Said    // by rule and key
+	unknown  map[string][]Unknown // by rule
+	outages  map[string][]outage  // by rule
+	breaches []string
+}
+
+type ending struct {
+	outcome string
+	at      time.Time
+}
+
+// outage is one as the database has it.
+type outage struct {
+	source           string
+	opened, closed   time.Time
+	isOpen           bool
+	jobs             int
+	begunBy, endedBy []Said
+}
+
+func (t *truth) breach(format string, args ...any) {
+	t.breaches = append(t.breaches, fmt.Sprintf(format, args...))
+}
+
+// FoundOut checks P9 on a system at rest, and P1 of its jobs: what was decided about the orders
+// that were created is what the sources knew, and what could not be found out was said. crashes:
+// nodes were killed meanwhile.
+func (c Checker) FoundOut(ctx context.Context, created []string, shipped map[string]Shipment, crashes bool) error {
+	t := &truth{shipped: shipped, crashes: crashes}
+	if err := c.gather(ctx, t); err != nil {
+		return err
+	}
+	for _, l := range Lookups {
+		for _, key := range created {
+			t.job(l, key)
+		}
+		t.outagesOf(l)
+		t.unknownOf(l)
+	}
+	if known := len(created) * len(Lookups); len(t.ends)+len(t.pending) > known {
+		t.breach("P1: there are jobs of %d orders and rules, and the events ask for %d", len(t.ends)+len(t.pending), known)
+	}
+	return join(t.breaches)
+}
+
+// job checks how the wait for one order ended.
+func (t *truth) job(l Lookup, key string) {
+	name := l.Rule + "/" + key
+	ends, shipment := t.ends[name], t.shipped[key]
+	switch {
+	case t.pending[name]:
+		t.breach("P12: %s is pending", name)
+		return
+	case len(ends) != 1:
+		t.breach("P1: of %s there are %d jobs", name, len(ends))
+		return
+	}
+	var words, closed []string
+	for _, s := range t.said[name] {
+		switch s.Status {
+		case "firing":
+			words = append(words, append(slices.Clone(s.Passed), s.Step)...)
+			if shipment.surely(s.Slot) {
+				t.breach("P9: a false alarm: %s, step %s of slot %s, and %s", name, s.Step, s.Slot.Format(clock), shipment)
+			}
+		case "resolved", "gave_up":
+			closed = append(closed, s.Status)
+		}
+	}
+	steps, last := strings.Join(words, " "), strings.Join(closed, " ")
+	end := ends[0]
+	switch end.outcome {
+	case "cleared":
+		if !shipment.maybe(end.at) {
+			t.breach("P9: %s was cleared at %s, and %s", name, end.at.UTC().Format(clock), shipment)
+		}
+		if want := map[bool]string{true: "resolved"}[len(t.said[name]) > len(closed)]; last != want || steps != "" && steps != "first" {
+			t.breach("P6: %s was cleared, and %q and %q were said", name, steps, last)
+		}
+	case "exhausted":
+		if steps != "first second" || last != "" {
+			t.breach("P6: %s was escalated to its end, and %q and %q were said", name, steps, last)
+		}
+	case "undetermined":
+		if !l.Ends {
+			t.breach("P9: %s ended, and its rule says to go on", name)
+		}
+		if last != "gave_up" && !t.spoken(l, end.at) {
+			t.breach("P9: %s ended unseen at %s, and nobody was told", name, end.at.UTC().Format(clock))
+		}
+	default:
+		t.breach("P9: %s ended as %s", name, end.outcome)
+	}
+}
+
+// slack is how long before its settlement a job may have met an outage.
+const slack = 5 * time.Second
+
+// spoken reports whether an outage of the rule speaks for what was settled at an instant.
+func (t *truth) spoken(l Lookup, at time.Time) bool {
+	return slices.ContainsFunc(t.outages[l.Rule], func(o outage) bool {
+		return !o.opened.After(at) && (o.isOpen || o.closed.After(at.Add(-slack)))
+	})
+}
+
+// outagesOf checks that each outage of a rule is said once when it begins and once when it ends,
+// that one is open at a time, and that none is left.
+func (t *truth) outagesOf(l Lookup) {
+	all := t.outages[l.Rule]
+	for i, o := range all {
+		at := fmt.Sprintf("the outage of %s for %s, opened at %s", o.source, l.Rule, o.opened.UTC().Format(clock))
+		if o.source != l.Source {
+			t.breach("P9: %s: the rule asks %s", at, l.Source)
+		}
+		if i > 0 && all[i-1].closed.After(o.opened) {
+			t.breach("P9: %s: the one before it is open", at)
+		}
+		if len(o.begunBy) != 1 {
+			t.breach("P9: %s, was said %d times", at, len(o.begunBy))
+		} else if n := o.begunBy[0].Count; n < 1 || n > len(t.ends)/len(Lookups) {
+			t.breach("P9: %s, was said of %d jobs", at, n)
+		}
+		switch {
+		case o.isOpen:
+			t.breach("P12: %s, is open", at)
+		case len(o.endedBy) != 1:
+			t.breach("P9: %s, was said to be over %d times", at, len(o.endedBy))
+		case o.endedBy[0].Count != o.jobs:
+			t.breach("P9: %s, met %d jobs, and was said to have met %d", at, o.jobs, o.endedBy[0].Count)
+		}
+	}
+	for _, s := range t.said[l.Rule+"/"] {
+		t.breach("P9: alert %s (%s) of %s is of no outage that there is", s.ID, s.Status, l.Rule)
+	}
+}
+
+// unknownOf checks that whoever could not be found out about for too long was spoken of, and
+// that outages count those for whom they speak.
+func (t *truth) unknownOf(l Lookup) {
+	var met, counted int
+	for _, u := range t.unknown[l.Rule] {
+		if u.Attempts != l.Attempts {
+			continue
+		}
+		own := slices.ContainsFunc(t.said[l.Rule+"/"+u.Key], func(s Said) bool {
+			return (s.Status == "undetermined" || s.Status == "gave_up") && !s.DecidedAt.After(u.At) && s.DecidedAt.After(u.At.Add(-slack))
+		})
+		switch {
+		case own:
+		case t.spoken(l, u.At):
+			met++
+		default:
+			t.breach("P9: %s/%s could not be found out about at %s, %d times in a row, and nobody was told", l.Rule, u.Key, u.At.UTC().Format(clock), u.Attempts)
+		}
+	}
+	for _, o := range t.outages[l.Rule] {
+		counted += o.jobs
+	}
+	// A node that dies between the outage and the settlement leaves jobs that meet it again.
+	if counted < met || counted > met && !t.crashes {
+		t.breach("P9: outages of %s count %d jobs, and %d met them", l.Rule, counted, met)
+	}
+}
+
+// gather reads what is there.
+func (c Checker) gather(ctx context.Context, t *truth) error {
+	var err error
+	if t.unknown, err = c.Unknown(ctx); err != nil {
+		return err
+	}
+	if t.ends, t.pending, err = c.endings(ctx); err != nil {
+		return err
+	}
+	if t.outages, err = c.outages(ctx); err != nil {
+		return err
+	}
+	said, err := c.Stream(ctx)
+	if err != nil {
+		return err
+	}
+	t.said = map[string][]Said{}
+	for _, s := range said {
+		if s.Source == "" || !t.isOf(s) {
+			name := s.Rule + "/"
+			if s.Source == "" {
+				name += s.Key
+			}
+			t.said[name] = append(t.said[name], s)
+		}
+	}
+	return nil
+}
+
+// isOf adds what was said of a source to the outage that it is about.
+func (t *truth) isOf(s Said) bool {
+	all := t.outages[s.Rule]
+	for i, o := range all {
+		since, err := time.Parse(time.RFC3339Nano, s.Since)
+		if err != nil || s.Source != o.source || !since.Equal(o.opened) {
+			continue
+		}
+		if s.Status == "undetermined" {
+			all[i].begunBy = append(all[i].begunBy, s)
+			return true
+		}
+		closes := slices.Equal(s.Closes, slices.Collect(func(yield func(string) bool) {
+			for _, begun := range o.begunBy {
+				if !yield(begun.ID) {
+					return
+				}
+			}
+		}))
+		if s.Status == "resolved" && closes {
+			all[i].endedBy = append(all[i].endedBy, s)
+			return true
+		}
+	}
+	return false
+}
+
+// endings reads how jobs ended, and which have not.
+func (c Checker) endings(ctx context.Context) (ends map[string][]ending, pending map[string]bool, err error) {
+	rows, err := c.DB.QueryContext(ctx, `SELECT r.name || '/' || j.key, j.outcome, j.ended_at FROM (
+		SELECT rule_id, key, '' AS outcome, now() AS ended_at FROM future_job
+		UNION ALL SELECT rule_id, key, outcome, ended_at FROM history) j JOIN rule r ON r.id = j.rule_id`)
+	if err != nil {
+		return nil, nil, err
+	}
+	defer rows.Close()
+	ends, pending = map[string][]ending{}, map[string]bool{}
+	for rows.Next() {
+		var name string
+		var e ending
+		if err := rows.Scan(&name, &e.outcome, &e.at); err != nil {
+			return nil, nil, err
+		}
+		if e.outcome == "" {
+			pending[name] = true
+			continue
+		}
+		ends[name] = append(ends[name], e)
+	}
+	return ends, pending, rows.Err()
+}
+
+// outages reads the outages of each rule, oldest first.
+func (c Checker) outages(ctx context.Context) (map[string][]outage, error) {
+	rows, err := c.DB.QueryContext(ctx, `SELECT r.name, o.source, o.opened_at, coalesce(o.closed_at, now()), o.closed_at IS NULL, o.jobs
+		FROM outage o JOIN rule r ON r.id = o.rule_id ORDER BY o.opened_at`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := map[string][]outage{}
+	for rows.Next() {
+		var rule string
+		var o outage
+		if err := rows.Scan(&rule, &o.source, &o.opened, &o.closed, &o.isOpen, &o.jobs); err != nil {
+			return nil, err
+		}
+		all[rule] = append(all[rule], o)
+	}
+	return all, rows.Err()
+}
+
+// Outages is how many outages there were of each rule, for the log of a run.
+func (c Checker) Outages(ctx context.Context) (string, error) {
+	all, err := c.outages(ctx)
+	if err != nil {
+		return "", err
+	}
+	var words []string
+	for _, rule := range slices.Sorted(maps.Keys(all)) {
+		var jobs int
+		for _, o := range all[rule] {
+			jobs += o.jobs
+		}
+		words = append(words, fmt.Sprintf("%s %d of %d jobs", rule, len(all[rule]), jobs))
+	}
+	return strings.Join(words, ", "), nil
+}
