@@ -53,8 +53,8 @@ func BenchmarkIdle(b *testing.B) {
 	}
 }
 
-// startNode builds and starts a node with one rule, and returns its process id.
-func startNode(b *testing.B, dsn, url, rule string) (pid int) {
+// startNode builds and starts a node with some rules and settings, and returns its process id.
+func startNode(b *testing.B, dsn, url, rule string, settings ...string) (pid int) {
 	b.Helper()
 	dir := b.TempDir()
 	binary, rules := filepath.Join(dir, "deadman"), filepath.Join(dir, "rules")
@@ -67,8 +67,10 @@ func startNode(b *testing.B, dsn, url, rule string) (pid int) {
 	if err := os.WriteFile(filepath.Join(rules, "bench.yaml"), []byte(rule), 0o600); err != nil {
 		b.Fatal(err)
 	}
-	cmd := exec.Command(binary, "serve", "--database-url", dsn, "--nats-url", url,
-		"--http-addr", "127.0.0.1:0", "--rules", rules, "--log-format", "json")
+	cmd := exec.Command(binary, append([]string{
+		"serve", "--database-url", dsn, "--nats-url", url,
+		"--http-addr", "127.0.0.1:0", "--rules", rules, "--log-format", "json",
+	}, settings...)...)
 	cmd.Env = slices.DeleteFunc(os.Environ(), func(s string) bool { // what sizes a benchmark is no setting of a node
 		return strings.HasPrefix(s, "DEADMAN_")
 	})

@@ -48,7 +48,7 @@ func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64,
 		return 0, 0, err
 	}
 	defer pool.Close()
-	if err := fillOrders(ctx, pool, o.Orders); err != nil {
+	if err := FillOrders(ctx, pool, o.Orders); err != nil {
 		return 0, 0, fmt.Errorf("fill the table of orders: %w", err)
 	}
 	shop := &shop{}
@@ -83,8 +83,8 @@ func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64,
 	return looking / bare, batches, nil
 }
 
-// fillOrders makes the table of orders, with those of all jobs in it.
-func fillOrders(ctx context.Context, pool *pgxpool.Pool, orders int) error {
+// FillOrders makes the table of orders, with those of all jobs in it.
+func FillOrders(ctx context.Context, pool *pgxpool.Pool, orders int) error {
 	for _, statement := range []string{
 		`CREATE TABLE IF NOT EXISTS orders (id text PRIMARY KEY, status text NOT NULL, body text NOT NULL)`,
 		fmt.Sprintf(`INSERT INTO orders SELECT 'key-' || i, 'UNSHIPPED', repeat('x', 200) FROM generate_series(1, %d) i ON CONFLICT DO NOTHING`, orders),

@@ -1,0 +1,195 @@
+package bench
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// HangingOptions say what to measure.
+type HangingOptions struct {
+	DatabaseURL string // of a node that has HangingDocuments and HangingSources; there is an order for each job
+	NATSURL     string
+	Jobs        int // due jobs of each rule at a slot
+	Slots       int // one a second
+	Rounds      int // times that each way is measured, in turn
+	Out         io.Writer
+}
+
+// HangingDocuments are a rule whose source answers, one whose source hangs, and one whose
+// handler does.
+const HangingDocuments = `
+name: good
+entity: order
+trigger: {event: bench.created, key: event.order_id}
+lookup: {sql: {source: shop, query: "select status from orders where id = $1"}}
+while: state.status == "UNSHIPPED"
+escalate: [{after: 1s, step: primary, severity: warning, text: "order {{key}} is not shipped"}]
+slot: 1s
+---
+name: source
+entity: order
+trigger: {event: bench.created, key: event.order_id}
+lookup: {sql: {source: hanging, query: "select status from orders where id = $1"}}
+while: state.status == "UNSHIPPED"
+escalate: [{after: 1h, step: primary, severity: warning, text: "order {{key}} is not shipped"}]
+slot: 1s
+---
+name: handler
+entity: order
+trigger: {event: bench.created, key: event.order_id}
+handler: hanging
+slot: 1s
+`
+
+// HangingSources is the file of the sources of those rules. The one's URL is in shop.url, and the
+// other's, of somebody who takes connections and never answers, in hanging.url.
+const HangingSources = `
+sources:
+  shop: {postgres: {url_file: shop.url}}
+  hanging: {postgres: {url_file: hanging.url}}
+`
+
+// Delay is how long after its slot an alert is in the stream.
+type Delay struct{ P50, P99 time.Duration }
+
+// hanging is a node's database and broker.
+type hanging struct {
+	HangingOptions
+	pool *pgxpool.Pool
+	nc   *nats.Conn
+	js   jetstream.JetStream
+}
+
+// Hanging measures how long after their slots the alerts of a rule are in the stream whose source
+// answers: alone, beside as many jobs whose source hangs, and beside as many whose handler does. It
+// prints a RESULT line each, and returns the worst of each way.
+func Hanging(ctx context.Context, o HangingOptions) (map[string]Delay, error) {
+	h := hanging{HangingOptions: o}
+	var err error
+	if h.pool, err = pgxpool.New(ctx, o.DatabaseURL); err != nil {
+		return nil, err
+	}
+	defer h.pool.Close()
+	if h.nc, err = nats.Connect(o.NATSURL); err != nil {
+		return nil, err
+	}
+	defer h.nc.Close()
+	if h.js, err = jetstream.New(h.nc); err != nil {
+		return nil, err
+	}
+	if _, err := h.nc.Subscribe("deadman.handlers.hanging", func(*nats.Msg) {}); err != nil { // it never answers
+		return nil, err
+	}
+	worst := map[string]Delay{}
+	ways := []string{"alone", "source", "handler"}
+	for round := range o.Rounds {
+		for i := range ways {
+			way := ways[(i+round)%len(ways)]
+			d, err := h.measure(ctx, way)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", way, err)
+			}
+			fmt.Fprintf(o.Out, "RESULT hanging %s n=%d slots=%d p50ms=%d p99ms=%d\n", way, o.Jobs, o.Slots, d.P50.Milliseconds(), d.P99.Milliseconds())
+			worst[way] = Delay{max(d.P50, worst[way].P50), max(d.P99, worst[way].P99)}
+		}
+	}
+	fmt.Fprintf(o.Out, "slot to alert with %d jobs a second of a good rule, worst of %d rounds, p50/p99: alone %v, beside a hanging source %v, beside a hanging handler %v\n",
+		o.Jobs, o.Rounds, worst["alone"], worst["source"], worst["handler"])
+	return worst, nil
+}
+
+func (d Delay) String() string {
+	return fmt.Sprintf("%s/%s", d.P50.Round(time.Millisecond), d.P99.Round(time.Millisecond))
+}
+
+// lead is the time from when jobs are put in to their first slot.
+const lead = 3 * time.Second
+
+// measure has jobs of the good rule come due, and as many of the rule beside it.
+func (h hanging) measure(ctx context.Context, beside string) (Delay, error) {
+	ctx, cancel := context.WithTimeout(ctx, lead+time.Duration(h.Slots)*time.Second+time.Minute)
+	defer cancel()
+	if _, err := h.pool.Exec(ctx, `TRUNCATE future_job, history, alert, alert_outbox`); err != nil {
+		return Delay{}, err
+	}
+	heard, stop, err := h.listen(ctx)
+	if err != nil {
+		return Delay{}, err
+	}
+	defer stop()
+	if _, err := h.pool.Exec(ctx, `
+		INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
+		SELECT (hashint4(i) & 1023) % 16, r.id, v.version, 'key-' || i, t, t - interval '1 s', t, t, '{"order_id": "ord-' || i || '"}'
+		FROM generate_series(1, $2::int) i, rule r,
+			LATERAL (SELECT max(version) AS version FROM rule_version WHERE rule_id = r.id) v,
+			LATERAL (SELECT date_trunc('second', now()) + $4::interval + i % $3::int * interval '1 s' AS t) x
+		WHERE r.name = ANY($1)`, []string{"good", beside}, h.Jobs*h.Slots, h.Slots, lead); err != nil {
+		return Delay{}, err
+	}
+	delays, err := heard(h.Jobs * h.Slots)
+	if err != nil {
+		return Delay{}, err
+	}
+	slices.Sort(delays)
+	return Delay{delays[len(delays)/2], delays[len(delays)*99/100]}, nil
+}
+
+// listen listens to the alerts of the good rule. heard waits for so many, and returns how long
+// after its slot each came.
+func (h hanging) listen(ctx context.Context) (heard func(n int) ([]time.Duration, error), stop func(), err error) {
+	consumer, err := h.js.OrderedConsumer(ctx, "DEADMAN_ALERTS", jetstream.OrderedConsumerConfig{
+		FilterSubjects: []string{"deadman.alerts.good.>"}, DeliverPolicy: jetstream.DeliverNewPolicy,
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	var mu sync.Mutex
+	var delays []time.Duration
+	var failed error
+	reading, err := consumer.Consume(func(msg jetstream.Msg) {
+		now := time.Now()
+		var said struct {
+			Slot   time.Time
+			Status string
+		}
+		err := json.Unmarshal(msg.Data(), &said)
+		if err == nil && said.Status != "firing" {
+			err = fmt.Errorf("an alert of the good rule is %s: %s", said.Status, msg.Data())
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		if err != nil {
+			failed = err
+			return
+		}
+		delays = append(delays, now.Sub(said.Slot))
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	heard = func(n int) ([]time.Duration, error) {
+		for {
+			mu.Lock()
+			got, err := slices.Clone(delays), failed
+			mu.Unlock()
+			if err != nil || len(got) >= n {
+				return got, err
+			}
+			select {
+			case <-ctx.Done():
+				return nil, fmt.Errorf("%d of %d alerts came: %w", len(got), n, ctx.Err())
+			case <-time.After(100 * time.Millisecond):
+			}
+		}
+	}
+	return heard, reading.Stop, nil
+}
