@@ -64,7 +64,9 @@ func TestLookupsOverTheNodesOwnConnection(t *testing.T) {
 	for _, rule := range []string{"asked", "kept"} {
 		for key, want := range map[string]string{"open": "firing UNSHIPPED", "gone": "firing nobody", "odd": "undetermined order odd: could not find out"} {
 			n.eventually(rule+" says of "+key+" "+want, func() bool {
-				var said struct{ Items []struct{ Status, Text string } }
+				var said struct {
+					Items []struct{ Status, Text string }
+				}
 				n.get("/api/v1/alerts?rule="+rule+"&key="+key, &said)
 				return len(said.Items) == 1 && strings.HasPrefix(said.Items[0].Status+" "+said.Items[0].Text, want)
 			})
@@ -76,7 +78,9 @@ func TestLookupsOverTheNodesOwnConnection(t *testing.T) {
 		})
 	}
 	n.eventually("that nobody answers is said once", func() bool {
-		var said struct{ Items []struct{ Status, Text string } }
+		var said struct {
+			Items []struct{ Status, Text string }
+		}
 		n.get("/api/v1/alerts?rule=lonely", &said)
 		return len(said.Items) == 1 && said.Items[0].Status == "undetermined" && strings.Contains(said.Items[0].Text, "bus can't be asked")
 	})

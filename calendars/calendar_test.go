@@ -112,7 +112,7 @@ func TestBetween(t *testing.T) {
 		{"nights", "2026-10-24T12:00:00+02:00", "2026-10-25T12:00:00+01:00", 9 * time.Hour},
 		{"nights", "2026-03-28T12:00:00+01:00", "2026-03-29T12:00:00+02:00", 7 * time.Hour},
 		{"always", "2026-01-01T00:00:00Z", "2027-01-01T00:00:00Z", 365 * 24 * time.Hour},
-		{"minute", "2026-01-01T00:00:00Z", "2036-01-01T00:00:00Z", 522 * time.Minute}, // Sundays of ten years
+		{"minute", "2026-01-01T00:00:00Z", "2036-01-01T00:00:00Z", 522 * time.Minute},            // Sundays of ten years
 		{"office", "2040-12-30T00:00:00+01:00", "2041-01-03T00:00:00+01:00", 1530 * time.Minute}, // a leap year's 366th day
 	} {
 		if got := calendar(t, c.calendar).Between(instant(t, c.from), instant(t, c.to)); got != c.open {

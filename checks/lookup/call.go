@@ -76,7 +76,7 @@ func (s *Source) leftAlone() error {
 // is
 //
 //  1. an ErrQuestion, where that is what the client says,
-//  2. an errClient, which is no outage,
+//  2. an errClient,
 //  3. errNobodyWaits, where ctx is done,
 //  4. a *checks.Outage for all else.
 func call[T any](ctx context.Context, s *Source, at *places, timeout time.Duration, do func(context.Context) (T, error)) (value T, err error) {
@@ -100,7 +100,7 @@ func call[T any](ctx context.Context, s *Source, at *places, timeout time.Durati
 	case err == nil:
 		return value, nil
 	case errors.Is(err, ErrQuestion), errors.Is(err, errClient):
-		return value, fmt.Errorf("source %s: %w", s.Name, err)
+		return value, err
 	case ctx.Err() != nil:
 		return value, fmt.Errorf("source %s: %w: %w", s.Name, errNobodyWaits, context.Cause(ctx))
 	case errors.Is(err, errIgnores):

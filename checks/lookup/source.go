@@ -139,7 +139,7 @@ func (s *Source) askPiece(ctx context.Context, timeout time.Duration, q Question
 		s.asking.give()
 		return nil, fmt.Errorf("source %s is asked about %g keys in a second at most, and there is no time to wait for that: %w", s.Name, s.Limits.Rate, err)
 	}
-	return through(ctx, s, s.asking, timeout, answers, func(ctx context.Context) ([]checks.Finding, error) {
+	found, err := through(ctx, s, s.asking, timeout, answers, func(ctx context.Context) ([]checks.Finding, error) {
 		began := s.Now()
 		found, err := s.Client.Ask(ctx, q, asks)
 		took := s.Now().Sub(began)
@@ -150,6 +150,11 @@ func (s *Source) askPiece(ctx context.Context, timeout time.Duration, q Question
 		}
 		return found, err
 	})
+	if errors.Is(err, ErrQuestion) || errors.Is(err, errClient) {
+		// No job of the rule can be found out about. That is said once, not once per job.
+		return nil, s.outage(err)
+	}
+	return found, err
 }
 
 // How Verify and Reach are bound.
@@ -186,12 +191,17 @@ func (s *Source) reach(ctx context.Context) (struct{}, error) {
 	return struct{}{}, s.Client.Reach(ctx)
 }
 
+// look asks a source about itself, or about a question.
 func look[T any](ctx context.Context, s *Source, sign func(error) error, do func(context.Context) (T, error)) (T, error) {
 	if err := s.looking.take(ctx); err != nil {
 		var none T
 		return none, s.notAsked(err)
 	}
-	return through(ctx, s, s.looking, lookTime, sign, do)
+	value, err := through(ctx, s, s.looking, lookTime, sign, do)
+	if errors.Is(err, ErrQuestion) || errors.Is(err, errClient) {
+		err = fmt.Errorf("source %s: %w", s.Name, err)
+	}
+	return value, err
 }
 
 // notAsked is why nobody was asked: no place came free.

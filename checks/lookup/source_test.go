@@ -315,15 +315,16 @@ func TestAVerifiedQuestionIsNoSignOfLife(t *testing.T) {
 	})
 }
 
-// A question that is refused is the fault of its rule: other rules go on asking.
-func TestARefusedQuestionIsNoOutage(t *testing.T) {
+// A question that is refused is an outage for its rule, which says it once for all jobs. The source
+// is not left alone for it: other rules go on asking.
+func TestARefusedQuestionIsNoFailureOfTheSource(t *testing.T) {
 	c := &client{ask: func(context.Context, []lookup.Ask) ([]checks.Finding, error) {
 		return nil, fmt.Errorf("%w: no column total", lookup.ErrQuestion)
 	}}
 	s := newSource(c, lookup.Limits{})
 	for range 10 {
 		for _, f := range ask(t, s, 2) {
-			if outage([]checks.Finding{f}) != "" || !errors.Is(f.Err, lookup.ErrQuestion) {
+			if outage([]checks.Finding{f}) == "" || !errors.Is(f.Err, lookup.ErrQuestion) {
 				t.Fatalf("%v", f.Err)
 			}
 		}
@@ -399,7 +400,8 @@ func TestWhatIgnoresItsDeadlineIsAbandoned(t *testing.T) {
 	})
 }
 
-func TestAClientAtFaultIsNoOutage(t *testing.T) {
+// A client that is broken is said once for all jobs, too, and is left alone.
+func TestAClientAtFault(t *testing.T) {
 	for name, c := range map[string]struct {
 		does func([]lookup.Ask) []checks.Finding
 		says string
@@ -411,7 +413,7 @@ func TestAClientAtFaultIsNoOutage(t *testing.T) {
 		s := newSource(&client{ask: func(_ context.Context, asks []lookup.Ask) ([]checks.Finding, error) { return c.does(asks), nil }}, lookup.Limits{OpenAfter: 3})
 		for range 3 {
 			for _, f := range ask(t, s, 3) {
-				if f.Err == nil || outage([]checks.Finding{f}) != "" || !strings.Contains(f.Err.Error(), c.says) || strings.Contains(f.Err.Error(), "opensesame") {
+				if f.Err == nil || outage([]checks.Finding{f}) == "" || !strings.Contains(f.Err.Error(), c.says) || strings.Contains(f.Err.Error(), "opensesame") {
 					t.Errorf("%s: %v", name, f.Err)
 				}
 			}
