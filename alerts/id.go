@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
 	"time"
@@ -41,4 +42,10 @@ func (d Decision) ID() ID {
 	copy(id[8:], sum[:8])
 	id[8] = id[8]&0x3f | 0x80
 	return id
+}
+
+// Made reports whether id is that of the decision, at whatever instant it was made.
+func (d Decision) Made(id ID) bool {
+	own := d.ID()
+	return bytes.Equal(own[8:], id[8:])
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"time"
 
@@ -56,7 +57,8 @@ func (r *Rule) decide(j Job, look Look, answer checks.Answer, failure error, now
 // undetermined looks again. When the attempts are spent it is said, once until a check decides
 // again, and ends the job if the rule wants that; if not, looks become rarer, since what cannot
 // be known now will hardly be known a second later. Where nobody can be found out about, the
-// outage says it for all jobs, for as long as looks meet it.
+// outage says it for all jobs, for as long as it is open. What can't be found out about one of
+// them after that, it says itself.
 func (r *Rule) undetermined(j Job, failure error, slot, now time.Time) Decision {
 	before := j.Undecided > 0 && r.spent(j.Undecided)
 	j.Undecided++
@@ -75,7 +77,7 @@ func (r *Rule) undetermined(j Job, failure error, slot, now time.Time) Decision 
 		d.met(outage)
 		return d
 	}
-	if !spent || before && !out {
+	if !spent || before && !out && (isSpokenFor(failure) || r.said(j)) {
 		return r.decided(j, "", reason, slot, now, nil)
 	}
 	if out {
@@ -88,6 +90,17 @@ func (r *Rule) undetermined(j Job, failure error, slot, now time.Time) Decision 
 		Status: alerts.Undetermined, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(j),
 		Text: r.Entity + " " + j.Key + ": could not find out: " + reason,
 	}})
+}
+
+// said reports whether one of the checks in a row of j that could not find out said so itself.
+func (r *Rule) said(j Job) bool {
+	for check := j.Checks - j.Undecided; check <= j.Checks; check++ {
+		d := alerts.Decision{JobID: j.ID, CreatedAt: j.CreatedAt, Check: check, Status: alerts.Undetermined, StepIndex: j.Step}
+		if slices.ContainsFunc(j.Alerts, d.Made) {
+			return true
+		}
+	}
+	return false
 }
 
 // outcomeOf is why a job ends that could not be found out about.

@@ -21,6 +21,12 @@ func (computing) Prompt() {}
 // asking asks somebody.
 var asking = checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return checks.Answer{}, nil })
 
+// told is a job that could not be found out about in a row of checks, and said so at one of them.
+func told(at, undecided int) Job {
+	d := alerts.Decision{JobID: 1, CreatedAt: noon.Add(-time.Hour), Check: at, Status: alerts.Undetermined, At: noon.Add(-time.Minute)}
+	return Job{Undecided: undecided, Cost: Cost{Checks: undecided}, Alerts: []alerts.ID{d.ID()}}
+}
+
 func TestDecide(t *testing.T) {
 	slot := noon
 	in := func(d time.Duration) checks.Answer { return checks.Answer{Next: slot.Add(d), Step: 1} }
@@ -62,9 +68,9 @@ func TestDecide(t *testing.T) {
 			name: "undetermined is said when the attempts are spent", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 2},
 			err: failed, next: time.Minute, says: []alerts.Status{alerts.Undetermined},
 		},
-		{name: "undetermined is said once, and then looked at less", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3}, err: failed, next: 2 * time.Minute},
-		{name: "looks grow rarer", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 4}, err: failed, next: 3 * time.Minute},
-		{name: "but never rarer than that", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 1000}, err: failed, next: 6 * time.Minute},
+		{name: "undetermined is said once, and then looked at less", limits: guards.Limits{Attempts: 3}, job: told(3, 3), err: failed, next: 2 * time.Minute},
+		{name: "looks grow rarer", limits: guards.Limits{Attempts: 3}, job: told(3, 4), err: failed, next: 3 * time.Minute},
+		{name: "but never rarer than that", limits: guards.Limits{Attempts: 3}, job: told(3, 1000), err: failed, next: 6 * time.Minute},
 		{
 			name: "undetermined ends where the rule says so", limits: guards.Limits{Attempts: 1, End: true},
 			err: failed, outcome: checks.Undetermined, says: []alerts.Status{alerts.GaveUp},
@@ -85,7 +91,15 @@ func TestDecide(t *testing.T) {
 			name: "an outage speaks for the job as long as looks meet it", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3},
 			err: &checks.Outage{Source: "shop", Err: failed}, next: 2 * time.Minute, outage: "shop",
 		},
-		{name: "once", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3}, err: failed, next: 2 * time.Minute},
+		{
+			name: "after an outage it is said itself", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3, Cost: Cost{Checks: 3}},
+			err: failed, next: 2 * time.Minute, says: []alerts.Status{alerts.Undetermined},
+		},
+		{
+			name: "and not while the outage is open", limits: guards.Limits{Attempts: 3}, job: Job{Undecided: 3, Cost: Cost{Checks: 3}},
+			err: spokenFor{failed}, next: 2 * time.Minute,
+		},
+		{name: "once", limits: guards.Limits{Attempts: 3}, job: told(4, 6), err: failed, next: 6 * time.Minute},
 		{
 			name: "an outage speaks for a job that it ends, and is no broken guard", limits: guards.Limits{Attempts: 1, End: true},
 			err: &checks.Outage{Source: "shop", Err: context.DeadlineExceeded}, outcome: checks.Undetermined, outage: "shop",
@@ -129,7 +143,7 @@ func TestDecide(t *testing.T) {
 			var says []alerts.Status
 			for i, a := range d.Alerts {
 				says = append(says, a.Status)
-				if d.Job.Alerts[i] != a.ID {
+				if d.Job.Alerts[len(job.Alerts)+i] != a.ID {
 					t.Errorf("alert %d is not on the job", i)
 				}
 			}

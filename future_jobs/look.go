@@ -202,6 +202,7 @@ func (s *Sweeper) conclude(v verdict, answer checks.Answer, err error) verdict {
 	look := v.Job.Last
 	if err != nil {
 		look.FailedAt = now
+		err = s.outages.speakFor(v.rule, err)
 		if p := (panicked{}); errors.As(err, &p) {
 			s.log.Error("handler panicked", "rule", v.rule.Name, "key", v.Job.Key, "panic", p.value, "stack", string(p.stack))
 		}

@@ -169,6 +169,29 @@ func (o *outages) note(of outageOf, works bool) {
 	}
 }
 
+// spokenFor is an error of a check while an outage of its rule is open, which speaks for jobs
+// that it met before.
+type spokenFor struct{ error }
+
+func (s spokenFor) Unwrap() error { return s.error }
+
+func isSpokenFor(err error) bool {
+	var spoken spokenFor
+	return errors.As(err, &spoken)
+}
+
+// speakFor marks the error of a check whose rule has an outage open.
+func (o *outages) speakFor(r *Rule, err error) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for of := range o.open {
+		if of.rule == r.ID {
+			return spokenFor{err}
+		}
+	}
+	return err
+}
+
 func isOutage(err error) bool {
 	var outage *checks.Outage
 	return errors.As(err, &outage)

@@ -12,6 +12,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/checks"
+	futurejobs "deadman/future_jobs"
 )
 
 // reachable is a source whose host is there, whatever it answers, as that of a web service is.
@@ -94,4 +95,53 @@ func TestAnOutageGoesOnWhileNothingIsAnswered(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What can't be found out about one job when its source is back is said, though the outage spoke
+// for that job before: it is over, and nobody would know.
+func TestWhatAnOutageLeavesBehindIsSaid(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop := &source{most: 4, find: down}
+		e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
+		e.happen("asks.created", keys(30)...)
+		time.Sleep(2 * time.Minute)
+		shop.answers(func(key string) checks.Finding {
+			if key == "7" {
+				return checks.Finding{Err: errors.New("more than one row")}
+			}
+			return known(key)
+		})
+		time.Sleep(time.Hour)
+		var own []futurejobs.Said
+		for _, a := range e.said() {
+			if a.Source == "" {
+				own = append(own, a)
+			}
+		}
+		if len(own) != 1 || own[0].Key != "7" || own[0].Status != alerts.Undetermined || !strings.Contains(own[0].Text, "more than one row") {
+			t.Errorf("said of jobs themselves: %+v, want once that 7 could not be found out about", own)
+		}
+		open, err := e.store.Outages(t.Context())
+		if said := e.said(); err != nil || len(open) != 0 || len(said) != 3 {
+			t.Errorf("open: %+v, %v; said %+v", open, err, said)
+		}
+	})
+}
+
+// While an outage is open it speaks for the jobs that it met, whatever becomes of them: of a
+// source that is tried now and then, each try would have another job say that it hangs.
+func TestAnOutageSpeaksWhileItIsOpen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop := &source{most: 4, find: down}
+		e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
+		e.happen("asks.created", keys(30)...)
+		time.Sleep(2 * time.Minute)
+		shop.answers(func(string) checks.Finding { return checks.Finding{Err: context.DeadlineExceeded} })
+		time.Sleep(time.Minute)
+		shop.answers(down)
+		time.Sleep(time.Hour)
+		if said := e.said(); len(said) != 1 || said[0].Source != "shop" {
+			t.Errorf("said %+v, want the outage alone", said)
+		}
+	})
 }
