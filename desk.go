@@ -154,7 +154,7 @@ func (n *node) Check(ctx context.Context, rule, key string) (saw web.Looked, err
 		effect, ends, err := r.LookNow(ctx, j, n.clock.Now())
 		switch {
 		case err != nil:
-			saw = web.Looked{Next: nextOf(j), Reason: "could not find out: " + err.Error()}
+			saw = web.Looked{Next: nextOf(j), Unknown: true, Reason: "could not find out: " + err.Error()}
 			return nil, nil //nolint:nilerr // that it could not find out is the answer
 		case !ends:
 			saw = web.Looked{Next: nextOf(j), Reason: "still waiting"}

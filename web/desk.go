@@ -76,6 +76,7 @@ func jobInvalid(wrong rules.Problems) *Problem {
 // Looked is what a look came to that was asked for by hand.
 type Looked struct {
 	Ended   bool      `json:"ended" doc:"What is waited for has happened, and the job is in the history."`
+	Unknown bool      `json:"unknown,omitempty" doc:"Nobody could find out whether it has happened."`
 	Outcome string    `json:"outcome,omitempty" doc:"Why it ended." example:"cleared"`
 	Reason  string    `json:"reason,omitempty"`
 	Next    time.Time `json:"next,omitzero" doc:"When it is looked at again."`

@@ -118,9 +118,12 @@ func (p *program) checkJob(cmd *cobra.Command, args []string) error {
 
 func (p *program) showLooked(l web.Looked) error {
 	s := newSheet(p)
-	if l.Ended {
+	switch {
+	case l.Ended:
 		s.painted("it is over", green, l.Outcome)
-	} else {
+	case l.Unknown:
+		s.painted("not known", red, "nobody could find out whether it has happened")
+	default:
 		s.painted("still waiting", yellow, "it has not happened")
 	}
 	if l.Reason != "" {

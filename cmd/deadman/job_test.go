@@ -133,3 +133,18 @@ func TestDeadLetterDeeds(t *testing.T) {
 		n.says(2, []string{"dead-letter", verb, "x"}, `"x" is no id`)
 	}
 }
+
+// A look that could not find out is not one that found that nothing has happened.
+func TestALookThatCouldNotFindOutSaysSo(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	asking := strings.Replace(ruleNamed("asking"), "\nescalate:", "\nwhile: state.status == \"OPEN\"\nescalate:", 1)
+	n.does("rule", "apply", "-f", write(t, filepath.Join(t.TempDir(), "shop"), "rules.yaml", asking))
+	n.does("job", "create", "asking", "1", "--event", `{"id": "1"}`)
+	n.says(0, []string{"job", "check", "asking", "1"}, "not known", "nobody could find out", "a value is missing")
+	if l := read[web.Looked](n, "job", "check", "asking", "1"); l.Ended || !l.Unknown {
+		t.Errorf("%+v", l)
+	}
+	n.does("job", "create", "asking", "2", "--event", `{"id": "2", "status": "OPEN"}`)
+	n.says(0, []string{"job", "check", "asking", "2"}, "still waiting")
+}
