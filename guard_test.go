@@ -47,3 +47,29 @@ func TestGuardsAreCountedByRule(t *testing.T) {
 		return true
 	})
 }
+
+// A handler that ignores its timeout is abandoned, and counted.
+func TestAbandonedHandlersAreCounted(t *testing.T) {
+	var handlers checks.Handlers
+	hang := make(chan struct{})
+	defer close(hang)
+	err := handlers.Register("deaf", checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) {
+		<-hang
+		return checks.Answer{}, nil
+	}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := serve(t, deadman.Config{Handlers: &handlers, Rules: ruleFolder(t, map[string]string{
+		"a.yaml": "name: a\nentity: order\nslot: 1s\ntrigger: {event: orders.created, key: event.id}\nhandler: deaf\nguards: {timeout: 10ms, attempts: 1, end: true}\n",
+	})})
+	for _, id := range []string{"1", "2"} {
+		n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", `{"id":"`+id+`"}`)
+	}
+	n.eventually("two are given up", func() bool {
+		var ended struct{ Items []struct{ Outcome string } }
+		n.get("/api/v1/history", &ended)
+		return len(ended.Items) == 2
+	})
+	n.eventually("they are counted", func() bool { return strings.Contains(n.metrics(), "\ndeadman_handlers_abandoned 2\n") })
+}

@@ -140,6 +140,7 @@ func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
 	g := web.Gauges{
 		Pending: rows.Pending, Due: rows.Due, Unpublished: rows.Unpublished,
 		ShardsHeld: len(n.owner.Holding()), SweepLag: n.sweeper.Lag(), AlertsFilled: filled, Channels: n.channelGauges(ctx), Sources: n.sources.States(),
+		Abandoned: n.sweeper.Abandoned(),
 		IntakeLag: map[string]time.Duration{}, OldestRow: map[string]time.Duration{},
 	}
 	for _, stream := range n.intake.Status() {

@@ -52,6 +52,17 @@ func (l *lanes) abandon(rule int32) {
 	l.left[rule]++
 }
 
+// abandoned is how many handlers were abandoned and have not returned.
+func (l *lanes) abandoned() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	n := 0
+	for _, left := range l.left {
+		n += left
+	}
+	return n
+}
+
 // exit frees the lane of a handler that has returned, however late.
 func (l *lanes) exit(rule int32, abandoned bool) {
 	l.mu.Lock()

@@ -226,5 +226,8 @@ func (s *Sweeper) since(slot time.Time) time.Duration {
 	return max(s.clock.Now().Sub(slot), 0)
 }
 
+// Abandoned is how many handlers ignored their timeout and have not returned.
+func (s *Sweeper) Abandoned() int { return s.slow.abandoned() }
+
 // Doing describes up to 20 checks that are running, as JSON.
 func (s *Sweeper) Doing() string { return s.slow.doing() }

@@ -330,6 +330,9 @@ func TestHandlersThatHangLeaveRoomForOthers(t *testing.T) {
 				if len(ended) != 10 {
 					t.Errorf("%d of 10 ended", len(ended))
 				}
+				if n := e.sweeper.Abandoned(); n > 0 != (name == "for ever") {
+					t.Errorf("%d are said to be abandoned", n)
+				}
 			})
 		})
 	}

@@ -30,6 +30,7 @@ type Gauges struct {
 	OldestRow    map[string]time.Duration // by table: the age of its oldest row
 	Channels     []alerts.ChannelState    // that people are told by
 	Sources      []lookup.State           // that rules look up in
+	Abandoned    int                      // handlers that ignored their timeout and have not returned
 }
 
 var (
@@ -46,6 +47,7 @@ var (
 	failingDesc     = desc("deadman_channel_failing", "1 while a channel takes no messages.", "channel")
 	sourceUpDesc    = desc("deadman_source_up", "0 while the last that a source was asked failed, or it is left alone.", "source")
 	abandonedDesc   = desc("deadman_source_abandoned", "Questions that ignored their deadline and have not returned.", "source")
+	handlersDesc    = desc("deadman_handlers_abandoned", "Handlers that ignored their timeout and have not returned.")
 	failedDesc      = desc("deadman_gauges_failed", "1 when the gauges could not be read; they are absent then.")
 )
 
@@ -67,8 +69,7 @@ type gauges struct {
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		pendingDesc, dueDesc, unpublishedDesc, filledDesc, heldDesc, sweepLagDesc, intakeLagDesc, oldestDesc, failedDesc,
-		pendingDesc, dueDesc, unpublishedDesc, heldDesc, sweepLagDesc, intakeLagDesc, oldestDesc,
-		waitingDesc, sentDesc, failingDesc, sourceUpDesc, abandonedDesc, failedDesc,
+		waitingDesc, sentDesc, failingDesc, sourceUpDesc, abandonedDesc, handlersDesc,
 	} {
 		ch <- d
 	}
@@ -91,6 +92,7 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	put(unpublishedDesc, float64(now.Unpublished))
 	put(filledDesc, now.AlertsFilled)
 	put(heldDesc, float64(now.ShardsHeld))
+	put(handlersDesc, float64(now.Abandoned))
 	put(sweepLagDesc, now.SweepLag.Seconds())
 	for stream, lag := range now.IntakeLag {
 		put(intakeLagDesc, lag.Seconds(), stream)
