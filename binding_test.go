@@ -8,6 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman"
+	"deadman/bus/bustest"
 )
 
 // condition is whether a condition at /readyz is as it should be, and what it says.
@@ -35,7 +36,7 @@ func (n *node) condition(name string) (ok bool, detail string, status int) {
 func TestReadyzSaysThatASubjectCannotBeRead(t *testing.T) {
 	t.Parallel()
 	url := broker(t)
-	js := streams(t, url)
+	js := bustest.JetStream(t, url)
 	do := func(_ any, err error) {
 		t.Helper()
 		if err != nil {

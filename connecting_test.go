@@ -15,6 +15,7 @@ import (
 
 	"deadman"
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 const orderRule = `
@@ -52,15 +53,7 @@ func permitting(t *testing.T, denied ...string) (url string) {
 	as := func(user string) string {
 		return strings.Replace(server.ClientURL(), "nats://", "nats://"+user+":secret@", 1)
 	}
-	nc, err := nats.Connect(as("all"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := bustest.JetStream(t, as("all"))
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}); err != nil {
 		t.Fatal(err)
 	}

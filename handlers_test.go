@@ -21,6 +21,7 @@ import (
 
 	"deadman"
 	"deadman/alerts"
+	"deadman/bus/bustest"
 	"deadman/checks"
 	"deadman/handlers"
 )
@@ -28,7 +29,7 @@ import (
 // program runs a program in a folder until the test ends, and says what it said if that fails.
 func program(t *testing.T, dir, name string, args ...string) {
 	t.Helper()
-	out := &record{}
+	out := &bustest.Log{}
 	command := exec.CommandContext(context.WithoutCancel(t.Context()), name, args...)
 	command.Dir, command.Stdout, command.Stderr = dir, out, out
 	if err := command.Start(); err != nil {
@@ -85,7 +86,7 @@ func TestAProgramWithAHandler(t *testing.T) {
 		t.Fatal(err)
 	}
 	program(t, dir, built)
-	n := &node{T: t, log: &record{}}
+	n := &node{T: t, log: &bustest.Log{}}
 	n.eventually("the program serves", func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "deadman-data", "endpoints.json"))
 		return err == nil && json.Unmarshal(text, &n.Endpoints) == nil && n.HTTP != ""

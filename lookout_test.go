@@ -5,28 +5,11 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
-
 	"deadman"
 	"deadman/bus"
+	"deadman/bus/bustest"
 	"deadman/store/storetest"
 )
-
-// streams connects to a broker as its operator does.
-func streams(t *testing.T, url string) jetstream.JetStream {
-	t.Helper()
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
-}
 
 // People hear that the stream of alerts is full while nothing gets into it, once however many
 // nodes see it, and that it has room again.
@@ -47,7 +30,7 @@ func TestPeopleAreToldOfAFullStream(t *testing.T) {
 	if err := <-first.ended; err != nil {
 		t.Fatal(err)
 	}
-	js := streams(t, url)
+	js := bustest.JetStream(t, url)
 	s, err := js.Stream(t.Context(), bus.AlertsStream)
 	if err != nil {
 		t.Fatal(err)
@@ -90,7 +73,7 @@ func TestAStreamThatIsAnotherOneIsSaid(t *testing.T) {
 	if err := <-n.ended; err != nil {
 		t.Fatal(err)
 	}
-	if err := streams(t, url).DeleteStream(t.Context(), bus.AlertsStream); err != nil {
+	if err := bustest.JetStream(t, url).DeleteStream(t.Context(), bus.AlertsStream); err != nil {
 		t.Fatal(err)
 	}
 	n = serve(t, c)

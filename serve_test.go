@@ -1,7 +1,6 @@
 package deadman_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -11,12 +10,12 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"deadman"
 	"deadman/bus"
+	"deadman/bus/bustest"
 	"deadman/store"
 	"deadman/store/storetest"
 )
@@ -28,27 +27,9 @@ const within = 30 * time.Second
 type node struct {
 	*testing.T
 	deadman.Endpoints
-	log   *record
+	log   *bustest.Log
 	stop  func()
 	ended chan error
-}
-
-// record is a log that a test can read while it is written.
-type record struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (r *record) Write(p []byte) (int, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.Write(p)
-}
-
-func (r *record) String() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
 }
 
 // byDefault stands for an address that nobody set.
@@ -75,7 +56,7 @@ func beginWith(t *testing.T, c deadman.Config, log func(slog.Handler) slog.Handl
 		}
 	}
 	serves := make(chan deadman.Endpoints, 1)
-	n = &node{T: t, log: &record{}, ended: make(chan error, 1)}
+	n = &node{T: t, log: &bustest.Log{}, ended: make(chan error, 1)}
 	c.Ready = func(e deadman.Endpoints) { serves <- e }
 	c.Log = slog.New(log(slog.NewJSONHandler(n.log, nil)))
 	ctx, cancel := context.WithCancel(context.Background())

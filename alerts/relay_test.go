@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"deadman/alerts"
 	"deadman/bus"
+	"deadman/bus/bustest"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 	"deadman/store"
@@ -387,15 +387,7 @@ func TestFullStream(t *testing.T) {
 // setAlerts changes the stream of alerts as an operator does.
 func (w *world) setAlerts(change func(*jetstream.StreamConfig)) {
 	w.t.Helper()
-	nc, err := nats.Connect(w.server.ClientURL())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	js := bustest.JetStream(w.t, w.server.ClientURL())
 	s, err := js.Stream(w.t.Context(), bus.AlertsStream)
 	if err != nil {
 		w.t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 func alert(n int) alerts.Alert {
@@ -87,7 +88,7 @@ func TestAlertIsACloudEvent(t *testing.T) {
 	if _, err := b.Publish(t.Context(), []alerts.Alert{a}); err != nil {
 		t.Fatal(err)
 	}
-	stream, err := foreign(t, s.ClientURL()).Stream(t.Context(), bus.AlertsStream)
+	stream, err := bustest.JetStream(t, s.ClientURL()).Stream(t.Context(), bus.AlertsStream)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func TestRepeatsAreRefusedAsLongAsTheAlertIsKept(t *testing.T) {
 	s := serve(t, t.TempDir())
 	const window = 100 * time.Millisecond
 	b := connect(t, s, func(o *bus.Options) { o.Window = window })
-	js := foreign(t, s.ClientURL())
+	js := bustest.JetStream(t, s.ClientURL())
 	batch := some(20)
 	publishAll := func() {
 		t.Helper()
@@ -157,7 +158,7 @@ func TestTwoRelaysAtOnce(t *testing.T) {
 		})
 	}
 	both.Wait()
-	if n := stored(t, foreign(t, s.ClientURL())); n != 500 {
+	if n := stored(t, bustest.JetStream(t, s.ClientURL())); n != 500 {
 		t.Errorf("%d alerts in the stream", n)
 	}
 }
@@ -173,7 +174,7 @@ func TestFullStreamRefusesAlerts(t *testing.T) {
 	if diff := cmp.Diff(batch[:len(sent)], sent); diff != "" {
 		t.Errorf("the order was not kept: %s", diff)
 	}
-	if n := stored(t, foreign(t, s.ClientURL())); n != uint64(len(sent)) {
+	if n := stored(t, bustest.JetStream(t, s.ClientURL())); n != uint64(len(sent)) {
 		t.Errorf("%d said to be in the stream, %d are", len(sent), n)
 	}
 }
@@ -181,7 +182,7 @@ func TestFullStreamRefusesAlerts(t *testing.T) {
 func TestOperatorsLimitsStay(t *testing.T) {
 	s := serve(t, t.TempDir())
 	connect(t, s).Close()
-	js := foreign(t, s.ClientURL())
+	js := bustest.JetStream(t, s.ClientURL())
 	stream, err := js.Stream(t.Context(), bus.AlertsStream)
 	if err != nil {
 		t.Fatal(err)

@@ -12,6 +12,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 // kept are the messages of the stream of alerts, from its beginning.
@@ -61,7 +62,7 @@ func TestAlertsGoInBatches(t *testing.T) {
 	s := serve(t, t.TempDir())
 	b := connect(t, s)
 	publishAlerts(t, b, some(2500))
-	sizes, alone := batchesOf(kept(t, foreign(t, s.ClientURL())))
+	sizes, alone := batchesOf(kept(t, bustest.JetStream(t, s.ClientURL())))
 	if diff := cmp.Diff([]int{1000, 1000, 500}, sizes); diff != "" || alone != 0 {
 		t.Errorf("%d alone, and in batches: %s", alone, diff)
 	}
@@ -75,7 +76,7 @@ func TestABatchIsBoundedInBytesToo(t *testing.T) {
 		batch[i].Text = strings.Repeat("x", 900<<10)
 	}
 	publishAlerts(t, b, batch)
-	sizes, _ := batchesOf(kept(t, foreign(t, s.ClientURL())))
+	sizes, _ := batchesOf(kept(t, bustest.JetStream(t, s.ClientURL())))
 	if diff := cmp.Diff([]int{4, 4, 2}, sizes); diff != "" {
 		t.Error(diff)
 	}
@@ -92,7 +93,7 @@ func TestABatchWithARepeat(t *testing.T) {
 	}
 	publishAlerts(t, b, batch[40:60])
 	publishAlerts(t, b, batch)
-	messages := kept(t, foreign(t, s.ClientURL()))
+	messages := kept(t, bustest.JetStream(t, s.ClientURL()))
 	if len(messages) != len(batch) {
 		t.Fatalf("%d alerts in the stream, want %d", len(messages), len(batch))
 	}
@@ -108,7 +109,7 @@ func TestABatchWithARepeat(t *testing.T) {
 
 func TestAnOlderStreamIsMadeToTakeBatches(t *testing.T) {
 	s := serve(t, t.TempDir())
-	js := foreign(t, s.ClientURL())
+	js := bustest.JetStream(t, s.ClientURL())
 	makeStream(t, js, jetstream.StreamConfig{Name: bus.AlertsStream, Subjects: []string{"deadman.alerts.>"}, MaxAge: time.Hour})
 	b := connect(t, s)
 	publishAlerts(t, b, some(10))
@@ -128,7 +129,7 @@ func TestAnOlderStreamIsMadeToTakeBatches(t *testing.T) {
 func TestAStreamThatTakesNoBatches(t *testing.T) {
 	s := serve(t, t.TempDir())
 	b := connect(t, s)
-	js := foreign(t, s.ClientURL())
+	js := bustest.JetStream(t, s.ClientURL())
 	setAlerts(t, js, func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false })
 	batch := some(600)
 	publishAlerts(t, b, batch)

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/bus"
+	"deadman/bus/bustest"
 	"deadman/rules"
 )
 
@@ -44,7 +45,7 @@ func subjectsOf(t *testing.T, js jetstream.JetStream, stream string) []string {
 func TestBindCapturesWhatNobodyTakesIn(t *testing.T) {
 	s := serve(t, t.TempDir())
 	b := connect(t, s)
-	js := foreign(t, s.ClientURL())
+	js := bustest.JetStream(t, s.ClientURL())
 
 	want := []rules.Read{{Subject: "orders.created", Stream: bus.EventsStream}, {Subject: "orders.shipped", Stream: bus.EventsStream}}
 	if diff := cmp.Diff(want, bind(t, b, "orders.shipped", "orders.created", "orders.created")); diff != "" {
@@ -66,9 +67,9 @@ func TestBindCapturesWhatNobodyTakesIn(t *testing.T) {
 
 func TestBindFindsStreams(t *testing.T) {
 	s := serve(t, t.TempDir())
-	said := &logged{}
+	said := &bustest.Log{}
 	b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
-	js := foreign(t, s.ClientURL())
+	js := bustest.JetStream(t, s.ClientURL())
 	makeStream(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
 	makeStream(t, js, jetstream.StreamConfig{Name: "BERLIN", Subjects: []string{"devices.berlin.>"}})
 	makeStream(t, js, jetstream.StreamConfig{Name: "PARIS", Subjects: []string{"devices.paris.>"}})
@@ -128,7 +129,7 @@ func TestBindRefuses(t *testing.T) {
 func TestBindRefusesRetentionThatDeletes(t *testing.T) {
 	s := serve(t, t.TempDir())
 	b := connect(t, s)
-	js := foreign(t, s.ClientURL())
+	js := bustest.JetStream(t, s.ClientURL())
 	makeStream(t, js, jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"}, Retention: jetstream.WorkQueuePolicy})
 	makeStream(t, js, jetstream.StreamConfig{Name: "MOVED", Subjects: []string{"moved.*"}, SubjectTransform: &jetstream.SubjectTransformConfig{Source: "moved.*", Destination: "elsewhere.{{wildcard(1)}}"}})
 	if _, err := b.Bind(t.Context(), []string{"moved.a"}); !errors.Is(err, rules.ErrSubject) || !strings.Contains(err.Error(), "MOVED") {
@@ -175,7 +176,7 @@ func TestNodesBindAtOnce(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if diff := cmp.Diff(want, subjectsOf(t, foreign(t, s.ClientURL()), bus.EventsStream)); diff != "" {
+	if diff := cmp.Diff(want, subjectsOf(t, bustest.JetStream(t, s.ClientURL()), bus.EventsStream)); diff != "" {
 		t.Errorf("a subject was lost: %s", diff)
 	}
 }

@@ -10,15 +10,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 // A stopped server of a cluster leaves two goroutines of its own behind now and then, and
@@ -30,24 +29,6 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction(server+"/ats.Register.func1"),
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),
 		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
-}
-
-// logged collects what is said.
-type logged struct {
-	mu   sync.Mutex
-	said strings.Builder
-}
-
-func (l *logged) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.said.Write(p)
-}
-
-func (l *logged) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.said.String()
 }
 
 func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }
@@ -76,21 +57,6 @@ func connect(t *testing.T, s *bus.Server, change ...func(*bus.Options)) *bus.Bus
 	}
 	t.Cleanup(b.Close)
 	return b
-}
-
-// foreign is JetStream as somebody else uses it.
-func foreign(t *testing.T, url string) jetstream.JetStream {
-	t.Helper()
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
 }
 
 // makeStream makes a stream of somebody else.
@@ -146,7 +112,7 @@ func TestTakenPort(t *testing.T) {
 	if !errors.Is(err, bus.ErrListen) || !strings.Contains(err.Error(), addr) {
 		t.Errorf("a taken port that was asked for: %v", err)
 	}
-	said := &logged{}
+	said := &bustest.Log{}
 	s, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: addr, Move: true, Log: slog.New(slog.NewTextHandler(said, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -255,7 +221,7 @@ func TestUncleanStop(t *testing.T) {
 		}
 	}
 
-	said := &logged{}
+	said := &bustest.Log{}
 	again, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(said, nil))})
 	if err != nil {
 		t.Fatal(err)

@@ -77,7 +77,7 @@ func TestClusterReplicatesAndOutlivesAServer(t *testing.T) {
 	servers := []*natsserver.Server{start(0), start(1), start(2)}
 	b := join(t, servers...)
 	bind(t, b, "orders.created")
-	js := foreign(t, servers[0].ClientURL())
+	js := bustest.JetStream(t, servers[0].ClientURL())
 	for _, name := range []string{bus.AlertsStream, bus.EventsStream} {
 		if got := copies(t, js, name); got != 3 {
 			t.Errorf("%s has %d copies, want 3", name, got)
@@ -128,7 +128,7 @@ func TestStreamsGetTheirCopiesLater(t *testing.T) {
 	one, two := start(0), start(1)
 	b := join(t, one, two)
 	bind(t, b, "orders.created")
-	js := foreign(t, one.ClientURL())
+	js := bustest.JetStream(t, one.ClientURL())
 	for _, name := range []string{bus.AlertsStream, bus.EventsStream} {
 		if got := copies(t, js, name); got != 1 {
 			t.Errorf("%s has %d copies of two servers", name, got)

@@ -13,6 +13,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 // serveUser starts a server whose user "deadman" has permissions, and returns its address
@@ -69,7 +70,7 @@ func TestAMissingPermissionIsNamedAtTheStart(t *testing.T) {
 func TestAMissingPermissionToSayAlerts(t *testing.T) {
 	t.Parallel()
 	url, _ := serveUser(t, deny("deadman.alerts.>"))
-	said := &logged{}
+	said := &bustest.Log{}
 	b, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: slog.New(slog.NewTextHandler(said, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -100,7 +101,7 @@ func TestAnAlertThatIsHeldUp(t *testing.T) {
 		t.Error(err)
 	}
 	var got []string
-	for _, m := range kept(t, foreign(t, all)) {
+	for _, m := range kept(t, bustest.JetStream(t, all)) {
 		got = append(got, m.Header.Get("ce-id"))
 	}
 	want := []string{batch[0].ID.String(), batch[1].ID.String(), batch[3].ID.String(), batch[5].ID.String()}
@@ -113,7 +114,7 @@ func TestAnAlertThatIsHeldUp(t *testing.T) {
 func TestAStreamThatMayNotBeChanged(t *testing.T) {
 	t.Parallel()
 	url, all := serveUser(t, deny("$JS.API.STREAM.UPDATE.>"))
-	js := foreign(t, all)
+	js := bustest.JetStream(t, all)
 	makeStream(t, js, jetstream.StreamConfig{Name: bus.AlertsStream, Subjects: []string{"deadman.alerts.>"}})
 	b := connectURL(t, url)
 	publishAlerts(t, b, some(20))
@@ -126,7 +127,7 @@ func TestAStreamThatMayNotBeChanged(t *testing.T) {
 func TestAMissingPermissionToPublish(t *testing.T) {
 	t.Parallel()
 	url, all := serveUser(t, deny("orders.>", "beats.>"))
-	makeStream(t, foreign(t, all), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
+	makeStream(t, bustest.JetStream(t, all), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
 	b := connectURL(t, url)
 	patient, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
@@ -166,7 +167,7 @@ func TestAMissingPermissionToBind(t *testing.T) {
 		t.Run(permission, func(t *testing.T) {
 			t.Parallel()
 			url, all := serveUser(t, may)
-			makeStream(t, foreign(t, all), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
+			makeStream(t, bustest.JetStream(t, all), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
 			b := connectURL(t, url)
 			patient, cancel := context.WithTimeout(t.Context(), time.Hour)
 			defer cancel()

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 const token = "a-token-that-nobody-guesses"
@@ -21,7 +22,7 @@ func TestAServerWithAToken(t *testing.T) {
 	if err := os.Chmod(file, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	log := &logged{}
+	log := &bustest.Log{}
 	s, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: "0.0.0.0:0", TokenFile: file, Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +90,7 @@ func TestATokenInTheURLIsNotSaid(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	log := &logged{}
+	log := &bustest.Log{}
 	b, err := bus.Connect(t.Context(), bus.Options{URL: strings.Replace(s.ClientURL(), "://", "://"+token+"@", 1), Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)

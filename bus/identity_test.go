@@ -21,6 +21,7 @@ import (
 	"github.com/nats-io/nkeys"
 
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 // authority vouches for certificates.
@@ -285,7 +286,7 @@ func TestWhatIsRotatedCountsWithoutARestart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, port := listen(t, 0, c.before)
-			log := &logged{}
+			log := &bustest.Log{}
 			b, err := bus.Connect(t.Context(), bus.Options{URL: "nats://" + s.Addr().String(), Identity: c.who, Log: slog.New(slog.NewTextHandler(log, nil))})
 			if err != nil {
 				t.Fatal(err)

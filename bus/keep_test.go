@@ -8,13 +8,14 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 func TestAStreamThatWasDeletedIsMadeAgain(t *testing.T) {
 	s := serve(t, t.TempDir())
-	said := &logged{}
+	said := &bustest.Log{}
 	b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
-	js := foreign(t, s.ClientURL())
+	js := bustest.JetStream(t, s.ClientURL())
 	for name, again := range map[string]func(){
 		"by one alert":   func() { publishAlerts(t, b, some(1)) },
 		"by many alerts": func() { publishAlerts(t, b, some(20)) },
@@ -54,11 +55,11 @@ func alertsInfo(t *testing.T, js jetstream.JetStream) *jetstream.StreamInfo {
 
 func TestItIsSaidOnceThatTheStreamFillsUp(t *testing.T) {
 	s := serve(t, t.TempDir())
-	said := &logged{}
+	said := &bustest.Log{}
 	b := connect(t, s, func(o *bus.Options) {
 		o.AlertsBytes, o.Log = 100_000, slog.New(slog.NewTextHandler(said, nil))
 	})
-	js := foreign(t, s.ClientURL())
+	js := bustest.JetStream(t, s.ClientURL())
 	look := func(warnings int, least, most float64) {
 		t.Helper()
 		for range 2 {

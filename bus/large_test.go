@@ -14,6 +14,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 // A body that is taken in may be larger as part of an alert than the broker lets through.
@@ -38,9 +39,9 @@ func TestAnAlertThatIsTooLargeIsSaidShortened(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := serve(t, t.TempDir())
-			said := &logged{}
+			said := &bustest.Log{}
 			b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
-			setAlerts(t, foreign(t, s.ClientURL()), limit)
+			setAlerts(t, bustest.JetStream(t, s.ClientURL()), limit)
 			if err := b.Look(t.Context()); err != nil {
 				t.Fatal(err)
 			}

@@ -6,13 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"deadman/bus/bustest"
+
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 // What is deleted while the past is read is not waited for: the stream may be quiet for ever.
 func TestThePastEndsWhereTheStreamForgets(t *testing.T) {
 	server := serve(t, t.TempDir())
-	b, js := connect(t, server), foreign(t, server.ClientURL())
+	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.*"}, Storage: jetstream.MemoryStorage})
 	if err != nil {
 		t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/bus"
+	"deadman/bus/bustest"
 	"deadman/events"
 	futurejobs "deadman/future_jobs"
 )
@@ -286,7 +287,7 @@ func TestDrainedIsNeverTrueTooEarly(t *testing.T) {
 func TestRecreatedStreamIsNoticed(t *testing.T) {
 	s := serve(t, t.TempDir())
 	b := connect(t, s)
-	js := foreign(t, s.ClientURL())
+	js := bustest.JetStream(t, s.ClientURL())
 	makeStream(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
 	publish(t, b, "orders.a")
 	publish(t, b, "orders.b")

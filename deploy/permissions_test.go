@@ -20,6 +20,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/bus"
+	"deadman/bus/bustest"
 	"deadman/handlers"
 )
 
@@ -98,24 +99,6 @@ func as(s *natsserver.Server, user string) string {
 	return strings.Replace(s.ClientURL(), "nats://", "nats://"+user+":secret@", 1)
 }
 
-// said is a log that a test can read.
-type said struct {
-	mu   sync.Mutex
-	text strings.Builder
-}
-
-func (s *said) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.Write(p)
-}
-
-func (s *said) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.text.String()
-}
-
 // everything does all that deadman asks of a broker, in an account with a stream ORDERS.
 func everything(ctx context.Context, url string, operator jetstream.JetStream, log *slog.Logger) error {
 	b, err := bus.Connect(ctx, bus.Options{URL: url, Log: log})
@@ -169,16 +152,8 @@ func inOldStream(ctx context.Context, url string, operator jetstream.JetStream, 
 // operate makes the stream ORDERS as somebody who may do everything.
 func operate(t *testing.T, url string) jetstream.JetStream {
 	t.Helper()
-	nc, err := nats.Connect(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}); err != nil {
+	js := bustest.JetStream(t, url)
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}); err != nil {
 		t.Fatal(err)
 	}
 	return js
@@ -250,7 +225,7 @@ func TestEachPermissionIsNeeded(t *testing.T) {
 	for _, n := range tenants { // all at once, because each waits for answers that never come
 		operator := operate(t, as(server, n.name+"-all"))
 		all.Go(func() {
-			log := &said{}
+			log := &bustest.Log{}
 			err := everything(t.Context(), as(server, n.name), operator, slog.New(slog.NewTextHandler(log, nil)))
 			n.judge(t, err, log.String())
 		})

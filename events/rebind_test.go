@@ -8,10 +8,10 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/bus"
+	"deadman/bus/bustest"
 	"deadman/rules"
 )
 
@@ -299,15 +299,7 @@ func TestASubjectMovesWhileEventsFlow(t *testing.T) {
 		w.start()
 		ctx, stop := context.WithCancel(t.Context())
 		defer stop()
-		nc, err := nats.Connect(w.server.ClientURL())
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer nc.Close()
-		js, err := jetstream.New(nc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		js := bustest.JetStream(t, w.server.ClientURL())
 		var orders, parcels int
 		var sending sync.WaitGroup
 		sending.Go(func() {

@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"deadman/alerts"
 	"deadman/bus"
+	"deadman/bus/bustest"
 	"deadman/events"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
@@ -141,16 +141,7 @@ func (w *world) publishIDs(subject string, from, to int) {
 
 func (w *world) js() jetstream.JetStream {
 	w.t.Helper()
-	nc, err := nats.Connect(w.server.ClientURL())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	w.t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return js
+	return bustest.JetStream(w.t, w.server.ClientURL())
 }
 
 func (w *world) cursor(stream string) futurejobs.Cursor {

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/bus"
+	"deadman/bus/bustest"
 	"deadman/rules"
 	"deadman/store"
 )
@@ -141,15 +142,7 @@ func TestApplyAgain(t *testing.T) {
 // TestApplyRefused: what can't be bound or saved is a problem of that rule alone.
 func TestApplyRefused(t *testing.T) {
 	server, b := broker(t)
-	nc, err := nats.Connect("", nats.InProcessServer(server))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := bustest.JetStream(t, "", nats.InProcessServer(server))
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"}, Retention: jetstream.WorkQueuePolicy}); err != nil {
 		t.Fatal(err)
 	}

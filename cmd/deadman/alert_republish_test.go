@@ -7,11 +7,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman"
 	"deadman/web"
+
+	"deadman/bus/bustest"
 )
 
 // After the stream was lost, consumers get the alerts again, once.
@@ -85,14 +86,5 @@ func streamsOf(t *testing.T, n *node) jetstream.JetStream {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nc, err := nats.Connect(at.NATS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return js
+	return bustest.JetStream(t, at.NATS)
 }

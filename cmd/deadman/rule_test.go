@@ -9,12 +9,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"deadman/rules"
 	"deadman/web"
+
+	"deadman/bus/bustest"
 )
 
 // outcome is what rule apply answers with -o json.
@@ -379,15 +380,7 @@ func TestSchema(t *testing.T) {
 func TestApplySaysWhatIsNotHeard(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
-	nc, err := nats.Connect(n.at.NATS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	js := bustest.JetStream(t, n.at.NATS)
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"orders.*"}}); err != nil {
 		t.Fatal(err)
 	}
