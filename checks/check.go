@@ -28,6 +28,10 @@ type Check struct {
 	Pauses      []Pause         // when time stood still, oldest first
 	Manual      bool            // a person asks: the answer may end the job, and takes no step
 
+	// HeardSince is since when deadman hears, without a gap, what the rule's beats come by; zero: as
+	// far back as matters.
+	HeardSince time.Time
+
 	Asked bool            // a source was asked about the entity
 	Found json.RawMessage // what it said, an object; nil: there is no such entity
 }

@@ -31,7 +31,7 @@ type Effect struct {
 	Ask   Ask
 }
 
-// Ask is what is asked: Start, End, Gather, Update, Pause, Resume, Snooze or Move.
+// Ask is what is asked: Start, Beat, End, Gather, Update, Pause, Resume, Snooze or Move.
 type Ask interface {
 	// play is called with the job that waits for the effect's key, or nil.
 	play(f *fold, e Effect, s *standing)
@@ -47,6 +47,22 @@ type Start struct {
 	Early   bool     // something may have happened before
 	Close   Closing  // of the one that ends
 	Sets    []Gather // the rule's sets, for members that came before
+}
+
+// Beat says that came what has to come again and again.
+type Beat struct {
+	// Play returns what the beat makes of the job that waits for it; nil: none does.
+	Play func(*Job) (Beaten, error)
+}
+
+// Beaten is what a beat makes of a job. Without anything in it the beat changes nothing.
+type Beaten struct {
+	Job  *Job      // the job as it goes on
+	Next time.Time // when it is looked at next
+	News bool      // it has to be written even if that is when it was looked at anyway
+
+	End   *End // the wait is over
+	Begin *Job // a wait begins, once the one that is there is over
 }
 
 // End ends a wait because it happened.

@@ -12,7 +12,7 @@ type Net struct {
 	Create []Job      // new jobs, without an id
 	End    []Decision // of jobs that were pending before
 	Born   []Decision // of jobs that began and ended within the run: history only
-	Change []Job      // that go on otherwise: NextCheckAt, Version, Pauses, PausedNext, Members, State; rev grows
+	Change []Job      // that go on otherwise, in anything but what never changes and what a look writes; rev grows
 	Update []Job      // of which more is known: State, Members; rev stays
 
 	Remember []Early      // what happened before anybody waited for it
@@ -33,6 +33,8 @@ type Tally struct {
 	Resumed    int
 	Remembered int // ends, and members of sets, that came before anybody waited
 	Changed    int // by hand: snoozed, moved
+	Beaten     int // put off by a beat, or brought forward
+	Coalesced  int // beats that left the job as it was
 	Refused    int
 }
 
@@ -183,6 +185,34 @@ func (a Start) play(f *fold, e Effect, s *standing) {
 		if f.complete(e, s, set) {
 			return
 		}
+	}
+}
+
+// play coalesces beats: one that leaves the next look at its slot is not worth a write, unless the
+// job is written anyway.
+func (a Beat) play(f *fold, e Effect, s *standing) {
+	var pending *Job
+	if s != nil {
+		pending = &s.job
+	}
+	to, err := a.Play(pending)
+	switch {
+	case err != nil:
+		f.refuse(e, Triggers, err)
+	case to.Begin != nil:
+		if to.End != nil {
+			f.end(e, s, *to.End)
+		}
+		Start{Job: *to.Begin}.play(f, e, nil)
+	case to.Job == nil && s == nil:
+		f.net.Missed++
+	case to.Job == nil, !to.News && !s.isNew && !s.changed && to.Next.Equal(s.job.due()):
+		f.net.Coalesced++
+	default:
+		s.job = *to.Job
+		s.job.reschedule(e.Rule.notBehind(to.Next, f.now))
+		s.changed = true
+		f.net.Beaten++
 	}
 }
 

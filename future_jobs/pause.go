@@ -47,6 +47,14 @@ func (j *Job) resume(at time.Time) time.Time {
 	return next
 }
 
+// due is when the job is looked at next, were it not paused.
+func (j Job) due() time.Time {
+	if j.PausedAt().IsZero() {
+		return j.NextCheckAt
+	}
+	return j.PausedNext
+}
+
 // reschedule sets the next check, also of a paused job.
 func (j *Job) reschedule(next time.Time) {
 	if j.PausedAt().IsZero() {

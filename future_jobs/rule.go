@@ -31,6 +31,9 @@ type Rule struct {
 	// Streams are those that can resolve or change a job of this rule. It is judged only
 	// once they are read past its slot.
 	Streams []string
+	// Hears are the topics that the rule's beats come by: streams, and "" for pings. A beat counts
+	// as missing only where all of them were heard; nil: the rule waits for no beats.
+	Hears []string
 	// Closing drafts what closes what was said about a job; nil: it stays unsaid.
 	Closing func(j Job, text string) alerts.Draft
 	// Loudest is the severity of an alert about the look itself, not about the entity.

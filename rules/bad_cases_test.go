@@ -290,7 +290,6 @@ entity: parcel`),
 		edited("trigger: {heartbeat: {event: a, key: event.id}}"),
 		[]string{
 			"3:11 /trigger/heartbeat/every: a heartbeat has to come every so often; say how often, such as every: 10m",
-			"3:11 /trigger/heartbeat: a heartbeat is stored but not run yet by this version; write enabled: false to keep the rule until then",
 		},
 	},
 	{

@@ -12,9 +12,62 @@ var badMeanings = []struct {
 		[]string{"3:21 /trigger/schedule: a schedule is stored but not run yet by this version; write enabled: false to keep the rule until then"},
 	},
 	{
-		"a heartbeat that would run",
-		edited("trigger: {heartbeat: {event: beats, key: event.id, every: 10m, grace: 2m}}"),
-		[]string{"3:11 /trigger/heartbeat: a heartbeat is stored but not run yet by this version; write enabled: false to keep the rule until then"},
+		"a heartbeat of pings that says what only an event says",
+		edited("trigger: {heartbeat: {if: event.ok == true, kind: event.kind, run: event.run, shape: {ok: boolean}, every: 10m}}"),
+		[]string{
+			"3:27 /trigger/heartbeat/if: without an event pings alone are beats, and they say this themselves; name the event, or leave if out",
+			"3:51 /trigger/heartbeat/kind: without an event pings alone are beats, and they say this themselves; name the event, or leave kind out",
+			"3:68 /trigger/heartbeat/run: without an event pings alone are beats, and they say this themselves; name the event, or leave run out",
+			"3:79 /trigger/heartbeat/shape: without an event pings alone are beats, and they say this themselves; name the event, or leave shape out",
+		},
+	},
+	{
+		"a heartbeat with a key and no event",
+		edited("trigger: {heartbeat: {key: event.id, every: 10m}}"),
+		[]string{"3:11 /trigger/heartbeat/event: the event is missing; name the subject that has to come again and again, such as orders.created"},
+	},
+	{
+		"a heartbeat both every so often and by a schedule",
+		edited("trigger: {heartbeat: {every: 10m, schedule: '@daily'}}"),
+		[]string{"3:11 /trigger/heartbeat: a beat has to come every so often or after each tick of a schedule; keep one of every and schedule"},
+	},
+	{
+		"a heartbeat that is expected once",
+		edited("trigger: {heartbeat: {schedule: '@at 1763735945'}}"),
+		[]string{"3:33 /trigger/heartbeat/schedule: @at 1763735945 ticks once, and a heartbeat has to come again and again; write a crontab, or @every"},
+	},
+	{
+		"a heartbeat with a zone and no schedule",
+		edited("trigger: {heartbeat: {every: 1d, zone: Europe/Berlin}}"),
+		[]string{"3:40 /trigger/heartbeat/zone: only a schedule has a zone; leave it out"},
+	},
+	{
+		"a heartbeat of a zone that is none",
+		edited("trigger: {heartbeat: {schedule: '@daily', zone: Berlin}}"),
+		[]string{`3:49 /trigger/heartbeat/zone: "Berlin" is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC`},
+	},
+	{
+		"a heartbeat whose runs are always too short",
+		edited("trigger: {heartbeat: {every: 1d, max: 5m, min: 5m}}"),
+		[]string{"3:48 /trigger/heartbeat/min: 5m is not less than max, 5m, so every run would be too short or too long"},
+	},
+	{
+		"a heartbeat with a run too long",
+		edited("trigger: {heartbeat: {every: 1d, max: 20y}}"),
+		[]string{"3:39 /trigger/heartbeat/max: 7300d is not between 0 and 3650d"},
+	},
+	{
+		"what no ping carries",
+		edited("trigger: {heartbeat: {every: 10m}}", `escalate: [{after: 0s, text: "{{event.status}} {{state.heartbeat.run}} {{state.heartbeat.rum}}"}]`),
+		[]string{
+			`5:30 /escalate/0/text: event.status: its shape has no field "status", only body, duration_seconds, exit_status, kind, run, source`,
+			`5:30 /escalate/0/text: state.heartbeat.rum: heartbeat has no field "rum"; did you mean "run"?`,
+		},
+	},
+	{
+		"two steps at once",
+		edited("trigger: {heartbeat: {every: 10m}}", `escalate: [{after: 0s}, {after: 0s}]`),
+		[]string{"5:33 /escalate/1/after: 0s is not after the step before; steps have to rise"},
 	},
 	{
 		"a lookup beside a handler",
@@ -360,14 +413,12 @@ handler: mine
 	{
 		"heartbeat as text",
 		edited("trigger: {heartbeat: beats}", "enabled: false"),
-		[]string{"3:22 /trigger/heartbeat: expected a mapping with the fields event, key, if, every, grace, keys, shape, not text"},
+		[]string{"3:22 /trigger/heartbeat: expected a mapping with the fields event, key, if, shape, every, schedule, zone, grace, kind, run, max, min, keys, not text"},
 	},
 	{
 		"heartbeat of nothing",
 		edited("trigger: {heartbeat: {}}", "enabled: false"),
 		[]string{
-			"3:11 /trigger/heartbeat/event: the event is missing; name the subject that has to come again and again, such as orders.created",
-			"3:11 /trigger/heartbeat/key: the key is missing; say which entity the event is about, such as key: event.id",
 			"3:11 /trigger/heartbeat/every: a heartbeat has to come every so often; say how often, such as every: 10m",
 		},
 	},

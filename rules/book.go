@@ -101,6 +101,12 @@ func (b *Book) Newest(name string) (*Rule, error) {
 	return r.versions[0].compiled()
 }
 
+// Paused reports whether the rule of a name begins no new waits for a while.
+func (b *Book) Paused(name string) bool {
+	r := b.current.Load().names[name]
+	return r != nil && r.paused
+}
+
 // version returns a version, as of an edition. One that it lacks was deleted, or saved this
 // moment; it is read when the edition is there, so that it is not older than its revision says.
 func (b *Book) version(ctx context.Context, e *edition, which id) (*version, error) {

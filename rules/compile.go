@@ -71,6 +71,7 @@ type compiler struct {
 	columns  Shape           // what the lookup finds; nil: nobody knows
 	single   map[string]bool // lists that were written as the one mapping they hold
 	watched  []watched
+	beats    *heartbeat // what the trigger is; nil: something else
 	closest  Duration // between two looks whose times are written out; 0: there are no two
 	readings []reading
 	problems Problems
@@ -121,6 +122,7 @@ func (c *compiler) rule(d Document, saved Saved) (*Rule, Problems) {
 	r := &Rule{document: d}
 	c.names(d)
 	r.trigger = c.trigger(d.Trigger)
+	r.beats = c.beats
 	r.updates = c.watches("/update", d.Update, "changes the state")
 	r.resolves = c.resolves(d)
 	r.pauses = c.pauses(d)
@@ -180,7 +182,10 @@ func (c *compiler) expression(pointer, source string, d dialect) *expression {
 
 // over is the dialect over the event that begins a wait, if one does.
 func (c *compiler) over(d dialect) dialect {
-	if t := c.document.Trigger; t.Schedule == "" {
+	switch t := c.document.Trigger; {
+	case t.Heartbeat != nil && t.Heartbeat.Event == "":
+		return d.over(pings)
+	case t.Schedule == "":
 		return d.over(t.subject())
 	}
 	return d.eventless()

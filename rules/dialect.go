@@ -73,6 +73,8 @@ var (
 	inKey      = dialect{place: "key", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
 	inDistinct = dialect{place: "distinct", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
 	inIf       = dialect{place: "if", names: vocabulary(nameEvent), lenient: true, yields: truth, hand: true}
+	inKind     = dialect{place: "kind", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
+	inRun      = dialect{place: "run", names: vocabulary(nameEvent), literal: true, yields: identity, hand: true}
 	inSince    = dialect{place: "since", names: vocabulary(nameEvent), lenient: true, yields: instant, hand: true}
 	inNeed     = dialect{place: "need", names: vocabulary(nameEvent, nameState), yields: amount, hand: true}
 

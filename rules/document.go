@@ -53,15 +53,24 @@ type Trigger struct {
 	Heartbeat *Heartbeat `json:"heartbeat,omitempty"`
 }
 
-// Heartbeat is an event that has to come again and again.
+// Heartbeat is an event that has to come again and again. Pings are beats, too.
 type Heartbeat struct {
-	Event string   `json:"event"`
-	Key   string   `json:"key"`
-	If    string   `json:"if,omitempty"`
-	Every Duration `json:"every"`
-	Grace Duration `json:"grace"`
-	Keys  []string `json:"keys,omitempty"` // those expected from the start
-	Shape Shape    `json:"shape,omitempty"`
+	Event string `json:"event,omitempty"` // empty: pings alone are beats
+	Key   string `json:"key,omitempty"`
+	If    string `json:"if,omitempty"`
+	Shape Shape  `json:"shape,omitempty"`
+
+	Every    Duration `json:"every,omitempty"`
+	Schedule string   `json:"schedule,omitempty"` // in the place of every: a beat has to come after each tick
+	Zone     string   `json:"zone,omitempty"`     // of the schedule; empty: UTC
+	Grace    Duration `json:"grace"`
+
+	Kind string   `json:"kind,omitempty"` // what the beat says; empty: success
+	Run  string   `json:"run,omitempty"`  // which run it is of; empty: of none
+	Max  Duration `json:"max,omitempty"`  // how long a run may take; 0: as long as it likes
+	Min  Duration `json:"min,omitempty"`  // how long it has to take; 0: nothing
+
+	Keys []string `json:"keys,omitempty"` // those expected from the start
 }
 
 // Watch is an event that changes a wait.
@@ -182,6 +191,14 @@ const (
 	SpareChecks = 5
 )
 
+// hold is the default of hold. Who stays away for good is not forgotten.
+func (d Document) hold() Duration {
+	if d.Trigger.Heartbeat != nil {
+		return longest
+	}
+	return DefaultHold
+}
+
 // blank is the document before anything of it is read.
 func blank() Document {
 	return Document{
@@ -200,8 +217,16 @@ func (d Document) Canonical() ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
+// silent reports whether the rule does not say what is said, which is then the one thing there is
+// to say of a beat that stays away.
+func (d Document) silent() bool {
+	return d.Trigger.Heartbeat != nil && len(d.Escalate) == 0 && d.Handler == ""
+}
+
 // held reports whether the job stays after its last step.
-func (d Document) held() bool { return len(d.Resolve) > 0 && d.Hold > 0 }
+func (d Document) held() bool {
+	return (len(d.Resolve) > 0 || d.Trigger.Heartbeat != nil) && d.Hold > 0
+}
 
 // Subjects are those that the rule listens to, each once, the trigger's first.
 func (d Document) Subjects() []string {

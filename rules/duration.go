@@ -58,6 +58,7 @@ func (d *Duration) UnmarshalJSON(b []byte) error {
 // hours(event.sla_hours).
 type Delay struct {
 	Fixed    Duration
+	AtOnce   bool   // it is written as no time at all
 	Computed string // an expression; empty: Fixed
 }
 
@@ -84,7 +85,7 @@ func (d *Delay) UnmarshalJSON(b []byte) error {
 
 func delayOf(s string) Delay {
 	if fixed, err := ParseDuration(s); err == nil {
-		return Delay{Fixed: fixed}
+		return Delay{Fixed: fixed, AtOnce: fixed == 0}
 	}
 	return Delay{Computed: s}
 }

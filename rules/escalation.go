@@ -16,6 +16,8 @@ import (
 // steps compiles the escalation, with each turn of a step that is repeated as one.
 func (c *compiler) steps(d Document) []step {
 	switch turns := d.turns(); {
+	case d.silent():
+		d.Escalate = []Step{{After: Delay{AtOnce: true}, Name: "overdue", Severity: DefaultSeverity}}
 	case len(d.Escalate) == 0 && d.Handler == "":
 		c.problem("/escalate", "there are no steps, so nothing is ever said; write escalate: [{after: 3h, step: primary}]")
 	case len(d.Escalate) > MaxSteps:
@@ -60,6 +62,9 @@ var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
 // when compiles when a step is taken, which is said once.
 func (c *compiler) when(pointer string, s Step) step {
 	after := s.After != Delay{}
+	if s.After.AtOnce && c.document.Trigger.Heartbeat == nil {
+		c.problem(pointer+"/after", "a step needs a time after which it is taken, such as after: 3h")
+	}
 	switch said := countOf(after, s.At != "", s.Every > 0); {
 	case said == 0 && s.Times > 0:
 		c.problem(pointer+"/every", "the step says how often, and not how far apart; write every: 24h, or leave times out")
@@ -177,6 +182,11 @@ func (c *compiler) rises(pointer string, s Step, before rung) rung {
 	here := rung{at: nowhere, of: s.Of}
 	counted := before.start || before.of == s.Of // in the same time
 	switch {
+	case s.After.AtOnce && s.Every == 0:
+		here.at, here.known = 0, true
+		if !before.start {
+			c.problem(pointer+"/after", "0s is not after the step before; steps have to rise")
+		}
 	case s.After.Fixed > 0 && s.Every == 0:
 		here.at, here.known = s.After.Fixed, true
 		pointer += "/after"

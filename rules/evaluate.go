@@ -26,6 +26,7 @@ type scope struct {
 	turns int
 	count int // decided looks at the job so far
 	rule  string
+	own   []byte   // the state that the job keeps beside its event; nil: none
 	wild  []string // what the wildcards of a subject matched in the event's
 }
 

@@ -80,15 +80,21 @@ func keysOf(to *[]string) value {
 
 func (h *Heartbeat) fields() mapping {
 	return mapping{
-		name: "heartbeat", required: []string{"event", "key", "every"},
+		name: "heartbeat", either: []string{"every", "schedule"},
 		entries: []entry{
-			{"event", "The NATS subject of the beat.", subjectOf(&h.Event)},
+			{"event", "The NATS subject of the beat; without it pings alone are beats.", subjectOf(&h.Event)},
 			{"key", "Whose beat it is: an expression over event.", source{&h.Key}},
 			{"if", "A condition over event; other events are no beats.", source{&h.If}},
-			{"every", "How often it has to come.", duration{&h.Every}},
-			{"grace", "How much later than that it may come.", duration{&h.Grace}},
-			{"keys", "The entities whose beats are expected from the start.", keysOf(&h.Keys)},
 			{"shape", "What the event carries.", &h.Shape},
+			{"every", "How often it has to come.", duration{&h.Every}},
+			{"schedule", "A crontab or @every DURATION, in the place of every: a beat has to come after each tick.", text{to: &h.Schedule, most: schedules.MaxText}},
+			{"zone", "The time zone of the schedule.", text{to: &h.Zone}},
+			{"grace", "How much later than that it may come.", duration{&h.Grace}},
+			{"kind", "What the beat says, an expression over event: success, start, fail, log or an exit status; without it, success.", source{&h.Kind}},
+			{"run", "Which run the beat is of: an expression over event.", source{&h.Run}},
+			{"max", "How long a run may take from its start to its end.", duration{&h.Max}},
+			{"min", "How long a run has to take; one that is over sooner has failed.", duration{&h.Min}},
+			{"keys", "The entities whose beats are expected from the start.", keysOf(&h.Keys)},
 		},
 	}
 }
@@ -181,7 +187,7 @@ func (s *Step) fields() mapping {
 	return mapping{
 		name: "step", either: []string{"after", "at", "every"},
 		entries: []entry{
-			{"after", "How long after the wait began: a duration, or an expression over event, key and since that yields one.", delay{&s.After}},
+			{"after", "How long after the wait began, or a beat was overdue: a duration, or an expression over event, key and since that yields one.", delay{&s.After}},
 			{"at", "An instant over event, key and since; for a schedule a time of day.", source{&s.At}},
 			{"every", "How long after the step before, times times.", duration{&s.Every}},
 			{"times", "How often a step with every is taken.", count{&s.Times, MaxTurns}},
@@ -225,6 +231,9 @@ func (g *Guards) fields() mapping {
 // turns is how many steps there are once those with every are written out.
 func (d Document) turns() int {
 	n := 0
+	if d.silent() {
+		return 1
+	}
 	for _, s := range d.Escalate {
 		n += max(1, min(s.Times, MaxTurns))
 	}

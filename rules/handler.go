@@ -134,6 +134,9 @@ func (r *Rule) text(m moment, s scope) string {
 	if m.text != nil {
 		return m.text.say(s)
 	}
+	if r.beats != nil {
+		return r.missed(m, s)
+	}
 	name := m.name
 	if m.turns > 1 {
 		name = fmt.Sprintf("%s %d of %d", m.name, m.turn, m.turns)

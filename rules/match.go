@@ -143,6 +143,9 @@ func (h *hearing) keyIf(w *watch) (s scope, key string, ok bool, err error) {
 
 // begin begins a wait, if the event does.
 func (h *hearing) begin() error {
+	if h.beats != nil {
+		return h.hearBeat()
+	}
 	if !h.document.Enabled || h.paused {
 		return nil
 	}
@@ -332,7 +335,7 @@ func (r *Rule) need(i int, s scope) func(futurejobs.Job) (int, error) {
 // early is how long an end is remembered that comes from a stream before its trigger. On one
 // stream it does not, unless the trigger says itself when the wait began.
 func (r *Rule) early(stream string) time.Duration {
-	if len(r.resolves) == 0 || r.trigger.since == nil && len(r.starts) == 1 && r.starts[0] == stream {
+	if len(r.resolves) == 0 || r.beats != nil || r.trigger.since == nil && len(r.starts) == 1 && r.starts[0] == stream {
 		return 0
 	}
 	return time.Duration(r.document.Early)

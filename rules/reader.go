@@ -26,6 +26,9 @@ func (r *reader) document(n node) Document {
 	d := blank()
 	d.fields().read(r, n, "")
 	late, checks := d.catchUp(), d.checks()
+	if _, written := r.places["/hold"]; !written {
+		d.Hold = d.hold()
+	}
 	if _, written := r.places["/catch_up/after"]; !written {
 		d.CatchUp.After = late
 	}

@@ -17,6 +17,7 @@ type Rule struct {
 	document Document
 	engine   futurejobs.Rule
 	trigger  watch
+	beats    *heartbeat // nil: the trigger is something else
 	updates  []watch
 	resolves []watch
 	pauses   []watch
@@ -96,6 +97,7 @@ func (r *Rule) engage(saved Saved, grid futurejobs.Grid, world outside) {
 		},
 		CatchUp: futurejobs.CatchUp{After: time.Duration(d.CatchUp.After), Do: late[d.CatchUp.Do]},
 		Streams: d.waitsFor(saved.Reads),
+		Hears:   d.hears(saved.Reads),
 	}
 	if d.Handler != "" {
 		r.engine.Handler = byNameOf(r, world.handlers.Named(d.Handler))
@@ -140,6 +142,9 @@ func loudest(steps []Step) alerts.Severity {
 // waitsFor are the streams that can change or end a wait of the rule, each once, sorted.
 func (d Document) waitsFor(reads []Read) []string {
 	changing := make(map[string]bool)
+	if h := d.Trigger.Heartbeat; h != nil && h.Event != "" {
+		changing[h.Event] = true
+	}
 	for _, r := range d.Resolve {
 		changing[r.Event] = true
 	}
@@ -154,6 +159,22 @@ func (d Document) waitsFor(reads []Read) []string {
 	}
 	slices.Sort(streams)
 	return slices.Compact(streams)
+}
+
+// hears are the streams that the rule's beats come by, sorted, and "" for pings; none where no
+// beats are waited for.
+func (d Document) hears(reads []Read) []string {
+	if d.Trigger.Heartbeat == nil {
+		return nil
+	}
+	topics := []string{""}
+	for _, read := range reads {
+		if read.Subject == d.Trigger.Heartbeat.Event {
+			topics = append(topics, read.Stream)
+		}
+	}
+	slices.Sort(topics)
+	return slices.Compact(topics)
 }
 
 func (r *Rule) ref(key string, shards int) futurejobs.Ref {

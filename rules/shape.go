@@ -261,6 +261,9 @@ func (s *shapes) fits(r reading) (compared bool) {
 	if r.state {
 		from = s.merged
 	}
+	if r.state && s.beats != nil && len(r.path) > 0 && r.path[0] == pulseField {
+		return s.beat(r)
+	}
 	if r.state && s.columns != nil && len(r.path) > 0 {
 		return s.finds(r)
 	}
@@ -287,6 +290,18 @@ func (s *shapes) fits(r reading) (compared bool) {
 		s.problem(r.pointer, "%s: its shape has %v", r, missing)
 	}
 	return missing != nil && !open
+}
+
+// beat compares a reading of the state with what is kept there of a heartbeat.
+func (s *shapes) beat(r reading) (compared bool) {
+	kind, known, err := Form{Kind: Object, Fields: pulseShape}.at(r.path[1:])
+	switch {
+	case err != nil:
+		s.problem(r.pointer, "%s: %s has %v", r, pulseField, err)
+	case known && !kind.fits(r.kind):
+		s.problem(r.pointer, "%s is taken for %s here, and it is %s", r, r.kind.describe(), kind.describe())
+	}
+	return true
 }
 
 // finds compares a reading of the state with what the lookup finds, and with what it is merged

@@ -13,6 +13,8 @@ import (
 // wait is what the times of a rule's steps are counted from.
 type wait struct {
 	scope
+	from   time.Time // from when steps are counted; set by timeline
+	heard  time.Time // since when beats are heard without a gap; zero: as far back as matters
 	pauses []checks.Pause
 }
 
@@ -20,14 +22,16 @@ type wait struct {
 func waitOfCheck(c checks.Check) wait {
 	event := newBody(c.Event)
 	state := event
+	var own []byte
 	if c.State != nil && !sameBytes(c.State, c.Event) {
-		state = newBody(c.State)
+		own, state = c.State, newBody(c.State)
 	}
 	if c.Asked {
 		state = state.with(c.Found)
 	}
 	return wait{
-		scope:  scope{event: event, state: state, key: c.Key, since: c.Since, rule: c.Rule, count: c.Count},
+		scope:  scope{event: event, state: state, key: c.Key, since: c.Since, rule: c.Rule, count: c.Count, own: own},
+		heard:  c.HeardSince,
 		pauses: c.Pauses,
 	}
 }
@@ -55,7 +59,8 @@ type moment struct {
 // but for the pauses since the last.
 func (r *Rule) timeline(w wait) ([]moment, error) {
 	line := make([]moment, 0, len(r.steps))
-	before := w.since
+	w.from = r.begins(w)
+	before := w.from
 	for i := range r.steps {
 		s := &r.steps[i]
 		at, err := s.when(w, before)
@@ -67,6 +72,15 @@ func (r *Rule) timeline(w wait) ([]moment, error) {
 	}
 	slices.SortStableFunc(line, func(a, b moment) int { return a.at.Compare(b.at) })
 	return line, nil
+}
+
+// begins is from when the steps of a wait are counted: from its beginning; of a heartbeat, from
+// when the beat is overdue.
+func (r *Rule) begins(w wait) time.Time {
+	if r.beats == nil {
+		return w.since
+	}
+	return r.beats.deadline(w)
 }
 
 // when is when the step is due, whether or not its calendar is open then. before is when
@@ -82,7 +96,7 @@ func (s *step) when(w wait, before time.Time) (time.Time, error) {
 	if s.every {
 		return passed(s.of, before, span, w.pauses), nil
 	}
-	return passed(s.of, w.since, span, w.pauses), nil
+	return passed(s.of, w.from, span, w.pauses), nil
 }
 
 // span is how long the step waits.

@@ -188,7 +188,9 @@ type delay struct{ to *Delay }
 
 func (v delay) read(r *reader, n node, p string) {
 	if n.kind != aText || looksLikeSpan(n.text) {
+		known := len(r.problems)
 		duration{&v.to.Fixed}.read(r, n, p)
+		v.to.AtOnce = v.to.Fixed == 0 && len(r.problems) == known
 		return
 	}
 	source{&v.to.Computed}.read(r, n, p)

@@ -3,7 +3,6 @@ package rules
 import (
 	"slices"
 	"strings"
-	"time"
 
 	"deadman/checks"
 )
@@ -35,7 +34,7 @@ func (c *compiler) trigger(t Trigger) watch {
 	case t.Schedule != "":
 		c.schedule(t)
 	case t.Heartbeat != nil:
-		c.heartbeat(t)
+		return c.heartbeat(t)
 	default:
 		return c.triggerEvent(t)
 	}
@@ -190,26 +189,6 @@ func (c *compiler) reached(pointer string, d Document, i int) {
 			return
 		}
 	}
-}
-
-// heartbeat checks an event that has to come again and again.
-func (c *compiler) heartbeat(t Trigger) {
-	h := t.Heartbeat
-	c.only("heartbeat", t, "key", "if", "since", "shape", "zone", "keys")
-	const p = "/trigger/heartbeat"
-	c.watch(p, Watch{Event: h.Event, Key: h.Key, If: h.If, Shape: h.Shape}, "has to come again and again")
-	c.watched[len(c.watched)-1].merged = true
-	switch {
-	case h.Every == 0:
-		c.problem(p+"/every", "a heartbeat has to come every so often; say how often, such as every: 10m")
-	case h.Every < Duration(time.Second) || h.Every > longest:
-		c.problem(p+"/every", "%s is not between 1s and %s", h.Every, longest)
-	}
-	if h.Grace < 0 || h.Grace > longest {
-		c.problem(p+"/grace", "%s is not between 0 and %s", h.Grace, longest)
-	}
-	c.keys(p+"/keys", h.Keys)
-	c.notRun(p, "a heartbeat")
 }
 
 // maxKeys is the most entities that a trigger names.

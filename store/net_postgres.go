@@ -102,9 +102,12 @@ JOIN unnest($15::text[], $16::text[]) WITH ORDINALITY AS ended (outcome, reason,
 	// The jobs of changeJobs and updateJobs are locked: there is nothing to compare.
 	changeJobs = `
 UPDATE future_job f SET rev = f.rev + 1, next_check_at = job.next_check_at, version = job.version,
-	pauses = job.pauses, paused_next_at = job.paused_next_at, members = job.members, state = job.state
-FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::bytea[], $5::timestamptz[], $6::int[], $7::bytea[], $8::timestamptz[])
-	AS job (shard, id, state, members, next_check_at, version, pauses, paused_next_at)
+	pauses = job.pauses, paused_next_at = job.paused_next_at, members = job.members, state = job.state,
+	since_at = job.since_at, event = job.event, step = job.step, check_count = job.check_count, undecided = job.undecided
+FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::bytea[], $5::timestamptz[], $6::int[], $7::bytea[], $8::timestamptz[],
+	$9::timestamptz[], $10::text[], $11::int[], $12::int[], $13::int[])
+	AS job (shard, id, state, members, next_check_at, version, pauses, paused_next_at,
+	since_at, event, step, check_count, undecided)
 WHERE f.shard = job.shard AND f.id = job.id`
 
 	updateJobs = `
@@ -179,11 +182,16 @@ func queueChanges(q *pgx.Batch, jobs []futurejobs.Job) {
 	}
 	next, versions := make([]time.Time, n), make([]int32, n)
 	pauses, pausedNext := make([][]byte, n), make([]pgtype.Timestamptz, n)
+	since, events := make([]time.Time, n), make([]*string, n)
+	steps, counts, undecided := make([]int32, n), make([]int32, n), make([]int32, n)
 	for i, j := range jobs {
 		next[i], versions[i] = j.NextCheckAt, j.Version
 		pauses[i], pausedNext[i] = pausesOf(j.Pauses), stamp(j.PausedNext)
+		since[i], events[i] = j.Since, body(j.Event)
+		steps[i], counts[i], undecided[i] = int32(j.Step), int32(j.CheckCount), int32(j.Undecided)
 	}
-	q.Queue(changeJobs, append(newsColumns(jobs), next, versions, pauses, pausedNext)...).Exec(expect(n, errNotLocked))
+	q.Queue(changeJobs, append(newsColumns(jobs), next, versions, pauses, pausedNext, since, events, steps, counts, undecided)...).
+		Exec(expect(n, errNotLocked))
 }
 
 func queueUpdates(q *pgx.Batch, jobs []futurejobs.Job) {

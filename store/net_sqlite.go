@@ -14,8 +14,9 @@ INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, firs
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) RETURNING id`
 
 	changeOne = `
-UPDATE future_job SET rev = rev + 1, next_check_at = $1, version = $2, pauses = $3, paused_next_at = $4, state = $5, members = $6
-WHERE id = $7`
+UPDATE future_job SET rev = rev + 1, next_check_at = $1, version = $2, pauses = $3, paused_next_at = $4, state = $5, members = $6,
+	since_at = $7, event = $8, step = $9, check_count = $10, undecided = $11
+WHERE id = $12`
 
 	updateOne = `UPDATE future_job SET state = $1, members = $2 WHERE id = $3`
 
@@ -64,7 +65,7 @@ func (w *writer) writeNet(net futurejobs.Net, now time.Time) error {
 func (w *writer) changeAll(net futurejobs.Net) error {
 	for _, j := range net.Change {
 		if _, err := w.exec(changeOne, j.NextCheckAt, j.Version, blob(pausesOf(j.Pauses)), when(j.PausedNext),
-			body(j.State), blob(j.Members), j.ID); err != nil {
+			body(j.State), blob(j.Members), j.Since, body(j.Event), j.Step, j.CheckCount, j.Undecided, j.ID); err != nil {
 			return err
 		}
 	}

@@ -51,6 +51,8 @@ var behaviours = map[string]func(*testing.T, *world){
 	"apply/paused":          pausedJobsEnd,
 	"apply/restart":         restartsBeginAnew,
 	"apply/hand":            handsChangeJobs,
+	"apply/beat":            beatsPutOff,
+	"apply/beats":           beatsOfASlotAreOneWrite,
 	"apply/set":             setsGather,
 	"apply/letter":          newsThatFailAreLetters,
 	"apply/deed":            deedsAreAudited,

@@ -1,0 +1,340 @@
+package rules
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+)
+
+// Beat is a sign of life of one entity.
+type Beat struct {
+	Key    string
+	At     time.Time
+	Kind   Signal
+	Run    string // which run it is of; empty: the one that has no name
+	Exit   *int   // what the run ended with, 0 to 255; nil: nobody said
+	Body   string // what else was said, for people
+	Paused bool   // the rule is paused: no new wait begins
+}
+
+// Signal is what a beat says.
+type Signal string
+
+// What beats say.
+const (
+	Success Signal = "success" // all is well, until the next one is overdue
+	Begun   Signal = "start"   // a run has begun
+	Failure Signal = "fail"    // something went wrong: the next success is overdue at once
+	Log     Signal = "log"     // nothing about how it goes
+	// Expected is the signal of a beat that never came, of an entity that is expected to beat.
+	Expected Signal = "expected"
+)
+
+var signals = []string{string(Success), string(Begun), string(Failure), string(Log)}
+
+// signalOf is what a beat says, by a word or an exit status.
+func signalOf(said string) (Signal, *int, error) {
+	if status, err := strconv.Atoi(said); err == nil {
+		if status < 0 || status > 255 {
+			return "", nil, fmt.Errorf("%d is no exit status; they are 0 to 255", status)
+		}
+		return signalOfExit(status), &status, nil
+	}
+	for _, word := range signals {
+		if said == word {
+			return Signal(said), nil, nil
+		}
+	}
+	return "", nil, fmt.Errorf("%s, or an exit status", notOneOf("a kind of beat", said, signals))
+}
+
+func signalOfExit(status int) Signal {
+	if status == 0 {
+		return Success
+	}
+	return Failure
+}
+
+// pings is where the shape of what a ping carries stands, in the place of a subject.
+const pings = "a ping"
+
+// pingShape is what a ping carries.
+var pingShape = Shape{
+	"kind": {Kind: Text}, "exit_status": {Kind: Number}, "run": {Kind: Text},
+	"duration_seconds": {Kind: Number}, "body": {Kind: Text}, "source": {Kind: Text},
+}
+
+// pulseShape is what state.heartbeat holds.
+var pulseShape = Shape{
+	"kind": {Kind: Text}, "at": {Kind: Time}, "exit_status": {Kind: Number}, "run": {Kind: Text},
+	"duration_seconds": {Kind: Number}, "reason": {Kind: Text}, "overdue_at": {Kind: Time},
+	"runs":         {Kind: List, Items: &Form{Kind: Object, Fields: Shape{"run": {Kind: Text}, "at": {Kind: Time}}}},
+	"dropped_runs": {Kind: Number},
+}
+
+// ping is the event of a beat that came as a ping.
+type ping struct {
+	Kind    Signal   `json:"kind"`
+	Exit    *int     `json:"exit_status,omitempty"`
+	Run     string   `json:"run,omitempty"`
+	Seconds *float64 `json:"duration_seconds,omitempty"`
+	Body    string   `json:"body,omitempty"`
+	Source  string   `json:"source"`
+}
+
+// ErrNoHeartbeat means that a rule waits for no beats.
+var ErrNoHeartbeat = errors.New("the rule waits for no beats; give its trigger a heartbeat")
+
+// Beat is the effect of a ping. The error is ErrNoHeartbeat or Problems.
+func (r *Rule) Beat(b Beat, shards int) (futurejobs.Effect, error) {
+	if r.beats == nil {
+		return futurejobs.Effect{}, fmt.Errorf("rule %s: %w", r.engine.Name, ErrNoHeartbeat)
+	}
+	said := string(b.Kind)
+	if b.Exit != nil {
+		said = strconv.Itoa(*b.Exit)
+	}
+	kind, _, err := signalOf(said)
+	if err != nil {
+		return futurejobs.Effect{}, Problems{{Pointer: "/kind", Rule: r.engine.Name, Message: err.Error()}}
+	}
+	if err := checkKey(b.Key); err != nil {
+		return futurejobs.Effect{}, Problems{{Pointer: "/key", Rule: r.engine.Name, Message: err.Error()}}
+	}
+	if err := checkRun(b.Run); err != nil {
+		return futurejobs.Effect{}, Problems{{Pointer: "/run", Rule: r.engine.Name, Message: err.Error()}}
+	}
+	b.Kind, b.At = kind, b.At.UTC().Truncate(time.Microsecond)
+	event := func(p pulse) (json.RawMessage, error) {
+		return json.Marshal(ping{kind, b.Exit, b.Run, p.Seconds, b.Body, "ping"})
+	}
+	ask, err := r.beat(b, event, func(futurejobs.Job) *Rule { return r })
+	if err != nil {
+		return futurejobs.Effect{}, Problems{{Rule: r.engine.Name, Message: err.Error()}}
+	}
+	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(b.Key, shards), Ask: ask}, nil
+}
+
+func checkRun(name string) error {
+	if name == "" {
+		return nil
+	}
+	return wrap("run", checkKey(name))
+}
+
+// hearBeat takes an event in as a beat, if it is one. One of a rule that is paused or rests begins
+// no new wait; those that are there go on.
+func (h *hearing) hearBeat() error {
+	if h.trigger.subject == "" {
+		return nil
+	}
+	s, key, ok, err := h.keyIf(&h.trigger)
+	if !ok {
+		return err
+	}
+	b := Beat{Key: key, At: h.event.At.UTC().Truncate(time.Microsecond), Kind: Success, Paused: h.paused}
+	if h.beats.kind != nil {
+		said, err := h.beats.kind.keyOf(s)
+		if err != nil {
+			return wrap("kind", err)
+		}
+		if b.Kind, b.Exit, err = signalOf(said); err != nil {
+			return wrap("kind", err)
+		}
+	}
+	if b.Run, err = h.beats.runOf(s); err != nil {
+		return wrap("run", err)
+	}
+	body := h.body.valid()
+	ask, err := h.beat(b, func(pulse) (json.RawMessage, error) { return body, nil }, h.made)
+	if err == nil {
+		h.want(key, ask)
+	}
+	return err
+}
+
+// runOf is which run a beat is of; empty, where it does not say.
+func (h *heartbeat) runOf(s scope) (string, error) {
+	if h.run == nil {
+		return "", nil
+	}
+	v, err := h.run.run(s)
+	if absent := (absentError{}); v == nil && err == nil || errors.As(err, &absent) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	return h.run.keyOf(s)
+}
+
+// beating is a beat that a rule takes in.
+type beating struct {
+	*Rule
+	Beat
+	event func(pulse) (json.RawMessage, error) // what the beat carries
+	made  func(futurejobs.Job) *Rule           // the version that made a job
+}
+
+// beat is what a beat asks of the job of its key. What would keep a wait from beginning is an
+// error.
+func (r *Rule) beat(b Beat, event func(pulse) (json.RawMessage, error), made func(futurejobs.Job) *Rule) (futurejobs.Beat, error) {
+	b.Paused = b.Paused || !r.document.Enabled
+	a := beating{r, b, event, made}
+	if b.Kind == Log {
+		return futurejobs.Beat{Play: a.play}, nil
+	}
+	if _, err := a.begin(nil); err != nil {
+		return futurejobs.Beat{}, err
+	}
+	return futurejobs.Beat{Play: a.play}, nil
+}
+
+// play is what the beat makes of the job that waits for it.
+//
+//  1. A log changes nothing, and neither does a beat that is older than one that came.
+//  2. A start opens a run. What is overdue by then stays so.
+//  3. A failure, or a run that is over too soon, is overdue at once, if it was not before.
+//  4. A success puts the wait off. Where something was said, that wait is over, and another begins.
+func (a beating) play(j *futurejobs.Job) (futurejobs.Beaten, error) {
+	if a.Kind == Log {
+		return futurejobs.Beaten{}, nil
+	}
+	if j == nil {
+		if a.Paused {
+			return futurejobs.Beaten{}, nil
+		}
+		begun, err := a.begin(nil)
+		return futurejobs.Beaten{Begin: begun}, err
+	}
+	before := pulseOf(j.State)
+	if before.Kind != Expected && a.At.Before(latest(j.Since, before.At)) {
+		return futurejobs.Beaten{}, nil
+	}
+	after := a.pulse(before, a.overdue(*j))
+	if after.Kind == Success && len(j.Alerts) > 0 {
+		return a.back(*j, before, after)
+	}
+	return a.goOn(*j, before, after)
+}
+
+// overdue is since when a job is overdue by the time of the beat; the zero time where it is not.
+func (a beating) overdue(j futurejobs.Job) time.Time {
+	if at := a.made(j).begins(waitOf(j)); !at.After(a.At) || len(j.Alerts) > 0 {
+		return at
+	}
+	return time.Time{}
+}
+
+// pulse is what is known after the beat; before is what was, and overdue since when it was overdue.
+func (a beating) pulse(before pulse, overdue time.Time) pulse {
+	p := pulse{Kind: a.Kind, At: a.At, ExitStatus: a.Exit, Run: a.Run, Runs: before.Runs, Dropped: before.Dropped}
+	if a.Kind == Begun {
+		p.begin(a.Run, a.At)
+		p.OverdueAt, p.Reason = overdue, before.Reason
+		return p
+	}
+	if begun := p.end(a.Run); !begun.IsZero() {
+		took := max(a.At.Sub(begun), 0)
+		p.Seconds = new(took.Seconds())
+		if a.Kind == Success && took < a.beats.min {
+			p.Kind, p.Reason = Failure, fmt.Sprintf("took %s, less than %s", Duration(took), Duration(a.beats.min))
+		}
+	}
+	if p.Kind == Success {
+		p.Runs, p.Dropped = younger(p.Runs, a.beats.max, a.At), 0
+		return p
+	}
+	p.OverdueAt = a.At
+	if !overdue.IsZero() {
+		p.OverdueAt = overdue
+	}
+	if p.Reason == "" {
+		p.Reason = failed(a.Exit)
+	}
+	return p
+}
+
+func failed(exit *int) string {
+	if exit == nil {
+		return "failed"
+	}
+	return fmt.Sprintf("failed with exit status %d", *exit)
+}
+
+// begin is the job of a wait that the beat begins; runs are those that go on in it.
+func (a beating) begin(runs []run) (*futurejobs.Job, error) {
+	p := a.pulse(pulse{Runs: runs}, time.Time{})
+	return a.started(p)
+}
+
+// started is a job that begins with a beat.
+func (a beating) started(p pulse) (*futurejobs.Job, error) {
+	j := futurejobs.Job{Version: a.engine.Version, Since: a.At}
+	var err error
+	if j.Event, err = a.event(p); err != nil {
+		return nil, err
+	}
+	if j.State, err = p.knowing(nil, j.Event); err != nil {
+		return nil, err
+	}
+	j.FirstCheckAt, err = a.first(waitOf(j.Of(a.Key)), a.At)
+	return &j, err
+}
+
+// goOn is a job that the beat puts off, or brings forward. Where the next look stays where it is
+// and nothing else is news there is nothing to write: beats of one slot count once.
+func (a beating) goOn(j futurejobs.Job, before, after pulse) (futurejobs.Beaten, error) {
+	slot := a.engine.Grid.Up(a.made(j).begins(waitOf(j)))
+	was := j
+	if after.Kind == Success {
+		j.Since = a.At
+		j.Step, j.Undecided, j.CheckCount = 0, 0, 0
+	}
+	j.Version = max(j.Version, a.engine.Version)
+	var err error
+	if j.Event, err = a.event(after); err != nil {
+		return futurejobs.Beaten{}, err
+	}
+	own := j.State
+	if len(a.updates) == 0 {
+		own = nil
+	}
+	if j.State, err = after.knowing(own, j.Event); err != nil {
+		return futurejobs.Beaten{}, err
+	}
+	next := a.nextOf(j)
+	if next.IsZero() {
+		next = j.NextCheckAt
+	}
+	news := !before.same(after) || was.Step != j.Step || was.Undecided != j.Undecided || was.Version != j.Version ||
+		!slot.Equal(a.engine.Grid.Up(a.begins(waitOf(j))))
+	return futurejobs.Beaten{Job: &j, Next: next, News: news}, nil
+}
+
+// back is a wait that is over, because the beat came at last.
+func (a beating) back(j futurejobs.Job, before, after pulse) (futurejobs.Beaten, error) {
+	begun, err := a.started(after)
+	if err != nil {
+		return futurejobs.Beaten{}, err
+	}
+	silent := "is back after " + Duration(max(a.At.Sub(j.Since), 0).Truncate(time.Second)).String()
+	if before.Kind == Expected {
+		silent = "reports for the first time"
+	}
+	end := &futurejobs.End{Outcome: checks.Resolved, Reason: "it " + silent}
+	if !a.document.Quiet {
+		end.Close = func(j futurejobs.Job) alerts.Draft {
+			w := waitOf(j)
+			w.rule = a.engine.Name
+			return a.made(j).closes(w, j.Step, fmt.Sprintf("%s %s %s", a.engine.Entity, j.Key, silent))
+		}
+	}
+	return futurejobs.Beaten{End: end, Begin: begun}, nil
+}

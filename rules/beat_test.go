@@ -1,0 +1,356 @@
+package rules_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+)
+
+// device is one entity of a rule that beats, and what is said of it. It is looked at through the
+// engine, without a store: what is written is kept here, as often as it is written.
+type device struct {
+	*testing.T
+	rule   *rules.Rule
+	ref    futurejobs.Ref
+	job    *futurejobs.Job
+	heard  []string
+	writes int
+	ids    int64
+}
+
+func newDevice(t *testing.T, text string) *device {
+	return &device{T: t, rule: compiled(t, text)}
+}
+
+// at is a time of the day that tests are of.
+func at(clock string) time.Time {
+	t, err := time.Parse("2006-01-02 15:04:05", "2026-03-02 "+clock)
+	if err != nil {
+		panic(err)
+	}
+	return t
+}
+
+// beat takes the looks that are due by the time of a beat, and then the beat.
+func (d *device) beat(clock string, b rules.Beat) {
+	d.Helper()
+	b.Key, b.At = "pump-7", at(clock)
+	if b.Kind == "" && b.Exit == nil {
+		b.Kind = rules.Success
+	}
+	d.look(clock)
+	d.late(clock, b)
+}
+
+// late takes a beat in at a time.
+func (d *device) late(now string, b rules.Beat) {
+	d.Helper()
+	effect, err := d.rule.Beat(b, 1)
+	if err != nil {
+		d.Fatal(err)
+	}
+	d.apply(now, effect)
+}
+
+func (d *device) apply(now string, effect futurejobs.Effect) {
+	d.Helper()
+	d.ref = effect.Ref
+	known := futurejobs.Known{Pending: map[futurejobs.Ref]futurejobs.Job{}}
+	if d.job != nil {
+		known.Pending[d.ref] = *d.job
+	}
+	net := futurejobs.Fold([]futurejobs.Effect{effect}, known, at(now))
+	for _, e := range net.End {
+		d.say(now, e)
+		d.job = nil
+	}
+	for _, j := range slices.Concat(net.Create, net.Change, net.Update) {
+		if len(net.Create) > 0 {
+			d.ids++
+			j.ID = d.ids
+		}
+		d.job = &j
+		d.writes++
+	}
+}
+
+// look takes the looks that are due by a time.
+func (d *device) look(until string) {
+	d.Helper()
+	for d.job != nil && !d.job.NextCheckAt.After(at(until)) {
+		slot := d.job.NextCheckAt
+		decision := d.rule.Engine().Look(d.Context(), *d.job, slot)
+		d.say(slot.Format(time.TimeOnly), decision)
+		d.job = &decision.Job
+		if decision.Ends() {
+			d.job = nil
+		}
+	}
+}
+
+func (d *device) say(clock string, e futurejobs.Decision) {
+	for _, a := range e.Alerts {
+		d.heard = append(d.heard, fmt.Sprintf("%s %s %s: %s", clock, a.Severity, a.Status, a.Text))
+	}
+	if e.Ends() {
+		d.heard = append(d.heard, fmt.Sprintf("%s %s: %s", clock, e.Outcome, e.Reason))
+	}
+}
+
+func (d *device) expect(want ...string) {
+	d.Helper()
+	if diff := cmp.Diff(want, d.heard); diff != "" {
+		d.Errorf("heard (-want +got):\n%s", diff)
+	}
+	d.heard = nil
+}
+
+// due is when the device is looked at next.
+func (d *device) due(want string) {
+	d.Helper()
+	if d.job == nil || !d.job.NextCheckAt.Equal(at(want)) {
+		d.Errorf("the job is %+v, want it due at %s", d.job, want)
+	}
+}
+
+const everyTen = `name: device-silent
+entity: device
+trigger: {heartbeat: {every: 10m, grace: 2m}}
+`
+
+func exit(status int) rules.Beat { return rules.Beat{Exit: &status} }
+
+func TestABeatPutsTheWaitOff(t *testing.T) {
+	d := newDevice(t, everyTen)
+	d.beat("10:00:00", rules.Beat{})
+	d.due("10:12:00")
+	d.beat("10:05:00", rules.Beat{})
+	d.due("10:17:00")
+	d.beat("10:15:30", rules.Beat{})
+	d.due("10:28:00")
+	d.expect()
+	d.look("12:00:00")
+	d.expect("10:28:00 warning firing: device pump-7: no beat since 10:15:30 UTC, expected every 10m (grace 2m)")
+	d.beat("12:00:30", rules.Beat{})
+	d.expect(
+		"12:00:30 warning resolved: device pump-7 is back after 1h45m",
+		"12:00:30 resolved: it is back after 1h45m",
+	)
+	d.due("12:13:00")
+}
+
+func TestBeatsOfASlotAreOneWrite(t *testing.T) {
+	d := newDevice(t, everyTen)
+	for second := range 60 {
+		d.beat(fmt.Sprintf("10:00:%02d", second), rules.Beat{})
+	}
+	if d.writes != 2 { // the first is on the slot before
+		t.Errorf("60 beats in a minute were %d writes, want 2", d.writes)
+	}
+	d.beat("10:01:00", rules.Beat{})
+	d.beat("10:01:01", rules.Beat{})
+	if d.writes != 3 {
+		t.Errorf("%d writes, want one more for the next slot", d.writes)
+	}
+	d.due("10:14:00")
+}
+
+func TestAFailureIsOverdueAtOnce(t *testing.T) {
+	d := newDevice(t, everyTen+"escalate: [{after: 0s, severity: error}, {after: 1h, step: still, severity: critical}]\n")
+	d.beat("10:00:00", rules.Beat{})
+	d.beat("10:05:10", exit(3))
+	d.due("10:06:00")
+	d.beat("10:30:00", rules.Beat{Kind: rules.Failure})
+	d.due("11:06:00") // another failure does not begin the escalation anew
+	d.beat("11:10:00", exit(0))
+	d.expect(
+		"10:06:00 error firing: device pump-7: failed with exit status 3",
+		"11:06:00 critical firing: device pump-7: failed",
+		"11:10:00 critical resolved: device pump-7 is back after 1h10m",
+		"11:10:00 resolved: it is back after 1h10m",
+	)
+	d.due("11:22:00")
+}
+
+func TestALogChangesNothing(t *testing.T) {
+	d := newDevice(t, everyTen)
+	d.beat("10:00:00", rules.Beat{Kind: rules.Log})
+	if d.job != nil {
+		t.Error("a log began a wait")
+	}
+	d.beat("10:01:00", rules.Beat{})
+	d.beat("10:09:00", rules.Beat{Kind: rules.Log})
+	d.due("10:13:00")
+}
+
+const nightly = `name: nightly
+entity: job
+trigger: {heartbeat: {every: 1d, grace: 1h, max: 2h, min: 10s}}
+`
+
+func TestRuns(t *testing.T) {
+	run := func(kind rules.Signal, name string) rules.Beat { return rules.Beat{Kind: kind, Run: name} }
+	for name, c := range map[string]struct {
+		play func(*device)
+		want []string
+		due  string
+	}{
+		"over in time": {
+			func(d *device) {
+				d.beat("01:00:00", run(rules.Begun, "a"))
+				d.due("03:00:00")
+				d.beat("02:30:00", run(rules.Success, "a"))
+				d.due2("2026-03-03 03:30:00")
+			}, nil, "",
+		},
+		"too long": {
+			func(d *device) {
+				d.beat("01:00:00", run(rules.Begun, "a"))
+				d.beat("03:30:00", run(rules.Success, "a"))
+			}, []string{
+				"03:00:00 warning firing: job pump-7: the run a has been going for over 2h",
+				"03:30:00 warning resolved: job pump-7 is back after 2h30m",
+				"03:30:00 resolved: it is back after 2h30m",
+			}, "",
+		},
+		"too short": {
+			func(d *device) {
+				d.beat("01:00:00", run(rules.Begun, ""))
+				d.beat("01:00:03", run(rules.Success, ""))
+				d.look("02:00:00")
+			}, []string{"01:01:00 warning firing: job pump-7: took 3s, less than 10s"}, "",
+		},
+		"a failed run": {
+			func(d *device) {
+				d.beat("01:00:00", run(rules.Begun, "a"))
+				d.beat("01:20:00", rules.Beat{Exit: new(7), Run: "a"})
+				d.look("02:00:00")
+			}, []string{"01:21:00 warning firing: job pump-7: the run a failed with exit status 7"}, "",
+		},
+		"two at a time": {
+			func(d *device) {
+				d.beat("01:00:00", run(rules.Begun, "a"))
+				d.beat("02:00:00", run(rules.Begun, "b"))
+				d.due("03:00:00")
+				d.beat("02:10:00", run(rules.Success, "a"))
+				d.due("04:00:00")
+				d.beat("05:00:00", run(rules.Begun, "c")) // what is overdue stays so
+				d.look("06:00:00")
+			}, []string{"04:00:00 warning firing: job pump-7: the run b has been going for over 2h"}, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDevice(t, nightly)
+			c.play(d)
+			d.expect(c.want...)
+		})
+	}
+}
+
+func (d *device) due2(want string) {
+	d.Helper()
+	if got := d.job.NextCheckAt.Format(time.DateTime); got != want {
+		d.Errorf("due at %s, want %s", got, want)
+	}
+}
+
+func TestTooManyRunsAreSaid(t *testing.T) {
+	d := newDevice(t, nightly)
+	for i := range 20 {
+		d.beat(fmt.Sprintf("01:%02d:00", i), rules.Beat{Kind: rules.Begun, Run: fmt.Sprint("r", i)})
+	}
+	d.due("03:04:00")
+	d.look("03:04:00")
+	d.expect("03:04:00 warning firing: job pump-7: the run r4 has been going for over 2h (4 older runs that have not ended are not followed any more)")
+}
+
+func TestAnOlderBeatChangesNothing(t *testing.T) {
+	d := newDevice(t, everyTen)
+	d.beat("10:00:00", rules.Beat{})
+	d.beat("10:05:00", rules.Beat{})
+	d.late("10:05:30", rules.Beat{Key: "pump-7", At: at("10:04:00"), Kind: rules.Failure})
+	d.late("10:05:30", rules.Beat{Key: "pump-7", At: at("10:04:00"), Kind: rules.Success})
+	d.due("10:17:00")
+	d.late("10:05:40", rules.Beat{Key: "pump-7", At: at("10:05:35"), Kind: rules.Failure})
+	d.late("10:05:50", rules.Beat{Key: "pump-7", At: at("10:05:20"), Kind: rules.Success}) // from before the failure
+	d.due("10:06:00")
+}
+
+func TestPausedRulesBeginNoWaits(t *testing.T) {
+	d := newDevice(t, everyTen)
+	d.beat("10:00:00", rules.Beat{Paused: true})
+	if d.job != nil {
+		t.Fatal("a rule that is paused began a wait")
+	}
+	d.beat("10:01:00", rules.Beat{})
+	d.beat("10:03:00", rules.Beat{Paused: true})
+	d.due("10:15:00")
+}
+
+func TestAmnesty(t *testing.T) {
+	d := newDevice(t, everyTen)
+	d.beat("10:00:00", rules.Beat{})
+	check := func(slot, heard string) (next time.Time, said string) {
+		c := checks.Check{Key: "pump-7", Since: at("10:00:00"), Slot: at(slot), At: at(slot)}
+		if heard != "" {
+			c.HeardSince = at(heard)
+		}
+		answer, err := d.rule.Engine().Handler.Check(t.Context(), c)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range answer.Alerts {
+			said += a.Text
+		}
+		return answer.Next, said
+	}
+	if next, said := check("10:12:00", "11:00:00"); said != "" || !next.Equal(at("11:02:00")) {
+		t.Errorf("deadman hears since 11:00 and says %q, and looks again at %s; want 11:02", said, next)
+	}
+	for _, heard := range []string{"", "10:00:00", "09:00:00", "10:05:00"} { // at the deadline all of the grace is over
+		if _, said := check("10:12:00", heard); said == "" {
+			t.Errorf("nothing is said where deadman hears since %q", heard)
+		}
+	}
+}
+
+func TestWhatIsNoBeat(t *testing.T) {
+	heartbeat, event := compiled(t, everyTen), compiled(t, base)
+	for name, c := range map[string]struct {
+		rule *rules.Rule
+		beat rules.Beat
+		want string
+	}{
+		"no heartbeat":   {event, rules.Beat{Key: "a", Kind: rules.Success}, "the rule waits for no beats; give its trigger a heartbeat"},
+		"no kind":        {heartbeat, rules.Beat{Key: "a", Kind: "sucess"}, `"sucess" is not a kind of beat; did you mean "success"?`},
+		"an exit status": {heartbeat, exit(256), "256 is no exit status; they are 0 to 255"},
+		"no key":         {heartbeat, rules.Beat{Kind: rules.Success}, "the key is empty"},
+		"a long run":     {heartbeat, rules.Beat{Key: "a", Kind: rules.Success, Run: strings.Repeat("a", 513)}, "the key has 513 bytes"},
+	} {
+		if _, err := c.rule.Beat(c.beat, 1); err == nil || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, want %q", name, err, c.want)
+		}
+	}
+}
+
+func TestWhatAPingCarries(t *testing.T) {
+	d := newDevice(t, nightly)
+	d.beat("01:00:00", rules.Beat{Kind: rules.Begun, Run: "a"})
+	d.beat("01:00:30", rules.Beat{Exit: new(0), Run: "a", Body: "42 files"})
+	want := `{"kind":"success","exit_status":0,"run":"a","duration_seconds":30,"body":"42 files","source":"ping"}`
+	if string(d.job.Event) != want {
+		t.Errorf("the event is %s, want %s", d.job.Event, want)
+	}
+	if hears := d.rule.Engine().Hears; !slices.Equal(hears, []string{""}) {
+		t.Errorf("the rule hears %q, want pings alone", hears)
+	}
+}
+

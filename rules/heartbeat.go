@@ -1,0 +1,217 @@
+package rules
+
+import (
+	"fmt"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/schedules"
+)
+
+// heartbeat is an event that has to come again and again, compiled.
+type heartbeat struct {
+	kind *expression // what a beat says; nil: success
+	run  *expression // which run it is of; nil: of none
+
+	every time.Duration
+	ticks schedules.Schedule // in the place of every: a beat has to come after each tick; nil: every
+	grace time.Duration
+	max   time.Duration // 0: a run takes as long as it likes
+	min   time.Duration
+
+	expects string // as texts say it: every 10m (grace 2m)
+}
+
+// heartbeat compiles an event that has to come again and again.
+func (c *compiler) heartbeat(t Trigger) watch {
+	h := t.Heartbeat
+	c.only("heartbeat", t, "key", "if", "since", "shape", "zone", "keys")
+	const p = "/trigger/heartbeat"
+	w := watch{}
+	if h.Event != "" || h.Key != "" {
+		w = c.watch(p, Watch{Event: h.Event, Key: h.Key, If: h.If, Shape: h.Shape}, "has to come again and again")
+		c.watched[len(c.watched)-1].merged = true
+	} else {
+		c.pinged(p, h)
+	}
+	c.beats = &heartbeat{
+		kind:  c.expression(p+"/kind", h.Kind, inKind.over(h.Event)),
+		run:   c.expression(p+"/run", h.Run, inRun.over(h.Event)),
+		every: time.Duration(h.Every), grace: time.Duration(h.Grace),
+		max: time.Duration(h.Max), min: time.Duration(h.Min),
+	}
+	w.wild = w.wild || wild(c.beats.kind, c.beats.run)
+	c.often(p, h)
+	for _, span := range []struct {
+		name  string
+		value Duration
+	}{{"grace", h.Grace}, {"max", h.Max}, {"min", h.Min}} {
+		if span.value < 0 || span.value > longest {
+			c.problem(p+"/"+span.name, "%s is not between 0 and %s", span.value, longest)
+		}
+	}
+	if h.Max > 0 && h.Min >= h.Max {
+		c.problem(p+"/min", "%s is not less than max, %s, so every run would be too short or too long", h.Min, h.Max)
+	}
+	c.keys(p+"/keys", h.Keys)
+	return w
+}
+
+// pinged checks a heartbeat that no event is of: what stands beside an event says nothing of a
+// ping.
+func (c *compiler) pinged(pointer string, h *Heartbeat) {
+	for _, field := range []struct {
+		name    string
+		written bool
+	}{{"if", h.If != ""}, {"kind", h.Kind != ""}, {"run", h.Run != ""}, {"shape", h.Shape != nil}} {
+		if field.written {
+			c.problem(pointer+"/"+field.name, "without an event pings alone are beats, and they say this themselves; name the event, or leave %s out", field.name)
+		}
+	}
+	c.watched = append(c.watched, watched{subject: pings, shape: pingShape, pointer: pointer, merged: true})
+}
+
+// often compiles how often a beat has to come, which is said once.
+func (c *compiler) often(pointer string, h *Heartbeat) {
+	switch {
+	case h.Every == 0 && h.Schedule == "":
+		c.problem(pointer+"/every", "a heartbeat has to come every so often; say how often, such as every: 10m")
+	case h.Every != 0 && h.Schedule != "":
+		c.problem(pointer, "a beat has to come every so often or after each tick of a schedule; keep one of every and schedule")
+	case h.Schedule == "" && (h.Every < Duration(time.Second) || h.Every > longest):
+		c.problem(pointer+"/every", "%s is not between 1s and %s", h.Every, longest)
+	}
+	c.beats.expects = "every " + h.Every.String()
+	if h.Schedule != "" {
+		c.ticks(pointer, h)
+	} else if h.Zone != "" {
+		c.problem(pointer+"/zone", "only a schedule has a zone; leave it out")
+	}
+	if h.Grace > 0 {
+		c.beats.expects += fmt.Sprintf(" (grace %s)", h.Grace)
+	}
+}
+
+// ticks compiles the schedule that a beat has to follow.
+func (c *compiler) ticks(pointer string, h *Heartbeat) {
+	zone := time.UTC
+	if h.Zone != "" {
+		err := checkZone(h.Zone)
+		c.must(pointer+"/zone", err)
+		if err != nil {
+			return
+		}
+		zone, err = time.LoadLocation(h.Zone)
+		c.must(pointer+"/zone", err)
+	}
+	ticks, err := schedules.Parse(h.Schedule, zone, c.document.Name)
+	c.must(pointer+"/schedule", err)
+	if err != nil {
+		return
+	}
+	if ticks.Shortest() == 0 {
+		c.problem(pointer+"/schedule", "%s ticks once, and a heartbeat has to come again and again; write a crontab, or @every", clip(h.Schedule, 80))
+	}
+	c.apart(Duration(ticks.Shortest()))
+	c.beats.ticks, c.beats.expects = ticks, fmt.Sprintf("after each tick of %q", h.Schedule)
+	if h.Zone != "" {
+		c.beats.expects += " " + h.Zone
+	}
+}
+
+// deadline is when a beat is overdue.
+//
+//  1. It is already, and since when is known: a run failed, or the next one began after that.
+//  2. While runs are going whose length is bounded, once the first of them takes too long.
+//  3. Otherwise once the time is over in which the next beat has to come, its grace included.
+//
+// In a pause time stands still. Where deadman could not hear all the while, everybody gets one
+// grace from when it could; what it heard of stays.
+func (h *heartbeat) deadline(w wait) time.Time {
+	p := pulseOf(w.own)
+	at, since := p.OverdueAt, w.since
+	switch begun, going := h.longest(p, w); {
+	case !at.IsZero():
+	case going:
+		at = passed(nil, begun, h.max, w.pauses)
+		since = begun
+	default:
+		at = h.expected(w)
+	}
+	if p.Kind != Failure && w.heard.After(since) {
+		return latest(at, w.heard.Add(h.grace))
+	}
+	return at
+}
+
+// longest is when the run began that is going for the longest, of those whose length is bounded.
+func (h *heartbeat) longest(p pulse, w wait) (begun time.Time, going bool) {
+	if h.max == 0 || len(p.Runs) == 0 {
+		return time.Time{}, false
+	}
+	return p.Runs[0].At, true
+}
+
+// expected is when the time is over in which the next beat has to come. A tick that falls into a
+// pause is left out; the first one after it counts.
+func (h *heartbeat) expected(w wait) time.Time {
+	if h.ticks == nil {
+		return passed(nil, w.since, h.every+h.grace, w.pauses)
+	}
+	tick := h.tick(w.since)
+	for _, p := range w.pauses {
+		if tick.After(p.From) && p.To.After(p.From) {
+			tick = latest(tick, h.tick(p.To))
+		}
+	}
+	return passed(nil, tick, h.grace, w.pauses)
+}
+
+// tick is the first tick after an instant.
+func (h *heartbeat) tick(after time.Time) time.Time {
+	if tick, more := h.ticks.Next(after); more {
+		return tick
+	}
+	return futurejobs.Never
+}
+
+// missed is what a step says of a beat that is overdue, unless it has a text of its own.
+func (r *Rule) missed(m moment, s scope) string {
+	text := r.engine.Entity + " " + s.key + ": " + r.beats.why(pulseOf(s.own), s.since, m.at)
+	if m.turns > 1 {
+		text += fmt.Sprintf(" (%s %d of %d)", m.name, m.turn, m.turns)
+	}
+	return text
+}
+
+// why is why a beat is overdue at an instant.
+func (h *heartbeat) why(p pulse, since, at time.Time) string {
+	var text string
+	switch {
+	case p.Kind == Failure && p.Run != "":
+		text = "the run " + p.Run + " " + p.Reason
+	case p.Reason != "":
+		text = p.Reason
+	case h.max > 0 && len(p.Runs) > 0 && !p.Runs[0].At.Add(h.max).After(at):
+		text = "the run " + p.Runs[0].Name + " has been going for over " + Duration(h.max).String()
+		if p.Runs[0].Name == "" {
+			text = "a run has been going for over " + Duration(h.max).String()
+		}
+	case p.Kind == Expected:
+		text = "has never reported, expected " + h.expects
+	default:
+		text = "no beat since " + clock(since, at) + ", expected " + h.expects
+	}
+	if p.Dropped > 0 {
+		text += fmt.Sprintf(" (%d older runs that have not ended are not followed any more)", p.Dropped)
+	}
+	return text
+}
+
+// clock is an instant as a sentence says it: without the date, where it is not long ago.
+func clock(t, now time.Time) string {
+	if now.Sub(t) < futurejobs.Day {
+		return t.UTC().Format("15:04:05 UTC")
+	}
+	return t.UTC().Format("2006-01-02 15:04:05 UTC")
+}

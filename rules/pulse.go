@@ -1,0 +1,116 @@
+package rules
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// pulse is what is known of a heartbeat beside when it beat last. It is kept in the state of its
+// job, as heartbeat, where there is anything to keep.
+type pulse struct {
+	Kind       Signal    `json:"kind"`                       // of the last beat; a log is none
+	At         time.Time `json:"at,omitzero"`                // when it came
+	ExitStatus *int      `json:"exit_status,omitempty"`      // what its run ended with; nil: nobody said
+	Run        string    `json:"run,omitempty"`              // which run it was of
+	Seconds    *float64  `json:"duration_seconds,omitempty"` // how long that took, where its start is known
+	Reason     string    `json:"reason,omitempty"`           // why it failed
+	OverdueAt  time.Time `json:"overdue_at,omitzero"`        // since when it is overdue, whatever comes but a success; zero: it may not be
+	Runs       []run     `json:"runs,omitempty"`             // that have begun and not ended, oldest first
+	Dropped    int       `json:"dropped_runs,omitempty"`     // of those how many are not followed any more
+}
+
+// run is a run that has begun.
+type run struct {
+	Name string    `json:"run"`
+	At   time.Time `json:"at"`
+}
+
+// maxRuns bounds how many runs are followed at a time.
+const maxRuns = 16
+
+// pulseField is the field of the state that a pulse is kept in.
+const pulseField = "heartbeat"
+
+// pulseOf is what is kept in a state of a job; nothing where the state is nil. What has another
+// form is somebody else's field.
+func pulseOf(own []byte) (p pulse) {
+	if own == nil {
+		return p
+	}
+	var kept struct {
+		Pulse pulse `json:"heartbeat"`
+	}
+	if err := json.Unmarshal(own, &kept); err != nil {
+		return pulse{}
+	}
+	return kept.Pulse
+}
+
+// plain reports whether there is nothing to keep.
+func (p pulse) plain() bool {
+	return (p.Kind == Success || p.Kind == "") && p.Seconds == nil && len(p.Runs) == 0 && p.Dropped == 0
+}
+
+// begin begins a run, anew where it is going. The oldest is dropped where there are too many.
+func (p *pulse) begin(name string, at time.Time) {
+	p.end(name)
+	p.Runs = append(p.Runs, run{name, at})
+	slices.SortStableFunc(p.Runs, func(a, b run) int { return a.At.Compare(b.At) })
+	if over := len(p.Runs) - maxRuns; over > 0 {
+		p.Runs = p.Runs[over:]
+		p.Dropped += over
+	}
+}
+
+// end ends a run, and returns when it began; the zero time where nobody knows.
+func (p *pulse) end(name string) (begun time.Time) {
+	i := slices.IndexFunc(p.Runs, func(r run) bool { return r.Name == name })
+	if i < 0 {
+		return time.Time{}
+	}
+	begun = p.Runs[i].At
+	p.Runs = slices.Delete(slices.Clone(p.Runs), i, i+1)
+	return begun
+}
+
+// younger are the runs that have not been going for longer than a span.
+func younger(runs []run, span time.Duration, at time.Time) []run {
+	if span == 0 {
+		return runs
+	}
+	return slices.DeleteFunc(slices.Clone(runs), func(r run) bool { return !r.At.Add(span).After(at) })
+}
+
+// knowing is the state of a job after a beat: what was known with the beat's body over it, and the
+// pulse. It is nil where that says no more than the body does.
+func (p pulse) knowing(own, event json.RawMessage) (json.RawMessage, error) {
+	if own == nil && p.plain() {
+		return nil, nil
+	}
+	state, err := patch(own, event)
+	if err != nil {
+		return nil, err
+	}
+	if len(state) > MaxBody {
+		state = event // what was known before has to give way
+	}
+	fields := make(map[string]json.RawMessage)
+	if isObject(state) {
+		if err := json.Unmarshal(state, &fields); err != nil {
+			return nil, err
+		}
+	}
+	delete(fields, pulseField)
+	if !p.plain() {
+		if fields[pulseField], err = json.Marshal(p); err != nil {
+			return nil, err
+		}
+	}
+	return json.Marshal(fields)
+}
+
+// same reports whether a beat left everything but its time as it was.
+func (p pulse) same(after pulse) bool {
+	return p.plain() && after.plain()
+}

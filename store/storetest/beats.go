@@ -1,0 +1,104 @@
+package storetest
+
+import (
+	"encoding/json"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/alerts"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+)
+
+// putOff is a beat at an instant that has its job looked at next at a slot.
+func (w *world) putOff(key string, at, next time.Time) futurejobs.Effect {
+	return w.asking(w.rule, key, at, futurejobs.Beat{Play: func(j *futurejobs.Job) (futurejobs.Beaten, error) {
+		body := json.RawMessage(strconv.Quote("beat"))
+		if j == nil {
+			return futurejobs.Beaten{Begin: &futurejobs.Job{Version: w.rule.Version, Since: at, FirstCheckAt: next, Event: body}}, nil
+		}
+		after := *j
+		after.Since, after.Event, after.Step, after.CheckCount, after.Undecided = at, body, 0, 0, 0
+		return futurejobs.Beaten{Job: &after, Next: next}, nil
+	}})
+}
+
+func beatsPutOff(t *testing.T, w *world) {
+	slot := w.slot()
+	beat := func(at, next time.Time) {
+		t.Helper()
+		w.byHand(w.putOff("a", at, next))
+	}
+	beat(slot, slot.Add(time.Hour))
+	begun := w.one("a")
+	decided := w.later(begun, slot.Add(2*time.Hour))
+	decided.Job.Step, decided.Job.CheckCount, decided.Job.Undecided = 1, 4, 2
+	w.settle(decided)
+
+	at := slot.Add(90*time.Minute + time.Microsecond)
+	beat(at, slot.Add(3*time.Hour))
+	want := w.one("a")
+	if want.Step != 0 || want.CheckCount != 0 || want.Undecided != 0 || !want.Since.Equal(at) || string(want.Event) != `"beat"` ||
+		!want.NextCheckAt.Equal(slot.Add(3*time.Hour)) || !want.FirstCheckAt.Equal(begun.FirstCheckAt) || want.Rev != begun.Rev+2 {
+		t.Errorf("put off: %+v", want)
+	}
+	if settled := w.settle(w.over(begun)); len(settled.Jobs) != 0 {
+		t.Error("a look from before a beat was settled")
+	}
+
+	beat(at.Add(time.Minute), slot.Add(3*time.Hour)) // in the same slot
+	if diff := cmp.Diff(want, w.one("a")); diff != "" {
+		t.Errorf("a beat that changes nothing wrote (-want +got):\n%s", diff)
+	}
+
+	// What was said is over, and another wait begins under the same key.
+	back := w.asking(w.rule, "a", at, futurejobs.Beat{Play: func(*futurejobs.Job) (futurejobs.Beaten, error) {
+		return futurejobs.Beaten{
+			End: &futurejobs.End{Outcome: checks.Resolved, Reason: "it is back", Close: func(futurejobs.Job) alerts.Draft {
+				return alerts.Draft{Status: alerts.Resolved}
+			}},
+			Begin: &futurejobs.Job{Version: w.rule.Version, Since: at, FirstCheckAt: slot.Add(4 * time.Hour)},
+		}, nil
+	}})
+	if got := w.byHand(back); got.Ended != 1 || got.Created != 1 {
+		t.Errorf("applied %+v, want one end and one beginning", got)
+	}
+	if ended := w.ended(); len(ended) != 1 || ended[0].ID != begun.ID || ended[0].Reason != "it is back" {
+		t.Errorf("history %+v", ended)
+	}
+	if again := w.one("a"); again.ID == begun.ID || !again.Since.Equal(at) {
+		t.Errorf("the job after the end: %+v", again)
+	}
+}
+
+// beatsOfASlotAreOneWrite counts the changes of rows by their revisions: each write makes one
+// more.
+func beatsOfASlotAreOneWrite(t *testing.T, w *world) {
+	const keys, each = 50, 10
+	slot := w.slot()
+	var first, more []futurejobs.Effect
+	for key := range keys {
+		first = append(first, w.putOff(strconv.Itoa(key), slot, slot.Add(time.Hour)))
+	}
+	w.byHand(first...)
+	for i := range keys * each {
+		at := slot.Add(time.Duration(i) * time.Millisecond)
+		more = append(more, w.putOff(strconv.Itoa(i%keys), at, slot.Add(2*time.Hour)))
+	}
+	half := w.byHand(more[:len(more)/2]...)
+	rest := w.byHand(more[len(more)/2:]...)
+	if half.Beaten != keys*each/2 || half.Coalesced != 0 {
+		t.Errorf("a batch of beats in which the slot changes: %+v, want all of them in one write", half)
+	}
+	if rest.Beaten != 0 || rest.Coalesced != keys*each/2 {
+		t.Errorf("the next batch: %+v, want nothing written", rest)
+	}
+	for key := range keys {
+		if j := w.one(strconv.Itoa(key)); j.Rev != 1 {
+			t.Fatalf("job %d was written %d times for %d beats, want once", key, j.Rev, each)
+		}
+	}
+}
