@@ -28,6 +28,8 @@ const (
 	Ended      = "ended"       // jobs
 	Kept       = "kept"        // triggers for keys that were waited for already
 	Restarted  = "restarted"   // triggers that began a wait anew
+	Beaten     = "beaten"      // beats that moved the next look
+	Coalesced  = "coalesced"   // beats that left it where it was, or were older than one that came
 	Updated    = "updated"     // updates, and members of sets
 	Paused     = "paused"      // jobs
 	Resumed    = "resumed"     // jobs

@@ -109,6 +109,7 @@ func tell(o Observer, done futurejobs.Applied, letters, ignored int) {
 	}
 	for outcome, n := range map[string]int{
 		Created: done.Created, Ended: done.Ended, Kept: done.Kept, Restarted: done.Restarted, Updated: done.Updated,
+		Beaten: done.Beaten, Coalesced: done.Coalesced,
 		Paused: done.Paused, Resumed: done.Resumed, Remembered: done.Remembered, Unmatched: done.Missed,
 		DeadLetter: letters + done.Refused, Ignored: ignored,
 	} {

@@ -58,7 +58,7 @@ type Beat struct {
 // Beaten is what a beat makes of a job. Without anything in it the beat changes nothing.
 type Beaten struct {
 	Job  *Job      // the job as it goes on
-	Next time.Time // when it is looked at next
+	Next time.Time // when it is looked at next; zero: when it was
 	News bool      // it has to be written even if that is when it was looked at anyway
 
 	End   *End // the wait is over

@@ -206,11 +206,13 @@ func (a Beat) play(f *fold, e Effect, s *standing) {
 		Start{Job: *to.Begin}.play(f, e, nil)
 	case to.Job == nil && s == nil:
 		f.net.Missed++
-	case to.Job == nil, !to.News && !s.isNew && !s.changed && to.Next.Equal(s.job.due()):
+	case to.Job == nil, !to.News && !s.isNew && !s.changed && (to.Next.IsZero() || to.Next.Equal(s.job.due())):
 		f.net.Coalesced++
 	default:
 		s.job = *to.Job
-		s.job.reschedule(e.Rule.notBehind(to.Next, f.now))
+		if !to.Next.IsZero() {
+			s.job.reschedule(e.Rule.notBehind(to.Next, f.now))
+		}
 		s.changed = true
 		f.net.Beaten++
 	}

@@ -1,0 +1,94 @@
+package futurejobs
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+)
+
+// beaten is a beat that has the job looked at next at a slot, and another way where something was
+// said.
+func beaten(next time.Time, news bool) Effect {
+	return one(orderRule(), Beat{Play: func(j *Job) (Beaten, error) {
+		switch {
+		case j == nil:
+			return Beaten{Begin: &Job{Version: 1, Since: noon, FirstCheckAt: next}}, nil
+		case len(j.Alerts) > 0:
+			end := &End{Outcome: checks.Resolved, Close: func(Job) alerts.Draft { return alerts.Draft{Status: alerts.Resolved} }}
+			return Beaten{End: end, Begin: &Job{Version: 1, Since: noon, FirstCheckAt: next}}, nil
+		}
+		after := *j
+		after.Since = next.Add(-time.Hour)
+		return Beaten{Job: &after, Next: next, News: news}, nil
+	}})
+}
+
+func TestABeatOfTheSameSlotWritesNothing(t *testing.T) {
+	_, pending := waiting()
+	slot := noon.Add(3 * time.Hour)
+	if net := folded([]Effect{beaten(slot, false)}, pending, noon); net.Coalesced != 1 || len(net.Change) != 0 {
+		t.Errorf("a beat that leaves the slot: %+v", net)
+	}
+	if net := folded([]Effect{beaten(slot, true)}, pending, noon); net.Beaten != 1 || len(net.Change) != 1 {
+		t.Errorf("a beat that is news: %+v", net)
+	}
+	later := slot.Add(time.Hour)
+	net := folded([]Effect{beaten(later, false), beaten(later, false), beaten(later.Add(time.Minute), false)}, pending, noon)
+	if net.Beaten != 3 || len(net.Change) != 1 || !net.Change[0].NextCheckAt.Equal(later.Add(time.Minute)) {
+		t.Errorf("beats of one run: %+v, want the last in one write", net)
+	}
+}
+
+func TestABeatIsNeverWrittenBehindTheSweep(t *testing.T) {
+	_, pending := waiting()
+	now := noon.Add(10 * time.Hour)
+	net := folded([]Effect{beaten(noon.Add(5*time.Hour), false)}, pending, now)
+	if want := now.Add(time.Minute); len(net.Change) != 1 || !net.Change[0].NextCheckAt.Equal(want) {
+		t.Errorf("%+v, want a look at %s", net.Change, want)
+	}
+}
+
+func TestABeatInAPauseKeepsItsTimeForTheEnd(t *testing.T) {
+	rule, pending := waiting()
+	slot := noon.Add(5 * time.Hour)
+	net := folded([]Effect{one(rule, Pause{}).by(noon), beaten(slot, false)}, pending, noon)
+	if j := net.Change[0]; !j.NextCheckAt.Equal(Never) || !j.PausedNext.Equal(slot) {
+		t.Errorf("due at %s, after the pause at %s", j.NextCheckAt, j.PausedNext)
+	}
+	paused := net.Change[0]
+	if net := folded([]Effect{beaten(slot, false)}, map[Ref]Job{paused.Ref: paused}, noon); net.Coalesced != 1 {
+		t.Errorf("another beat of the slot in the pause: %+v", net)
+	}
+}
+
+func TestABeatAfterAnAlertBeginsAnew(t *testing.T) {
+	_, pending := waiting()
+	ref := Ref{RuleID: 1, Key: "1"}
+	job := pending[ref]
+	job.Alerts = []alerts.ID{{1}}
+	pending[ref] = job
+	slot := noon.Add(5 * time.Hour)
+	net := folded([]Effect{beaten(slot, false), beaten(slot, false)}, pending, noon)
+	switch {
+	case len(net.End) != 1 || net.End[0].Outcome != checks.Resolved || len(net.End[0].Alerts) != 1:
+		t.Errorf("ended %+v", net.End)
+	case len(net.Create) != 1 || len(net.Change) != 0 || !net.Create[0].NextCheckAt.Equal(slot) || net.Create[0].CreatedAt != noon:
+		t.Errorf("begun %+v", net.Create)
+	}
+}
+
+func TestABeatThatCannotBePlayedIsALetter(t *testing.T) {
+	rule, pending := waiting()
+	bad := Beat{Play: func(*Job) (Beaten, error) { return Beaten{}, errors.New("no room") }}
+	net := folded([]Effect{one(rule, bad).by(noon)}, pending, noon)
+	if len(net.Letters) != 1 || net.Letters[0].Part != Triggers || len(net.Change) != 0 {
+		t.Errorf("net %+v", net)
+	}
+	nothing := Beat{Play: func(*Job) (Beaten, error) { return Beaten{}, nil }}
+	if net := folded([]Effect{one(rule, nothing)}, nil, noon); net.Missed != 1 {
+		t.Errorf("a beat that nobody waits for and that begins nothing: %+v", net)
+	}
+}
