@@ -16,7 +16,8 @@ const upkeepEvery = time.Minute
 // upkeepShard is the shard whose holder does the upkeep.
 const upkeepShard = 0
 
-// upkeep removes what retention no longer keeps, and ends the jobs of deleted rules.
+// upkeep removes what retention no longer keeps, waits for what rules expect to beat, and ends the
+// jobs of deleted rules.
 type upkeep struct {
 	store *store.Store
 	rules *rules.Registry
@@ -59,6 +60,9 @@ func (u *upkeep) step(ctx context.Context) {
 		return
 	case pruned != (store.Pruned{}):
 		u.log.Info("pruned", "history", pruned.History, "alerts", pruned.Alerts, "dead_letters", pruned.DeadLetters, "audit", pruned.Audit)
+	}
+	if _, err := u.rules.Expect(ctx); err != nil && ctx.Err() == nil {
+		u.log.Error("not all that rules expect to beat is waited for; trying again", "again_in", upkeepEvery, "err", err)
 	}
 	switch ended, err := u.rules.Sweep(ctx); {
 	case err != nil && ctx.Err() == nil:

@@ -65,6 +65,16 @@ var badMeanings = []struct {
 		},
 	},
 	{
+		"a heartbeat that begins anew",
+		edited("trigger: {heartbeat: {every: 10m}}", "again: restart"),
+		[]string{"7:8 /again: each beat puts the wait off; leave again out"},
+	},
+	{
+		"keys expected without what a step needs",
+		edited("trigger: {heartbeat: {event: beats, key: event.id, every: 10m, keys: [a]}}", "escalate: [{after: hours(event.n), step: late}]"),
+		[]string{"3:64 /trigger/heartbeat/keys: step late is taken at a time that follows from event, and who never beat has none; write the time out, or leave keys out"},
+	},
+	{
 		"two steps at once",
 		edited("trigger: {heartbeat: {every: 10m}}", `escalate: [{after: 0s}, {after: 0s}]`),
 		[]string{"5:33 /escalate/1/after: 0s is not after the step before; steps have to rise"},

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -51,7 +52,7 @@ func signalOf(said string) (Signal, *int, error) {
 			return Signal(said), nil, nil
 		}
 	}
-	return "", nil, fmt.Errorf("%s, or an exit status", notOneOf("a kind of beat", said, signals))
+	return "", nil, errors.New(notOneOf("a kind of beat", said, append(slices.Clone(signals), "or an exit status")))
 }
 
 func signalOfExit(status int) Signal {
@@ -217,11 +218,16 @@ func (a beating) play(j *futurejobs.Job) (futurejobs.Beaten, error) {
 	if before.Kind != Expected && a.At.Before(latest(j.Since, before.At)) {
 		return futurejobs.Beaten{}, nil
 	}
-	after := a.pulse(before, a.overdue(*j))
-	if after.Kind == Success && len(j.Alerts) > 0 {
+	overdue := a.overdue(*j)
+	after := a.pulse(before, overdue)
+	switch {
+	case after.Kind == Success && len(j.Alerts) > 0:
 		return a.back(*j, before, after)
+	case after.Kind == Success || overdue.IsZero():
+		return a.putOff(*j, before, after)
 	}
-	return a.goOn(*j, before, after)
+	next, err := a.noted(*j, after)
+	return futurejobs.Beaten{Job: &next, News: true}, err
 }
 
 // overdue is since when a job is overdue by the time of the beat; the zero time where it is not.
@@ -288,34 +294,42 @@ func (a beating) started(p pulse) (*futurejobs.Job, error) {
 	return &j, err
 }
 
-// goOn is a job that the beat puts off, or brings forward. Where the next look stays where it is
+// putOff is a job that the beat puts off, or brings forward. Where the next look stays where it is
 // and nothing else is news there is nothing to write: beats of one slot count once.
-func (a beating) goOn(j futurejobs.Job, before, after pulse) (futurejobs.Beaten, error) {
-	slot := a.engine.Grid.Up(a.made(j).begins(waitOf(j)))
-	was := j
+func (a beating) putOff(was futurejobs.Job, before, after pulse) (futurejobs.Beaten, error) {
+	j, err := a.noted(was, after)
+	if err != nil {
+		return futurejobs.Beaten{}, err
+	}
 	if after.Kind == Success {
 		j.Since = a.At
 		j.Step, j.Undecided, j.CheckCount = 0, 0, 0
 	}
+	overdue := a.slotOf(j)
+	next := a.nextOf(j)
+	if len(a.steps) == 0 { // a handler says what there is to say
+		next = overdue
+	}
+	news := !before.plain() || !after.plain() || was.Step != j.Step || was.Undecided != j.Undecided ||
+		was.Version != j.Version || !overdue.Equal(a.made(was).slotOf(was))
+	return futurejobs.Beaten{Job: &j, Next: next, News: news}, nil
+}
+
+// slotOf is the slot from which a job is overdue.
+func (r *Rule) slotOf(j futurejobs.Job) time.Time { return r.engine.Grid.Up(r.begins(waitOf(j))) }
+
+// noted is a job that knows of the beat, and of the rule as it is now.
+func (a beating) noted(j futurejobs.Job, after pulse) (_ futurejobs.Job, err error) {
 	j.Version = max(j.Version, a.engine.Version)
-	var err error
 	if j.Event, err = a.event(after); err != nil {
-		return futurejobs.Beaten{}, err
+		return j, err
 	}
 	own := j.State
 	if len(a.updates) == 0 {
 		own = nil
 	}
-	if j.State, err = after.knowing(own, j.Event); err != nil {
-		return futurejobs.Beaten{}, err
-	}
-	next := a.nextOf(j)
-	if next.IsZero() {
-		next = j.NextCheckAt
-	}
-	news := !before.same(after) || was.Step != j.Step || was.Undecided != j.Undecided || was.Version != j.Version ||
-		!slot.Equal(a.engine.Grid.Up(a.begins(waitOf(j))))
-	return futurejobs.Beaten{Job: &j, Next: next, News: news}, nil
+	j.State, err = after.knowing(own, j.Event)
+	return j, err
 }
 
 // back is a wait that is over, because the beat came at last.
@@ -324,7 +338,8 @@ func (a beating) back(j futurejobs.Job, before, after pulse) (futurejobs.Beaten,
 	if err != nil {
 		return futurejobs.Beaten{}, err
 	}
-	silent := "is back after " + Duration(max(a.At.Sub(j.Since), 0).Truncate(time.Second)).String()
+	missed := max(a.At.Sub(a.beats.missedFrom(before, j.Since)), 0)
+	silent := "is back after " + Duration(missed.Truncate(time.Second)).String()
 	if before.Kind == Expected {
 		silent = "reports for the first time"
 	}

@@ -1,6 +1,7 @@
 package rules_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -174,8 +175,8 @@ func TestAFailureIsOverdueAtOnce(t *testing.T) {
 	d.expect(
 		"10:06:00 error firing: device pump-7: failed with exit status 3",
 		"11:06:00 critical firing: device pump-7: failed",
-		"11:10:00 critical resolved: device pump-7 is back after 1h10m",
-		"11:10:00 resolved: it is back after 1h10m",
+		"11:10:00 critical resolved: device pump-7 is back after 1h4m50s",
+		"11:10:00 resolved: it is back after 1h4m50s",
 	)
 	d.due("11:22:00")
 }
@@ -298,8 +299,12 @@ func TestPausedRulesBeginNoWaits(t *testing.T) {
 func TestAmnesty(t *testing.T) {
 	d := newDevice(t, everyTen)
 	d.beat("10:00:00", rules.Beat{})
+	state := ""
 	check := func(slot, heard string) (next time.Time, said string) {
 		c := checks.Check{Key: "pump-7", Since: at("10:00:00"), Slot: at(slot), At: at(slot)}
+		if state != "" {
+			c.State = json.RawMessage(state)
+		}
 		if heard != "" {
 			c.HeardSince = at(heard)
 		}
@@ -319,6 +324,15 @@ func TestAmnesty(t *testing.T) {
 		if _, said := check("10:12:00", heard); said == "" {
 			t.Errorf("nothing is said where deadman hears since %q", heard)
 		}
+	}
+	// What was heard of is not forgiven, and what is expected is as any other.
+	state = `{"heartbeat":{"kind":"fail","reason":"failed","overdue_at":"2026-03-02T10:11:00Z"}}`
+	if _, said := check("10:12:00", "11:00:00"); said != "device pump-7: failed" {
+		t.Errorf("of a failure %q is said", said)
+	}
+	state = `{"heartbeat":{"kind":"expected"}}`
+	if _, said := check("10:12:00", "11:00:00"); said != "" {
+		t.Errorf("of who never reported %q is said while nobody could be heard", said)
 	}
 }
 
@@ -354,3 +368,88 @@ func TestWhatAPingCarries(t *testing.T) {
 	}
 }
 
+func TestAFailureLeavesASnoozeAlone(t *testing.T) {
+	d := newDevice(t, everyTen+"escalate: [{after: 0s}, {after: 1h, step: still}]\n")
+	d.beat("10:00:00", rules.Beat{})
+	d.look("10:12:00")
+	d.apply("10:20:00", futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Ask: futurejobs.Snooze{Until: at("15:00:00")}})
+	d.beat("10:30:00", exit(1))
+	d.due("15:00:00")
+	d.beat("10:40:00", rules.Beat{Kind: rules.Begun})
+	d.due("15:00:00")
+	d.look("15:00:00")
+	d.expect(
+		"10:12:00 warning firing: device pump-7: no beat since 10:00:00 UTC, expected every 10m (grace 2m)",
+		"15:00:00 warning firing: device pump-7: failed with exit status 1",
+	)
+}
+
+func TestBeatsPutAHandlerOff(t *testing.T) {
+	d := newDevice(t, everyTen+"handler: pumps\n")
+	d.beat("10:00:00", rules.Beat{})
+	d.due("10:12:00")
+	d.beat("10:11:00", rules.Beat{})
+	d.due("10:23:00")
+}
+
+// What is known of a heartbeat lies over its updates, and leaves them alone.
+func TestRunsAndUpdates(t *testing.T) {
+	d := newDevice(t, nightly+"update: {event: jobs.changed, key: event.id}\n")
+	update := futurejobs.Update{Merge: func(known json.RawMessage) (json.RawMessage, error) {
+		return json.RawMessage(strings.Replace(string(known), "{", `{"size":5,`, 1)), nil
+	}}
+	d.beat("01:00:00", rules.Beat{Body: "a"})
+	d.apply("01:00:10", futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Ask: update})
+	d.beat("01:01:00", rules.Beat{Kind: rules.Begun, Run: "r"})
+	want := `{"body":"a","heartbeat":{"kind":"start","at":"2026-03-02T01:01:00Z","run":"r","runs":[{"run":"r","at":"2026-03-02T01:01:00Z"}]},"kind":"start","run":"r","size":5,"source":"ping"}`
+	if string(d.job.State) != want {
+		t.Errorf("the state is %s\nwant %s", d.job.State, want)
+	}
+	d.beat("02:00:00", rules.Beat{Run: "r"})
+	d.beat("02:10:00", rules.Beat{})
+	if got := string(d.job.State); !strings.Contains(got, `"size":5`) || strings.Contains(got, "heartbeat") {
+		t.Errorf("the state is %s, want the update in it and no run", got)
+	}
+}
+
+const backups = `name: backup-failed
+entity: backup
+trigger: {heartbeat: {event: backups.*.*, key: wildcard(1), if: event.test != true, every: 1d, kind: event.status, run: event.run}}
+resolve: {event: backups.*.gone, key: wildcard(1)}
+slot: 1m
+`
+
+// What a beat of a stream says is in its event.
+func TestBeatsOfAStream(t *testing.T) {
+	s := opened(t)
+	saved(t, s, 0, backups)
+	b := refreshed(t, s)
+	known := futurejobs.Known{Pending: map[futurejobs.Ref]futurejobs.Job{}}
+	hear := func(seq uint64, body string) (rev string, refused []string) {
+		effects, refusals := b.Match(event(seq, "backups.crm.done", body))
+		for _, r := range refusals {
+			refused = append(refused, r.Reason)
+		}
+		net := futurejobs.Fold(effects, known, at("12:00:00"))
+		for _, j := range slices.Concat(net.Create, net.Change) {
+			known.Pending[j.Ref] = j
+			return fmt.Sprintf("%s %s %s", j.Key, j.NextCheckAt.Format(time.DateTime), j.State), refused
+		}
+		return "", refused
+	}
+	for i, c := range []struct{ body, job, refused string }{
+		{`{"status": "log"}`, "", ""},
+		{`{"status": "success", "test": true}`, "", ""},
+		{`{"status": "sucess"}`, "", `trigger: kind: "sucess" is not a kind of beat; did you mean "success"?`},
+		{`{"status": "green"}`, "", `trigger: kind: "green" is not a kind of beat; write one of success, start, fail, log, or an exit status`},
+		{`{"status": 256}`, "", "trigger: kind: 256 is no exit status; they are 0 to 255"},
+		{`{"state": 1}`, "", "trigger: kind: "},
+		{`{"status": 0, "run": true}`, "", "trigger: run: key event.run: has to be text or a number, and is true or false"},
+		{`{"status": 0}`, "crm 2026-03-02 12:01:00 ", ""},
+	} {
+		job, refused := hear(uint64(i+1), c.body)
+		if job != c.job || !strings.HasPrefix(strings.Join(refused, "; "), c.refused) || len(refused) > 0 != (c.refused != "") {
+			t.Errorf("%s: %q, refused %q; want %q, %q", c.body, job, refused, c.job, c.refused)
+		}
+	}
+}

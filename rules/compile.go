@@ -72,7 +72,7 @@ type compiler struct {
 	single   map[string]bool // lists that were written as the one mapping they hold
 	watched  []watched
 	beats    *heartbeat // what the trigger is; nil: something else
-	closest  Duration // between two looks whose times are written out; 0: there are no two
+	closest  Duration   // between two looks whose times are written out; 0: there are no two
 	readings []reading
 	problems Problems
 }
@@ -131,6 +131,7 @@ func (c *compiler) rule(d Document, saved Saved) (*Rule, Problems) {
 	r.recheck = c.expression("/recheck", d.Recheck, c.over(inRecheck))
 	c.handler(d)
 	r.steps = c.steps(d)
+	c.unheard(d, r.steps)
 	grid := c.times(d)
 	c.guards(d)
 	r.labels = c.labels(d.Labels)

@@ -48,6 +48,9 @@ func (t drawing) document() Document {
 	for range one(t, "updates", 0, 1, 2) {
 		d.Update = append(d.Update, Watch{Event: one(t, "update", "orders.changed", "parcels.>"), Key: "event.id"})
 	}
+	if h := d.Trigger.Heartbeat; h != nil && h.Event == "" { // what is read below is not of a ping
+		d.Update = []Watch{{Event: "orders.changed", Key: "event.id"}}
+	}
 	for range one(t, "pauses", 0, 1, 2) {
 		d.Pause = append(d.Pause, Watch{Event: "orders.changed", Key: "event.id", If: `event.status == "ON: #HOLD"`})
 	}
@@ -60,7 +63,9 @@ func (t drawing) document() Document {
 	d.Slot = Duration(one(t, "slot", time.Second, time.Minute, 15*time.Minute, 24*time.Hour))
 	d.Hold, d.Early = t.span("hold", 0, time.Hour), t.span("early", 0, 24*time.Hour)
 	d.CatchUp = CatchUp{After: t.span("catch_up", 24*time.Hour, 48*time.Hour), Do: one(t, "do", Run, Skip, Expire)}
-	d.Again = one(t, "again", Keep, Restart)
+	if d.Again = one(t, "again", Keep, Restart); d.Trigger.Heartbeat != nil {
+		d.Again = Keep
+	}
 	d.Guards = Guards{
 		Timeout: t.span("timeout", time.Millisecond, time.Second), Attempts: rapid.IntRange(1, 4).Draw(t.T, "attempts"),
 		Interval: t.span("interval", 0, time.Second), Jitter: t.span("jitter", 0, time.Second),
@@ -87,10 +92,7 @@ func (t drawing) trigger(d *Document) Trigger {
 			Zone:     one(t, "zone", "", "Europe/Berlin"), Keys: one(t, "keys", nil, []string{"a", "1", "true", "it's: #1"}),
 		}
 	case "heartbeat":
-		return Trigger{Heartbeat: &Heartbeat{
-			Event: "devices.*.*.beat", Key: `wildcard(1) + "/" + wildcard(2)`, If: one(t, "if", "", "event.ok == true"),
-			Every: t.span("every", time.Minute, time.Hour), Grace: t.span("grace", 0, time.Hour),
-		}}
+		return Trigger{Heartbeat: t.heartbeat()}
 	}
 	return Trigger{
 		Event: "orders.created", Key: one(t, "key", `event.id`, `event.a + "/" + event.b`),
@@ -100,6 +102,21 @@ func (t drawing) trigger(d *Document) Trigger {
 			"items": {Kind: List, Items: &Form{Kind: Object, Fields: Shape{"sku": {Kind: Text}}}}, "customer": {Kind: Object, Fields: Shape{"name": {Kind: Text}}},
 		}),
 	}
+}
+
+func (t drawing) heartbeat() *Heartbeat {
+	h := &Heartbeat{
+		Every: t.span("every", time.Minute, time.Hour), Grace: t.span("grace", 0, time.Hour),
+		Max: t.span("max", time.Hour, 2*time.Hour), Min: t.span("min", 0, time.Minute),
+	}
+	if t.yes("by a schedule") {
+		h.Every, h.Schedule, h.Zone = 0, "0 2 * * *", one(t, "zone", "", "Europe/Berlin")
+	}
+	if t.yes("by an event") {
+		h.Event, h.Key, h.If = "devices.*.*.beat", `wildcard(1) + "/" + wildcard(2)`, one(t, "if", "", "event.ok == true")
+		h.Kind, h.Run = one(t, "kind", "", "event.kind"), one(t, "run", "", "event.run")
+	}
+	return h
 }
 
 // resolve draws the i-th resolve, which the ones before it leave something to.
@@ -129,6 +146,8 @@ func (t drawing) wait(d *Document) {
 		case kind == "every":
 			s.Every, s.Times = t.span("every", time.Hour, 2*time.Hour), rapid.IntRange(1, 5).Draw(t.T, "times")
 			after += s.Every * Duration(s.Times)
+		case i == 0 && d.Trigger.Heartbeat != nil && t.yes("at once"):
+			s.After = Delay{AtOnce: true}
 		case kind == "at" && scheduled:
 			s.At = "09:00"
 		case kind == "at":

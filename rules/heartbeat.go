@@ -54,6 +54,9 @@ func (c *compiler) heartbeat(t Trigger) watch {
 		c.problem(p+"/min", "%s is not less than max, %s, so every run would be too short or too long", h.Min, h.Max)
 	}
 	c.keys(p+"/keys", h.Keys)
+	if c.document.Again == Restart {
+		c.problem("/again", "each beat puts the wait off; leave again out")
+	}
 	return w
 }
 
@@ -71,6 +74,21 @@ func (c *compiler) pinged(pointer string, h *Heartbeat) {
 	c.watched = append(c.watched, watched{subject: pings, shape: pingShape, pointer: pointer, merged: true})
 }
 
+// unheard refuses steps whose times an entity that never beat does not have.
+func (c *compiler) unheard(d Document, steps []step) {
+	if len(d.expected()) == 0 {
+		return
+	}
+	for _, s := range steps {
+		for _, x := range []*expression{s.computed, s.at} {
+			if x != nil && x.event.any {
+				c.problem("/trigger/heartbeat/keys", "step %s is taken at a time that follows from event, and who never beat has none; write the time out, or leave keys out", s.name)
+				return
+			}
+		}
+	}
+}
+
 // often compiles how often a beat has to come, which is said once.
 func (c *compiler) often(pointer string, h *Heartbeat) {
 	switch {
@@ -83,7 +101,7 @@ func (c *compiler) often(pointer string, h *Heartbeat) {
 	}
 	c.beats.expects = "every " + h.Every.String()
 	if h.Schedule != "" {
-		c.ticks(pointer, h)
+		c.follows(pointer, h)
 	} else if h.Zone != "" {
 		c.problem(pointer+"/zone", "only a schedule has a zone; leave it out")
 	}
@@ -92,8 +110,8 @@ func (c *compiler) often(pointer string, h *Heartbeat) {
 	}
 }
 
-// ticks compiles the schedule that a beat has to follow.
-func (c *compiler) ticks(pointer string, h *Heartbeat) {
+// follows compiles the schedule that a beat has to follow.
+func (c *compiler) follows(pointer string, h *Heartbeat) {
 	zone := time.UTC
 	if h.Zone != "" {
 		err := checkZone(h.Zone)
@@ -130,7 +148,7 @@ func (c *compiler) ticks(pointer string, h *Heartbeat) {
 func (h *heartbeat) deadline(w wait) time.Time {
 	p := pulseOf(w.own)
 	at, since := p.OverdueAt, w.since
-	switch begun, going := h.longest(p, w); {
+	switch begun, going := h.longest(p); {
 	case !at.IsZero():
 	case going:
 		at = passed(nil, begun, h.max, w.pauses)
@@ -145,7 +163,7 @@ func (h *heartbeat) deadline(w wait) time.Time {
 }
 
 // longest is when the run began that is going for the longest, of those whose length is bounded.
-func (h *heartbeat) longest(p pulse, w wait) (begun time.Time, going bool) {
+func (h *heartbeat) longest(p pulse) (begun time.Time, going bool) {
 	if h.max == 0 || len(p.Runs) == 0 {
 		return time.Time{}, false
 	}
@@ -175,6 +193,21 @@ func (h *heartbeat) tick(after time.Time) time.Time {
 	return futurejobs.Never
 }
 
+// missedFrom is since when a beat was missed that came at last: since the last one, or the tick or
+// the run that it was to follow; and since the failure, where that came first.
+func (h *heartbeat) missedFrom(p pulse, since time.Time) time.Time {
+	begun, going := h.longest(p)
+	switch {
+	case !p.OverdueAt.IsZero():
+		return p.OverdueAt
+	case going:
+		return begun
+	case h.ticks != nil:
+		return h.tick(since)
+	}
+	return since
+}
+
 // missed is what a step says of a beat that is overdue, unless it has a text of its own.
 func (r *Rule) missed(m moment, s scope) string {
 	text := r.engine.Entity + " " + s.key + ": " + r.beats.why(pulseOf(s.own), s.since, m.at)
@@ -200,7 +233,7 @@ func (h *heartbeat) why(p pulse, since, at time.Time) string {
 	case p.Kind == Expected:
 		text = "has never reported, expected " + h.expects
 	default:
-		text = "no beat since " + clock(since, at) + ", expected " + h.expects
+		text = "no beat since " + spoken(since, at) + ", expected " + h.expects
 	}
 	if p.Dropped > 0 {
 		text += fmt.Sprintf(" (%d older runs that have not ended are not followed any more)", p.Dropped)
@@ -208,8 +241,8 @@ func (h *heartbeat) why(p pulse, since, at time.Time) string {
 	return text
 }
 
-// clock is an instant as a sentence says it: without the date, where it is not long ago.
-func clock(t, now time.Time) string {
+// spoken is an instant as a sentence says it: without the date, where it is not long ago.
+func spoken(t, now time.Time) string {
 	if now.Sub(t) < futurejobs.Day {
 		return t.UTC().Format("15:04:05 UTC")
 	}

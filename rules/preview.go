@@ -175,6 +175,9 @@ func (r *Rule) Preview(ctx context.Context, events []PreviewEvent, until time.Ti
 		p.event(e)
 	}
 	p.looks(ctx, until.Add(-time.Microsecond))
+	if p.missing() && p.out.Reason == "" {
+		p.out.Reason = "the wait goes on until a beat comes"
+	}
 	if p.document.Handler != "" && p.job != nil {
 		p.out.Reason = "the preview ends here: what the handler " + p.document.Handler + " answers is known once it is asked"
 	}
@@ -197,6 +200,10 @@ type previewing struct {
 // event plays an event, on one stream, as intake does.
 func (p *previewing) event(e PreviewEvent) {
 	p.seq++
+	if p.pinged(e) {
+		p.ping(e)
+		return
+	}
 	m := matching{body: newBody(e.Data), shards: 1, event: futurejobs.Event{
 		Stream: previewStream, Subject: e.Subject, Seq: p.seq, At: e.At, Data: e.Data,
 	}}
@@ -263,7 +270,7 @@ func (p *previewing) looks(ctx context.Context, through time.Time) {
 	if p.document.Handler != "" {
 		return
 	}
-	for p.job != nil && !p.job.NextCheckAt.After(through) && len(p.out.Lines) < maxPreview && ctx.Err() == nil {
+	for p.job != nil && !p.missing() && !p.job.NextCheckAt.After(through) && len(p.out.Lines) < maxPreview && ctx.Err() == nil {
 		at := p.job.NextCheckAt
 		d := p.engine.Look(ctx, *p.job, at)
 		line := PreviewLine{At: at, Kind: Looks, Note: d.Reason, Next: d.Job.NextCheckAt}

@@ -109,8 +109,3 @@ func (p pulse) knowing(own, event json.RawMessage) (json.RawMessage, error) {
 	}
 	return json.Marshal(fields)
 }
-
-// same reports whether a beat left everything but its time as it was.
-func (p pulse) same(after pulse) bool {
-	return p.plain() && after.plain()
-}

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/aymanbagabas/go-udiff"
@@ -79,6 +80,8 @@ type Registry struct {
 	// time.
 	Announce func(ctx context.Context, r alerts.Remark) error
 	Now      func() time.Time
+
+	expecting sync.Map // by rule, the version whose expected beats are waited for
 }
 
 // Jobs are the pending jobs of rules, and how far events became jobs.
@@ -86,6 +89,8 @@ type Jobs interface {
 	Cursor(ctx context.Context, stream string) (c futurejobs.Cursor, ok bool, err error)
 	JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error)
 	Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error)
+	OpenCursor(ctx context.Context, c futurejobs.Cursor) error
+	Now(ctx context.Context) (time.Time, error)
 }
 
 // Listing is a rule as people see it, at its newest version.
@@ -293,7 +298,7 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	if p != nil {
 		c.Past, err = p.begin(ctx, c.After)
 	}
-	return c, err
+	return c, errors.Join(err, r.expectSaved(ctx, c))
 }
 
 // partly are those of the subjects that no stream takes in as a whole.

@@ -126,15 +126,16 @@ func passed(of *calendars.Calendar, since time.Time, span time.Duration, pauses 
 	return of.Add(since, span)
 }
 
-// first is the slot of the first look. A step further ahead of the event than the horizon is
-// refused: nobody would notice that the job is never looked at.
+// first is the slot of the first look. A step further ahead of the event, or of when a beat is
+// overdue, than the horizon is refused: nobody would notice that the job is never looked at.
 func (r *Rule) first(w wait, at time.Time) (time.Time, error) {
 	line, err := r.timeline(w)
+	begins := r.begins(w)
 	if err != nil || len(line) == 0 {
-		return r.engine.Grid.Up(w.since), err
+		return r.engine.Grid.Up(begins), err
 	}
 	horizon := r.engine.Limits.Horizon
-	if last := line[len(line)-1]; !r.fixed() && last.at.After(latest(at, w.since).Add(horizon)) {
+	if last := line[len(line)-1]; !r.fixed() && last.at.After(latest(at, begins).Add(horizon)) {
 		return time.Time{}, fmt.Errorf("step %s would be at %s, beyond the horizon, %s; raise guards.horizon",
 			last.name, last.at.Format(time.RFC3339), Duration(horizon))
 	}

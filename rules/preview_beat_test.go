@@ -1,0 +1,65 @@
+package rules_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/rules"
+)
+
+// foreseen are the lines of the preview of a ping and of those after it.
+func foreseen(t *testing.T, text string, pings ...string) (lines []string, p rules.Preview) {
+	t.Helper()
+	var events []rules.PreviewEvent
+	for i, ping := range pings {
+		events = append(events, rules.PreviewEvent{At: clock(10, 10*i), Data: []byte(ping)})
+	}
+	p, err := (&rules.Registry{}).Preview(t.Context(), rules.PreviewRequest{Text: []byte(text), Events: events})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, l := range p.Lines {
+		line := fmt.Sprintf("%s %s %s%s", l.At.Format("15:04"), l.Kind, l.Text, l.Note)
+		if !l.Next.IsZero() && l.Next.Year() == 2026 {
+			line += " " + l.Next.Format("15:04")
+		}
+		lines = append(lines, line)
+	}
+	return lines, p
+}
+
+func TestPreviewOfPings(t *testing.T) {
+	got, p := foreseen(t, everyTen, `{"key": "a"}`, `{"key": "a", "exit_status": 3}`)
+	want := []string{
+		"10:00 starts ping 10:12",
+		"10:10 event ping 10:11",
+		"10:11 says device a: failed with exit status 3",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+	if p.Reason != "the wait goes on until a beat comes" || p.Outcome != "" {
+		t.Errorf("it ends with %q, %q", p.Outcome, p.Reason)
+	}
+}
+
+func TestPreviewOfWhoNeverReports(t *testing.T) {
+	got, _ := foreseen(t, everyTen, `{"key": "a", "kind": "expected"}`)
+	want := []string{
+		"10:00 starts ping 10:12",
+		"10:12 says device a: has never reported, expected every 10m (grace 2m)",
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+}
+
+func TestPreviewOfNoPing(t *testing.T) {
+	for _, ping := range []string{`[]`, `{"key": "a", "kind": "green"}`, `{"kind": "success"}`} {
+		if lines, p := foreseen(t, everyTen, ping); len(p.Refusals) != 1 || len(lines) != 0 {
+			t.Errorf("%s: %v, refused %q", ping, lines, p.Refusals)
+		}
+	}
+}
