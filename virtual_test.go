@@ -171,7 +171,7 @@ func (v *virtual) save(text string) {
 			v.t.Fatal(err)
 		}
 		saved := rules.Saved{Name: d.Name, Entity: d.Entity, Document: document}
-		for _, subject := range hears(d) {
+		for _, subject := range d.Subjects() {
 			saved.Reads = append(saved.Reads, rules.Read{Subject: subject, Stream: stream})
 		}
 		if _, err := v.store.Save(v.t.Context(), saved, rules.AnyVersion); err != nil {
@@ -182,20 +182,6 @@ func (v *virtual) save(text string) {
 		v.t.Fatal(err)
 	}
 	v.sweeper.Wake()
-}
-
-// hears are the subjects of a rule.
-func hears(d rules.Document) []string {
-	all := []string{d.Trigger.Event}
-	for _, r := range d.Resolve {
-		all = append(all, r.Event)
-	}
-	for _, w := range slices.Concat(d.Update, d.Pause) {
-		all = append(all, w.Event)
-	}
-	all = slices.DeleteFunc(all, func(s string) bool { return s == "" })
-	slices.Sort(all)
-	return slices.Compact(all)
 }
 
 // open opens the store and runs the engine: leases and sweeps.

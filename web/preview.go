@@ -12,7 +12,7 @@ import (
 
 // PreviewEvent is an event of a preview.
 type PreviewEvent struct {
-	Subject text            `json:"subject,omitempty" doc:"Absent for the first event: what the trigger listens to." example:"orders.created"`
+	Subject text            `json:"subject,omitempty" doc:"Absent for the first event: what the trigger listens to; and for a ping, of a heartbeat without an event, whose data is such as {\"key\": \"backup\", \"kind\": \"success\"}." example:"orders.created"`
 	At      time.Time       `json:"at,omitzero" doc:"When the stream takes it in; absent for the first: now." example:"2026-01-31T15:04:05Z"`
 	Data    json.RawMessage `json:"data,omitempty" doc:"Its body."`
 }

@@ -24,6 +24,7 @@ shows what a rule would do: which looks, which steps, which texts, and what ends
 Nobody is told. A rule of a file needs no node; with --rule alone it is the one that the node
 has. With -f, --rule chooses one of several in the file. What a lookup would find is said with
 --found, as the same at every look; without it the node asks its source, once.
+The event of a heartbeat that only pings are beats of is such as {"key": "backup", "kind": "fail"}, and of those after it the subject is ping.
 
 Times are as in 15:04, "2026-01-31 15:04", 2026-01-31T15:04:05Z, or +3h from --at.`,
 		Example: `  deadman rule preview -f order-unshipped.yaml --event '{"id": "1"}'
