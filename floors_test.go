@@ -26,6 +26,7 @@ var floors = [][]string{
 	{"checks/lookup"},
 	{"future_jobs"},
 	{"rules", "events", "access", "hooks"},
+	{"pings"},
 	{"store", "bus", "web", "sources", "handlers", "notify"},
 	{"."},
 	{"cmd/deadman"},

@@ -50,7 +50,11 @@ func (w *writer) apply(ctx context.Context, b futurejobs.Batch, now time.Time) (
 			return net, err
 		}
 	}
-	n, err := w.exec(advance, b.Last, when(b.LastAt), len(net.Create)+len(net.Born), b.Stream, b.After)
+	created := len(net.Create) + len(net.Born)
+	if b.Stream == "" && created == 0 {
+		return net, nil // by hand, and nothing to count
+	}
+	n, err := w.exec(advance, b.Last, when(b.LastAt), created, b.Stream, b.After)
 	if err == nil && n == 0 {
 		return net, futurejobs.ErrMoved
 	}

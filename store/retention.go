@@ -23,6 +23,7 @@ type Retention struct {
 	Alerts      time.Duration
 	DeadLetters time.Duration
 	Audit       time.Duration
+	Pings       time.Duration // of the log; of each key it keeps only the last
 }
 
 // Pruned is how many rows retention took away.
@@ -31,6 +32,9 @@ type Pruned struct {
 	Alerts      int64
 	DeadLetters int64
 	Audit       int64
+	Pings       int64
+
+	PingAddresses int64 // of rules that were deleted
 }
 
 // Prune takes away what is older than its retention, in bounded transactions, and makes
@@ -59,6 +63,12 @@ func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 	}
 	if r.Audit != 0 {
 		p.Audit, err = s.PruneAudit(ctx, now.Add(-r.Audit))
+		errs = append(errs, err)
+	}
+	if r.Pings != 0 {
+		p.PingAddresses, err = s.forgetPingAddresses(ctx, now.Add(-r.Pings))
+		errs = append(errs, err)
+		p.Pings, err = s.forgetPings(ctx, now.Add(-r.Pings))
 		errs = append(errs, err)
 	}
 	if err := errors.Join(errs...); err != nil {
