@@ -62,6 +62,7 @@ type node struct {
 	beats   []*heartbeat // none: nobody is to be told that the node sweeps
 	binding *binding
 	lookout *lookout
+	pings   *pinging
 
 	open     atomic.Bool // whoever reaches the node may do everything
 	draining atomic.Bool
@@ -134,7 +135,7 @@ func (n *node) assemble() {
 	n.binding = &binding{rules: n.rules, owner: n.owner, log: n.log}
 	n.letters = &events.Letters{LetterStore: n.store, Book: n.book, Now: n.clock.Now, Observer: n.witness}
 	n.upkeep = &upkeep{store: n.store, rules: n.rules, owner: n.owner, log: n.log, wake: make(chan struct{}, 1), keep: store.Retention{
-		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory,
+		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory, Pings: n.KeepHistory,
 	}}
 
 	n.blind = &blind{
@@ -143,6 +144,7 @@ func (n *node) assemble() {
 	}
 	n.beats = n.heartbeats(self)
 	n.lookout = &lookout{node: n}
+	n.pings = n.openPings()
 
 	n.owner.Doing = n.sweeper.Doing
 	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake() }

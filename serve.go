@@ -59,6 +59,8 @@ func (n *node) run(ctx context.Context) error {
 		group.Go(func() error { return h.Run(working) })
 	}
 	group.Go(func() error { return n.binding.Run(working) })
+	group.Go(func() error { return n.pings.Run(working) })
+	group.Go(func() error { return n.pings.writer.Run(working) })
 	group.Go(func() error { return web.Serve(working, listener, n.handler(listener.Addr()), n.Drain) })
 
 	holding, letGo := context.WithCancel(context.WithoutCancel(ctx))

@@ -59,7 +59,7 @@ func (u *upkeep) step(ctx context.Context) {
 		u.log.Error("upkeep failed; trying again", "again_in", upkeepEvery, "err", err)
 		return
 	case pruned != (store.Pruned{}):
-		u.log.Info("pruned", "history", pruned.History, "alerts", pruned.Alerts, "dead_letters", pruned.DeadLetters, "audit", pruned.Audit)
+		u.log.Info("pruned", "history", pruned.History, "alerts", pruned.Alerts, "dead_letters", pruned.DeadLetters, "audit", pruned.Audit, "pings", pruned.Pings)
 	}
 	if _, err := u.rules.Expect(ctx); err != nil && ctx.Err() == nil {
 		u.log.Error("not all that rules expect to beat is waited for; trying again", "again_in", upkeepEvery, "err", err)

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-chi/chi/v5/middleware"
+
+	"deadman/pings"
 )
 
 // How long a request may take to be read, to be answered, and to be written. A stream of
@@ -28,11 +30,19 @@ func (a *api) access(next http.Handler) http.Handler {
 		began := time.Now()
 		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		defer func() {
-			a.Log.DebugContext(r.Context(), "request", "method", r.Method, "path", r.URL.Path,
+			a.Log.DebugContext(r.Context(), "request", "method", r.Method, "path", logged(r.URL.Path),
 				"status", seen.Status(), "bytes", seen.BytesWritten(), "took", time.Since(began), "from", r.RemoteAddr)
 		}()
 		next.ServeHTTP(seen, r)
 	})
+}
+
+// logged is a path as the log has it: that of a ping is a secret.
+func logged(path string) string {
+	if strings.HasPrefix(path, pings.Prefix) {
+		return pings.Prefix
+	}
+	return path
 }
 
 // rescue turns a panic into a problem, once, in the log and in the answer.
@@ -45,7 +55,7 @@ func (a *api) rescue(next http.Handler) http.Handler {
 				panic(p)
 			default:
 				if seen, ok := w.(middleware.WrapResponseWriter); ok && seen.Status() != 0 {
-					a.Log.ErrorContext(r.Context(), "an answer broke off", "method", r.Method, "path", r.URL.Path, "err", p)
+					a.Log.ErrorContext(r.Context(), "an answer broke off", "method", r.Method, "path", logged(r.URL.Path), "err", p)
 					panic(http.ErrAbortHandler) // half an answer must not pass for a whole one
 				}
 				a.fail(w, r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
@@ -72,9 +82,11 @@ func bounded(next http.Handler) http.Handler {
 	})
 }
 
-// sameSite refuses what a browser sends on behalf of another site, unless it only reads.
+// sameSite refuses what a browser sends on behalf of another site, unless it only reads, or is a
+// ping: those may come from any page that knows their address.
 func (a *api) sameSite() func(http.Handler) http.Handler {
 	protection := http.NewCrossOriginProtection()
+	protection.AddInsecureBypassPattern(pings.Prefix)
 	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, problem(http.StatusForbidden, "a page of another site sent this; only this node's own pages and programs may"))
 	}))

@@ -24,6 +24,7 @@ type Metrics struct {
 	events      *prometheus.CounterVec
 	deadLetters prometheus.Counter
 	heartbeats  *prometheus.CounterVec
+	pings       *prometheus.CounterVec
 	asked       *prometheus.CounterVec
 	trips       *prometheus.CounterVec
 	tripTook    *prometheus.HistogramVec
@@ -53,6 +54,9 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 		heartbeats: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "deadman_heartbeats_total", Help: "Heartbeats by where they go and what became of them.",
 		}, []string{"to", "outcome"}),
+		pings: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "deadman_pings_total", Help: "Pings by what became of them: taken, refused (by the sender's fault), or failed (and to be sent again).",
+		}, []string{"outcome"}),
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "deadman_source_asks_total", Help: "Keys that sources were asked about, by what came of it.",
 		}, []string{"source", "outcome"}),
@@ -70,7 +74,7 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 	})
 	build.Set(1)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.heartbeats, m.asked, m.trips, m.tripTook, build, &gauges{read: read},
+	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.heartbeats, m.pings, m.asked, m.trips, m.tripTook, build, &gauges{read: read},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
 	return m
@@ -108,6 +112,18 @@ func (m *Metrics) Asked(source string, outcome lookup.Outcome, n int) {
 func (m *Metrics) RoundTrip(source string, took time.Duration) {
 	m.trips.WithLabelValues(source).Inc()
 	m.tripTook.WithLabelValues(source).Observe(took.Seconds())
+}
+
+// Pinged counts a ping that was answered with a status.
+func (m *Metrics) Pinged(status int) {
+	outcome := "taken"
+	switch {
+	case status >= http.StatusInternalServerError:
+		outcome = "failed"
+	case status >= http.StatusBadRequest:
+		outcome = "refused"
+	}
+	m.pings.WithLabelValues(outcome).Inc()
 }
 
 // Beat counts a heartbeat that was due.

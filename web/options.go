@@ -15,6 +15,7 @@ import (
 	"deadman/access"
 	"deadman/checks/lookup"
 	"deadman/hooks"
+	"deadman/pings"
 )
 
 // Options are what the handler answers from. Lists, Desk, Letters, Outbox, Book, Rules, Wire
@@ -36,6 +37,7 @@ type Options struct {
 
 	Mutes    Mutes       // nil: there are none, and of no alert is known who was told
 	Channels Channels    // nil: people are not told
+	Pings    Pings       // nil: none are taken in
 	Sources  *lookup.Set // nil: rules can look nothing up
 	Handlers Handlers    // nil: there are none
 
@@ -91,6 +93,9 @@ func New(o Options) http.Handler {
 	r.Get("/login", a.login)
 	r.Post("/login", a.login)
 	r.Post(hooksPath+"{name}", a.hook)
+	if o.Pings != nil {
+		r.HandleFunc(pings.Prefix+"*", a.ping)
+	}
 	r.Group(func(r chi.Router) {
 		r.Use(a.needsRead)
 		r.Get("/", a.page)

@@ -172,7 +172,7 @@ func (a *api) refuse(ctx context.Context, method, path string, err error) *Probl
 
 // fail answers with the problem that err is.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p := a.refuse(r.Context(), r.Method, r.URL.Path, err)
+	p := a.refuse(r.Context(), r.Method, logged(r.URL.Path), err)
 	for name, values := range p.GetHeaders() {
 		w.Header()[name] = values
 	}

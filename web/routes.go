@@ -29,6 +29,7 @@ func (a *api) mount(r chi.Router) {
 	a.huma.UseMiddleware(a.admit, a.query, a.once)
 	a.mountRules()
 	a.mountPreview()
+	a.mountPings()
 	a.mountSchemas()
 	a.mountJobs()
 	a.mountEntities()

@@ -20,7 +20,7 @@ func (a *api) send(w http.ResponseWriter, r *http.Request, kind string, status i
 	w.Header().Set("Content-Type", kind)
 	w.WriteHeader(status)
 	if _, err := w.Write(body); err != nil {
-		a.Log.DebugContext(r.Context(), "the client left before the answer", "path", r.URL.Path, "err", err)
+		a.Log.DebugContext(r.Context(), "the client left before the answer", "path", logged(r.URL.Path), "err", err)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/pings"
 )
 
 // cookieName is the cookie that a browser keeps its token in.
@@ -34,9 +35,9 @@ func visitorOf(ctx context.Context) visitor {
 }
 
 // public are the addresses that answer without a token: what says whether the node is well,
-// the way in, and hooks, whose requests prove themselves.
+// the way in, hooks, whose requests prove themselves, and pings, whose addresses are secrets.
 func public(path string) bool {
-	return path == "/healthz" || path == "/readyz" || path == "/login" || strings.HasPrefix(path, hooksPath)
+	return path == "/healthz" || path == "/readyz" || path == "/login" || strings.HasPrefix(path, hooksPath) || strings.HasPrefix(path, pings.Prefix)
 }
 
 // identify finds out who sends a request, or refuses it.

@@ -21,7 +21,7 @@ func (p *program) ruleCommand() *cobra.Command {
 		p.applyCommand(), p.listRulesCommand(), p.getRuleCommand(), p.versionsCommand(), p.diffCommand(),
 		p.pauseCommand("pause", "Keep a rule from beginning new waits; applying files does not undo it", "paused: rule %s begins no new waits; those there go on\n"),
 		p.pauseCommand("resume", "Let a rule begin new waits again", "resumed: rule %s begins new waits again\n"),
-		p.deleteRuleCommand(),
+		p.deleteRuleCommand(), p.pingsCommand(),
 	)
 	return cmd
 }

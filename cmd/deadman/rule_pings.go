@@ -1,0 +1,182 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"deadman/web"
+)
+
+// pingsWish is what is asked of the addresses of a rule.
+type pingsWish struct {
+	key    string
+	all    bool
+	id     string
+	rotate bool
+	remove bool
+	log    bool
+}
+
+func (p *program) pingsCommand() *cobra.Command {
+	var wish pingsWish
+	cmd := &cobra.Command{
+		Use: "pings RULE", Short: "Show where the pings of a rule come in, make and take away addresses, and show what came",
+		Long: "Show where the pings of a rule come in. With --key or --ping-key, show that address, having made it where it is not there yet.\n" +
+			"An address is a secret: whoever knows it can send pings.",
+		Example: `  deadman rule pings backup --key nightly
+  curl -fsS -m 10 --retry 5 "$(deadman rule pings backup --key nightly)"
+  deadman rule pings backup --key nightly --uuid 5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278
+  deadman rule pings backup --log`,
+		Args: exactly("RULE"), ValidArgsFunction: p.completeRule,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := wish.check(); err != nil {
+				return err
+			}
+			return p.pings(cmd.Context(), args[0], wish)
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&wish.key, "key", "", "the address of this key")
+	flags.BoolVar(&wish.all, "ping-key", false, "the address of all keys of the rule, which /<key> follows")
+	flags.StringVar(&wish.id, "uuid", "", "the UUID, or the ping key, that clients have already")
+	flags.BoolVar(&wish.rotate, "rotate", false, "another address in the place of the one that is there")
+	flags.BoolVar(&wish.remove, "remove", false, "take the address away")
+	flags.BoolVar(&wish.log, "log", false, "show the last pings, newest first; with --key those of this key")
+	return cmd
+}
+
+// check refuses flags that do not go together.
+func (w pingsWish) check() error {
+	one := w.key != "" || w.all
+	switch {
+	case w.key != "" && w.all:
+		return usage("--key and --ping-key are two addresses; give one of them")
+	case !one && (w.id != "" || w.rotate || w.remove):
+		return usage("it is not said which address; give --key KEY or --ping-key")
+	case w.remove && (w.id != "" || w.rotate):
+		return usage("--remove takes no --uuid and no --rotate")
+	case w.log && (w.all || w.id != "" || w.rotate || w.remove):
+		return usage("--log takes --key and nothing else")
+	}
+	return nil
+}
+
+func (p *program) pings(ctx context.Context, rule string, wish pingsWish) error {
+	c, err := p.client()
+	if err != nil {
+		return err
+	}
+	path := rulePath(rule) + "/pings"
+	switch {
+	case wish.log:
+		return p.pingLog(ctx, path+"/log", wish.key)
+	case wish.remove:
+		return p.removePing(ctx, c, path, wish)
+	case wish.key != "" || wish.all:
+		return p.makePing(ctx, c, path, wish)
+	}
+	return p.listPings(ctx, c, path)
+}
+
+// makePing shows an address on a line of its own, for scripts.
+func (p *program) makePing(ctx context.Context, c *client, path string, wish pingsWish) error {
+	body := map[string]any{"key": wish.key, "id": wish.id, "rotate": wish.rotate}
+	address, raw, err := tell[web.PingAddress](ctx, c, http.MethodPost, path, nil, body)
+	if err != nil {
+		return err
+	}
+	if p.output == asJSON {
+		return writeJSON(p.out, raw)
+	}
+	_, err = fmt.Fprintln(p.out, plain(c.whole(address.URL)))
+	return err
+}
+
+// whole is an address in full, also where the node told its path alone.
+func (c *client) whole(address string) string {
+	if strings.HasPrefix(address, "/") {
+		return c.base + address
+	}
+	return address
+}
+
+func (p *program) removePing(ctx context.Context, c *client, path string, wish pingsWish) error {
+	if _, err := c.ask(ctx, http.MethodDelete, path, url.Values{"key": {wish.key}}, nil, nil); err != nil {
+		return err
+	}
+	if p.output == asJSON {
+		return writeValue(p.out, map[string]string{"key": wish.key, "outcome": "removed"})
+	}
+	_, err := fmt.Fprintln(p.out, "removed: no ping comes in there any more")
+	return err
+}
+
+func (p *program) listPings(ctx context.Context, c *client, path string) error {
+	all, err := every[web.PingAddress](ctx, c, path, url.Values{})
+	if err != nil {
+		return err
+	}
+	for i := range all {
+		all[i].URL = c.whole(all[i].URL)
+	}
+	switch {
+	case p.output == asJSON:
+		return writeValue(p.out, web.Page[web.PingAddress]{Items: all})
+	case len(all) == 0:
+		_, err := fmt.Fprintln(p.out, "there are no addresses; --key KEY makes one for a key, and --ping-key one for all keys of the rule")
+		return err
+	}
+	t := newTable(p.out, p.palette, "key", "address", "made", "by")
+	for _, a := range all {
+		key, address := say(a.Key), a.URL
+		if a.Key == "" {
+			key, address = faint("any"), a.URL+"/<key>"
+		}
+		t.row(key, say(address), say(web.Relative(a.CreatedAt, p.now())), say(a.CreatedBy))
+	}
+	return t.end() // whole, whatever the width is: it is to be copied
+}
+
+func (p *program) pingLog(ctx context.Context, path, key string) error {
+	query := url.Values{"limit": {"100"}}
+	if key != "" {
+		query.Set("key", key)
+	}
+	return listing[web.PingEntry]{
+		none:   "no ping came yet",
+		header: []string{"when", "at", "key", "said", "run", "took", "client", "sent along"},
+		row: func(p *program, e web.PingEntry) []cell {
+			return []cell{
+				say(web.Relative(e.At, p.now())), say(p.exact(e.At)), say(e.Key), saidBy(e), say(e.Run), took(e), say(e.Agent), say(e.Body),
+			}
+		},
+	}.run(ctx, p, path, query)
+}
+
+// saidBy is what a ping said.
+func saidBy(e web.PingEntry) cell {
+	text := e.Kind
+	if e.Exit != nil {
+		text = fmt.Sprintf("%s (exit %d)", e.Kind, *e.Exit)
+	}
+	switch e.Kind {
+	case "fail":
+		return sayIn(red, text)
+	case "success":
+		return sayIn(green, text)
+	}
+	return say(text)
+}
+
+func took(e web.PingEntry) cell {
+	if e.TookMS == 0 {
+		return say("")
+	}
+	return say(time.Duration(e.TookMS * float64(time.Millisecond)).Round(time.Millisecond).String())
+}

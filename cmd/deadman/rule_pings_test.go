@@ -1,0 +1,71 @@
+package main
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"deadman/web"
+)
+
+const pingedRule = `
+name: backup
+entity: host
+trigger: {heartbeat: {every: 24h, grace: 1h, keys: [nightly]}}
+`
+
+// Where pings come in is shown whole, so that it can be copied, and what came is shown.
+func TestRulePings(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	n.does("rule", "apply", "-f", write(t, t.TempDir(), "backup.yaml", pingedRule))
+	n.says(0, []string{"rule", "pings", "backup"}, "there are no addresses", "--key KEY", "--ping-key")
+	made := n.says(0, []string{"rule", "pings", "backup", "--key", "nightly"})
+	address := strings.TrimSpace(made.out)
+	if !strings.HasPrefix(address, n.at.HTTP+"/ping/") {
+		t.Errorf("the address is %q", address)
+	}
+	if again := n.says(0, []string{"rule", "pings", "backup", "--key", "nightly"}); again.out != made.out {
+		t.Errorf("the second time it is %q", again.out)
+	}
+	for path, status := range map[string]int{address: 200, address + "/7": 200, address + "/nonsense": 404} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, path, strings.NewReader("42 files"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		if answer.StatusCode != status {
+			t.Errorf("%s: %d", path, answer.StatusCode)
+		}
+	}
+	eventually(t, "the pings are in the log", func() bool {
+		return len(read[web.Page[web.PingEntry]](n, "rule", "pings", "backup", "--log", "--key", "nightly").Items) == 2
+	})
+	n.says(0, []string{"rule", "pings", "backup", "--log"}, "success", "fail (exit 7)", "42 files", "nightly", "Go-http-client")
+
+	const given = "5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"
+	n.says(1, []string{"rule", "pings", "backup", "--key", "nightly", "--uuid", given}, "rotate")
+	n.says(0, []string{"rule", "pings", "backup", "--key", "nightly", "--uuid", given, "--rotate"}, "/ping/"+given)
+	n.says(0, []string{"rule", "pings", "backup", "--ping-key"}, n.at.HTTP+"/ping/")
+	n.says(0, []string{"rule", "pings", "backup"}, "any", "/<key>", "nightly", n.at.HTTP+"/ping/"+given, "loopback")
+	if page := read[web.Page[web.PingAddress]](n, "rule", "pings", "backup"); len(page.Items) != 2 || page.Items[1].URL != n.at.HTTP+"/ping/"+given {
+		t.Errorf("%+v", page)
+	}
+	n.says(0, []string{"rule", "pings", "backup", "--key", "nightly", "--remove"}, "removed")
+	n.says(1, []string{"rule", "pings", "backup", "--key", "nightly", "--remove"}, "not found")
+
+	for _, args := range [][]string{
+		{"--key", "a", "--ping-key"},
+		{"--uuid", given},
+		{"--rotate"},
+		{"--remove"},
+		{"--key", "a", "--remove", "--rotate"},
+		{"--log", "--ping-key"},
+	} {
+		n.says(2, append([]string{"rule", "pings", "backup"}, args...), "--")
+	}
+}

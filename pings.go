@@ -1,0 +1,38 @@
+package deadman
+
+import (
+	futurejobs "deadman/future_jobs"
+	"deadman/pings"
+)
+
+// pinging is who finds out whose pings are, who takes them in, and who writes their log.
+type pinging struct {
+	*pings.Finder
+	*pings.Taker
+	writer *pings.Writer
+}
+
+// openPings puts the parts together that take pings in.
+func (n *node) openPings() *pinging {
+	writer := &pings.Writer{Store: n.store, Log: n.log}
+	return &pinging{
+		Finder: &pings.Finder{Store: n.store, Book: n.book, Now: n.clock.Now},
+		Taker: pings.NewTaker(pings.Taker{
+			Book: n.book, Ledger: n.ledger(), Shards: n.store.Shards(), Now: n.clock.Now, Observer: beaten{n}, Log: writer,
+		}),
+		writer: writer,
+	}
+}
+
+// beaten is told what pings came to.
+type beaten struct{ *node }
+
+// Beaten implements pings.Observer. A job that pings put off, or begin, may be due before any other.
+func (b beaten) Beaten(done futurejobs.Applied) {
+	for _, a := range done.Said {
+		b.witness.Alerted(a)
+	}
+	if done.Created+done.Changed > 0 {
+		b.sweeper.Wake()
+	}
+}

@@ -1,0 +1,149 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/pings"
+)
+
+// Pings takes pings in. Implementations are safe for concurrent use.
+type Pings interface {
+	// Find finds whose a ping is; pings.Finder says how, and which errors it returns.
+	Find(ctx context.Context, p pings.Path, create bool) (to pings.Target, says pings.Signal, created bool, err error)
+	// Take takes a ping in: where it returns nil, what it says is committed. pings.Taker says
+	// which errors it returns.
+	Take(ctx context.Context, p pings.Ping) error
+	// Addresses, Address, Create and Delete are about where pings come in, History is what came;
+	// pings.Store and pings.Finder say which errors they return.
+	Addresses(ctx context.Context, ruleID int32) ([]pings.Address, error)
+	Create(ctx context.Context, a pings.Address, replace bool) (kept pings.Address, created bool, err error)
+	Delete(ctx context.Context, ruleID int32, key string) error
+	History(ctx context.Context, ruleID int32, key string, before int64, limit int) ([]pings.Entry, error)
+}
+
+const (
+	// pingSlack is how much of a body is read beyond what is kept of it, in bytes, so that a
+	// client that sends more has its answer all the same.
+	pingSlack = 1 << 20
+	// pingAgent is how much is kept of what a client calls itself, in bytes.
+	pingAgent = 200
+)
+
+// ping takes in a ping. The address is a secret, and needs no token. The answers are those that
+// clients of healthchecks know (https://healthchecks.io/docs/http_api): a word of plain text.
+func (a *api) ping(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Access-Control-Allow-Origin", "*")
+	h.Set("Cache-Control", "no-cache, no-store")
+	h.Set("Ping-Body-Limit", strconv.Itoa(pings.MaxBody))
+	if r.Method == http.MethodOptions { // a browser asks whether it may
+		h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST")
+		h.Set("Access-Control-Allow-Headers", "*")
+		w.WriteHeader(http.StatusNoContent)
+		return
+	}
+	created, err := a.takePing(r)
+	switch {
+	case err != nil:
+		a.failPing(w, r, err)
+	case created:
+		a.word(w, r, http.StatusCreated, "Created")
+	default:
+		a.word(w, r, http.StatusOK, "OK")
+	}
+}
+
+// takePing reads a ping and takes it in. created reports whether its key was made known by it.
+func (a *api) takePing(r *http.Request) (created bool, err error) {
+	path, err := pings.ReadPath(r.URL.EscapedPath())
+	if err != nil {
+		return false, err
+	}
+	query := r.URL.Query()
+	var p pings.Ping
+	if query.Has("rid") {
+		if p.Run, err = pings.ReadRun(query.Get("rid")); err != nil {
+			return false, err
+		}
+	}
+	if p.Target, p.Signal, created, err = a.Pings.Find(r.Context(), path, query.Get("create") == "1"); err != nil {
+		return false, err
+	}
+	if p.Body, p.BodySize, err = readPingBody(r.Body); err != nil {
+		return false, err
+	}
+	p.Agent = begin(r.UserAgent(), pingAgent)
+	return created, a.Pings.Take(r.Context(), p)
+}
+
+// errBodyCut means that a body broke off, or came too slowly.
+var errBodyCut = errors.New("the body broke off")
+
+// readPingBody reads what is kept of a body, and how long it is. What is no UTF-8 is replaced.
+func readPingBody(body io.Reader) (kept string, size int, err error) {
+	first, err := io.ReadAll(io.LimitReader(body, pings.MaxBody+1))
+	if err != nil {
+		return "", 0, errBodyCut
+	}
+	more, err := io.Copy(io.Discard, io.LimitReader(body, pingSlack))
+	if err != nil {
+		return "", 0, errBodyCut
+	}
+	return begin(string(first), pings.MaxBody), len(first) + int(more), nil
+}
+
+// begin is the beginning of a text, at most so many bytes of it. What is no UTF-8 is replaced.
+func begin(s string, most int) string {
+	if len(s) > most {
+		for most > 0 && !utf8.RuneStart(s[most]) {
+			most--
+		}
+		s = s[:most]
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// failPing answers a ping that was not taken in, with a word that clients know.
+func (a *api) failPing(w http.ResponseWriter, r *http.Request, err error) {
+	for _, known := range []struct {
+		is     error
+		status int
+	}{
+		{pings.ErrUnknown, http.StatusNotFound},
+		{futurejobs.ErrNotFound, http.StatusNotFound},
+		{pings.ErrAmbiguous, http.StatusConflict},
+		{pings.ErrExit, http.StatusBadRequest},
+		{pings.ErrRun, http.StatusBadRequest},
+		{pings.ErrFull, http.StatusForbidden},
+		{errBodyCut, http.StatusRequestTimeout},
+		{pings.ErrBusy, http.StatusServiceUnavailable},
+	} {
+		if errors.Is(err, known.is) {
+			if known.status == http.StatusServiceUnavailable {
+				w.Header().Set("Retry-After", "1")
+			}
+			a.word(w, r, known.status, known.is.Error())
+			return
+		}
+	}
+	p := a.refuse(r.Context(), r.Method, logged(r.URL.Path), err)
+	for name, values := range p.GetHeaders() {
+		w.Header()[name] = values
+	}
+	a.word(w, r, p.Status, p.Detail)
+}
+
+// word answers with a word of plain text.
+func (a *api) word(w http.ResponseWriter, r *http.Request, status int, text string) {
+	if a.Metrics != nil {
+		a.Metrics.Pinged(status)
+	}
+	a.send(w, r, "text/plain; charset=utf-8", status, []byte(text))
+}

@@ -1,0 +1,211 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"deadman/access"
+	futurejobs "deadman/future_jobs"
+	"deadman/pings"
+	"deadman/rules"
+)
+
+// PingAddress is where pings of a rule come in, as it goes out.
+type PingAddress struct {
+	Key       string    `json:"key,omitempty" doc:"Whose pings come in there; absent: it is the rule's ping key, and /<key> follows the address." example:"nightly"`
+	URL       string    `json:"url" doc:"Whoever knows it can send pings. A path alone where the node does not know its public address." example:"https://deadman.example.org/ping/5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"`
+	CreatedAt time.Time `json:"created_at"`
+	CreatedBy string    `json:"created_by"`
+}
+
+func (a *api) pingAddress(of pings.Address) PingAddress {
+	return PingAddress{Key: of.Key, URL: strings.TrimRight(a.PublicURL, "/") + of.Path(), CreatedAt: of.CreatedAt, CreatedBy: of.CreatedBy}
+}
+
+// PingAddressWish is which address is to be there.
+type PingAddressWish struct {
+	Key    text   `json:"key,omitempty" doc:"Whose pings are to come in there; absent: the rule's ping key, for all its keys." example:"nightly"`
+	ID     string `json:"id,omitempty" doc:"The UUID that clients have already, or the ping key; absent: a new one that nobody can guess." example:"5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"`
+	Rotate bool   `json:"rotate,omitempty" doc:"Another address takes the place of the one that is there, which ends within seconds."`
+}
+
+// PingEntry is a ping that came, as it goes out.
+type PingEntry struct {
+	Key      string    `json:"key"`
+	At       time.Time `json:"at"`
+	Kind     string    `json:"kind" enum:"success,start,fail,log"`
+	Exit     *int      `json:"exit_status,omitempty" doc:"Absent: it was not told."`
+	Run      string    `json:"run,omitempty" doc:"The run that it is of; absent: it named none."`
+	TookMS   float64   `json:"took_ms,omitempty" doc:"How long the run took that it ends, in milliseconds, where its start is on the page."`
+	Agent    string    `json:"agent,omitempty" doc:"What the client calls itself." example:"curl/8.5.0"`
+	Body     string    `json:"body,omitempty" doc:"What was sent along, at most its first 10,000 bytes."`
+	BodySize int       `json:"body_size,omitempty" doc:"How many bytes were sent along."`
+}
+
+func newPingEntry(e pings.Entry) PingEntry {
+	return PingEntry{
+		Key: e.Key, At: e.At, Kind: string(e.Signal.Kind), Exit: e.Signal.Exit, Run: e.Run,
+		TookMS: float64(e.Took.Microseconds()) / 1000, Agent: e.Agent, Body: e.Body, BodySize: e.BodySize,
+	}
+}
+
+func (a *api) mountPings() {
+	const path = "/rules/{name}/pings"
+	add(a, operation{
+		ID: "list-ping-addresses", Tag: tagRules, Method: "GET", Path: path, Does: "lists where pings of a rule come in, its ping key first, then by key",
+		Says:  "Addresses are secrets, so that the scope read does not show them.",
+		Scope: access.Rules, Reach: ofRule, Errors: []int{http.StatusNotFound},
+	}, shown(a.pingAddresses))
+	add(a, operation{
+		ID: "create-ping-address", Tag: tagRules, Method: "POST", Path: path, Does: "makes an address where pings come in, or shows the one that is there",
+		Says:  "Several rules may have one ping key, as the checks of one project have at healthchecks; an address of a key belongs to it alone.",
+		Scope: access.Rules, Reach: ofRule, Status: http.StatusCreated, Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}, a.createPingAddress)
+	add(a, operation{
+		ID: "delete-ping-address", Tag: tagRules, Method: "DELETE", Path: path, Does: "takes an address away, within seconds on all nodes",
+		Scope: access.Rules, Reach: ofRule, Errors: []int{http.StatusNotFound},
+	}, done(a.deletePingAddress))
+	add(a, operation{
+		ID: "list-pings", Tag: tagRules, Method: "GET", Path: path + "/log", Does: "lists the last pings of a rule, newest first",
+		Says:  "Of each key the last 100 are kept. They are written within a second; a crash may lose those of the last second here, and none of what they said.",
+		Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound},
+	}, shown(a.pingLog))
+}
+
+// pinged is the rule of a name, if it takes pings.
+func (a *api) pinged(ctx context.Context, name string) (rules.Listing, error) {
+	if a.Pings == nil {
+		return rules.Listing{}, problem(http.StatusNotFound, "this node takes no pings")
+	}
+	l, err := a.Rules.Get(ctx, name)
+	if err == nil && l.Document.Trigger.Heartbeat == nil {
+		err = problem(http.StatusConflict, "rule %s has no heartbeat, so no ping means anything to it; give its trigger one", name)
+	}
+	return l, err
+}
+
+// pingListIn is which part of the addresses is asked for.
+type pingListIn struct {
+	RuleName
+	Limit  int  `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
+	Cursor text `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+}
+
+// pingCursor is how the cursor of a list of addresses begins, before the key that it ended with.
+const pingCursor = "key:"
+
+func (a *api) pingAddresses(ctx context.Context, in *pingListIn) (Page[PingAddress], error) {
+	page := Page[PingAddress]{Items: []PingAddress{}}
+	l, err := a.pinged(ctx, string(in.Name))
+	if err != nil {
+		return page, err
+	}
+	all, err := a.Pings.Addresses(ctx, l.RuleID)
+	if err != nil {
+		return page, err
+	}
+	slices.SortFunc(all, func(a, b pings.Address) int { return strings.Compare(a.Key, b.Key) })
+	if in.Cursor != "" {
+		last, ours := strings.CutPrefix(string(in.Cursor), pingCursor)
+		if !ours {
+			return page, futurejobs.ErrBadCursor
+		}
+		all = slices.DeleteFunc(all, func(of pings.Address) bool { return of.Key <= last })
+	}
+	for _, of := range all[:min(in.Limit, len(all))] {
+		page.Items = append(page.Items, a.pingAddress(of))
+	}
+	if n := len(page.Items); n < len(all) {
+		page.Next = pingCursor + page.Items[n-1].Key
+	}
+	return page, nil
+}
+
+// pingAddressOut is an address, which is made or was there.
+type pingAddressOut struct {
+	Status int
+	Body   PingAddress
+}
+
+func (a *api) createPingAddress(ctx context.Context, in *struct {
+	RuleName
+	Body PingAddressWish
+},
+) (*pingAddressOut, error) {
+	l, err := a.pinged(ctx, string(in.Name))
+	if err != nil {
+		return nil, err
+	}
+	wish := pings.Address{RuleID: l.RuleID, Rule: l.Name, Key: string(in.Body.Key)}
+	if in.Body.ID != "" {
+		if wish.ID, err = pings.ParseID(in.Body.ID, wish.IsPingKey()); err != nil {
+			return nil, refused("body.id", "%v", err)
+		}
+	}
+	kept, created, err := a.Pings.Create(ctx, wish, in.Body.Rotate)
+	switch {
+	case errors.Is(err, pings.ErrTaken):
+		return nil, problem(http.StatusConflict, "the id is that of another key, of this rule or another; choose another, or leave it out for a new one")
+	case errors.Is(err, pings.ErrFull):
+		return nil, problem(http.StatusConflict, "%v", err)
+	case err != nil:
+		return nil, err
+	case !created && wish.ID != "" && kept.ID != wish.ID:
+		return nil, problem(http.StatusConflict, "there is another address already; with rotate, the given one takes its place")
+	}
+	out := &pingAddressOut{Status: http.StatusOK, Body: a.pingAddress(kept)}
+	if created {
+		out.Status = http.StatusCreated
+	}
+	return out, nil
+}
+
+func (a *api) deletePingAddress(ctx context.Context, in *struct {
+	RuleName
+	Key text `query:"key" doc:"Whose address; absent: the rule's ping key." example:"nightly"`
+},
+) error {
+	l, err := a.pinged(ctx, string(in.Name))
+	if err != nil {
+		return err
+	}
+	return a.Pings.Delete(ctx, l.RuleID, string(in.Key))
+}
+
+// pingLogIn is which part of the log is asked for.
+type pingLogIn struct {
+	RuleName
+	Key text `query:"key" doc:"Of this key." example:"nightly"`
+	Paging
+}
+
+func (a *api) pingLog(ctx context.Context, in *pingLogIn) (Page[PingEntry], error) {
+	page := Page[PingEntry]{Items: []PingEntry{}}
+	l, err := a.pinged(ctx, string(in.Name))
+	if err != nil {
+		return page, err
+	}
+	before := int64(0)
+	if in.Cursor != "" { // the id of the last one
+		if before, err = strconv.ParseInt(in.Cursor, 10, 64); err != nil || before < 1 {
+			return page, futurejobs.ErrBadCursor
+		}
+	}
+	entries, err := a.Pings.History(ctx, l.RuleID, string(in.Key), before, in.Limit+1)
+	if err != nil {
+		return page, err
+	}
+	for i, e := range entries {
+		if i == in.Limit {
+			page.Next = strconv.FormatInt(entries[i-1].ID, 10)
+			break
+		}
+		page.Items = append(page.Items, newPingEntry(e))
+	}
+	return page, nil
+}

@@ -1,0 +1,338 @@
+package web_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deadman/access"
+	futurejobs "deadman/future_jobs"
+	"deadman/pings"
+	"deadman/rules"
+	"deadman/store"
+	"deadman/web"
+)
+
+// backup is a rule that takes pings.
+const backup = `name: backup
+entity: host
+trigger: {heartbeat: {every: 24h, grace: 1h, keys: [nightly]}}
+slot: 1h
+`
+
+// pinging is a real finder and a real taker.
+type pinging struct {
+	*pings.Finder
+	*pings.Taker
+	writer *pings.Writer
+}
+
+// Beaten implements pings.Observer.
+func (*pinging) Beaten(futurejobs.Applied) {}
+
+// ledger is a real ledger whose database can go away.
+type ledger struct {
+	pings.Ledger
+	away atomic.Bool
+}
+
+func (l *ledger) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+	if l.away.Load() {
+		return futurejobs.Applied{}, fmt.Errorf("apply: %w", store.ErrUnavailable)
+	}
+	return l.Ledger.Apply(ctx, b)
+}
+
+// pinged is a stand that takes pings in, with the rule backup.
+type pinged struct {
+	*stand
+	*ledger
+	*pinging
+	taker func() // stops it
+}
+
+func newPinged(t *testing.T, changes ...func(*web.Options, *stand)) *pinged {
+	t.Helper()
+	p := &pinged{}
+	takes := func(o *web.Options, s *stand) {
+		book := o.Book.(*rules.Book)
+		p.ledger = &ledger{Ledger: s.store}
+		p.pinging = &pinging{writer: &pings.Writer{Store: s.store, Log: quiet}}
+		p.Finder = &pings.Finder{Store: s.store, Book: book, Now: time.Now}
+		p.Taker = pings.NewTaker(pings.Taker{
+			Book: book, Ledger: p.ledger, Shards: s.store.Shards(), Now: time.Now, Observer: p.pinging, Log: p.writer,
+		})
+		ctx, stop := context.WithCancel(context.Background())
+		ended := make(chan error, 1)
+		go func() { ended <- p.Run(ctx) }()
+		p.taker = func() { stop(); fatal(t, <-ended); ended <- nil }
+		t.Cleanup(p.taker)
+		o.Pings = p.pinging
+		o.Faults = append(o.Faults, web.Fault{Is: store.ErrUnavailable, Status: 503, Remedy: "the database does not answer; try again"})
+	}
+	p.stand = newStand(t, append(changes, takes)...)
+	p.stand.save(backup)
+	return p
+}
+
+// address makes an address and returns its path. key is empty for the ping key.
+func (p *pinged) address(key string, header ...string) string {
+	p.t.Helper()
+	a := do(p.t, p.Server, "POST", "/api/v1/rules/backup/pings", fmt.Sprintf(`{"key": %q}`, key), header...)
+	var made web.PingAddress
+	if err := json.Unmarshal([]byte(a.body), &made); err != nil || a.StatusCode != 201 {
+		p.t.Fatalf("%d %s", a.StatusCode, a.body)
+	}
+	return made.URL
+}
+
+// said is what the log has of a key, newest first.
+func (p *pinged) said(key string, header ...string) (said []string) {
+	p.t.Helper()
+	p.writer.Write(p.t.Context())
+	a := do(p.t, p.Server, "GET", "/api/v1/rules/backup/pings/log?key="+key, "", header...)
+	var page web.Page[web.PingEntry]
+	fatal(p.t, json.Unmarshal([]byte(a.body), &page))
+	for _, e := range page.Items {
+		text := e.Kind
+		if e.Exit != nil {
+			text += fmt.Sprint(" ", *e.Exit)
+		}
+		said = append(said, strings.TrimSpace(text+" "+e.Body))
+	}
+	return said
+}
+
+// What healthchecks documents of its ping API, and what its clients rely on.
+func TestPingAnswers(t *testing.T) {
+	p := newPinged(t, closed) // a ping needs no token
+	admin := p.token("admin", "", access.Admin)
+	own, all := p.address("photos", admin...), p.address("", admin...)
+	const run = "684e2e73-017e-465f-8149-d70b7c5aaa49"
+	for _, c := range []struct {
+		method, path string
+		status       int
+		body         string
+	}{
+		{"GET", own, 200, "OK"},
+		{"HEAD", own, 200, ""},
+		{"POST", own, 200, "OK"},
+		{"PUT", own, 200, "OK"}, // theirs looks at no method
+		{"GET", own + "/", 200, "OK"},
+		{"GET", own + "/start?rid=" + run, 200, "OK"},
+		{"POST", own + "/fail", 200, "OK"},
+		{"POST", own + "/log", 200, "OK"},
+		{"GET", own + "/0", 200, "OK"},
+		{"GET", own + "/255?rid=" + run, 200, "OK"},
+		{"GET", own + "/256", 400, "invalid url format"},
+		{"GET", own + "/nonsense", 404, "not found"},
+		{"GET", own + "/start?rid=12345", 400, "invalid uuid format"},
+		{"GET", own + "?rid=", 400, "invalid uuid format"},
+		{"GET", "/ping/07c2f548-9850-4b27-af5d-6c9dc157ec02", 404, "not found"},
+		{"GET", "/ping/not-uuid/", 404, "not found"},
+		{"GET", "/ping/rrrrrrrrrrrrrrrrrrrrrr/nightly", 404, "not found"},
+		{"GET", "/ping/", 404, "not found"},
+		{"GET", all, 404, "not found"},
+		{"GET", all + "/nightly", 200, "OK"},
+		{"GET", all + "/db-1", 404, "not found"},
+		{"GET", all + "/db-1/start?create=0", 404, "not found"},
+		{"POST", all + "/db-1/start?create=1", 201, "Created"},
+		{"GET", all + "/db-1/3?create=1", 200, "OK"},
+		{"OPTIONS", own, 204, ""},
+	} {
+		a := do(t, p.Server, c.method, c.path, "")
+		if a.StatusCode != c.status || a.body != c.body {
+			t.Errorf("%s %s: %d %q, want %d %q", c.method, c.path, a.StatusCode, a.body, c.status, c.body)
+		}
+		if a.Header.Get("Access-Control-Allow-Origin") != "*" || a.Header.Get("Ping-Body-Limit") != "10000" ||
+			!strings.Contains(a.Header.Get("Cache-Control"), "no-cache") {
+			t.Errorf("%s %s: %v", c.method, c.path, a.Header)
+		}
+		if a.StatusCode != 204 && a.Header.Get("Content-Type") != "text/plain; charset=utf-8" {
+			t.Errorf("%s %s is %s", c.method, c.path, a.Header.Get("Content-Type"))
+		}
+	}
+	has(t, do(t, p.Server, "GET", "/metrics", "", admin...).body, `deadman_pings_total{outcome="taken"} 13`, `deadman_pings_total{outcome="refused"} 11`)
+	if got := strings.Join(p.said("db-1", admin...), ", "); got != "fail 3, start" {
+		t.Errorf("db-1 said %s", got)
+	}
+	if got := len(p.said("photos", admin...)); got != 10 {
+		t.Errorf("%d pings of photos are in the log, want 10: one for each 200", got)
+	}
+	for _, key := range []string{"photos", "nightly", "db-1"} {
+		if _, err := p.stand.store.Job(t.Context(), "backup", key); err != nil {
+			t.Errorf("%s: %v", key, err)
+		}
+	}
+}
+
+// A page of another site may send pings, if it knows where.
+func TestPingsFromOtherSites(t *testing.T) {
+	p := newPinged(t)
+	own := p.address("photos")
+	if a := do(t, p.Server, "POST", own, "", "Sec-Fetch-Site", "cross-site", "Origin", "https://shop.example.org"); a.StatusCode != 200 {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+}
+
+// Of a body the first 10 kB are kept, whatever its bytes are; of a client's name 200 bytes.
+func TestPingBodies(t *testing.T) {
+	p := newPinged(t)
+	own := p.address("photos")
+	for _, c := range []struct {
+		body, kept string
+		size       int
+	}{
+		{"", "", 0},
+		{"it went \xe9 well\x00", "it went \uFFFD well\uFFFD", 15},
+		{strings.Repeat("x", 10_000), strings.Repeat("x", 10_000), 10_000},
+		{strings.Repeat("é", 6000), strings.Repeat("é", 5000), 12_000},
+		{"x" + strings.Repeat("é", 6000), "x" + strings.Repeat("é", 4999), 12_001},
+		{strings.Repeat("x", 100_000), strings.Repeat("x", 10_000), 100_000},
+		{strings.Repeat("x", 900_000), strings.Repeat("x", 10_000), 900_000},
+	} {
+		if a := do(t, p.Server, "POST", own, c.body, "User-Agent", strings.Repeat("u", 300)); a.StatusCode != 200 {
+			t.Fatalf("%d bytes: %d %s", c.size, a.StatusCode, a.body)
+		}
+		p.writer.Write(t.Context())
+		e := get[web.Page[web.PingEntry]](t, p.Server, "/api/v1/rules/backup/pings/log?key=photos").Items[0]
+		if e.Body != c.kept || e.BodySize != c.size || e.Agent != strings.Repeat("u", 200) {
+			t.Errorf("of %d bytes %d are kept, %d are said: %.40q", c.size, len(e.Body), e.BodySize, e.Body)
+		}
+	}
+}
+
+// A body that comes too slowly, or breaks off, is no ping.
+func TestPingBodiesThatBreakOff(t *testing.T) {
+	p := newPinged(t)
+	own := p.address("photos")
+	conn, err := net.Dial("tcp", p.Listener.Addr().String())
+	fatal(t, err)
+	defer conn.Close()
+	fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhalf", own)
+	fatal(t, conn.(*net.TCPConn).CloseWrite())
+	answer, err := io.ReadAll(conn)
+	fatal(t, err)
+	if !bytes.Contains(answer, []byte("408 Request Timeout")) || len(p.said("photos")) != 0 {
+		t.Errorf("%s, and the log has %v", answer, p.said("photos"))
+	}
+}
+
+// What is not committed is not said to be taken in, and can be sent again.
+func TestPingsWhileTheDatabaseIsAway(t *testing.T) {
+	p := newPinged(t)
+	own := p.address("photos")
+	p.away.Store(true)
+	if a := do(t, p.Server, "GET", own, ""); a.StatusCode != 503 || a.Header.Get("Retry-After") == "" || strings.Contains(a.body, "OK") {
+		t.Errorf("%d %v %s", a.StatusCode, a.Header, a.body)
+	}
+	if _, err := p.stand.store.Job(t.Context(), "backup", "photos"); err == nil {
+		t.Error("there is a job")
+	}
+	p.away.Store(false)
+	if a := do(t, p.Server, "GET", own, ""); a.StatusCode != 200 {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+	p.taker() // the node stops
+	if a := do(t, p.Server, "GET", own, ""); a.StatusCode != 503 || a.Header.Get("Retry-After") == "" {
+		t.Errorf("%d %v %s", a.StatusCode, a.Header, a.body)
+	}
+}
+
+// The address of a ping is a secret, and no log has it.
+func TestAddressesOfPingsAreNotLogged(t *testing.T) {
+	var log bytes.Buffer
+	p := newPinged(t, func(o *web.Options, _ *stand) {
+		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	})
+	own := p.address("photos")
+	do(t, p.Server, "GET", own, "")
+	p.away.Store(true)
+	do(t, p.Server, "GET", own, "")
+	p.Close()
+	if secret := strings.TrimPrefix(own, "/ping/"); strings.Contains(log.String(), secret) {
+		t.Errorf("the log has %s:\n%s", secret, log.String())
+	}
+	if n := strings.Count(log.String(), "path=/ping/"); n < 3 {
+		t.Errorf("%d lines are about pings: nothing is tested\n%s", n, log.String())
+	}
+}
+
+func TestPingAddresses(t *testing.T) {
+	p := newPinged(t, func(o *web.Options, _ *stand) { o.PublicURL = "https://deadman.example.org/" })
+	const path, given = "/api/v1/rules/backup/pings", "5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"
+	for _, c := range []struct {
+		method, path, body string
+		status             int
+		says               string
+	}{
+		{"POST", path, `{"key": "a", "id": "` + strings.ToUpper(given) + `"}`, 201, `"url":"https://deadman.example.org/ping/` + given + `"`},
+		{"POST", path, `{"key": "a", "id": "` + given + `"}`, 200, given},
+		{"POST", path, `{"key": "a"}`, 200, given},
+		{"POST", path, `{"key": "b", "id": "` + given + `"}`, 409, "of another key"},
+		{"POST", path, `{"key": "a", "id": "6bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"}`, 409, "rotate"},
+		{"POST", path, `{"key": "a", "id": "6bf66975-d4c7-4bf5-bcc8-b8d8a82ea278", "rotate": true}`, 201, "6bf66975"},
+		{"POST", path, `{"key": "c", "id": "fqOOd6-F4MMNuCEnzTU01w"}`, 422, "is not a UUID"},
+		{"POST", path, `{"id": "fqOOd6-F4MMNuCEnzTU01w"}`, 201, "/ping/fqOOd6-F4MMNuCEnzTU01w"},
+		{"GET", path + "?limit=1", "", 200, `"next":""`},
+		{"GET", path, "", 200, `"key":"a"`},
+		{"DELETE", path + "?key=a", "", 204, ""},
+		{"DELETE", path + "?key=a", "", 404, "not found"},
+		{"DELETE", path, "", 204, ""},
+		{"GET", path, "", 200, `"items":[]`},
+		{"GET", "/api/v1/rules/order-unshipped/pings", "", 409, "no heartbeat"},
+		{"GET", "/api/v1/rules/nobody/pings", "", 404, "not found"},
+		{"GET", path + "/log?cursor=x", "", 400, "cursor"},
+	} {
+		a := do(t, p.Server, c.method, c.path, c.body)
+		if a.StatusCode != c.status || (c.says != `"next":""` && !strings.Contains(a.body, c.says)) {
+			t.Errorf("%s %s %s: %d %s", c.method, c.path, c.body, a.StatusCode, a.body)
+		}
+	}
+}
+
+// Lists of addresses and of the log go page by page.
+func TestPingPages(t *testing.T) {
+	p := newPinged(t)
+	own := map[string]string{}
+	for _, key := range []string{"", "a", "b"} {
+		own[key] = p.address(key)
+	}
+	var keys, said []string
+	for next := ""; ; {
+		page := get[web.Page[web.PingAddress]](t, p.Server, "/api/v1/rules/backup/pings?limit=1&cursor="+next)
+		for _, a := range page.Items {
+			keys = append(keys, "<"+a.Key+">")
+		}
+		if next = page.Next; next == "" {
+			break
+		}
+	}
+	for i, action := range []string{"/start", "", "/log"} {
+		if a := do(t, p.Server, "POST", own["a"]+action, fmt.Sprint(i)); a.StatusCode != http.StatusOK {
+			t.Fatal(a.body)
+		}
+	}
+	p.writer.Write(t.Context())
+	for next := ""; ; {
+		page := get[web.Page[web.PingEntry]](t, p.Server, "/api/v1/rules/backup/pings/log?limit=2&cursor="+next)
+		for _, e := range page.Items {
+			said = append(said, e.Kind+e.Body)
+		}
+		if next = page.Next; next == "" {
+			break
+		}
+	}
+	if fmt.Sprint(keys, said) != "[<> <a> <b>] [log2 success1 start0]" {
+		t.Errorf("%v %v", keys, said)
+	}
+}
