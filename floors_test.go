@@ -25,7 +25,7 @@ var floors = [][]string{
 	{"checks"},
 	{"checks/lookup"},
 	{"future_jobs"},
-	{"rules", "events", "access", "hooks"},
+	{"rules", "events", "ticks", "access", "hooks"},
 	{"pings"},
 	{"store", "bus", "web", "sources", "handlers", "notify"},
 	{"."},

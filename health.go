@@ -39,6 +39,7 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 		condition("intake", n.intakeErr(), fmt.Sprintf("reads every stream that is this node's, by rules at revision %d", n.book.Revision()),
 			"a stream or the rules cannot be read; jobs that wait for it are not judged"),
 		n.streams(),
+		condition("ticks", n.ticker.Err(), "nothing behind", "ticks of schedules cannot be applied; they are made up for once they can"),
 		condition("sweep", n.sweepErr(), "nothing behind", "jobs that are due are not being checked"),
 		condition("relay", n.relay.Err(), "nothing held up", "alerts are decided and do not get out; they wait in the database"),
 		n.alertsStream(),

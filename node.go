@@ -25,6 +25,7 @@ import (
 	"deadman/notify"
 	"deadman/rules"
 	"deadman/store"
+	"deadman/ticks"
 	"deadman/web"
 )
 
@@ -61,6 +62,7 @@ type node struct {
 	blind   *blind
 	beats   []*heartbeat // none: nobody is to be told that the node sweeps
 	binding *binding
+	ticker  *ticks.Ticker
 	lookout *lookout
 	pings   *pinging
 
@@ -132,6 +134,10 @@ func (n *node) assemble() {
 	})
 	n.rules.Announce, n.rules.Now = n.remark, n.clock.Now
 	n.answers.now = n.clock.Now
+	n.ticker = ticks.New(ticks.Options{
+		Book: n.book, Ledger: n.store, Shards: n.owner, Emitter: n.bus, Now: n.clock.Now,
+		Announce: n.remark, Observer: n.witness, Log: n.log,
+	})
 	n.binding = &binding{rules: n.rules, owner: n.owner, log: n.log}
 	n.letters = &events.Letters{LetterStore: n.store, Book: n.book, Now: n.clock.Now, Observer: n.witness}
 	n.upkeep = &upkeep{store: n.store, rules: n.rules, owner: n.owner, log: n.log, wake: make(chan struct{}, 1), keep: store.Retention{
@@ -147,10 +153,10 @@ func (n *node) assemble() {
 	n.pings = n.openPings()
 
 	n.owner.Doing = n.sweeper.Doing
-	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake() }
+	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake(); n.ticker.Wake() }
 	// A new rule may have a slot before the one that the sweep waits for, and one that is gone
 	// may leave jobs.
-	n.book.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake() }
+	n.book.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake(); n.ticker.Wake() }
 	n.sweeper.Observer, n.sweeper.Resuming = n.witness, n.blind.Resuming
 }
 

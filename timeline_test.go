@@ -27,6 +27,7 @@ type line struct {
 
 // The kinds of lines that a timeline is given. All others follow from them.
 const (
+	saved   = "saved" // the rule is, and ticks from then on; only as the first line
 	anEvent = "event" // a subject and a body
 	finds   = "finds" // what a source finds about everybody from then on
 	down    = "down"  // nobody looks from then on, and events are not read
@@ -34,7 +35,7 @@ const (
 	until   = "until" // the timeline ends
 )
 
-var givens = []string{anEvent, finds, down, up, until}
+var givens = []string{saved, anEvent, finds, down, up, until}
 
 const (
 	year   = "2006 "
@@ -116,6 +117,8 @@ func (tl timeline) given() (given timeline) {
 func (tl timeline) events() (events []rules.PreviewEvent, end time.Time) {
 	for _, l := range tl {
 		switch l.kind {
+		case saved:
+			events = append(events, rules.PreviewEvent{At: l.at})
 		case anEvent:
 			subject, data, _ := strings.Cut(l.text, " ")
 			events = append(events, rules.PreviewEvent{Subject: subject, At: l.at, Data: []byte(data)})

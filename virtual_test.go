@@ -9,10 +9,12 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deadman/alerts"
 	"deadman/calendars"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 	"deadman/store"
+	"deadman/ticks"
 )
 
 // virtual is the whole engine on a real SQLite store in virtual time. Events come from one
@@ -25,9 +27,12 @@ type virtual struct {
 
 	store   *store.Store // nil: it is down
 	book    *rules.Book
+	owner   *futurejobs.Owner
 	sweeper *futurejobs.Sweeper
+	ticker  *ticks.Ticker
 	seq     uint64
 	missed  []rules.PreviewEvent // what came while it was down
+	ticked  ticked               // what became of ticks
 	stop    context.CancelFunc
 	done    chan error
 }
@@ -53,11 +58,16 @@ func heard(t *testing.T, text string, known calendars.Set, given timeline) (tl t
 func played(t *testing.T, text string, known calendars.Set, given timeline, ask func(v *virtual)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(given[0].at.Add(-time.Hour)))
+		begins := given[0].at.Add(-time.Hour)
+		if given[0].kind == saved {
+			begins = given[0].at
+		}
+		time.Sleep(time.Until(begins))
 		v := &virtual{t: t, dir: t.TempDir(), known: known}
 		v.open()
-		defer v.close()
 		v.save(text)
+		v.run()
+		defer v.close()
 		v.play(given)
 		ask(v)
 	})
@@ -95,6 +105,14 @@ func (v *virtual) next(given timeline) (at time.Time, more bool) {
 	if err != nil {
 		v.t.Fatal(err)
 	}
+	if len(given) > 0 { // what ticks after that nobody is told of
+		_, all := v.book.Scheduled()
+		for _, s := range all {
+			if tick, ok := s.Next(time.Now()); ok && tick.Before(at) {
+				at = tick
+			}
+		}
+	}
 	for _, j := range page.Items {
 		if j.NextCheckAt.Before(futurejobs.Never) && (!more || j.NextCheckAt.Before(at)) {
 			at, more = j.NextCheckAt, true
@@ -114,6 +132,7 @@ func (v *virtual) take(l line) {
 			v.apply(e)
 		}
 		v.missed = nil
+		v.run() // so that what was missed is taken in before any tick
 	case finds:
 		v.shelf.put(l.text)
 	case anEvent:
@@ -151,9 +170,12 @@ func (v *virtual) settle() {
 	if v.store == nil {
 		return
 	}
-	if err := v.store.MarkRead(v.t.Context(), stream, v.seq, time.Now()); err != nil {
-		v.t.Fatal(err)
+	if len(v.book.Reads()) > 0 {
+		if err := v.store.MarkRead(v.t.Context(), stream, v.seq, time.Now()); err != nil {
+			v.t.Fatal(err)
+		}
 	}
+	v.ticker.Wake()
 	v.sweeper.Wake()
 	time.Sleep(settles)
 	synctest.Wait()
@@ -184,7 +206,7 @@ func (v *virtual) save(text string) {
 	v.sweeper.Wake()
 }
 
-// open opens the store and runs the engine: leases and sweeps.
+// open opens the store and puts the engine together.
 func (v *virtual) open() {
 	t, quiet := v.t, slog.New(slog.DiscardHandler)
 	var err error
@@ -199,13 +221,21 @@ func (v *virtual) open() {
 	if err := v.book.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	owner := futurejobs.NewOwner(v.store, futurejobs.Node{ID: "virtual", Name: "virtual"}, futurejobs.Day, time.Now, quiet)
-	v.sweeper = futurejobs.NewSweeper(v.store, v.book, owner, futurejobs.NewClock(v.store.Now, time.Now), 4, quiet)
-	owner.Changed = v.sweeper.Wake
+	v.owner = futurejobs.NewOwner(v.store, futurejobs.Node{ID: "virtual", Name: "virtual"}, futurejobs.Day, time.Now, quiet)
+	clock := futurejobs.NewClock(v.store.Now, time.Now)
+	v.sweeper = futurejobs.NewSweeper(v.store, v.book, v.owner, clock, 4, quiet)
+	v.ticker = ticks.New(ticks.Options{
+		Book: v.book, Ledger: v.store, Shards: v.owner, Emitter: v, Now: clock.Now, Announce: v.announce, Observer: &v.ticked, Log: quiet,
+	})
+	v.owner.Changed = func() { v.sweeper.Wake(); v.ticker.Wake() }
+}
 
+// run runs the engine: leases, sweeps and ticks.
+func (v *virtual) run() {
 	ctx, cancel := context.WithCancel(context.Background())
-	v.stop, v.done = cancel, make(chan error, 2)
-	go func() { v.done <- owner.Run(ctx) }()
+	v.stop, v.done = cancel, make(chan error, 3)
+	go func(o *futurejobs.Owner) { v.done <- o.Run(ctx) }(v.owner)
+	go func(k *ticks.Ticker) { v.done <- k.Run(ctx) }(v.ticker)
 	go func(s *futurejobs.Sweeper) { v.done <- s.Run(ctx, context.Background()) }(v.sweeper)
 }
 
@@ -215,7 +245,7 @@ func (v *virtual) close() {
 		return
 	}
 	v.stop()
-	for range 2 {
+	for range cap(v.done) {
 		if err := <-v.done; err != nil {
 			v.t.Error(err)
 		}
@@ -264,3 +294,31 @@ func (v *virtual) whole(next string, err error) {
 		v.t.Fatalf("more than %d: %v", futurejobs.MaxLimit, err)
 	}
 }
+
+// announce says what people have to know.
+func (v *virtual) announce(ctx context.Context, r alerts.Remark) error {
+	_, _, err := v.store.Announce(ctx, r)
+	return err
+}
+
+// Emit applies what a tick publishes as the stream's next event.
+func (v *virtual) Emit(_ context.Context, e futurejobs.Emission) error {
+	v.apply(rules.PreviewEvent{Subject: e.Subject, At: time.Now(), Data: e.Data})
+	return nil
+}
+
+// ticked counts what became of ticks. It is read while they rest.
+type ticked struct {
+	counts map[futurejobs.TickOutcome]int
+}
+
+// Ticked implements ticks.Observer.
+func (c *ticked) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
+	if c.counts == nil {
+		c.counts = make(map[futurejobs.TickOutcome]int)
+	}
+	c.counts[outcome] += n
+}
+
+// Alerted implements ticks.Observer.
+func (*ticked) Alerted(alerts.Alert) {}

@@ -25,13 +25,17 @@ func (b *Bus) PublishEvent(ctx context.Context, subject string, data []byte, hea
 	if err != nil {
 		return "", 0, err
 	}
+	return b.publishEvent(ctx, msg)
+}
+
+func (b *Bus) publishEvent(ctx context.Context, msg *nats.Msg) (stream string, seq uint64, err error) {
 	ctx, cancel := b.within(ctx)
 	defer cancel()
-	ctx, done := b.whileHeard(ctx, subject)
+	ctx, done := b.whileHeard(ctx, msg.Subject)
 	defer done()
 	ack, err := b.js.PublishMsg(ctx, msg)
 	if err != nil {
-		return "", 0, b.unpublished(subject, len(data), unheard(ctx, err))
+		return "", 0, b.unpublished(msg.Subject, len(msg.Data), unheard(ctx, err))
 	}
 	return ack.Stream, ack.Sequence, nil
 }

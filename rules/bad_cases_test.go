@@ -113,12 +113,12 @@ entity: parcel`),
 	{
 		"trigger as text",
 		edited("trigger: orders.created"),
-		[]string{"3:10 /trigger: expected a mapping with the fields event, key, if, since, shape, schedule, zone, keys, heartbeat, not text"},
+		[]string{"3:10 /trigger: expected a mapping with the fields event, key, if, since, shape, schedule, zone, keys, emit, heartbeat, not text"},
 	},
 	{
 		"trigger as list",
 		edited("trigger: [{event: orders.created, key: event.id}]"),
-		[]string{"3:1 /trigger: expected a mapping with the fields event, key, if, since, shape, schedule, zone, keys, heartbeat, not a list"},
+		[]string{"3:1 /trigger: expected a mapping with the fields event, key, if, since, shape, schedule, zone, keys, emit, heartbeat, not a list"},
 	},
 	{
 		"resolve as text",
@@ -281,9 +281,12 @@ entity: parcel`),
 		[]string{`3:18 /trigger/event: "deadman.alerts.>" is never listened to (">", "$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your events`},
 	},
 	{
-		"schedule trigger",
-		edited(`trigger: {schedule: "0 0 * * *"}`),
-		[]string{"3:21 /trigger/schedule: a schedule is stored but not run yet by this version; write enabled: false to keep the rule until then"},
+		"emitted data that JSON has no number for",
+		emitting("{subject: imports.due, data: {n: .inf, m: [0x1F]}}"),
+		[]string{
+			`3:71 /trigger/emit/data/n: .inf is no number that JSON has; write its digits, such as 1000 or 0.5, or quote it: ".inf"`,
+			`3:84 /trigger/emit/data/m/0: 0x1F is no number that JSON has; write its digits, such as 1000 or 0.5, or quote it: "0x1F"`,
+		},
 	},
 	{
 		"heartbeat trigger",

@@ -7,9 +7,38 @@ var badMeanings = []struct {
 	want []string
 }{
 	{
-		"a schedule that would run",
-		edited(`trigger: {schedule: "0 0 * * *"}`),
-		[]string{"3:21 /trigger/schedule: a schedule is stored but not run yet by this version; write enabled: false to keep the rule until then"},
+		"a schedule that outruns its steps",
+		edited(`trigger: {schedule: "@every 1h", keys: [a]}`),
+		[]string{"1:1 /again: every tick, 1h after the one before, begins the wait anew before the first step is due, so nothing is ever said; write again: keep, or let the steps come sooner"},
+	},
+	{
+		"an emission that waits",
+		edited(`trigger: {schedule: "@daily", keys: [a], emit: {subject: imports.due}}`),
+		[]string{
+			"3:31 /trigger/keys: the rule emits an event and waits for nothing; leave this out, or write it in a rule whose trigger is event: imports.due",
+			"4:1 /resolve: the rule emits an event and waits for nothing; leave this out, or write it in a rule whose trigger is event: imports.due",
+			"5:1 /escalate: the rule emits an event and waits for nothing; leave this out, or write it in a rule whose trigger is event: imports.due",
+		},
+	},
+	{
+		"an emission on many subjects",
+		emitting("{subject: imports.*}"),
+		[]string{`3:51 /trigger/emit/subject: "imports.*" has wildcards, and an event is published on one subject; name one, such as imports.due`},
+	},
+	{
+		"an emission on our own subject",
+		emitting("{subject: deadman.ticks}"),
+		[]string{`3:51 /trigger/emit/subject: "deadman.ticks" is never listened to (">", "$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your events`},
+	},
+	{
+		"an emission without a subject",
+		emitting("{data: 1}"),
+		[]string{"3:35 /trigger/emit/subject: the subject is missing; name the one that the event is published on, such as imports.due"},
+	},
+	{
+		"an event that emits",
+		edited("trigger: {event: orders.created, key: event.id, emit: {subject: imports.due}}"),
+		[]string{`3:49 /trigger/emit: a trigger by event has no "emit"; leave it out`},
 	},
 	{
 		"a heartbeat of pings that says what only an event says",

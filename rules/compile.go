@@ -72,6 +72,7 @@ type compiler struct {
 	single   map[string]bool // lists that were written as the one mapping they hold
 	watched  []watched
 	beats    *heartbeat // what the trigger is; nil: something else
+	ticking  *ticking   // nil: the rule does not tick
 	closest  Duration   // between two looks whose times are written out; 0: there are no two
 	readings []reading
 	problems Problems
@@ -123,6 +124,7 @@ func (c *compiler) rule(d Document, saved Saved) (*Rule, Problems) {
 	c.names(d)
 	r.trigger = c.trigger(d.Trigger)
 	r.beats = c.beats
+	r.ticking = c.ticking
 	r.updates = c.watches("/update", d.Update, "changes the state")
 	r.resolves = c.resolves(d)
 	r.pauses = c.pauses(d)

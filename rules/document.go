@@ -49,8 +49,15 @@ type Trigger struct {
 	Schedule string   `json:"schedule,omitempty"` // a crontab, @every or @at
 	Zone     string   `json:"zone,omitempty"`     // of the schedule; empty: UTC
 	Keys     []string `json:"keys,omitempty"`     // one job for each at every tick; none: the tick is the key
+	Emit     *Emit    `json:"emit,omitempty"`     // what a tick publishes; nil: it begins waits
 
 	Heartbeat *Heartbeat `json:"heartbeat,omitempty"`
+}
+
+// Emit is an event that a tick publishes, in the place of a wait.
+type Emit struct {
+	Subject string          `json:"subject"`
+	Data    json.RawMessage `json:"data,omitempty"` // its body; nil: the tick
 }
 
 // Heartbeat is an event that has to come again and again. Pings are beats, too.

@@ -21,6 +21,7 @@ type edition struct {
 	finest   map[string]futurejobs.Grid
 	grids    []futurejobs.Grid  // of all versions, each once
 	ending   map[int32][]string // by rule, the streams that its newest version hears of
+	ticking  []*rule            // those that have a version with a schedule, by rule
 
 	mu  sync.Mutex
 	old map[id]*version         // versions of deleted rules that jobs still ask for
@@ -130,6 +131,9 @@ func (e *edition) add(r *rule) {
 	newest := r.versions[0]
 	ending := newest.document.waitsFor(newest.saved.Reads)
 	e.ending[newest.saved.RuleID] = ending
+	if slices.ContainsFunc(r.versions, func(v *version) bool { return v.schedule != nil }) {
+		e.ticking = append(e.ticking, r)
+	}
 	for _, v := range r.versions {
 		for _, read := range v.saved.Reads {
 			e.reads[read.Stream] = append(e.reads[read.Stream], read.Subject)

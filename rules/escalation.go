@@ -18,6 +18,8 @@ func (c *compiler) steps(d Document) []step {
 	switch turns := d.turns(); {
 	case d.silent():
 		d.Escalate = []Step{{After: Delay{AtOnce: true}, Name: "overdue", Severity: DefaultSeverity}}
+	case d.Trigger.Emit != nil: // which stands in the place of steps
+		return nil
 	case len(d.Escalate) == 0 && d.Handler == "":
 		c.problem("/escalate", "there are no steps, so nothing is ever said; write escalate: [{after: 3h, step: primary}]")
 	case len(d.Escalate) > MaxSteps:
@@ -86,6 +88,9 @@ func (c *compiler) when(pointer string, s Step) step {
 	}
 	compiled.computed = c.after(pointer+"/after", s.After.Computed, c.over(inAfter))
 	compiled.at = c.at(pointer+"/at", s.At, c.over(inAt))
+	if c.ticking != nil && timeOfDay.MatchString(s.At) {
+		compiled.clock = &clock{s.At, c.ticking.zone}
+	}
 	if s.At != "" && s.Of != "" {
 		c.problem(pointer+"/of", "a calendar counts a span, and at is an instant; write within, or after in the place of at")
 	}

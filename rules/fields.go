@@ -36,7 +36,7 @@ func (d *Document) fields() mapping {
 			{"catch_up", "What becomes of a job that is found late.", d.CatchUp.fields()},
 			{"hold", "How long after the last step a late resolve still counts.", duration{&d.Hold}},
 			{"early", "How long a resolve is remembered that comes before its trigger.", duration{&d.Early}},
-			{"again", "What a trigger does for a key that is waited for.", choice{(*string)(&d.Again), againWords}},
+			{"again", "What a trigger does for a key that is waited for; for a schedule it is restart where nothing is said.", choice{(*string)(&d.Again), againWords}},
 			{"guards", "What bounds the looks at one entity.", d.Guards.fields()},
 			{"quiet", "true: nothing is said when it happened after all.", boolean{&d.Quiet}},
 			{"labels", "Templates that every alert carries, by name.", named{&d.Labels}},
@@ -67,7 +67,18 @@ func (t *Trigger) fields() mapping {
 			{"schedule", "A crontab, @every DURATION or @at INSTANT; ? in a field is a value spread by the rule's name.", text{to: &t.Schedule, most: schedules.MaxText}},
 			{"zone", "The time zone of the schedule.", text{to: &t.Zone}},
 			{"keys", "The entities that every tick begins a wait for.", keysOf(&t.Keys)},
+			{"emit", "An event that every tick publishes, in the place of a wait.", within[Emit]{&t.Emit, (*Emit).fields}},
 			{"heartbeat", "An event that has to come again and again.", within[Heartbeat]{&t.Heartbeat, (*Heartbeat).fields}},
+		},
+	}
+}
+
+func (e *Emit) fields() mapping {
+	return mapping{
+		name: "emit", required: []string{"subject"},
+		entries: []entry{
+			{"subject", "The NATS subject that the event is published on, without wildcards.", subjectOf(&e.Subject)},
+			{"data", "The body of the event: any value.", payload{&e.Data}},
 		},
 	}
 }
@@ -242,6 +253,14 @@ func (d Document) turns() int {
 
 // checks is the default of guards.max_checks.
 func (d Document) checks() int { return d.turns() + SpareChecks }
+
+// again is the default of again: a tick begins anew what the tick before it began.
+func (d Document) again() Again {
+	if d.Trigger.Schedule != "" {
+		return Restart
+	}
+	return Keep
+}
 
 // catchUp is the default of catch_up.after.
 func (d Document) catchUp() Duration { return max(DefaultCatchUp, d.Slot) }

@@ -52,6 +52,11 @@ var goodDocuments = []struct{ name, text string }{
 	{"a schedule of one tick", edited(`trigger: {schedule: "@at 1763735945"}`, "enabled: false")},
 	{"a schedule on leap days", edited(`trigger: {schedule: "0 0 29 2 *"}`, "enabled: false")},
 	{"a schedule on Fridays and the 31st", edited(`trigger: {schedule: "30 8,18 31 JAN-jun/2 FRI"}`, "enabled: false")},
+	{"a schedule that runs", edited(`trigger: {schedule: "30 1 * * *", zone: Europe/London, keys: [customers]}`, `escalate: [{at: "06:00"}]`)},
+	{"a schedule that keeps what it began", edited(`trigger: {schedule: "@every 1h", keys: [a]}`, "again: keep")},
+	{"a schedule that emits", emitting(`{subject: imports.due, data: {any: [json, 1, -0.5, true, null, {}, []], "of course": {deep: "x: #1"}}}`)},
+	{"a schedule that emits a word", emitting(`{subject: imports.due, data: go}`)},
+	{"a schedule that emits its tick", emitting(`{subject: imports.due}`)},
 	{"a heartbeat", edited(`trigger: {heartbeat: {event: devices.*.*.beat, key: 'wildcard(1) + "/" + wildcard(2)', every: 10m, grace: 2m, keys: [a/b]}}`)},
 	{"a heartbeat that is bad for once", edited(`trigger: {heartbeat: {event: beats, key: event.id, if: event.ok == true, every: 10m, shape: {id: text, ok: boolean}}}`, "enabled: false")},
 	{"a heartbeat of pings", "name: nightly\nentity: job\ntrigger: {heartbeat: {every: 1d, grace: 1h, keys: [backup]}}\n"},
@@ -129,4 +134,9 @@ func message(err error) string {
 		return ""
 	}
 	return err.Error()
+}
+
+// emitting is a rule of which every tick emits an event.
+func emitting(emit string) string {
+	return "name: due\nentity: import\ntrigger: {schedule: \"30 1 * * *\", emit: " + emit + "}\n"
 }

@@ -112,19 +112,8 @@ func (c *compiler) often(pointer string, h *Heartbeat) {
 
 // follows compiles the schedule that a beat has to follow.
 func (c *compiler) follows(pointer string, h *Heartbeat) {
-	zone := time.UTC
-	if h.Zone != "" {
-		err := checkZone(h.Zone)
-		c.must(pointer+"/zone", err)
-		if err != nil {
-			return
-		}
-		zone, err = time.LoadLocation(h.Zone)
-		c.must(pointer+"/zone", err)
-	}
-	ticks, err := schedules.Parse(h.Schedule, zone, c.document.Name)
-	c.must(pointer+"/schedule", err)
-	if err != nil {
+	ticks, _ := c.ticks(pointer, h.Schedule, h.Zone)
+	if ticks == nil {
 		return
 	}
 	if ticks.Shortest() == 0 {

@@ -213,6 +213,9 @@ func (r *Rule) sets(closing func(checks.Outcome) futurejobs.Closing) []futurejob
 // Begin is the effect of a wait that a person begins, at now. event is what its trigger would
 // have carried; nil: nothing. A zero since is now.
 func (r *Rule) Begin(key string, since, now time.Time, event json.RawMessage, shards int) (futurejobs.Effect, error) {
+	if r.document.Trigger.Emit != nil {
+		return futurejobs.Effect{}, Problems{{Pointer: "/rule", Rule: r.engine.Name, Message: "the rule emits events and waits for nothing; begin the wait of a rule that listens to them"}}
+	}
 	if len(r.steps) == 0 && r.document.Handler == "" {
 		return futurejobs.Effect{}, Problems{{Pointer: "/rule", Rule: r.engine.Name, Message: "the rule is stored and not run yet by this version, so nobody would look"}}
 	}

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,7 +22,7 @@ type PreviewRequest struct {
 	Text    []byte // a rule, YAML or JSON; nil: the saved one of Name
 	Name    string
 	Version int32          // of the saved one; 0: the newest
-	Events  []PreviewEvent // the first begins the wait
+	Events  []PreviewEvent // the first begins the wait; of a rule with a schedule it is an instant alone, from which it ticks
 	Until   time.Time      // zero: the end
 
 	// Found is what the lookup would find, an object, or null: no such entity. nil: its source
@@ -51,6 +52,9 @@ type Preview struct {
 	Unheard  []string      `json:"unheard,omitempty"`  // events that the rule does not listen to
 
 	Lookup *PreviewLookup `json:"lookup,omitempty"` // absent: nobody was asked, and nothing was given
+
+	Zone  string        `json:"zone,omitempty"`  // of the rule's schedule; absent: it has none
+	Ticks []PreviewTick `json:"ticks,omitempty"` // the next ones
 }
 
 // PreviewLookup is what every look of a preview finds.
@@ -89,13 +93,16 @@ const (
 // Preview plays events and the looks between them through the engine itself, in a time of
 // its own. The error is Problems, futurejobs.ErrNotFound or of the store.
 func (r *Registry) Preview(ctx context.Context, ask PreviewRequest) (Preview, error) {
-	rule, err := r.previewed(ctx, ask)
+	rule, began, err := r.previewed(ctx, ask)
 	if err != nil {
 		return Preview{}, err
 	}
 	f, err := foreseeing(rule, ask.Found, ask.Unasked)
 	if err != nil {
 		return Preview{}, err
+	}
+	if rule.ticking != nil && len(ask.Events) > 0 {
+		rule.ticking.schedule = rule.ticking.schedule.From(cmp.Or(began, ask.Events[0].At))
 	}
 	ctx, cancel := context.WithTimeout(ctx, previewTime)
 	defer cancel()
@@ -109,30 +116,43 @@ func (r *Registry) Preview(ctx context.Context, ask PreviewRequest) (Preview, er
 // previewTime bounds a preview.
 const previewTime = 3 * time.Second
 
-func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (*Rule, error) {
+// previewed is the rule that is asked about, and when it began; zero: it is not saved.
+func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (rule *Rule, began time.Time, err error) {
 	if ask.Text != nil {
 		documents, err := parse(ask.Text, "", r.Calendars)
 		if err != nil {
-			return nil, err
+			return nil, began, err
 		}
-		return previewable(documents[0].Document, Saved{Version: 1}, r.outside())
+		rule, err = previewable(documents[0].Document, Saved{Version: 1}, r.outside())
+		return rule, began, err
 	}
 	versions, err := r.Versions(ctx, ask.Name)
 	if err != nil {
-		return nil, err
+		return nil, began, err
 	}
 	at := 0
 	if ask.Version != 0 {
 		at = slices.IndexFunc(versions, func(s Saved) bool { return s.Version == ask.Version })
 	}
 	if at < 0 {
-		return nil, fmt.Errorf("rule %s has no version %d: %w", ask.Name, ask.Version, futurejobs.ErrNotFound)
+		return nil, began, fmt.Errorf("rule %s has no version %d: %w", ask.Name, ask.Version, futurejobs.ErrNotFound)
 	}
 	document, err := decodeDocument(versions[at].Document)
 	if err != nil {
-		return nil, err
+		return nil, began, err
 	}
-	return previewable(document, versions[at], r.outside())
+	rule, err = previewable(document, versions[at], r.outside())
+	return rule, beganAt(versions, versions[at].RuleID), err
+}
+
+// beganAt is when the first version of a rule was saved, of versions that are newest first.
+func beganAt(versions []Saved, ruleID int32) (at time.Time) {
+	for _, s := range versions {
+		if s.RuleID == ruleID {
+			at = s.SavedAt
+		}
+	}
+	return at
 }
 
 // previewable is a rule that hears all its events on one stream, whether or not new waits
@@ -162,6 +182,9 @@ func (r *Rule) Preview(ctx context.Context, events []PreviewEvent, until time.Ti
 		return Preview{}, fmt.Errorf("%w: send the event that begins the wait", ErrPreview)
 	case !slices.IsSortedFunc(events, func(a, b PreviewEvent) int { return a.At.Compare(b.At) }):
 		return Preview{}, fmt.Errorf("%w: the events are not in the order of their times", ErrPreview)
+	}
+	if r.ticking != nil {
+		return r.previewTicks(ctx, events, until)
 	}
 	if until.IsZero() {
 		until = futurejobs.Never
@@ -195,6 +218,9 @@ type previewing struct {
 	seq uint64
 
 	early map[futurejobs.Ref]futurejobs.Early
+
+	once bool // no wait after the first is followed
+	over bool
 }
 
 // event plays an event, on one stream, as intake does.
@@ -250,6 +276,10 @@ func (p *previewing) apply(e futurejobs.Effect, by PreviewEvent) {
 
 // follow goes on with the job as an event left it.
 func (p *previewing) follow(j futurejobs.Job, by PreviewEvent, begun bool) {
+	if begun && p.once && p.out.Key != "" {
+		p.over = true
+		return
+	}
 	line := PreviewLine{At: by.At, Kind: Event, Note: by.Subject, Next: j.NextCheckAt}
 	if begun {
 		j.ID = int64(p.seq)

@@ -32,6 +32,9 @@ func (r *reader) document(n node) Document {
 	if _, written := r.places["/catch_up/after"]; !written {
 		d.CatchUp.After = late
 	}
+	if _, written := r.places["/again"]; !written {
+		d.Again = d.again()
+	}
 	if d.Guards.MaxChecks == 0 {
 		d.Guards.MaxChecks = checks
 	}

@@ -97,7 +97,19 @@ type Jobs interface {
 type Listing struct {
 	Saved
 	Document Document
-	Err      error // why its document can't be read; nil: it can
+	Err      error     // why its document can't be read; nil: it can
+	BeganAt  time.Time // when its first version was saved
+}
+
+// NextTick is the first tick of the rule's schedule after now; ticks is false where it has none, and
+// at is zero where it does not tick any more.
+func (l Listing) NextTick(now time.Time) (at time.Time, ticks bool) {
+	s := l.Document.schedule()
+	if s == nil || l.Err != nil {
+		return at, false
+	}
+	at, _ = s.From(l.BeganAt).Next(latest(now, l.SavedAt))
+	return at, true
 }
 
 // SaveOptions say how a rule is saved.
@@ -136,16 +148,20 @@ func (r *Registry) List(ctx context.Context) ([]Listing, error) {
 		return nil, wrap("list rules", err)
 	}
 	var all []Listing
+	began := make(map[int32]time.Time)
+	for _, s := range slices.Backward(saved) { // by rule and version
+		began[s.RuleID] = s.SavedAt
+	}
 	for _, s := range newestOf(saved) {
-		all = append(all, listing(s))
+		all = append(all, listing(s, began[s.RuleID]))
 	}
 	slices.SortFunc(all, func(a, b Listing) int { return strings.Compare(a.Name, b.Name) })
 	return all, nil
 }
 
-func listing(s Saved) Listing {
+func listing(s Saved, began time.Time) Listing {
 	d, err := decodeDocument(s.Document)
-	return Listing{Saved: s, Document: d, Err: err}
+	return Listing{Saved: s, Document: d, Err: err, BeganAt: began}
 }
 
 // Get returns a rule, or futurejobs.ErrNotFound.
@@ -166,7 +182,7 @@ func (r *Registry) before(ctx context.Context, name string) (*Listing, error) {
 	if err != nil || len(named) == 0 || !named[0].DeletedAt.IsZero() {
 		return nil, err
 	}
-	l := listing(named[0])
+	l := listing(named[0], beganAt(named, named[0].RuleID))
 	return &l, nil
 }
 
@@ -267,6 +283,9 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	if err != nil {
 		return Change{}, wrap("bind "+d.Name, err)
 	}
+	if err := d.bindEmitted(ctx, bind); err != nil {
+		return Change{}, err
+	}
 	c := Change{Before: before, Document: d.Document, Warnings: warnings, After: Saved{
 		Name: d.Name, Entity: d.Entity, Document: canonical, Reads: reads, Bundle: o.Bundle,
 	}}
@@ -290,7 +309,7 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	} else {
 		c.After = before.Saved
 	}
-	if o.Pending {
+	if o.Pending || c.recurs() {
 		if c.Moved, err = r.move(ctx, c.After); err != nil {
 			return c, err
 		}
@@ -299,6 +318,26 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 		c.Past, err = p.begin(ctx, c.After)
 	}
 	return c, errors.Join(err, r.expectSaved(ctx, c))
+}
+
+// recurs reports whether the rule's trigger comes by the clock, and did before: then what is
+// waited for goes on as the rule says now.
+func (c Change) recurs() bool {
+	byClock := func(t Trigger) bool { return t.Schedule != "" || t.Heartbeat != nil }
+	return byClock(c.Document.Trigger) && c.Before != nil && byClock(c.Before.Document.Trigger)
+}
+
+// bindEmitted sees to it that a stream takes in what the rule's ticks publish.
+func (d placed) bindEmitted(ctx context.Context, bind func(context.Context, []string) ([]Read, error)) error {
+	emit := d.Trigger.Emit
+	if emit == nil {
+		return nil
+	}
+	_, err := bind(ctx, []string{emit.Subject})
+	if errors.Is(err, ErrSubject) {
+		return Problems{d.problem("", "/trigger/emit/subject", err.Error())}
+	}
+	return wrap("bind "+d.Name, err)
 }
 
 // partly are those of the subjects that no stream takes in as a whole.

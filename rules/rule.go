@@ -18,6 +18,7 @@ type Rule struct {
 	engine   futurejobs.Rule
 	trigger  watch
 	beats    *heartbeat // nil: the trigger is something else
+	ticking  *ticking   // nil: it does not tick
 	updates  []watch
 	resolves []watch
 	pauses   []watch
@@ -52,6 +53,7 @@ type step struct {
 	every    bool
 	computed *expression // yields the span, in the place of after; nil: after
 	at       *expression // yields an instant; nil: a span
+	clock    *clock      // names an instant; nil: a span
 
 	of     *calendars.Calendar // counts the span; nil: all time counts
 	within *calendars.Calendar // where it is closed the step waits until it opens; nil: always open
@@ -61,6 +63,12 @@ type step struct {
 	text     *template // nil: a sentence made from the rule
 	turn     int       // from 1, of turns; both 1 for a step that is not repeated
 	turns    int
+}
+
+// clock is a time of day in a zone, after a tick.
+type clock struct {
+	shows string // such as 09:00
+	zone  *time.Location
 }
 
 // label is a label that alerts carry.

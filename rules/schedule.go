@@ -3,30 +3,128 @@ package rules
 import (
 	"fmt"
 	"regexp"
+	"strings"
 	"time"
 
 	"deadman/schedules"
 )
 
-// schedule checks a trigger that ticks.
+// ticking is when a rule ticks.
+type ticking struct {
+	schedule schedules.Schedule // @every counts from 1970: a rule's own beginning is not known here
+	zone     *time.Location
+}
+
+// schedule compiles a trigger that ticks.
 func (c *compiler) schedule(t Trigger) {
 	c.only("schedule", t, "key", "if", "since", "shape")
-	_, err := schedules.Parse(t.Schedule, time.UTC, c.document.Name) // what is wrong with it is so in every zone
-	c.must("/trigger/schedule", err)
-	if t.Zone != "" {
-		c.must("/trigger/zone", checkZone(t.Zone))
-	}
+	schedule, zone := c.ticks("/trigger", t.Schedule, t.Zone)
 	c.keys("/trigger/keys", t.Keys)
-	c.notRun("/trigger/schedule", "a schedule")
+	if schedule == nil {
+		return
+	}
+	c.ticking = &ticking{schedule, zone}
+	c.outrun(t)
+	if t.Emit != nil {
+		c.emit(t)
+	}
+}
+
+// ticks compiles when a schedule ticks, in a zone of a name; nil: what is wrong was said. It is so
+// in every zone.
+func (c *compiler) ticks(pointer, text, name string) (schedules.Schedule, *time.Location) {
+	zone, err := zoneOf(name)
+	c.must(pointer+"/zone", err)
+	if err != nil {
+		zone = time.UTC
+	}
+	schedule, err := schedules.Parse(text, zone, c.document.Name)
+	c.must(pointer+"/schedule", err)
+	if err != nil {
+		return nil, zone
+	}
+	return schedule, zone
+}
+
+// outrun refuses a rule of which every tick begins the waits anew before anything is said.
+func (c *compiler) outrun(t Trigger) {
+	d := c.document
+	if !strings.HasPrefix(strings.TrimSpace(t.Schedule), "@every") || len(t.Keys) == 0 || d.Again != Restart {
+		return
+	}
+	every := Duration(c.ticking.schedule.Shortest())
+	for _, s := range d.Escalate {
+		if s.After.Fixed < every || s.Of != "" || s.Within != "" {
+			return // it is said before the next tick, or nobody knows
+		}
+	}
+	if len(d.Escalate) > 0 {
+		c.problem("/again", "every tick, %s after the one before, begins the wait anew before the first step is due, so nothing is ever said; write again: keep, or let the steps come sooner", every)
+	}
+}
+
+// emit checks the event that a tick publishes, and that nothing is waited for.
+func (c *compiler) emit(t Trigger) {
+	d := c.document
+	switch wrong := checkSubject(t.Emit.Subject); {
+	case t.Emit.Subject == "":
+		c.problem("/trigger/emit/subject", "the subject is missing; name the one that the event is published on, such as imports.due")
+	case wrong != "":
+		c.problem("/trigger/emit/subject", "%s", wrong)
+	case wildcardsIn(t.Emit.Subject) > 0:
+		c.problem("/trigger/emit/subject", "%q has wildcards, and an event is published on one subject; name one, such as imports.due", clip(t.Emit.Subject, 80))
+	}
+	if len(t.Emit.Data) > MaxBody {
+		c.problem("/trigger/emit/data", "the data has %d bytes, the most is %d", len(t.Emit.Data), MaxBody)
+	}
+	for _, field := range []struct {
+		name    string
+		written bool
+	}{
+		{"trigger/keys", t.Keys != nil},
+		{"update", len(d.Update) > 0},
+		{"resolve", len(d.Resolve) > 0},
+		{"pause", len(d.Pause) > 0},
+		{"lookup", d.Lookup != nil},
+		{"while", d.While != ""},
+		{"escalate", len(d.Escalate) > 0},
+		{"recheck", d.Recheck != ""},
+		{"handler", d.Handler != ""},
+	} {
+		if field.written {
+			c.problem("/"+field.name, "the rule emits an event and waits for nothing; leave this out, or write it in a rule whose trigger is event: %s", clip(t.Emit.Subject, 80))
+		}
+	}
 }
 
 var zonePattern = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_+/-]{0,63}$`)
 
-func checkZone(zone string) error {
-	if zonePattern.MatchString(zone) && zone != "Local" {
-		if _, err := time.LoadLocation(zone); err == nil {
-			return nil
+// zoneOf is the zone of a name of the IANA database; UTC where there is no name.
+func zoneOf(name string) (*time.Location, error) {
+	if name == "" {
+		return time.UTC, nil
+	}
+	if zonePattern.MatchString(name) && name != "Local" {
+		if zone, err := time.LoadLocation(name); err == nil {
+			return zone, nil
 		}
 	}
-	return fmt.Errorf("%q is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC", clip(zone, 80))
+	return nil, fmt.Errorf("%q is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC", clip(name, 80))
+}
+
+// schedule is when the rule ticks, from 1970; nil: it does not tick, or nobody can read when. It
+// needs nothing that a rule may name, so that a rule whose calendar is gone still has its ticks.
+func (d Document) schedule() schedules.Schedule {
+	if d.Trigger.Schedule == "" {
+		return nil
+	}
+	zone, err := zoneOf(d.Trigger.Zone)
+	if err != nil {
+		return nil
+	}
+	s, err := schedules.Parse(d.Trigger.Schedule, zone, d.Name)
+	if err != nil {
+		return nil
+	}
+	return s
 }

@@ -8,6 +8,7 @@ import (
 	"deadman/calendars"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
+	"deadman/schedules"
 )
 
 // wait is what the times of a rule's steps are counted from.
@@ -86,8 +87,11 @@ func (r *Rule) begins(w wait) time.Time {
 // when is when the step is due, whether or not its calendar is open then. before is when
 // the step before it is.
 func (s *step) when(w wait, before time.Time) (time.Time, error) {
-	if s.at != nil {
+	switch {
+	case s.at != nil:
 		return s.at.instant(w.scope)
+	case s.clock != nil:
+		return schedules.TimeOfDay(w.since, s.clock.shows, s.clock.zone)
 	}
 	span, err := s.span(w.scope)
 	if err != nil {
@@ -172,7 +176,7 @@ func (r *Rule) between(s scope, from, to time.Time) (time.Time, error) {
 // with the horizon when the rule was saved.
 func (r *Rule) fixed() bool {
 	return !slices.ContainsFunc(r.steps, func(s step) bool {
-		return s.computed != nil || s.at != nil || s.of != nil || s.within != nil
+		return s.computed != nil || s.at != nil || s.clock != nil || s.of != nil || s.within != nil
 	})
 }
 

@@ -8,19 +8,22 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/schedules"
 )
 
 // version is one saved version of a rule, compiled when it is first needed.
 type version struct {
 	saved    Saved
 	document Document
-	err      error // why the document can't be read
+	err      error              // why the document can't be read
+	schedule schedules.Schedule // as it ticks from 1970; nil: it does not tick
 	compiled func() (*Rule, error)
 }
 
 func newVersion(s Saved, world outside) *version {
 	v := &version{saved: s}
 	v.document, v.err = decodeDocument(s.Document)
+	v.schedule = v.document.schedule()
 	v.compiled = sync.OnceValues(func() (*Rule, error) { return v.compile(world) })
 	return v
 }

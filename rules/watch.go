@@ -24,7 +24,7 @@ func (t Trigger) keyed() string {
 }
 
 func (c *compiler) trigger(t Trigger) watch {
-	if t.Event+t.Key+t.If+t.Since+t.Schedule+t.Zone == "" && t.Keys == nil && t.Shape == nil && t.Heartbeat == nil {
+	if t.Event+t.Key+t.If+t.Since+t.Schedule+t.Zone == "" && t.Keys == nil && t.Emit == nil && t.Shape == nil && t.Heartbeat == nil {
 		c.problem("/trigger", "the trigger is missing; write trigger: {event: orders.created, key: event.id}")
 		return watch{}
 	}
@@ -42,7 +42,7 @@ func (c *compiler) trigger(t Trigger) watch {
 }
 
 func (c *compiler) triggerEvent(t Trigger) watch {
-	c.only("event", t, "zone", "keys")
+	c.only("event", t, "zone", "keys", "emit")
 	w := c.watch("/trigger", Watch{Event: t.Event, Key: t.Key, If: t.If, Shape: t.Shape}, "begins the wait")
 	w.since = c.expression("/trigger/since", t.Since, inSince.over(t.Event))
 	w.wild = w.wild || w.since != nil && w.since.wild
@@ -54,7 +54,7 @@ func (c *compiler) triggerEvent(t Trigger) watch {
 func (c *compiler) only(kind string, t Trigger, others ...string) {
 	written := map[string]bool{
 		"key": t.Key != "", "if": t.If != "", "since": t.Since != "", "shape": t.Shape != nil,
-		"zone": t.Zone != "", "keys": t.Keys != nil,
+		"zone": t.Zone != "", "keys": t.Keys != nil, "emit": t.Emit != nil,
 	}
 	inside := []string{"key", "if", "shape", "keys"}
 	for _, field := range others {

@@ -39,7 +39,7 @@ func (d Document) node() (node, error) {
 // defaults is what d means where it says nothing.
 func (d Document) defaults() Document {
 	b := blank()
-	b.CatchUp.After, b.Guards.MaxChecks, b.Hold = d.catchUp(), d.checks(), d.hold()
+	b.CatchUp.After, b.Guards.MaxChecks, b.Hold, b.Again = d.catchUp(), d.checks(), d.hold(), d.again()
 	for i := range d.Escalate {
 		b.Escalate = append(b.Escalate, blankStep(i))
 	}
@@ -155,6 +155,11 @@ func quoted(s string) string {
 	if bareSpan.MatchString(s) || bare.MatchString(s) && !slices.Contains(words, strings.ToLower(s)) {
 		return s
 	}
+	return quotedJSON(s)
+}
+
+// quotedJSON is text as JSON has it.
+func quotedJSON(s string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)

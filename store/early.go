@@ -22,6 +22,8 @@ func remembers(e futurejobs.Effect) bool {
 	switch ask := e.Ask.(type) {
 	case futurejobs.Start:
 		return ask.Early
+	case futurejobs.Lapse:
+		return ask.Start.Early
 	case futurejobs.End:
 		return e.Event != nil && ask.Early > 0
 	case futurejobs.Gather:

@@ -104,18 +104,33 @@ WHERE stream = $2 AND last_seq = $3`, through, stream, int64(seq))
 	return nil
 }
 
+// TickCursors returns the cursors of rules' ticks, by futurejobs.TickStream.
+func (s *Store) TickCursors(ctx context.Context) (map[string]futurejobs.Cursor, error) {
+	all, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE stream LIKE 'schedule/%'`)
+	if err != nil {
+		return nil, failed("tick cursors", err)
+	}
+	cursors := make(map[string]futurejobs.Cursor, len(all))
+	for _, c := range all {
+		cursors[c.Stream] = c
+	}
+	return cursors, nil
+}
+
+// isStream is the condition that a cursor is of a stream of the broker, none of whose names has a
+// slash; neither of jobs made by hand, nor of what rules expect by the clock.
+const isStream = `stream <> '' AND stream NOT LIKE '%/%'`
+
 // ReadThrough implements futurejobs.Queue. A stream that was never read to its end has the
 // zero time.
 func (s *Store) ReadThrough(ctx context.Context) (map[string]time.Time, error) {
-	cursors, err := s.Cursors(ctx)
+	cursors, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE `+isStream)
 	if err != nil {
-		return nil, err
+		return nil, failed("read through", err)
 	}
 	through := make(map[string]time.Time, len(cursors))
 	for _, c := range cursors {
-		if c.Stream != "" {
-			through[c.Stream] = c.ReadThrough
-		}
+		through[c.Stream] = c.ReadThrough
 	}
 	return through, nil
 }

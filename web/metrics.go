@@ -13,6 +13,7 @@ import (
 	"deadman/alerts"
 	"deadman/checks/lookup"
 	"deadman/events"
+	futurejobs "deadman/future_jobs"
 )
 
 // Metrics counts what a node does and serves it for Prometheus to scrape. It has a registry
@@ -25,6 +26,7 @@ type Metrics struct {
 	deadLetters prometheus.Counter
 	heartbeats  *prometheus.CounterVec
 	pings       *prometheus.CounterVec
+	ticks       *prometheus.CounterVec
 	asked       *prometheus.CounterVec
 	trips       *prometheus.CounterVec
 	tripTook    *prometheus.HistogramVec
@@ -57,6 +59,9 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 		pings: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "deadman_pings_total", Help: "Pings by what became of them: taken, refused (by the sender's fault), or failed (and to be sent again).",
 		}, []string{"outcome"}),
+		ticks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "deadman_ticks_total", Help: "Ticks of schedules by rule and what became of them.",
+		}, []string{"rule", "outcome"}),
 		asked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "deadman_source_asks_total", Help: "Keys that sources were asked about, by what came of it.",
 		}, []string{"source", "outcome"}),
@@ -74,7 +79,7 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 	})
 	build.Set(1)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.heartbeats, m.pings, m.asked, m.trips, m.tripTook, build, &gauges{read: read},
+	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.heartbeats, m.pings, m.ticks, m.asked, m.trips, m.tripTook, build, &gauges{read: read},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
 	return m
@@ -128,3 +133,8 @@ func (m *Metrics) Pinged(status int) {
 
 // Beat counts a heartbeat that was due.
 func (m *Metrics) Beat(to, outcome string) { m.heartbeats.WithLabelValues(to, outcome).Inc() }
+
+// Ticked counts n ticks of a rule of which the same became.
+func (m *Metrics) Ticked(rule string, outcome futurejobs.TickOutcome, n int) {
+	m.ticks.WithLabelValues(rule, string(outcome)).Add(float64(n))
+}

@@ -19,7 +19,7 @@ type PreviewEvent struct {
 
 // PreviewAsk is what happens in a preview.
 type PreviewAsk struct {
-	Event PreviewEvent   `json:"event" doc:"What begins the wait."`
+	Event PreviewEvent   `json:"event" doc:"What begins the wait. Of a rule with a schedule it is a time alone, from which the rule ticks."`
 	Then  []PreviewEvent `json:"then,omitempty" nullable:"false" maxItems:"100" doc:"What comes later, in the order of its times."`
 	Until time.Time      `json:"until,omitzero" doc:"When the preview ends; absent: when the job does."`
 
@@ -35,6 +35,7 @@ type PreviewText struct {
 func (a *api) mountPreview() {
 	const says = "The events and the looks between them go through the engine itself, in a time of its own: " +
 		"which slots, which steps, which texts, and what ends the job. Nothing is written and nobody is told. " +
+		"Of a rule with a schedule the next ticks are shown, and what the first of them leads to. " +
 		"What a lookup finds is given, or its source is asked once; a handler is not asked, and the preview ends at its first look."
 	add(a, operation{
 		ID: "preview-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/preview", Does: "shows what a saved rule would do because of an event",

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
@@ -43,10 +44,13 @@ type Rule struct {
 	PausedAt    time.Time `json:"paused_at,omitzero" doc:"Since when it begins no new waits, whatever the document says; absent: it does."`
 	PausedBy    string    `json:"paused_by,omitempty"`
 	Subjects    []string  `json:"subjects" nullable:"false" doc:"What it listens to."`
+	Schedule    string    `json:"schedule,omitempty" doc:"When it ticks, if it does." example:"30 1 * * 1-5"`
+	NextTickAt  time.Time `json:"next_tick_at,omitzero" doc:"When it ticks next, if it does."`
+	Over        bool      `json:"over,omitempty" doc:"Its schedule does not tick any more."`
 	Problem     string    `json:"problem,omitempty" doc:"Why this version of deadman cannot read it."`
 }
 
-func newRule(l rules.Listing) Rule {
+func newRule(l rules.Listing, now time.Time) Rule {
 	r := Rule{
 		Name: l.Name, Entity: l.Entity, Description: l.Document.Description, Enabled: l.Document.Enabled,
 		Version: l.Version, Bundle: l.Bundle, SavedAt: l.SavedAt, SavedBy: l.SavedBy,
@@ -57,6 +61,9 @@ func newRule(l rules.Listing) Rule {
 	}
 	if l.Err != nil {
 		r.Problem = l.Err.Error()
+	}
+	if at, ticks := l.NextTick(now); ticks {
+		r.Schedule, r.NextTickAt, r.Over = l.Document.Trigger.Schedule, at, at.IsZero()
 	}
 	return r
 }
@@ -86,7 +93,7 @@ func (a *api) mountRules() {
 	}, shown(a.lintRule))
 	add(a, operation{
 		ID: "get-rule", Tag: tagRules, Method: "GET", Path: "/rules/{name}", Does: "shows a rule's document, as JSON or YAML",
-		Says:  "Accept: application/yaml answers with YAML. GET /rules?name= shows what is known around the document.",
+		Says:  "Accept: application/yaml answers with YAML. GET /rules?name= shows what is known around the document, such as its next tick.",
 		Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound}, Responses: documentAnswer(),
 	}, a.rule)
 	add(a, operation{
@@ -153,7 +160,7 @@ func (a *api) ruleList(ctx context.Context, in *ruleListIn) (Page[Rule], error) 
 			page.Next = base64.RawURLEncoding.EncodeToString([]byte(ruleCursor + last))
 			return page, nil
 		default:
-			page.Items = append(page.Items, newRule(l))
+			page.Items = append(page.Items, newRule(l, a.Now()))
 		}
 	}
 	return page, nil
@@ -231,9 +238,13 @@ type changeOut struct {
 	Body     RuleChange
 }
 
-func newChange(c rules.Change, dryRun bool) *changeOut {
+func newChange(c rules.Change, dryRun bool, now time.Time) *changeOut {
+	began := cmp.Or(c.After.SavedAt, now)
+	if c.Before != nil {
+		began = c.Before.BeganAt
+	}
 	out := &changeOut{Status: http.StatusOK, Body: RuleChange{
-		Rule:    newRule(rules.Listing{Saved: c.After, Document: c.Document}),
+		Rule:    newRule(rules.Listing{Saved: c.After, Document: c.Document, BeganAt: began}, now),
 		Created: c.Before == nil, Changed: c.Changed, DryRun: dryRun, Moved: c.Moved, Past: c.Past, Diff: c.Diff, Warnings: c.Warnings,
 	}}
 	for _, road := range c.Partly {
@@ -260,7 +271,7 @@ func (a *api) createRule(ctx context.Context, in *Saving) (*changeOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newChange(c, in.DryRun), nil
+	return newChange(c, in.DryRun, a.Now()), nil
 }
 
 // mayCreate looks whether the rule in the text is one of those that the visitor's token is
@@ -304,7 +315,7 @@ func (a *api) putRule(ctx context.Context, in *putIn) (*changeOut, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newChange(c, in.DryRun), nil
+	return newChange(c, in.DryRun, a.Now()), nil
 }
 
 // version is the version that a change is made for.
@@ -359,6 +370,6 @@ func (a *api) pauseRule(paused bool) func(context.Context, *RuleName) (Rule, err
 		if err != nil {
 			return Rule{}, err
 		}
-		return newRule(l), nil
+		return newRule(l, a.Now()), nil
 	}
 }

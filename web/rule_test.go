@@ -285,3 +285,27 @@ func TestPreview(t *testing.T) {
 		t.Errorf("a preview began a wait: %+v", jobs)
 	}
 }
+
+// A rule with a schedule says when it ticks next, or that it does not any more.
+func TestRulesSayTheirNextTick(t *testing.T) {
+	s := newStand(t)
+	save := func(name, schedule string) web.Rule {
+		t.Helper()
+		text := fmt.Sprintf("name: %s\nentity: import\ntrigger: {schedule: %q, zone: Europe/Berlin}\nescalate: [{at: \"09:00\"}]\n", name, schedule)
+		return changed(t, do(t, s.Server, "POST", "/api/v1/rules", text), 201).Rule
+	}
+	every := save("every", "@every 1h")
+	if want := every.SavedAt.Truncate(time.Second).Add(time.Hour); !every.NextTickAt.Equal(want) || every.Over || every.Schedule != "@every 1h" {
+		t.Errorf("every hour: %+v, want %s", every, want)
+	}
+	if over := save("once", "@at 2026-01-01T00:00:00Z"); !over.Over || !over.NextTickAt.IsZero() {
+		t.Errorf("once: %+v", over)
+	}
+	var listed struct{ Items []web.Rule }
+	if a := do(t, s.Server, "GET", "/api/v1/rules?name=every", ""); json.Unmarshal([]byte(a.body), &listed) != nil || len(listed.Items) != 1 {
+		t.Fatal(a.body)
+	}
+	if got := listed.Items[0]; !got.NextTickAt.Equal(every.NextTickAt) {
+		t.Errorf("listed: %+v", got)
+	}
+}

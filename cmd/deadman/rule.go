@@ -51,11 +51,11 @@ func (p *program) listRulesCommand() *cobra.Command {
 			{parameter: "paused", does: "true: those that are paused only; false: the others only", values: []string{"true", "false"}},
 		},
 		none:   "there are no rules; deadman rule new writes one to start from",
-		header: []string{"rule", "entity", "version", "state", "bundle", "saved", "by", "listens to"},
+		header: []string{"rule", "entity", "version", "state", "bundle", "saved", "by", "next tick", "listens to"},
 		row: func(p *program, r web.Rule) []cell {
 			return []cell{
 				say(r.Name), say(r.Entity), sayNumber(r.Version), ruleState(r), say(r.Bundle),
-				say(web.Relative(r.SavedAt, p.now())), say(r.SavedBy), say(strings.Join(r.Subjects, " ")),
+				say(web.Relative(r.SavedAt, p.now())), say(r.SavedBy), nextTick(p, r), say(strings.Join(r.Subjects, " ")),
 			}
 		},
 	}.command(p)
@@ -72,6 +72,17 @@ func ruleState(r web.Rule) cell {
 		return sayIn(yellow, "disabled")
 	}
 	return sayIn(green, "enabled")
+}
+
+// nextTick is when a rule's schedule ticks next.
+func nextTick(p *program, r web.Rule) cell {
+	switch {
+	case r.Over:
+		return sayIn(dim, "over")
+	case r.NextTickAt.IsZero():
+		return say("")
+	}
+	return say(web.Relative(r.NextTickAt, p.now()))
 }
 
 func (p *program) getRuleCommand() *cobra.Command {

@@ -18,7 +18,7 @@ import (
 func (p *program) previewCommand() *cobra.Command {
 	v := &previewing{p: p}
 	cmd := &cobra.Command{
-		Use: "preview -f FILE|- --event EVENT", Short: "Show what a rule would do because of an event, and when",
+		Use: "preview -f FILE|- [--event EVENT]", Short: "Show what a rule would do because of an event or its schedule, and when",
 		Long: `Plays an event, and others after it, through the engine itself in a time of its own, and
 shows what a rule would do: which looks, which steps, which texts, and what ends the wait.
 Nobody is told. A rule of a file needs no node; with --rule alone it is the one that the node
@@ -26,10 +26,14 @@ has. With -f, --rule chooses one of several in the file. What a lookup would fin
 --found, as the same at every look; without it the node asks its source, once.
 The event of a heartbeat that only pings are beats of is such as {"key": "backup", "kind": "fail"}, and of those after it the subject is ping.
 
+A rule with a schedule needs no event: the preview shows its next ticks from --at on, with the
+slots of their steps, and follows what the first of them begins.
+
 Times are as in 15:04, "2026-01-31 15:04", 2026-01-31T15:04:05Z, or +3h from --at.`,
 		Example: `  deadman rule preview -f order-unshipped.yaml --event '{"id": "1"}'
   deadman rule preview -f order-unshipped.yaml --event @order.json --then 'orders.shipped={"id": "1"}@+4h'
-  deadman rule preview --rule order-unshipped --event '{"id": "1"}' --at 10:05`,
+  deadman rule preview --rule order-unshipped --event '{"id": "1"}' --at 10:05
+  deadman rule preview -f import-missing.yaml --at 2026-03-28T12:00:00Z`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return v.run(cmd.Context()) },
 	}
@@ -38,7 +42,7 @@ Times are as in 15:04, "2026-01-31 15:04", 2026-01-31T15:04:05Z, or +3h from --a
 	flags.StringVar(&v.rule, "rule", "", "the name of the rule")
 	flags.StringVar(&v.event, "event", "", "the event that begins the wait: JSON, @FILE, or -")
 	flags.StringVar(&v.subject, "subject", "", "its subject (default: what the trigger listens to)")
-	flags.StringVar(&v.at, "at", "", "when it comes (default: now)")
+	flags.StringVar(&v.at, "at", "", "when it comes, or from when a schedule ticks (default: now)")
 	flags.StringArrayVar(&v.then, "then", nil, "what comes later, as 'SUBJECT=JSON@TIME'; without =JSON it is the first event again; more than one may be given")
 	flags.StringVar(&v.found, "found", "", "what the lookup finds: JSON, @FILE, -, or null for no such entity (default: the node asks)")
 	flags.StringVar(&v.until, "until", "", "when the preview ends (default: when the wait does)")
@@ -72,12 +76,17 @@ func (v *previewing) run(ctx context.Context) error {
 	switch {
 	case v.file == "" && v.rule == "":
 		return usage("deadman rule preview takes -f and a file, or --rule and the name of a rule that the node has")
-	case v.event == "":
-		return usage(`--event is missing: the event that begins the wait, such as --event '{"id": "1"}'`)
 	case v.file == standardInput && v.event == standardInput:
 		return usage("-f and --event cannot both be the standard input")
 	case v.found == standardInput && (v.file == standardInput || v.event == standardInput):
 		return usage("--found cannot be the standard input where -f or --event is")
+	}
+	if v.event == "" {
+		if ticks, err := v.ticks(ctx); err != nil {
+			return err
+		} else if !ticks {
+			return usage(`--event is missing: the event that begins the wait, such as --event '{"id": "1"}'`)
+		}
 	}
 	ask, err := v.ask()
 	if err != nil {
@@ -98,6 +107,24 @@ func (v *previewing) run(ctx context.Context) error {
 	return err
 }
 
+// ticks reports whether a schedule begins the rule's waits, and no event.
+func (v *previewing) ticks(ctx context.Context) (bool, error) {
+	if v.file != "" {
+		d, err := v.document()
+		return d.Trigger.Schedule != "", err
+	}
+	c, err := v.p.client()
+	if err != nil {
+		return false, err
+	}
+	var d rules.Document
+	raw, err := c.ask(ctx, http.MethodGet, rulePath(v.rule), nil, nil, http.Header{"Accept": {"application/json"}})
+	if err == nil {
+		err = json.Unmarshal(raw, &d)
+	}
+	return d.Trigger.Schedule != "", err
+}
+
 func (v *previewing) preview(ctx context.Context, ask previewAsk) (rules.Preview, error) {
 	if v.file == "" {
 		return v.there(ctx, ask)
@@ -108,8 +135,10 @@ func (v *previewing) preview(ctx context.Context, ask previewAsk) (rules.Preview
 func (v *previewing) ask() (ask previewAsk, err error) {
 	first := &ask.Event
 	first.Subject, first.At = v.subject, v.p.now().UTC().Truncate(time.Second)
-	if first.Data, err = v.p.jsonFlag("event", v.event); err != nil {
-		return ask, err
+	if v.event != "" {
+		if first.Data, err = v.p.jsonFlag("event", v.event); err != nil {
+			return ask, err
+		}
 	}
 	if v.found != "" {
 		if ask.Found, err = v.p.jsonFlag("found", v.found); err != nil {

@@ -203,3 +203,83 @@ func TestTimelineSince(t *testing.T) {
 	got := previewed(t, file, "--event", `{"id": "1", "customer": "Ada", "placed_at": "`+time.Date(2026, 1, 31, 9, 55, 0, 0, time.UTC).Format(time.RFC3339)+`"}`)
 	got.check(t, nil, 0, "since 2026-01-31 09:55:00 UTC", "10:05:00     +10m  ┌ starts", "11:00:00    +1h5m")
 }
+
+const tickingRule = `
+name: import-missing
+entity: import
+trigger: {schedule: "30 2 * * *", zone: Europe/Berlin, keys: [customers, products]}
+resolve: {event: imports.finished, key: event.source}
+escalate:
+  - {at: "06:00", step: late, severity: critical}
+  - {after: 8h, step: later}
+slot: 5m
+hold: 1d
+`
+
+// A schedule needs no event. Its ticks are shown by the clock of its zone, also where that is changed.
+func TestPreviewOfTicks(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := write(t, dir, "rule.yaml", tickingRule)
+	const next = `
+  next ticks, Europe/Berlin
+  Sun 29 Mar 2026 03:00:00 CEST  late at 06:00:00  later at 11:00:00
+  Mon 30 Mar 2026 02:30:00 CEST  late at 06:00:00  later at 10:30:00
+  Tue 31 Mar 2026 02:30:00 CEST  late at 06:00:00  later at 10:30:00
+  Wed 1 Apr 2026 02:30:00 CEST  late at 06:00:00  later at 10:30:00
+  Thu 2 Apr 2026 02:30:00 CEST  late at 06:00:00  later at 10:30:00
+`
+	const begins = `
+import-missing  waits for customers since 2026-03-29 01:00:00 UTC
+
+  Sunday, 29 March 2026
+`
+	for name, c := range map[string]struct {
+		args []string
+		want string
+	}{
+		"it comes in between": {[]string{"--then", `imports.finished={"source":"customers"}@2026-03-29T08:00:00Z`}, begins + `  01:00:00       ┌ starts        a tick
+                 │               the first look is at 04:00:00
+  04:00:00  +3h  ├ critical      late
+                 │               import customers: not resolved after 3h (late)
+  08:00:00  +7h  ├ resolved      late
+                 │               import customers: resolved after 7h
+  08:00:00  +7h  └ ends          resolved
+`},
+		"the next tick begins anew": {nil, begins + `  01:00:00           ┌ starts        a tick
+                     │               the first look is at 04:00:00
+  04:00:00      +3h  ├ critical      late
+                     │               import customers: not resolved after 3h (late)
+  09:00:00      +8h  ├ warning       later
+                     │               import customers: not resolved after 8h (later)
+                     │
+  Monday, 30 March 2026
+  00:30:00  +23h30m  ├ resolved      later
+                     │               import customers: the wait began anew
+  00:30:00  +23h30m  └ ends          restarted
+`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := runHere(t, "", nil, append([]string{"rule", "preview", "-f", file, "--at", "2026-03-28T12:00:00Z"}, c.args...)...)
+			if got.code != 0 || got.err != "" {
+				t.Errorf("%+v", got)
+			}
+			compare(t, got.out, c.want+next)
+		})
+	}
+	got := runHere(t, "", nil, "rule", "preview", "-f", file, "--event", ada)
+	if got.code == 0 || !strings.Contains(got.err, "a schedule begins the wait and no event") {
+		t.Errorf("with an event: %+v", got)
+	}
+	emits := write(t, dir, "emit.yaml", "name: due\nentity: import\ntrigger: {schedule: '@at 2026-03-28T12:30:00Z', emit: {subject: imports.due}}\n")
+	compare(t, runHere(t, "", nil, "rule", "preview", "-f", emits, "--at", "2026-03-28T12:00:00Z").out, `
+due  nothing is waited for: a tick publishes an event on imports.due
+
+  next ticks, UTC
+  Sat 28 Mar 2026 12:30:00 UTC  emits imports.due
+`)
+	compare(t, runHere(t, "", nil, "rule", "preview", "-f", emits, "--at", "2026-03-28T12:30:00Z").out, `
+due  the schedule does not tick any more
+`)
+}

@@ -48,6 +48,7 @@ func (t *timeline) show() error {
 		t.entry(l, i)
 	}
 	t.foot()
+	t.ticks()
 	return errors.Join(t.errs...)
 }
 
@@ -66,6 +67,29 @@ func (t *timeline) head() {
 	t.print("%s  waits for %s since %s\n", t.paint(bold, plain(t.of.Rule)), t.paint(bold, plain(t.of.Key)),
 		t.of.Since.In(t.p.zone).Format("2006-01-02 15:04:05 MST"))
 	t.lookup()
+}
+
+// ticks are the next ones, as a clock in the rule's zone shows them.
+func (t *timeline) ticks() {
+	if len(t.of.Ticks) == 0 {
+		return
+	}
+	zone, err := time.LoadLocation(t.of.Zone)
+	if err != nil {
+		zone = time.UTC
+	}
+	t.print("\n  %s\n", t.paint(dim, "next ticks, "+plain(t.of.Zone)))
+	for _, tick := range t.of.Ticks {
+		at := tick.At.In(zone)
+		t.print("  %s", at.Format("Mon 2 Jan 2006 15:04:05 MST"))
+		if tick.Emits != "" {
+			t.print("  emits %s", plain(tick.Emits))
+		}
+		for _, s := range tick.Steps {
+			t.print("  %s %s", t.paint(bold, plain(s.Step)), t.when(s.At.In(zone), at, zone))
+		}
+		t.print("\n")
+	}
 }
 
 // lookup is what every look finds.
@@ -185,12 +209,12 @@ func (t *timeline) more(l rules.PreviewLine) (lines []string) {
 	}
 	switch l.Kind {
 	case rules.Starts:
-		note("the first look is " + t.when(l.Next, l.At))
+		note("the first look is " + t.when(l.Next, l.At, t.p.zone))
 	case rules.Event:
 		if l.Next.IsZero() {
 			note("time stands still")
 		} else {
-			note("the next look is " + t.when(l.Next, l.At))
+			note("the next look is " + t.when(l.Next, l.At, t.p.zone))
 		}
 	case rules.Ends:
 		note(t.of.Reason)
@@ -214,9 +238,9 @@ func (t *timeline) more(l rules.PreviewLine) (lines []string) {
 	return lines
 }
 
-// when is an instant, with its day where that is another.
-func (t *timeline) when(at, from time.Time) string {
-	at, from = at.In(t.p.zone), from.In(t.p.zone)
+// when is an instant in a zone, with its day where that is another.
+func (t *timeline) when(at, from time.Time, zone *time.Location) string {
+	at, from = at.In(zone), from.In(zone)
 	if at.Format(time.DateOnly) == from.Format(time.DateOnly) {
 		return "at " + at.Format("15:04:05")
 	}

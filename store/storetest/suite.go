@@ -63,6 +63,8 @@ var behaviours = map[string]func(*testing.T, *world){
 	"cursor/open":           cursorsOpenOnce,
 	"cursor/read":           cursorsAreMarkedForward,
 	"cursor/reset":          cursorsAreReset,
+	"cursor/ticks":          ticksHaveCursors,
+	"apply/lapse":           startsLapse,
 	"rule/save":             rulesAreSaved,
 	"rule/behind":           rulesBeginBehindWhatWasApplied,
 	"rule/entity":           rulesKeepTheirEntity,

@@ -1,0 +1,175 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// scheduledAt is a rule of which versions were saved at minutes after an hour.
+func scheduledAt(t *testing.T, versions map[int]string) futurejobs.Scheduled {
+	t.Helper()
+	var saved []Saved
+	for m := range 60 {
+		text, is := versions[m]
+		if !is {
+			continue
+		}
+		documents, err := Parse([]byte("name: due\nentity: import\n"+text), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, err := documents[0].Canonical()
+		if err != nil {
+			t.Fatal(err)
+		}
+		saved = append(saved, Saved{
+			RuleID: 7, Version: int32(len(saved) + 1), Name: "due", Entity: "import", Document: document, SavedAt: tenPast(m).Add(500 * time.Millisecond),
+		})
+	}
+	b := &Book{shards: 4}
+	b.current.Store(newEdition(1, saved, nil, outside{}))
+	_, all := b.Scheduled()
+	if len(all) != 1 {
+		t.Fatalf("%d rules tick", len(all))
+	}
+	return all[0]
+}
+
+// tenPast is a minute after ten.
+func tenPast(m int) time.Time { return time.Date(2026, 5, 4, 10, m, 0, 0, time.UTC) }
+
+const steps = "\nescalate: [{after: 1m}]\n"
+
+// A version is in charge of the ticks after it was saved, up to the save of the next; @every counts from
+// the save of the first.
+func TestVersionsHaveTheirOwnTicks(t *testing.T) {
+	s := scheduledAt(t, map[int]string{
+		5:  `trigger: {schedule: "*/10 * * * *"}` + steps,
+		25: `trigger: {schedule: "*/15 * * * *"}` + steps,
+		42: `trigger: {event: imports.started, key: event.id}` + steps,
+		44: `trigger: {schedule: "@every 4m"}` + steps,
+		50: `trigger: {schedule: "@every 4m", keys: [a]}` + "\nagain: keep" + steps,
+	})
+	var got []string
+	after := s.From()
+	for range 8 {
+		tick, ok := s.Next(after)
+		if !ok {
+			t.Fatal("no tick")
+		}
+		d, ok, err := s.Due(after, tick)
+		if err != nil || !ok || !d.At.Equal(tick) || d.Missed != 0 {
+			t.Fatalf("due: %+v, %v, %v", d, ok, err)
+		}
+		if _, ok, _ := s.Due(after, tick.Add(-time.Microsecond)); ok {
+			t.Errorf("%s is due before its time", tick)
+		}
+		got = append(got, fmt.Sprintf("%s v%d", tick.Format("15:04:05"), d.Effects[0].Rule.Version))
+		after = tick
+	}
+	want := strings.Split("10:10:00 v1,10:20:00 v1,10:30:00 v2,10:45:00 v4,10:49:00 v4,10:53:00 v5,10:57:00 v5,11:01:00 v5", ",")
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("ticks (-want +got):\n%s", diff)
+	}
+	d, ok, err := s.Due(s.From(), tenPast(57))
+	if err != nil || !ok || !d.At.Equal(tenPast(57)) || d.Missed != 6 {
+		t.Errorf("all at once: %+v, %v, %v", d, ok, err)
+	}
+}
+
+// Ticks of a version that is not enabled are none that are missed.
+func TestTicksOfARestingVersionAreNotMissed(t *testing.T) {
+	s := scheduledAt(t, map[int]string{
+		5:  `trigger: {schedule: "*/10 * * * *"}` + "\nenabled: false" + steps,
+		25: `trigger: {schedule: "*/10 * * * *"}` + steps,
+	})
+	for m, want := range map[int]futurejobs.Due{
+		21: {At: tenPast(20), Outcome: futurejobs.TickResting},
+		31: {At: tenPast(30), Outcome: futurejobs.TickBegan},
+		41: {At: tenPast(40), Outcome: futurejobs.TickBegan, Missed: 1},
+	} {
+		d, ok, err := s.Due(s.From(), tenPast(m))
+		d.Effects = nil
+		if diff := cmp.Diff(want, d); diff != "" || !ok || err != nil {
+			t.Errorf("at %d: %v, %v (-want +got):\n%s", m, ok, err, diff)
+		}
+	}
+}
+
+// What a tick begins, or emits, by whatever its rule says.
+func TestTicksBeginOrEmit(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule string
+		late time.Duration
+		want string
+	}{
+		"its own key": {"", 0, "began; 2026-05-04T10:30:00Z first 10:31"},
+		"keys":        {"keys: [a, b]", 0, "began; a first 10:31; b first 10:31"},
+		"data":        {"emit: {subject: imports.due, data: [1, x]}", 0, `emitted; imports.due due-1777890600 [1,"x"]`},
+		"its tick":    {"emit: {subject: imports.due}", 0, `emitted; imports.due due-1777890600 {"tick":"2026-05-04T10:30:00Z","missed":0}`},
+		"late":        {"keys: [a]", 2 * time.Hour, "began; a first 10:31"},
+		"skipped":     {"keys: [a]}\ncatch_up: {after: 1h, do: skip", 2 * time.Hour, "skipped"},
+		"not yet late": {
+			"keys: [a]}\ncatch_up: {after: 1h, do: skip", time.Hour, "began; a first 10:31",
+		},
+		"expired": {
+			"keys: [a]}\ncatch_up: {after: 1h, do: expire", 2 * time.Hour,
+			"expired; a lapses; expired: rule due, tick at 2026-05-04T10:30:00Z: the tick was found 2h late, more than catch_up.after, 1h",
+		},
+		"an emission that expired": {
+			"emit: {subject: imports.due}}\ncatch_up: {after: 1h, do: expire", 2 * time.Hour,
+			"expired; expired: rule due, tick at 2026-05-04T10:30:00Z: the tick was found 2h late, more than catch_up.after, 1h",
+		},
+		"refused": {
+			`keys: ["1", x]` + "}\nguards: {horizon: 1h}\nescalate: [{after: 'key == \"x\" ? hours(2) : minutes(1)'}]\n#", 0,
+			"began; 1 first 10:31; firing: rule due, tick at 2026-05-04T10:30:00Z: 1 of its waits did not begin; the first of them is x: " +
+				"step step-1 would be at 2026-05-04T12:30:00Z, beyond the horizon, 1h; raise guards.horizon",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := `trigger: {schedule: "30 * * * *", ` + c.rule + "}\n"
+			if !strings.Contains(text, "emit") && !strings.Contains(text, "escalate") {
+				text += steps
+			}
+			s := scheduledAt(t, map[int]string{0: text})
+			d, ok, err := s.Due(s.From(), tenPast(30))
+			if c.late > 0 {
+				s, now := s.(scheduled), tenPast(30).Add(c.late)
+				d = futurejobs.Due{At: tenPast(30)}
+				err = s.meaning(s.versions[0], now, &d)
+			}
+			if !ok || err != nil {
+				t.Fatal(ok, err)
+			}
+			if got := told(d); got != c.want {
+				t.Errorf("\ngot  %s\nwant %s", got, c.want)
+			}
+		})
+	}
+}
+
+// told is what comes of a tick, in a line.
+func told(d futurejobs.Due) string {
+	said := []string{string(d.Outcome)}
+	for _, e := range d.Effects {
+		switch ask := e.Ask.(type) {
+		case futurejobs.Start:
+			said = append(said, e.Ref.Key+" first "+ask.Job.FirstCheckAt.Format("15:04"))
+		case futurejobs.Lapse:
+			said = append(said, e.Ref.Key+" lapses")
+		}
+	}
+	if d.Emit != nil {
+		said = append(said, fmt.Sprintf("%s %s %s", d.Emit.Subject, d.Emit.ID, d.Emit.Data))
+	}
+	for _, r := range d.Remarks {
+		said = append(said, string(r.Status)+": "+r.Text)
+	}
+	return strings.Join(said, "; ")
+}

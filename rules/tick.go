@@ -1,0 +1,103 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+// ticked is what a job of a tick, or an event without data of its own, carries.
+type ticked struct {
+	Tick   time.Time `json:"tick"`
+	Missed int       `json:"missed"` // ticks before it that nothing came of
+}
+
+func (t ticked) json() (json.RawMessage, error) { return json.Marshal(t) }
+
+// tick says what comes of a tick that is found at now. engine is what jobs of the rule are judged
+// by.
+//
+//  1. One that is found too late is skipped, or what it begins is expired, if the rule wants that.
+//  2. It emits an event, or begins a wait for each of the rule's keys. Without keys it is the key.
+//  3. A wait that can't begin is said: nobody would look.
+func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futurejobs.Due) {
+	late, reason := r.tooLate(d.At, now)
+	if late == Skip {
+		d.Outcome = futurejobs.TickSkipped
+		return
+	}
+	body, err := ticked{d.At, d.Missed}.json()
+	if err != nil {
+		d.Remarks = append(d.Remarks, r.remark("tick", alerts.Firing, d.At, err.Error()))
+		return
+	}
+	d.Outcome = futurejobs.TickBegan
+	if late == Expire {
+		d.Outcome = futurejobs.TickExpired
+		d.Remarks = append(d.Remarks, r.remark("tick", alerts.Expired, d.At, reason))
+	}
+	if emit := r.document.Trigger.Emit; emit != nil {
+		if late != Expire {
+			d.Outcome, d.Emit = futurejobs.TickEmitted, r.emission(emit, body, *d)
+		}
+		return
+	}
+	var refused []error
+	for _, key := range r.keysAt(d.At) {
+		start, err := r.start(key, d.At, d.At, body)
+		if err != nil {
+			refused = append(refused, fmt.Errorf("%s: %w", key, err))
+			continue
+		}
+		var ask futurejobs.Ask = start
+		if late == Expire {
+			ask = futurejobs.Lapse{Start: start, Reason: reason}
+		}
+		d.Effects = append(d.Effects, futurejobs.Effect{Rule: engine, Ref: r.ref(key, shards), Ask: ask})
+	}
+	if len(refused) > 0 {
+		d.Remarks = append(d.Remarks, r.remark("refused", alerts.Firing, d.At,
+			fmt.Sprintf("%d of its waits did not begin; the first of them is %s", len(refused), clip(refused[0].Error(), 500))))
+	}
+}
+
+// tooLate is what is done with a tick that is found too late, and why; Run: it is not.
+func (r *Rule) tooLate(tick, now time.Time) (Late, string) {
+	c, late := r.document.CatchUp, Duration(now.Sub(tick).Truncate(time.Second))
+	if c.After == 0 || late <= c.After || c.Do == Run {
+		return Run, ""
+	}
+	return c.Do, fmt.Sprintf("the tick was found %s late, more than catch_up.after, %s", late, c.After)
+}
+
+// keysAt are the keys of the waits that a tick begins.
+func (r *Rule) keysAt(tick time.Time) []string {
+	if keys := r.document.Trigger.Keys; len(keys) > 0 {
+		return keys
+	}
+	return []string{tick.UTC().Format(time.RFC3339)}
+}
+
+// emission is the event that a tick publishes. Its id is one for the rule and the tick.
+func (r *Rule) emission(e *Emit, body json.RawMessage, d futurejobs.Due) *futurejobs.Emission {
+	if len(e.Data) > 0 {
+		body = e.Data
+	}
+	return &futurejobs.Emission{
+		Rule: r.engine.Name, Subject: e.Subject, ID: r.engine.Name + "-" + strconv.FormatInt(d.At.Unix(), 10),
+		Data: body, At: d.At, Missed: d.Missed,
+	}
+}
+
+// remark is what people have to know about a tick of the rule.
+func (r *Rule) remark(step string, status alerts.Status, tick time.Time, text string) alerts.Remark {
+	return alerts.Remark{
+		Topic: "rule/" + r.engine.Name, Step: step, Status: status, Severity: r.engine.Loudest, Since: tick,
+		Text:   fmt.Sprintf("rule %s, tick at %s: %s", r.engine.Name, tick.UTC().Format(time.RFC3339), text),
+		Labels: map[string]string{"rule": r.engine.Name},
+	}
+}

@@ -1,0 +1,81 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// ticking is the batch of a tick, from one second to another.
+func (w *world) ticking(after, last uint64, effects ...futurejobs.Effect) futurejobs.Batch {
+	return futurejobs.Batch{
+		Stream: futurejobs.TickStream(w.rule.ID), After: after, Last: last, LastAt: time.Unix(int64(last), 0), //nolint:gosec // a second since 1970
+		RuleSet: w.set, Effects: effects,
+	}
+}
+
+// Ticks have cursors that are no streams': nobody waits until one is read. What they make is
+// accounted for.
+func ticksHaveCursors(t *testing.T, w *world) {
+	name := futurejobs.TickStream(w.rule.ID)
+	all := func() map[string]futurejobs.Cursor {
+		return must[map[string]futurejobs.Cursor](t)(w.TickCursors(w.ctx()))
+	}
+	if len(all()) != 0 {
+		t.Errorf("before there are any: %v", all())
+	}
+	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: name, LastSeq: 100}))
+	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: name, LastSeq: 200}))
+	must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.ticking(100, 160, w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b", w.slot()))))
+	if _, err := w.Apply(w.ctx(), w.ticking(100, 160, w.starting(w.rule, "c", w.slot()))); !errors.Is(err, futurejobs.ErrMoved) {
+		t.Errorf("a tick that was applied: %v, want ErrMoved", err)
+	}
+	must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.ticking(160, 220)))
+	want := map[string]futurejobs.Cursor{name: {Stream: name, LastSeq: 220, LastAt: time.Unix(220, 0).UTC(), Created: 2}}
+	if diff := cmp.Diff(want, all()); diff != "" {
+		t.Errorf("cursors (-want +got):\n%s", diff)
+	}
+	if through := must[map[string]time.Time](t)(w.ReadThrough(w.ctx())); len(through) != 1 {
+		t.Errorf("streams: %v", through)
+	}
+	w.balances(2)
+}
+
+// A wait that lapses is in the history alone. What happened early ends it otherwise, and one that is
+// kept goes on.
+func startsLapse(t *testing.T, w *world) {
+	at := w.slot()
+	lapse := func(key string, restart bool) futurejobs.Effect {
+		j := w.job(w.rule, key, at)
+		j.Since = at
+		return w.asking(w.rule, key, time.Time{}, futurejobs.Lapse{Start: futurejobs.Start{Job: j, Early: true, Restart: restart}, Reason: "found late"})
+	}
+	w.byHand(w.happening("early", at, time.Hour))
+	w.start(at, "kept", "anew")
+	kept := w.one("kept")
+	for key, want := range map[string]applied{
+		"new": {Created: 1, Ended: 1}, "early": {Created: 1, Ended: 1}, "kept": {Kept: 1}, "anew": {Created: 1, Ended: 2},
+	} {
+		if got := counted(w.byHand(lapse(key, key == "anew"))); got != want {
+			t.Errorf("%s: %+v, want %+v", key, got, want)
+		}
+	}
+	outcomes := make(map[string][]string)
+	for _, e := range w.ended() {
+		outcomes[e.Key] = append(outcomes[e.Key], string(e.Outcome)+" "+e.Reason)
+	}
+	want := map[string][]string{
+		"new": {"expired found late"}, "early": {"resolved it happened before the trigger came"}, "anew": {"expired found late", "restarted "},
+	}
+	if diff := cmp.Diff(want, outcomes); diff != "" {
+		t.Errorf("history (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(kept, w.one("kept")); diff != "" || len(w.all()) != 1 {
+		t.Errorf("%d jobs are left; what is kept changed:\n%s", len(w.all()), diff)
+	}
+	w.balances(5)
+}

@@ -1,0 +1,60 @@
+package ticks
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+// Book knows the rules that tick. Implementations are safe for concurrent use.
+type Book interface {
+	// Scheduled returns them, and the revision of the rule set that they are of.
+	Scheduled() (revision int64, all []futurejobs.Scheduled)
+	// Refresh reads the rules anew if they changed.
+	Refresh(ctx context.Context) error
+}
+
+// Ledger is where ticks become jobs: each rule that ticks has a cursor of its own. Its methods
+// are those of futurejobs.Ledger.
+type Ledger interface {
+	// TickCursors returns where the ticks of all rules stand, by TickStream.
+	TickCursors(ctx context.Context) (map[string]futurejobs.Cursor, error)
+	OpenCursor(ctx context.Context, c futurejobs.Cursor) error
+	Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error)
+}
+
+// Shards says which shards this node holds. It is safe for concurrent use.
+type Shards interface {
+	Holds(shard int16) bool
+}
+
+// Emitter publishes what ticks emit.
+type Emitter interface {
+	// Emit has a stream take in an event, and returns once it is there. However often it is
+	// called for the same id, and by whomever, the stream has one; an error leaves open whether
+	// it has it.
+	Emit(ctx context.Context, e futurejobs.Emission) error
+}
+
+// Observer is told what became of ticks, after the commit.
+type Observer interface {
+	// Ticked counts n ticks of a rule of which the same became.
+	Ticked(rule string, outcome futurejobs.TickOutcome, n int)
+	// Alerted is told of an alert that was written, because a tick began a wait anew.
+	Alerted(a alerts.Alert)
+}
+
+// Options are the parts of a Ticker. All are needed.
+type Options struct {
+	Book     Book
+	Ledger   Ledger
+	Shards   Shards
+	Emitter  Emitter
+	Now      func() time.Time // the database's time, or a little before it; zero: not known yet
+	Announce func(ctx context.Context, r alerts.Remark) error
+	Observer Observer
+	Log      *slog.Logger
+}
