@@ -29,6 +29,7 @@ type watched struct {
 	owner    *futurejobs.Owner
 	clock    *futurejobs.Clock
 	blind    *blind
+	hearing  *futurejobs.Hearing
 	caughtUp func() time.Time
 	seq      uint64
 	stop     context.CancelFunc // of all parts
@@ -84,6 +85,8 @@ func (w *watched) open() {
 	w.stop, w.done = stop, nil
 	w.run(func() error { return w.owner.Run(ctx) })
 	w.run(func() error { return w.blind.Run(ctx) })
+	w.hearing = futurejobs.NewHearing(w.store, "n", time.Now, quiet)
+	w.run(func() error { return w.hearing.Run(ctx) })
 	w.sweep()
 }
 
@@ -122,7 +125,7 @@ func (w *watched) run(part func() error) {
 // sweep sweeps until hang is called.
 func (w *watched) sweep() {
 	sweeper := futurejobs.NewSweeper(w.store, w.book, w.owner, w.clock, 4, w.blind.log)
-	sweeper.Resuming = w.blind.Resuming
+	sweeper.Resuming, sweeper.Listening = w.blind.Resuming, w.hearing.Listening
 	w.owner.Changed, w.book.Changed = sweeper.Wake, sweeper.Wake
 	ctx, hang := context.WithCancel(context.Background())
 	w.hang = hang
@@ -308,6 +311,56 @@ func TestAStreamThatNoRuleNamesIsForgotten(t *testing.T) {
 		w.must(err)
 		if len(kept) != 1 || kept[0].Topic != sweepTopic {
 			t.Errorf("kept: %+v", kept)
+		}
+	})
+}
+
+const everyTenMinutes = `
+name: device-silent
+entity: device
+trigger: {heartbeat: {every: 10m, grace: 2m}}
+slot: 1m
+`
+
+// pings keep devices alive.
+func (w *watched) pings(devices ...string) {
+	w.Helper()
+	rule, err := w.book.Newest("device-silent")
+	w.must(err)
+	batch := futurejobs.Batch{RuleSet: w.book.Revision()}
+	for _, device := range devices {
+		beat, err := rule.Beat(rules.Beat{Key: device, At: time.Now(), Kind: rules.Success}, 4)
+		w.must(err)
+		batch.Effects = append(batch.Effects, beat)
+	}
+	_, err = w.store.Apply(w.Context(), batch)
+	w.must(err)
+}
+
+// After an outage it is said once that deadman was blind, and of no device that it is silent, until
+// one is.
+func TestAnOutageIsNoStormOfSilentDevices(t *testing.T) {
+	watch(t, everyTenMinutes, func(w *watched) {
+		w.caughtUp = func() time.Time { return time.Time{} } // nobody reads a stream
+		w.pings("a", "b", "c", "d")
+		time.Sleep(5 * time.Minute)
+		w.close()
+		time.Sleep(2 * time.Hour)
+		w.open()
+		up := time.Now()
+		time.Sleep(9 * time.Minute)
+		w.pings("a", "b", "c")
+		time.Sleep(9 * time.Minute)
+		if _, resolved := w.pair("sweep"); resolved.Count != 4 {
+			t.Errorf("%d jobs were late, want 4", resolved.Count)
+		}
+		page, err := w.store.Alerts(w.Context(), futurejobs.Filter{Rule: "device-silent", Limit: futurejobs.MaxLimit})
+		w.must(err)
+		if len(page.Items) != 1 || page.Items[0].Key != "d" {
+			t.Fatalf("said of devices: %+v, want that d is silent", page.Items)
+		}
+		if after := page.Items[0].DecidedAt.Sub(up); after < 12*time.Minute || after > 13*time.Minute+time.Second {
+			t.Errorf("that d is silent is said %s after the outage, want 12 to 13 m", after)
 		}
 	})
 }

@@ -52,6 +52,7 @@ type node struct {
 	intake  *events.Intake
 	letters *events.Letters
 	hooks   atomic.Pointer[hooks.Set]
+	hearing *futurejobs.Hearing
 	relay   *alerts.Relay
 	people  *notify.Notifier // nil: there is no file of channels
 	metrics *web.Metrics
@@ -60,6 +61,7 @@ type node struct {
 	witness witness
 	upkeep  *upkeep
 	blind   *blind
+	slots   *slots
 	beats   []*heartbeat // none: nobody is to be told that the node sweeps
 	binding *binding
 	ticker  *ticks.Ticker
@@ -126,11 +128,12 @@ func (n *node) assemble() {
 	n.clock = futurejobs.NewClock(n.store.Now, now)
 	n.owner = futurejobs.NewOwner(n.store, self, n.Lease, now, n.log)
 	n.sweeper = futurejobs.NewSweeper(n.queue(), n.book, n.owner, n.clock, n.Workers, n.log)
+	n.hearing = futurejobs.NewHearing(n.store, id, now, n.log)
 	n.relay = alerts.NewRelay(n.outbox(), n.publisher(), n.owner.Holding, n.log)
 	n.witness = witness{Metrics: n.metrics, relay: n.relay, news: n.wakePeople, log: n.log}
 	n.intake = events.NewIntake(events.Options{
 		Streams: n.bus, Book: n.book, Ledger: n.ledger(), Shards: n.owner, Now: n.clock.Now,
-		Announce: n.remark, Observer: n.witness, Log: n.log,
+		Announce: n.remark, Observer: n.witness, Log: n.log, Up: n.up,
 	})
 	n.rules.Announce, n.rules.Now = n.remark, n.clock.Now
 	n.answers.now = n.clock.Now
@@ -157,7 +160,17 @@ func (n *node) assemble() {
 	// A new rule may have a slot before the one that the sweep waits for, and one that is gone
 	// may leave jobs.
 	n.book.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake(); n.ticker.Wake() }
-	n.sweeper.Observer, n.sweeper.Resuming = n.witness, n.blind.Resuming
+	n.sweeper.Observer, n.sweeper.Resuming, n.sweeper.Listening = n.witness, n.blind.Resuming, n.hearing.Listening
+	n.slots = &slots{store: n.store, sweeper: n.sweeper, log: n.log}
+}
+
+// up is for how long the broker has taken in whatever came. One in this process stands still with
+// it.
+func (n *node) up() time.Duration {
+	if n.server == nil {
+		return n.bus.Up()
+	}
+	return min(n.bus.Up(), n.hearing.Awake())
 }
 
 // openStore opens the database, again and again while it is not there.

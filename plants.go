@@ -106,11 +106,11 @@ func (q plantedQueue) apart(ctx context.Context, s futurejobs.Settlement) (futur
 }
 
 // ReadThrough implements futurejobs.Queue.
-func (q plantedQueue) ReadThrough(ctx context.Context) (map[string]time.Time, error) {
+func (q plantedQueue) ReadThrough(ctx context.Context) (map[string]futurejobs.Reading, error) {
 	through, err := q.Store.ReadThrough(ctx)
 	if failpoints.Planted(failpoints.NoReadThrough) {
 		for stream := range through {
-			through[stream] = time.Now()
+			through[stream] = futurejobs.Reading{Through: time.Now()}
 		}
 	}
 	return through, err

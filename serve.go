@@ -45,6 +45,7 @@ func (n *node) run(ctx context.Context) error {
 		time.AfterFunc(n.Drain, cut)
 	})
 	group.Go(func() error { return n.sweeper.Run(working, drain) })
+	group.Go(func() error { return n.hearing.Run(working) })
 	group.Go(func() error { return n.intake.Run(working) })
 	group.Go(func() error { return n.ticker.Run(working) })
 	group.Go(func() error { return n.relay.Run(working) })
@@ -56,6 +57,7 @@ func (n *node) run(ctx context.Context) error {
 	}
 	group.Go(func() error { return n.upkeep.Run(working) })
 	group.Go(func() error { return n.blind.Run(working) })
+	group.Go(func() error { return n.slots.Run(working) })
 	for _, h := range n.beats {
 		group.Go(func() error { return h.Run(working) })
 	}
@@ -70,6 +72,7 @@ func (n *node) run(ctx context.Context) error {
 
 	group.Go(func() error { return n.announce(listener.Addr()) })
 	err = group.Wait()
+	n.slots.last(drain)
 	letGo()
 	err = errors.Join(err, <-held, n.hide())
 	n.log.Info("stopped")

@@ -44,6 +44,11 @@ func (d Decision) ID() ID {
 	return id
 }
 
+// SaidAt is Decision.At of the decision that an id is made of, in whole milliseconds.
+func SaidAt(id ID) time.Time {
+	return time.UnixMilli(int64(binary.BigEndian.Uint64(id[:8]) >> 16)).UTC()
+}
+
 // Made reports whether id is that of the decision, at whatever instant it was made.
 func (d Decision) Made(id ID) bool {
 	own := d.ID()

@@ -49,6 +49,7 @@ type Bus struct {
 	filling  filling
 	denied   denials
 	plight   plight
+	up       atomic.Pointer[time.Time] // since when the connection stands; nil: it does not
 }
 
 // Conn is the connection, for who asks others by it. It is the Bus's to close.
@@ -85,6 +86,21 @@ func Connect(ctx context.Context, o Options) (*Bus, error) {
 
 // Connected reports whether the broker can be asked at this moment.
 func (b *Bus) Connected() bool { return b.nc.IsConnected() }
+
+// Up is for how long the connection has stood without a break; 0: it does not. Meanwhile the broker
+// was there for others, too.
+func (b *Bus) Up() time.Duration {
+	if since := b.up.Load(); since != nil {
+		return time.Since(*since)
+	}
+	return 0
+}
+
+// stands notes that the connection stands from now on.
+func (b *Bus) stands() {
+	now := time.Now()
+	b.up.Store(&now)
+}
 
 // Close ends the connection. What waits for an answer fails.
 func (b *Bus) Close() { b.nc.Close() }

@@ -28,6 +28,7 @@ func (b *Bus) dial() (err error) {
 		return b.opts.refused(err)
 	}
 	made.Store(b.nc)
+	b.stands()
 	b.js, err = jetstream.New(b.nc,
 		jetstream.WithPublishAsyncTimeout(answerTimeout),
 		jetstream.WithPublishAsyncMaxPending(pendingMost),
@@ -54,12 +55,14 @@ func (b *Bus) dialing() (opts []nats.Option, made *atomic.Pointer[nats.Conn]) {
 		nats.FlusherTimeout(answerTimeout),
 		nats.ReconnectBufSize(-1), // what cannot be sent now is an error now, not a surprise later
 		nats.DisconnectErrHandler(func(nc *nats.Conn, err error) {
+			b.up.Store(nil)
 			if nc.IsClosed() {
 				return // by us
 			}
 			o.Log.Warn("NATS connection lost; reconnecting", "err", err)
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
+			b.stands()
 			b.plight.over()
 			o.Log.Info("NATS connection is back", "addr", nc.ConnectedAddr()) // in the URL the user may be a token
 		}),

@@ -25,6 +25,7 @@ type Check struct {
 	Count       int             // decided checks before this one
 	Step        int             // steps taken before this one
 	Said        int             // alerts about the job before this one
+	SaidAt      time.Time       // the slot of the first of them; zero: there was none
 	Pauses      []Pause         // when time stood still, oldest first
 	Manual      bool            // a person asks: the answer may end the job, and takes no step
 

@@ -29,6 +29,9 @@ func (t *tap) blind(ctx context.Context, cursor futurejobs.Cursor, to time.Time,
 	if !to.After(since) {
 		to = since
 	}
+	if err := t.lost(ctx); err != nil {
+		return err
+	}
 	if err := t.in.Announce(ctx, alerts.Blind(t.stream, since, to, why)); err != nil {
 		return fmt.Errorf("say that events of stream %s were never seen: %w", t.stream, err)
 	}

@@ -57,7 +57,10 @@ type Options struct {
 	Shards   Shards
 	Now      func() time.Time // the database's time, or a little before it; zero: not known yet
 	Announce Announce         // of streams that lost events
-	Observer Observer         // may be nil
+	// Up is for how long the streams have taken in whatever came, without a gap, as far as this node
+	// can know. nil: for ever.
+	Up       func() time.Duration
+	Observer Observer // may be nil
 	Log      *slog.Logger
 }
 

@@ -41,6 +41,7 @@ type tap struct {
 	passed   time.Time // when the cursor was put there last
 	failed   bool      // the last reader was lost, or there was none yet
 	gone     bool      // it was said that the stream is not there
+	deaf     bool      // something was lost that no mark was made after
 	unsaid   uint64    // how many events the stream dropped, which is not said yet
 	ahead    haul      // read while the one before was applied
 
@@ -222,6 +223,9 @@ func (t *tap) mark(ctx context.Context) error {
 	}
 	drained, err := t.reader.Drained(ctx, t.cursor.LastSeq, t.goal.end)
 	if err != nil || !drained {
+		return err
+	}
+	if err := t.hear(ctx); err != nil {
 		return err
 	}
 	failpoints.Here("intake.mark")

@@ -230,7 +230,7 @@ func (w *world) startOn(ledger futurejobs.Ledger) *node {
 	n.shards.held.Store(true)
 	n.Intake = events.NewIntake(events.Options{
 		Streams: w.bus, Book: book, Ledger: ledger, Shards: &n.shards,
-		Now: clock.Now, Announce: w.announce, Observer: &n.counts, Log: quietly(),
+		Now: clock.Now, Announce: w.announce, Observer: &n.counts, Log: quietly(), Up: w.bus.Up,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)

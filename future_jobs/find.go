@@ -71,7 +71,7 @@ func (s *Sweeper) find(ctx context.Context, batch []verdict, decided chan<- []ve
 	rule, now := batch[0].rule, s.clock.Now()
 	questions := make([]checks.Check, len(batch))
 	for i, v := range batch {
-		questions[i] = rule.question(v.Job, now)
+		questions[i] = v.question(now)
 	}
 	findings := find(ctx, rule.Finder, questions)
 	failpoints.Here("find.found")

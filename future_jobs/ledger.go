@@ -22,6 +22,7 @@ type Cursor struct {
 	LastAt          time.Time // the stream's time of the last event applied
 	StreamCreatedAt time.Time // tells a recreated stream
 	ReadThrough     time.Time // the database time up to which nothing is pending
+	HeardSince      time.Time // since when it is heard without a gap, by the database's time; zero: as far back as matters
 	Created         int64     // jobs that this stream's events created
 }
 
@@ -90,4 +91,7 @@ type Ledger interface {
 	// MarkRead records that nothing of the stream was pending at the instant through.
 	// It returns ErrMoved when the cursor does not stand at seq.
 	MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error
+	// Hear records that what comes by a stream is heard since an instant, and was not all the
+	// while before. It is recorded before MarkRead tells of that time.
+	Hear(ctx context.Context, stream string, since time.Time) error
 }

@@ -20,11 +20,15 @@ var errAbandoned = fmt.Errorf("the handler ignored its timeout and was abandoned
 
 // question is what the handler is asked about a job at the time now.
 func (r *Rule) question(j Job, now time.Time) checks.Check {
-	return checks.Check{
+	c := checks.Check{
 		JobID: j.ID, Rule: r.Name, RuleVersion: int(r.Version), Entity: r.Entity, Key: j.Key,
 		Event: j.Event, State: j.Known(), Since: j.Since, Slot: j.NextCheckAt, At: now,
 		Count: j.CheckCount, Step: j.Step, Said: len(j.Alerts), Pauses: j.Pauses,
 	}
+	if len(j.Alerts) > 0 {
+		c.SaidAt = alerts.SaidAt(j.Alerts[0])
+	}
+	return c
 }
 
 // Look asks the rule's handler about a job, in line, and decides. now is the database's
@@ -166,7 +170,7 @@ func (s *Sweeper) check(ctx context.Context, chunk []verdict, decided chan<- []v
 		}
 		v.Job.Last.StartedAt = now
 		if prompt(v.rule) {
-			answer, err := ask(ctx, v.rule.Handler, v.rule.question(v.Job, now))
+			answer, err := ask(ctx, v.rule.Handler, v.question(now))
 			ready = append(ready, s.conclude(v, answer, err))
 			continue
 		}
@@ -179,7 +183,7 @@ func (s *Sweeper) check(ctx context.Context, chunk []verdict, decided chan<- []v
 				decided <- []verdict{s.conclude(v, checks.Answer{}, err)}
 				return done
 			}
-			answer, returned, err := askWithin(ctx, v.rule.Limits.Timeout, v.rule.Handler, v.rule.question(v.Job, now))
+			answer, returned, err := askWithin(ctx, v.rule.Limits.Timeout, v.rule.Handler, v.question(now))
 			if errors.Is(err, errAbandoned) {
 				s.log.Warn("handler abandoned", "rule", v.rule.Name, "key", v.Job.Key, "timeout", v.rule.Limits.Timeout)
 			}

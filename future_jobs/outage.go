@@ -324,12 +324,12 @@ func (t tries) reach(ctx context.Context, f checks.Finder) bool {
 	return t[source]
 }
 
-func (s *Sweeper) isOver(ctx context.Context, o Outage, rule *Rule, through map[string]time.Time, tried tries) bool {
+func (s *Sweeper) isOver(ctx context.Context, o Outage, rule *Rule, through map[string]Reading, tried tries) bool {
 	if rule.Deleted || s.outages.isHeard(o) {
 		return true
 	}
 	if stream, is := strings.CutPrefix(o.Source, streamPrefix); is {
-		return through[stream].After(o.SeenAt)
+		return through[stream].Through.After(o.SeenAt)
 	}
 	if s.clock.Now().Sub(o.SeenAt) < rule.quiet() {
 		return false

@@ -20,7 +20,7 @@ const (
 // pass is one sweep over the held shards.
 type pass struct {
 	shards  map[int16]*Shard
-	through map[string]time.Time // by stream
+	through map[string]Reading // by stream
 	due     chan<- []verdict
 	out     map[Edition]error // whose jobs wait; an error says why their rule cannot be read
 	busy    map[Edition]bool  // those of out who wait for a source or a handler
@@ -49,12 +49,12 @@ type waitingFor struct {
 }
 
 // over reports whether the streams are read past the slot.
-func (w waitingFor) over(through map[string]time.Time) bool { return w.behind(through) == "" }
+func (w waitingFor) over(through map[string]Reading) bool { return w.behind(through) == "" }
 
 // behind is a stream that is not read past the slot; empty: all are.
-func (w waitingFor) behind(through map[string]time.Time) string {
+func (w waitingFor) behind(through map[string]Reading) string {
 	for _, stream := range w.streams {
-		if through[stream].Before(w.slot) {
+		if through[stream].Through.Before(w.slot) {
 			return stream
 		}
 	}
@@ -74,6 +74,9 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict, search func([
 	if s.stoodStill(now) {
 		s.Resuming(ctx)
 	}
+	if err := s.Listening(ctx); err != nil {
+		return left, err
+	}
 	through, err := s.queue.ReadThrough(ctx)
 	if err != nil {
 		return left, err
@@ -83,7 +86,7 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict, search func([
 		clear(s.lagging)
 	}
 	maps.DeleteFunc(s.lagging, func(_ Edition, w waitingFor) bool { return now.After(w.until) || w.over(through) })
-	maps.DeleteFunc(s.behindSince, func(stream string, since time.Time) bool { return through[stream].After(since) })
+	maps.DeleteFunc(s.behindSince, func(stream string, since time.Time) bool { return through[stream].Through.After(since) })
 
 	pass := pass{shards: make(map[int16]*Shard, len(shards)), through: through, due: due, search: search, out: map[Edition]error{}, busy: map[Edition]bool{}, finds: map[Edition]*gathering{}}
 	defer pass.sendOld(time.Time{})
@@ -218,7 +221,7 @@ func (s *Sweeper) pick(ctx context.Context, j Job, p *pass) (v verdict, ok bool)
 		p.out[made] = err
 		return verdict{}, false
 	}
-	v = verdict{rule: rule, ruleSet: ruleSet, Decision: Decision{Job: j}}
+	v = verdict{rule: rule, ruleSet: ruleSet, slot: j.NextCheckAt, heard: rule.heardSince(p.through), Decision: Decision{Job: j}}
 	if rule.Deleted {
 		return v.forgo(s.clock.Now()), true
 	}

@@ -49,6 +49,12 @@ type Settled struct {
 	Lost   []int16        // shards no longer held
 }
 
+// Reading is how a stream is listened to.
+type Reading struct {
+	Through    time.Time // the database time up to which nothing of it is pending; zero: it was never read to its end
+	HeardSince time.Time // since when it is heard without a gap, by the database's time; zero: as far back as matters
+}
+
 // Queue is the future_job table as the sweeper sees it. Implementations are safe for
 // concurrent use.
 type Queue interface {
@@ -58,8 +64,8 @@ type Queue interface {
 	// the fence: shards held at their epoch and not expired, jobs at their rev.
 	// It returns ErrRulesChanged when the rule set moved.
 	Settle(ctx context.Context, s Settlement) (Settled, error)
-	// ReadThrough returns, by stream, the database time up to which intake has read it.
-	ReadThrough(ctx context.Context) (map[string]time.Time, error)
+	// ReadThrough returns, by stream, how far intake has read it; pings are under the empty name.
+	ReadThrough(ctx context.Context) (map[string]Reading, error)
 	// Now returns the database's time.
 	Now(ctx context.Context) (time.Time, error)
 

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"deadman/checks"
 	"deadman/failpoints"
 )
 
@@ -24,6 +25,8 @@ type verdict struct {
 	shard   *Shard
 	rule    *Rule
 	ruleSet int64
+	slot    time.Time // that is decided on
+	heard   time.Time // since when what the rule listens to is heard; zero: as far back as matters
 	Decision
 	unasked bool // the handler was not asked
 }
@@ -34,6 +37,13 @@ func (v verdict) forgo(now time.Time) verdict {
 		v.Decision, v.unasked = d, true
 	}
 	return v
+}
+
+// question is what the handler is asked at the time now.
+func (v verdict) question(now time.Time) checks.Check {
+	c := v.rule.question(v.Job, now)
+	c.HeardSince = v.heard
+	return c
 }
 
 // asks reports whether a source is to be asked about the job.
@@ -150,6 +160,7 @@ func settlement(batch []verdict) Settlement {
 }
 
 func (s *Sweeper) observe(batch []verdict, got Settled) {
+	s.loads.count(batch, got, s.clock.Now())
 	for _, v := range batch {
 		if got.Jobs[v.Job.ID] && once(v.rule) {
 			s.unsettled.forget(v.Job.ID)

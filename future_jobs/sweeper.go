@@ -49,10 +49,14 @@ type Sweeper struct {
 	// Resuming is called before the first sweep, and before one that comes late: what was due
 	// meanwhile is still as it was. The sweep waits for it. Set before Run.
 	Resuming func(ctx context.Context)
+	// Listening is called before each sweep. Once it returned nil, what the node could not hear
+	// of until then is in the database. Set before Run.
+	Listening func(ctx context.Context) error
 
 	wake        chan struct{}
 	slow        *lanes
 	crowded     atomic.Bool // the line before a source was full, or all lanes were
+	loads       loads
 	outages     outages
 	unsettled   unsettled
 	lagging     map[Edition]waitingFor // left out of the sweep; used by Run alone
@@ -72,7 +76,7 @@ type Sweeper struct {
 func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logger) *Sweeper {
 	s := &Sweeper{
 		queue: q, book: b, owner: o, clock: c, log: log,
-		Observer: silent{}, Resuming: func(context.Context) {},
+		Observer: silent{}, Resuming: func(context.Context) {}, Listening: func(context.Context) error { return nil },
 		wake:    make(chan struct{}, 1),
 		lagging: map[Edition]waitingFor{}, behindSince: map[string]time.Time{}, errs: map[string]error{},
 	}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 )
@@ -294,46 +293,6 @@ func TestPausedRulesBeginNoWaits(t *testing.T) {
 	d.beat("10:01:00", rules.Beat{})
 	d.beat("10:03:00", rules.Beat{Paused: true})
 	d.due("10:15:00")
-}
-
-func TestAmnesty(t *testing.T) {
-	d := newDevice(t, everyTen)
-	d.beat("10:00:00", rules.Beat{})
-	state := ""
-	check := func(slot, heard string) (next time.Time, said string) {
-		c := checks.Check{Key: "pump-7", Since: at("10:00:00"), Slot: at(slot), At: at(slot)}
-		if state != "" {
-			c.State = json.RawMessage(state)
-		}
-		if heard != "" {
-			c.HeardSince = at(heard)
-		}
-		answer, err := d.rule.Engine().Handler.Check(t.Context(), c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, a := range answer.Alerts {
-			said += a.Text
-		}
-		return answer.Next, said
-	}
-	if next, said := check("10:12:00", "11:00:00"); said != "" || !next.Equal(at("11:02:00")) {
-		t.Errorf("deadman hears since 11:00 and says %q, and looks again at %s; want 11:02", said, next)
-	}
-	for _, heard := range []string{"", "10:00:00", "09:00:00", "10:05:00"} { // at the deadline all of the grace is over
-		if _, said := check("10:12:00", heard); said == "" {
-			t.Errorf("nothing is said where deadman hears since %q", heard)
-		}
-	}
-	// What was heard of is not forgiven, and what is expected is as any other.
-	state = `{"heartbeat":{"kind":"fail","reason":"failed","overdue_at":"2026-03-02T10:11:00Z"}}`
-	if _, said := check("10:12:00", "11:00:00"); said != "device pump-7: failed" {
-		t.Errorf("of a failure %q is said", said)
-	}
-	state = `{"heartbeat":{"kind":"expected"}}`
-	if _, said := check("10:12:00", "11:00:00"); said != "" {
-		t.Errorf("of who never reported %q is said while nobody could be heard", said)
-	}
 }
 
 func TestWhatIsNoBeat(t *testing.T) {

@@ -132,23 +132,29 @@ func (c *compiler) follows(pointer string, h *Heartbeat) {
 //  2. While runs are going whose length is bounded, once the first of them takes too long.
 //  3. Otherwise once the time is over in which the next beat has to come, its grace included.
 //
-// In a pause time stands still. Where deadman could not hear all the while, everybody gets one
-// grace from when it could; what it heard of stays.
-func (h *heartbeat) deadline(w wait) time.Time {
-	p := pulseOf(w.own)
-	at, since := p.OverdueAt, w.since
+// In a pause time stands still. Where deadman could not hear while a beat was due, it forgives; what
+// it heard of stays. A beat is due all the while, where waits are short; where they are long, or
+// follow a schedule, when it is expected: what comes once a day is not put off for every restart.
+func (r *Rule) deadline(w wait) time.Time {
+	h, p := r.beats, pulseOf(w.own)
+	at, due := p.OverdueAt, w.since
 	switch begun, going := h.longest(p); {
 	case !at.IsZero():
 	case going:
-		at = passed(nil, begun, h.max, w.pauses)
-		since = begun
+		at, due = passed(nil, begun, h.max, w.pauses), begun
 	default:
 		at = h.expected(w)
+		switch {
+		case h.ticks != nil:
+			due = at.Add(-h.grace)
+		case h.long(h.every + h.grace):
+			due = at.Add(-2 * h.grace)
+		}
 	}
-	if p.Kind != Failure && w.heard.After(since) {
-		return latest(at, w.heard.Add(h.grace))
+	if p.Kind == Failure {
+		return at
 	}
-	return at
+	return r.forgiven(w, at, due)
 }
 
 // longest is when the run began that is going for the longest, of those whose length is bounded.

@@ -15,6 +15,8 @@ import (
 type wait struct {
 	scope
 	from   time.Time // from when steps are counted; set by timeline
+	slot   time.Time // that is looked at
+	said   time.Time // the slot at which something was said first; zero: nothing was
 	heard  time.Time // since when beats are heard without a gap; zero: as far back as matters
 	pauses []checks.Pause
 }
@@ -32,6 +34,8 @@ func waitOfCheck(c checks.Check) wait {
 	}
 	return wait{
 		scope:  scope{event: event, state: state, key: c.Key, since: c.Since, rule: c.Rule, count: c.Count, own: own},
+		slot:   c.Slot,
+		said:   c.SaidAt,
 		heard:  c.HeardSince,
 		pauses: c.Pauses,
 	}
@@ -81,7 +85,7 @@ func (r *Rule) begins(w wait) time.Time {
 	if r.beats == nil {
 		return w.since
 	}
-	return r.beats.deadline(w)
+	return r.deadline(w)
 }
 
 // when is when the step is due, whether or not its calendar is open then. before is when

@@ -222,3 +222,32 @@ func (l *load) end(j futurejobs.Job) futurejobs.Decision {
 	j.Last = futurejobs.Look{PickedAt: l.first, StartedAt: l.first, CompletedAt: l.first}
 	return futurejobs.Decision{Job: j, Outcome: "exhausted", Alerts: []alerts.Alert{a}}
 }
+
+// BenchmarkPlanned counts a million pending jobs by the minute of their slot, of a day.
+func BenchmarkPlanned(b *testing.B) {
+	const jobs = 1_000_000
+	for name, open := range stores(b) {
+		b.Run(name, func(b *testing.B) {
+			l := newLoad(b, open(b))
+			span := futurejobs.Span{From: l.first, Until: l.first.Add(futurejobs.Day), Width: time.Minute}
+			for i := range jobs / benchBatch {
+				l.first = span.From.Add(time.Duration(i) * time.Minute)
+				l.create(benchBatch)
+			}
+			for _, rule := range []int32{0, l.rule.ID} {
+				b.Run(fmt.Sprint("of one rule=", rule != 0), func(b *testing.B) {
+					counted := int64(0)
+					for range b.N {
+						parts, err := l.Planned(b.Context(), span, rule)
+						l.check(err)
+						counted = 0
+						for _, p := range parts {
+							counted += p.Jobs
+						}
+					}
+					b.ReportMetric(float64(counted), "jobs")
+				})
+			}
+		})
+	}
+}

@@ -16,10 +16,10 @@ const advance = `
 UPDATE event_cursor SET last_seq = $1, last_at = coalesce($2, last_at), created = created + $3
 WHERE stream = $4 AND last_seq = $5`
 
-const cursorColumns = `stream, last_seq, last_at, stream_created_at, read_through_at, created`
+const cursorColumns = `stream, last_seq, last_at, stream_created_at, read_through_at, heard_since, created`
 
 func readCursor(row scanner, c *futurejobs.Cursor) error {
-	return row.Scan(&c.Stream, &c.LastSeq, at(&c.LastAt), at(&c.StreamCreatedAt), at(&c.ReadThrough), &c.Created)
+	return row.Scan(&c.Stream, &c.LastSeq, at(&c.LastAt), at(&c.StreamCreatedAt), at(&c.ReadThrough), at(&c.HeardSince), &c.Created)
 }
 
 // Cursor implements futurejobs.Ledger.
@@ -117,20 +117,39 @@ func (s *Store) TickCursors(ctx context.Context) (map[string]futurejobs.Cursor, 
 	return cursors, nil
 }
 
-// isStream is the condition that a cursor is of a stream of the broker, none of whose names has a
-// slash; neither of jobs made by hand, nor of what rules expect by the clock.
-const isStream = `stream <> '' AND stream NOT LIKE '%/%'`
+// Hear implements futurejobs.Ledger and futurejobs.Ears. It never goes back.
+func (s *Store) Hear(ctx context.Context, topic string, since time.Time) error {
+	if _, err := exec(ctx, s.db, `
+UPDATE event_cursor SET heard_since = CASE WHEN heard_since > $1 THEN heard_since ELSE $1 END WHERE stream = $2`, since, topic); err != nil {
+		return failed("hear", err)
+	}
+	return nil
+}
 
-// ReadThrough implements futurejobs.Queue. A stream that was never read to its end has the
-// zero time.
-func (s *Store) ReadThrough(ctx context.Context) (map[string]time.Time, error) {
-	cursors, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE `+isStream)
+// SeenBeside implements futurejobs.Ears.
+func (s *Store) SeenBeside(ctx context.Context, node string, since time.Time) (seen bool, err error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	if err := s.read.QueryRowContext(ctx, `SELECT count(*) > 0 FROM node WHERE id <> $1 AND seen_at > $2`, node, since).Scan(&seen); err != nil {
+		return false, failed("seen", err)
+	}
+	return seen, nil
+}
+
+// isHeard is the condition that a cursor is of what is heard: of a stream of the broker, none of
+// whose names has a slash, or of pings and jobs made by hand, which have none. What rules expect by
+// the clock has one.
+const isHeard = `stream NOT LIKE '%/%'`
+
+// ReadThrough implements futurejobs.Queue.
+func (s *Store) ReadThrough(ctx context.Context) (map[string]futurejobs.Reading, error) {
+	cursors, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE `+isHeard)
 	if err != nil {
 		return nil, failed("read through", err)
 	}
-	through := make(map[string]time.Time, len(cursors))
+	through := make(map[string]futurejobs.Reading, len(cursors))
 	for _, c := range cursors {
-		through[c.Stream] = c.ReadThrough
+		through[c.Stream] = futurejobs.Reading{Through: c.ReadThrough, HeardSince: c.HeardSince}
 	}
 	return through, nil
 }

@@ -297,10 +297,10 @@ func cursorsAreMarkedForward(t *testing.T, w *world) {
 	read := func() time.Time {
 		all, err := w.ReadThrough(w.ctx())
 		w.must(err)
-		if len(all) != 1 {
-			t.Errorf("streams: %v", all)
+		if len(all) != 2 {
+			t.Errorf("streams, and what has none: %v", all)
 		}
-		return all["ORDERS"]
+		return all["ORDERS"].Through
 	}
 	if !read().IsZero() {
 		t.Error("read through before it was read")

@@ -1,0 +1,46 @@
+package futurejobs_test
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// TestLoads: what was decided is counted in the minute of its slot, however late it was.
+func TestLoads(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := run(t, nil, `
+name: order-unshipped
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+escalate: [{after: 90s, step: primary}, {after: 10m, step: escalated}]
+slot: 10s
+`)
+		begin := time.Now().UTC()
+		e.happen("orders.created", "1", "2", "3")
+		time.Sleep(2 * time.Minute) // the stream is not read, so that nobody is judged
+		e.read()
+		time.Sleep(time.Minute)
+		all := e.sweeper.TakeLoads()
+		if len(all) != 1 {
+			t.Fatalf("%+v, want one minute", all)
+		}
+		got := all[0]
+		if !got.At.Equal(begin.Add(90*time.Second).Truncate(time.Minute)) || got.RuleID == 0 || got.Checks != 3 || got.Alerts != 3 {
+			t.Errorf("%+v", got)
+		}
+		if got.Lag < 30*time.Second || got.Lag > 32*time.Second {
+			t.Errorf("the latest was %s late, want 30 s", got.Lag)
+		}
+		if again := e.sweeper.TakeLoads(); len(again) != 0 {
+			t.Errorf("taken twice: %+v", again)
+		}
+		e.sweeper.PutBackLoads([]futurejobs.Load{got})
+		if again := e.sweeper.TakeLoads(); len(again) != 1 || again[0] != got {
+			t.Errorf("put back: %+v", again)
+		}
+	})
+}

@@ -1,0 +1,62 @@
+package deadman
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/store"
+)
+
+// loadEvery is how often what was checked is written down. What a crash takes with it is the count
+// of that long, and nothing else.
+const loadEvery = 10 * time.Second
+
+// lastLoad bounds the last time that it is written down, when the node stops.
+const lastLoad = 2 * time.Second
+
+// slots writes down what this node checked, for the load of the slots that are past.
+type slots struct {
+	store   *store.Store
+	sweeper *futurejobs.Sweeper
+	log     *slog.Logger
+}
+
+// Run writes down what was checked until ctx ends.
+func (s *slots) Run(ctx context.Context) error {
+	tick := time.NewTicker(loadEvery)
+	defer tick.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		err := s.keep(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			s.log.Warn("how many jobs were checked cannot be written down; trying again", "again_in", loadEvery, "err", err)
+		}
+		failing = err != nil
+	}
+}
+
+// keep writes down what was checked. What can't be written is counted again the next time.
+func (s *slots) keep(ctx context.Context) error {
+	loads := s.sweeper.TakeLoads()
+	err := s.store.AddLoads(ctx, loads)
+	if err != nil {
+		s.sweeper.PutBackLoads(loads)
+	}
+	return err
+}
+
+// last writes down what was checked since, once the sweep has ended.
+func (s *slots) last(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, lastLoad)
+	defer cancel()
+	if err := s.keep(ctx); err != nil {
+		s.log.Warn("how many jobs were checked last cannot be written down", "err", err)
+	}
+}

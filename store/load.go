@@ -1,0 +1,136 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"strconv"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// How much is counted of what is waited for, over all shards: beyond that it is said that there is
+// more. Of all rules, slots are counted, and the jobs of each are a run of one index; of one rule,
+// jobs are.
+const (
+	plannedMost       = 500_000
+	plannedMostOfRule = 50_000
+)
+
+// loadFor is how long it is kept what was checked.
+const loadFor = 2 * futurejobs.Day
+
+// AddLoads adds what a node checked to what all nodes did.
+func (s *Store) AddLoads(ctx context.Context, loads []futurejobs.Load) error {
+	if len(loads) == 0 {
+		return nil
+	}
+	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+		for _, l := range loads { // in one order, so that nodes do not lock each other out
+			if _, err := exec(ctx, tx, `INSERT INTO slot_load (at, rule_id, checks, alerts, lag) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (at, rule_id) DO UPDATE SET checks = slot_load.checks + excluded.checks, alerts = slot_load.alerts + excluded.alerts,
+	lag = CASE WHEN slot_load.lag > excluded.lag THEN slot_load.lag ELSE excluded.lag END`,
+				l.At, l.RuleID, l.Checks, l.Alerts, l.Lag.Microseconds()); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return failed("add loads", err)
+	}
+	return nil
+}
+
+// Worked is what was checked in each part of a span, of one rule or of all, where none is named.
+func (s *Store) Worked(ctx context.Context, span futurejobs.Span, rule int32) ([]futurejobs.Worked, error) {
+	text, args := `SELECT at, sum(checks), sum(alerts), max(lag) FROM slot_load WHERE at >= $1 AND at < $2`, []any{span.From, span.Until}
+	if rule != 0 {
+		text, args = text+` AND rule_id = $3`, append(args, rule)
+	}
+	minutes, err := query(ctx, s.read, readLoad, text+` GROUP BY at`, args...)
+	if err != nil {
+		return nil, failed("worked", err)
+	}
+	parts := make([]futurejobs.Worked, span.Parts())
+	for _, m := range minutes {
+		part := &parts[span.Part(m.At)]
+		part.Checks += m.Checks
+		part.Alerts += m.Alerts
+		part.Lag = max(part.Lag, m.Lag)
+	}
+	return parts, nil
+}
+
+func readLoad(row scanner, l *futurejobs.Load) error {
+	return row.Scan(at(&l.At), &l.Checks, &l.Alerts, (*micros)(&l.Lag))
+}
+
+// Planned is how many pending jobs are due in each part of a span, of one rule or of all, where
+// none is named.
+func (s *Store) Planned(ctx context.Context, span futurejobs.Span, rule int32) ([]futurejobs.Planned, error) {
+	parts := make([]futurejobs.Planned, span.Parts())
+	for shard := range s.shards {
+		slots, behind, err := s.planned(ctx, shard, span, rule)
+		if err != nil {
+			return nil, failed("planned", err)
+		}
+		for _, slot := range slots {
+			if !slot.at.Before(span.From) && slot.at.Before(span.Until) {
+				parts[span.Part(slot.at)].Jobs += slot.jobs
+			}
+		}
+		for i := range parts {
+			parts[i].More = parts[i].More || i >= behind
+		}
+	}
+	return parts, nil
+}
+
+// planned is how many jobs of a shard are due at each slot of a span, and the first part of it of
+// which not all were counted.
+func (s *Store) planned(ctx context.Context, shard int, span futurejobs.Span, rule int32) (slots []planned, behind int, err error) {
+	if rule != 0 {
+		return s.plannedOf(ctx, shard, span, rule)
+	}
+	most := max(plannedMost/s.shards, 1)
+	slots, err = query(ctx, s.read, readPlanned, `SELECT f.next_check_at, count(*) FROM future_job f
+WHERE f.shard = $1 AND f.next_check_at >= $2 AND f.next_check_at < $3
+GROUP BY f.next_check_at ORDER BY f.next_check_at LIMIT `+strconv.Itoa(most), shard, span.From, span.Until)
+	behind = span.Parts()
+	if len(slots) == most {
+		behind = span.Part(slots[most-1].at)
+	}
+	return slots, behind, err
+}
+
+// plannedOf is planned for one rule. Its jobs are found by their keys, in no order of time.
+func (s *Store) plannedOf(ctx context.Context, shard int, span futurejobs.Span, rule int32) (slots []planned, behind int, err error) {
+	most := max(plannedMostOfRule/s.shards, 1)
+	slots, err = query(ctx, s.read, readPlanned, `SELECT t, count(*) FROM (
+	SELECT f.next_check_at AS t FROM future_job f WHERE f.shard = $1 AND f.rule_id = $2 ORDER BY f.rule_id, f.key LIMIT `+strconv.Itoa(most)+`
+) AS own GROUP BY t`, shard, rule)
+	counted := int64(0)
+	for _, slot := range slots {
+		counted += slot.jobs
+	}
+	if counted < int64(most) {
+		behind = span.Parts()
+	}
+	return slots, behind, err
+}
+
+// planned is how many jobs are due at a slot.
+type planned struct {
+	at   time.Time
+	jobs int64
+}
+
+func readPlanned(row scanner, p *planned) error { return row.Scan(at(&p.at), &p.jobs) }
+
+// forgetLoads forgets what was checked long ago.
+func (s *Store) forgetLoads(ctx context.Context, now time.Time) error {
+	_, err := s.pruneAll(ctx, "", `DELETE FROM slot_load WHERE (at, rule_id) IN
+	(SELECT l.at, l.rule_id FROM slot_load l WHERE l.at < $1 ORDER BY l.at, l.rule_id LIMIT $2)`, now.Add(-loadFor), pruneBatch)
+	return err
+}
