@@ -31,10 +31,10 @@ test/faults:
 	@script/needs postgres
 	@go test -count=1 -timeout 4h -v ./faults -seed $(SEED) -runs $(RUNS)
 
-## test/schedules: 200,000 schedules from SEED on, against an oracle that looks at the clock each minute
+## test/schedules: 200,000 schedules from SEED on, against an oracle that looks at the clock each minute; and a million rules at midnight
 .PHONY: test/schedules
 test/schedules:
-	@go test -count=1 -timeout 1h ./schedules -run '^TestOracle$$' -cases 200000 -seed $(SEED)
+	@go test -count=1 -timeout 1h ./schedules -run '^Test(Oracle|Herd)$$' -v -cases 200000 -seed $(SEED)
 
 ## bench: the benchmarks whose names match BENCH
 .PHONY: bench

@@ -9,12 +9,14 @@ import (
 	"mime"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/danielgtaylor/huma/v2"
 
 	"deadman/access"
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/rules"
 )
 
 // MaxEventBytes is the largest body of an event that the API takes.
@@ -35,6 +37,10 @@ type Wire interface {
 type Book interface {
 	Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal)
 	Refresh(ctx context.Context) error
+	// Newest returns the newest version of a rule, or futurejobs.ErrNotFound.
+	Newest(name string) (*rules.Rule, error)
+	// Ticks is how many waits schedules will begin after now, in each part of a span.
+	Ticks(span futurejobs.Span, now time.Time) []int
 }
 
 // Taken is where an event is kept.

@@ -18,10 +18,11 @@ import (
 	"deadman/pings"
 )
 
-// Options are what the handler answers from. Lists, Desk, Letters, Outbox, Book, Rules, Wire
+// Options are what the handler answers from. Lists, Loads, Desk, Letters, Outbox, Book, Rules, Wire
 // and Health have to be there.
 type Options struct {
 	Lists   Lists
+	Loads   Loads
 	Desk    Desk
 	Letters Letters
 	Outbox  Outbox

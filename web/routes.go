@@ -32,6 +32,7 @@ func (a *api) mount(r chi.Router) {
 	a.mountPings()
 	a.mountSchemas()
 	a.mountJobs()
+	a.mountSlots()
 	a.mountEntities()
 	a.mountHistory()
 	a.mountAlerts()

@@ -28,7 +28,7 @@ func (p *program) jobCommand() *cobra.Command {
 		p.onJob(&cobra.Command{
 			Use: "check RULE KEY", Short: "Look at a job now, which may end it and takes no step", RunE: p.checkJob,
 		}),
-		p.createJobCommand(), p.snoozeCommand(), p.cancelCommand(),
+		p.createJobCommand(), p.snoozeCommand(), p.cancelCommand(), p.slotsCommand(),
 	)
 	return cmd
 }

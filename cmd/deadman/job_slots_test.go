@@ -1,0 +1,49 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/web"
+)
+
+// TestSlots draws what is waited for, in the bucket of its slot, and says what is wrong with a flag.
+func TestSlots(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	n.does("rule", "apply", "-f", write(t, t.TempDir(), "rules.yaml", goodRule))
+	n.does("job", "create", "order-unshipped", "1")
+	job := read[web.Job](n, "job", "get", "order-unshipped", "1")
+	from, to := job.NextCheckAt.Add(-time.Hour).Format(time.RFC3339), job.NextCheckAt.Add(time.Hour).Format(time.RFC3339)
+
+	planned := int64(0)
+	slots := read[web.Slots](n, "job", "slots", "--from", from, "--to", to, "--bucket", "15m")
+	for _, s := range slots.Items {
+		if s.Planned > 0 && (job.NextCheckAt.Before(s.From) || !job.NextCheckAt.Before(s.From.Add(15*time.Minute))) {
+			t.Errorf("a job that is due at %s is in the bucket from %s", job.NextCheckAt, s.From)
+		}
+		planned += s.Planned
+	}
+	if planned != 1 || slots.Bucket != 900 {
+		t.Errorf("%d jobs in buckets of %v s, want one in 900 s", planned, slots.Bucket)
+	}
+	n.says(0, []string{"job", "slots", "--from", from, "--to", to, "--rule", "order-unshipped"}, "1 "+strings.Repeat(plannedMark, 1), "waited for")
+	n.says(1, []string{"job", "slots", "--bucket", "7m"}, "bucket", "divide a day")
+	n.says(2, []string{"job", "slots", "--from", "yesterday"}, "--from", "15:04")
+}
+
+// TestBars: the longest bar fits, and what is hardly anything is seen.
+func TestBars(t *testing.T) {
+	p := &program{}
+	slots := []web.Slot{{Checks: 1_000_000}, {Checks: 1, Planned: 1, Ticks: 1}, {Planned: 500_000}}
+	scale := scaleOf(slots, 80)
+	for i, want := range []string{strings.Repeat(workedMark, 40), workedMark + plannedMark + ticksMark, strings.Repeat(plannedMark, 20)} {
+		if got := p.bar(slots[i], scale); got != want {
+			t.Errorf("%+v is %q, want %q", slots[i], got, want)
+		}
+	}
+	if got := scaleOf(slots[1:2], 0); got != 1 {
+		t.Errorf("a few jobs are drawn with %v letters each", got)
+	}
+}

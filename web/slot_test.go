@@ -1,0 +1,104 @@
+package web_test
+
+import (
+	"encoding/json"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+	"deadman/web"
+)
+
+// ticking is a rule with two keys, as it is kept.
+const ticking = `{"name":"import-missing","entity":"import","enabled":true,"trigger":{"schedule":"30 * * * *","keys":["customers","products"]}}`
+
+// slotsOf asks for the load.
+func slotsOf(t *testing.T, s *stand, query url.Values) (slots web.Slots) {
+	t.Helper()
+	a := do(t, s.Server, "GET", "/api/v1/slots?"+query.Encode(), "")
+	if a.StatusCode != 200 {
+		t.Fatalf("%s: %s", a.Status, a.body)
+	}
+	fatal(t, json.Unmarshal([]byte(a.body), &slots))
+	return slots
+}
+
+func same(t *testing.T, want []web.Slot, got web.Slots) {
+	t.Helper()
+	if diff := cmp.Diff(want, got.Items); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestSlots shows what was checked, what is waited for and what schedules will begin, each in the
+// bucket of its slot.
+func TestSlots(t *testing.T) {
+	s := newStand(t, func(o *web.Options, s *stand) { o.Now = func() time.Time { return s.now } })
+	_, err := s.store.Save(t.Context(), rules.Saved{Name: "import-missing", Entity: "import", Document: []byte(ticking)}, rules.AnyVersion)
+	fatal(t, err)
+	fatal(t, s.rules.Book.Refresh(t.Context()))
+	hour := s.now.Truncate(time.Hour)
+	fatal(t, s.store.AddLoads(t.Context(), []futurejobs.Load{
+		{At: hour, RuleID: s.rule.ID, Checks: 3, Alerts: 2, Lag: 1500 * time.Millisecond},
+		{At: hour, Checks: 4, Lag: time.Second},
+	}))
+	at := hour.Add(2*time.Hour + 10*time.Minute).Sub(s.now)
+	s.place("a", at, `{}`)
+	s.place("b", at+time.Minute, `{}`)
+	query := url.Values{"from": {hour.Format(time.RFC3339)}, "to": {hour.Add(3 * time.Hour).Format(time.RFC3339)}, "bucket": {"1h"}}
+
+	all := slotsOf(t, s, query)
+	ticks := 2 // of the hour at hand, if its half is yet to come
+	if s.now.Sub(hour) >= 30*time.Minute {
+		ticks = 0
+	}
+	want := []web.Slot{
+		{From: hour, Checks: 7, Alerts: 2, WorstLag: 1.5, Ticks: ticks},
+		{From: hour.Add(time.Hour), Ticks: 2},
+		{From: hour.Add(2 * time.Hour), Planned: 2, Ticks: 2},
+	}
+	same(t, want, all)
+	if !all.From.Equal(hour) || !all.To.Equal(hour.Add(3*time.Hour)) || all.Bucket != 3600 {
+		t.Errorf("the span is %s to %s in buckets of %v s", all.From, all.To, all.Bucket)
+	}
+
+	query.Set("rule", s.rule.Name)
+	want = []web.Slot{{From: hour, Checks: 3, Alerts: 2, WorstLag: 1.5}, {From: hour.Add(time.Hour)}, {From: hour.Add(2 * time.Hour), Planned: 2}}
+	same(t, want, slotsOf(t, s, query))
+
+	day := slotsOf(t, s, nil)
+	if n := len(day.Items); n < 25*60 || n > 25*60+1 || day.Items[0].From.After(s.now.Add(-time.Hour)) {
+		t.Errorf("without a word there are %d buckets from %s", n, day.Items[0].From)
+	}
+}
+
+// TestSlotsAreBounded: what can't be answered is refused, with what to write.
+func TestSlotsAreBounded(t *testing.T) {
+	s := newStand(t)
+	for query, want := range map[string]string{
+		"bucket=90s": "whole minutes",
+		"bucket=7m":  "divide a day",
+		"bucket=x":   "whole minutes",
+		"from=2026-01-01T00:00:00Z&to=2026-01-31T00:00:00Z":           "more than 3000 buckets",
+		"from=2026-01-01T00:00:00Z&to=2026-01-01T00:00:00Z":           "not after from",
+		"from=0001-01-02T00:00:00Z&to=9999-01-31T00:00:00Z&bucket=1d": "more than 3000 buckets",
+	} {
+		if a := do(t, s.Server, "GET", "/api/v1/slots?"+query, ""); a.StatusCode != 400 || !strings.Contains(a.body, want) {
+			t.Errorf("%s: %s %s, want %q", query, a.Status, a.body, want)
+		}
+	}
+	if a := do(t, s.Server, "GET", "/api/v1/slots?rule=nowhere", ""); a.StatusCode != 404 {
+		t.Errorf("a rule that is not there: %s", a.Status)
+	}
+	for _, to := range []string{"2026-01-10T00:00:30Z", "2026-01-10T00:00:00Z"} {
+		span := slotsOf(t, s, url.Values{"to": {to}, "bucket": {"1m"}})
+		if len(span.Items) == 0 || span.To.Sub(span.From) < time.Hour {
+			t.Errorf("until %s there are %d buckets from %s to %s", to, len(span.Items), span.From, span.To)
+		}
+	}
+}
