@@ -23,6 +23,8 @@ const (
 	cancelled deed = "job.cancel"
 	looked    deed = "job.check"
 	snoozed   deed = "job.snooze"
+	acked     deed = "alert.ack"
+	unacked   deed = "alert.unack"
 )
 
 // do applies the effects that ask returns, asking again where the rules changed meanwhile.

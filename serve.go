@@ -49,6 +49,7 @@ func (n *node) run(ctx context.Context) error {
 	group.Go(func() error { return n.intake.Run(working) })
 	group.Go(func() error { return n.ticker.Run(working) })
 	group.Go(func() error { return n.relay.Run(working) })
+	group.Go(func() error { return n.answerAcks(working) })
 	group.Go(func() error { return n.bus.Keep(working) })
 	group.Go(func() error { return n.lookout.Run(working) })
 	group.Go(func() error { return n.reload(working) })

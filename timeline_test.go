@@ -30,12 +30,13 @@ const (
 	saved   = "saved" // the rule is, and ticks from then on; only as the first line
 	anEvent = "event" // a subject and a body
 	finds   = "finds" // what a source finds about everybody from then on
+	acks    = "acks"  // a key, and how long what was said about it is acknowledged: a span, for good or no more
 	down    = "down"  // nobody looks from then on, and events are not read
 	up      = "up"    // they are again
 	until   = "until" // the timeline ends
 )
 
-var givens = []string{saved, anEvent, finds, down, up, until}
+var givens = []string{saved, anEvent, finds, acks, down, up, until}
 
 const (
 	year   = "2006 "

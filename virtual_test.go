@@ -5,12 +5,14 @@ import (
 	"context"
 	"log/slog"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"deadman/alerts"
 	"deadman/calendars"
+	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 	"deadman/store"
@@ -135,6 +137,8 @@ func (v *virtual) take(l line) {
 		v.run() // so that what was missed is taken in before any tick
 	case finds:
 		v.shelf.put(l.text)
+	case acks:
+		v.acknowledge(l)
 	case anEvent:
 		events, _ := timeline{l}.events()
 		if v.store == nil {
@@ -142,6 +146,37 @@ func (v *virtual) take(l line) {
 			return
 		}
 		v.apply(events[0])
+	}
+}
+
+// acknowledge acknowledges what was said last about a key.
+func (v *virtual) acknowledge(l line) {
+	key, span, _ := strings.Cut(l.text, " ")
+	page, err := v.store.Jobs(v.t.Context(), futurejobs.Filter{Key: key})
+	if err != nil || len(page.Items) != 1 || len(page.Items[0].Alerts) == 0 {
+		v.t.Fatalf("acks %s: %v, %d jobs, or nothing was said", l.text, err, len(page.Items))
+	}
+	job := page.Items[0]
+	ack := futurejobs.Ack{Alert: job.Alerts[len(job.Alerts)-1], By: "ada"}
+	switch span {
+	case "for good":
+		ack.Until = checks.Forever
+	case "no more":
+	default:
+		d, err := rules.ParseDuration(strings.TrimPrefix(span, "for "))
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		ack.Until = l.at.Add(time.Duration(d))
+	}
+	rule, err := v.book.Rule(v.t.Context(), job.RuleID, job.Version)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if _, err := v.store.Apply(v.t.Context(), futurejobs.Batch{RuleSet: v.book.Revision(), Effects: []futurejobs.Effect{
+		{Rule: rule, Ref: job.Ref, Ask: futurejobs.Acknowledge{Ack: ack}},
+	}}); err != nil {
+		v.t.Fatal(err)
 	}
 }
 

@@ -27,6 +27,7 @@ type Check struct {
 	Said        int             // alerts about the job before this one
 	SaidAt      time.Time       // the slot of the first of them; zero: there was none
 	Pauses      []Pause         // when time stood still, oldest first
+	AckedUntil  time.Time       // until when steps stay unsaid, because somebody acknowledged; zero: nobody did; Forever: for good
 	Manual      bool            // a person asks: the answer may end the job, and takes no step
 
 	// HeardSince is since when deadman hears, without a gap, what the rule's beats come by; zero: as
@@ -36,6 +37,9 @@ type Check struct {
 	Asked bool            // a source was asked about the entity
 	Found json.RawMessage // what it said, an object; nil: there is no such entity
 }
+
+// Forever is until when an acknowledgement holds that is for good.
+var Forever = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 // Pause is a span in which time stood still for a job.
 type Pause struct {
@@ -50,6 +54,7 @@ type Answer struct {
 	Outcome Outcome        // why the job ends, when Next is zero
 	Step    int            // steps taken after this check
 	Alerts  []alerts.Draft // what to say, in this order
+	Held    bool           // a step is due and stays unsaid for a while: the check is not counted
 	// State is what is known once a source was asked, for the alerts to carry; nil: what the
 	// job knows. The job keeps what it knew.
 	State json.RawMessage

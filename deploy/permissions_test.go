@@ -39,8 +39,8 @@ func granted(t *testing.T) (publish, subscribe []string) {
 		t.Fatalf("the users are %+v", o.Users)
 	}
 	may := o.Users[0].Permissions
-	if len(may.Publish.Deny)+len(may.Subscribe.Deny) > 0 || may.Response != nil {
-		t.Fatal("there is more than lists of what is allowed, and these tests do not look at it")
+	if len(may.Publish.Deny)+len(may.Subscribe.Deny) > 0 || may.Response == nil || may.Response.MaxMsgs != 1 {
+		t.Fatal("there is not what is allowed, and one answer to each request, but something that these tests do not look at")
 	}
 	return may.Publish.Allow, may.Subscribe.Allow
 }
@@ -65,7 +65,7 @@ func (n tenant) config() string {
 	}
 	return fmt.Sprintf(`%s { jetstream: enabled, users: [
   {user: %s-all, password: secret}
-  {user: %s, password: secret, permissions: {publish: {allow: %s}, subscribe: {allow: %s}}}
+  {user: %s, password: secret, permissions: {publish: {allow: %s}, subscribe: {allow: %s}, allow_responses: true}}
 ] }`, n.name, n.name, n.name, list(n.publish), list(n.subscribe))
 }
 
@@ -109,6 +109,9 @@ func everything(ctx context.Context, url string, operator jetstream.JetStream, l
 	if err := sayAlerts(ctx, b); err != nil {
 		return err
 	}
+	if err := answers(ctx, b, operator.Conn()); err != nil {
+		return err
+	}
 	if _, err := b.Request(ctx, nats.NewMsg(handlers.Subject("shipping"))); !errors.Is(err, nats.ErrNoResponders) {
 		return errors.Join(errors.New("asking a handler that is not there"), err)
 	}
@@ -131,6 +134,24 @@ func everything(ctx context.Context, url string, operator jetstream.JetStream, l
 		}
 	}
 	return inOldStream(ctx, url, operator, log)
+}
+
+// answers has somebody acknowledge an alert.
+func answers(ctx context.Context, b *bus.Bus, operator *nats.Conn) error {
+	ctx, done := context.WithCancel(ctx)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- b.Answer(ctx, "deadman.acks.*", "deadman", func(context.Context, string, []byte) bus.Reply { return bus.Reply{Data: []byte("yes")} })
+	}()
+	var err error
+	for tries := 0; tries == 0 || tries < 30 && errors.Is(err, nats.ErrNoResponders); tries++ {
+		_, err = operator.Request("deadman.acks.1", nil, 3*time.Second)
+		if err != nil {
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+	done()
+	return errors.Join(err, <-ended)
 }
 
 // inOldStream connects where an older deadman left a stream of alerts that takes no batches.
@@ -202,9 +223,9 @@ func readAll(ctx context.Context, b *bus.Bus, stream, subject string) error {
 var lacking = regexp.MustCompile(`permission="(publish on|subscribe to) ([^"]+)"`)
 
 // borne are the permissions without which deadman goes on, and says in its log what it lacks:
-// alerts go one by one, and what is left to the broker it takes away itself after a while.
+// alerts go one by one, nobody acknowledges over NATS, and what is left to the broker it takes away itself after a while.
 func borne(lacks string) bool {
-	return lacks == "$JS.API.STREAM.UPDATE.DEADMAN_ALERTS" || strings.HasPrefix(lacks, "$JS.API.CONSUMER.DELETE.")
+	return lacks == "$JS.API.STREAM.UPDATE.DEADMAN_ALERTS" || lacks == "deadman.acks.*" || strings.HasPrefix(lacks, "$JS.API.CONSUMER.DELETE.")
 }
 
 // Each line is needed: without it, deadman names what it lacks. With all of them it lacks nothing.

@@ -16,7 +16,8 @@ import (
 // decide turns what a handler answered into what becomes of the job. now is the database's
 // time, not before the slot that was checked.
 //
-//  1. No answer is undetermined, whatever the reason.
+//  1. No answer is undetermined, whatever the reason. One that only holds a step back is not
+//     counted.
 //  2. No next time ends the job, for the handler's reason.
 //  3. A next time that a guard forbids ends the job, and that is said.
 //  4. Any other next time is rounded up to a slot after now.
@@ -29,7 +30,9 @@ func (r *Rule) decide(j Job, look Look, answer checks.Answer, failure error, now
 	}
 
 	j.Undecided = 0
-	j.CheckCount++
+	if !answer.Held {
+		j.CheckCount++
+	}
 	j.Step = answer.Step
 	if answer.Next.IsZero() {
 		outcome := answer.Outcome

@@ -31,7 +31,7 @@ type Effect struct {
 	Ask   Ask
 }
 
-// Ask is what is asked: Start, Lapse, Beat, End, Gather, Update, Pause, Resume, Snooze or Move.
+// Ask is what is asked: Start, Lapse, Beat, End, Gather, Update, Pause, Resume, Snooze, Move or Acknowledge.
 type Ask interface {
 	// play is called with the job that waits for the effect's key, or nil.
 	play(f *fold, e Effect, s *standing)

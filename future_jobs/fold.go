@@ -13,6 +13,7 @@ type Net struct {
 	End    []Decision // of jobs that were pending before
 	Born   []Decision // of jobs that began and ended within the run: history only
 	Change []Job      // that go on otherwise, in anything but what never changes and what a look writes; rev grows
+	Acks   []AckOf    // of jobs that go on: what is acknowledged of them now
 	Update []Job      // of which more is known: State, Members; rev stays
 
 	Remember []Early      // what happened before anybody waited for it
@@ -32,7 +33,7 @@ type Tally struct {
 	Paused     int
 	Resumed    int
 	Remembered int // ends, and members of sets, that came before anybody waited
-	Changed    int // by hand: snoozed, moved
+	Changed    int // by hand: snoozed, moved, acknowledged
 	Beaten     int // put off by a beat, or brought forward
 	Coalesced  int // beats that left the job as it was
 	Refused    int
@@ -95,6 +96,7 @@ type standing struct {
 	gone    bool
 	changed bool // its rev has to grow
 	updated bool
+	ack     *AckOf // nil: nobody acknowledged anything, or took it back
 }
 
 func (f *fold) find(ref Ref) *standing {
@@ -124,6 +126,9 @@ func (f *fold) sum() Net {
 			f.net.Create = append(f.net.Create, s.job)
 		case s.changed:
 			f.net.Change = append(f.net.Change, s.job)
+			if s.ack != nil {
+				f.net.Acks = append(f.net.Acks, *s.ack)
+			}
 		case s.updated:
 			f.net.Update = append(f.net.Update, s.job)
 		}

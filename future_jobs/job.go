@@ -40,6 +40,7 @@ type Job struct {
 	Pauses     []checks.Pause // when time stood still, oldest first; the last may go on
 	PausedNext time.Time      // of a paused job: when it would have been due
 	Members    Members        // of the sets that resolve it
+	AckedUntil time.Time      // until when its steps stay unsaid; zero: it is not acknowledged; checks.Forever: for good
 
 	Alerts []alerts.ID // what was said about this job, oldest first
 

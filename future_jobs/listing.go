@@ -54,6 +54,7 @@ type Listed struct {
 	Job
 	Rule   string
 	Entity string
+	Ack    *Ack // nil: nobody acknowledged what was said
 }
 
 // Ended is a job in history.

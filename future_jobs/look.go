@@ -23,7 +23,7 @@ func (r *Rule) question(j Job, now time.Time) checks.Check {
 	c := checks.Check{
 		JobID: j.ID, Rule: r.Name, RuleVersion: int(r.Version), Entity: r.Entity, Key: j.Key,
 		Event: j.Event, State: j.Known(), Since: j.Since, Slot: j.NextCheckAt, At: now,
-		Count: j.CheckCount, Step: j.Step, Said: len(j.Alerts), Pauses: j.Pauses,
+		Count: j.CheckCount, Step: j.Step, Said: len(j.Alerts), Pauses: j.Pauses, AckedUntil: j.AckedUntil,
 	}
 	if len(j.Alerts) > 0 {
 		c.SaidAt = alerts.SaidAt(j.Alerts[0])

@@ -94,28 +94,15 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict, search func([
 		left = older(left, w.slot)
 		pass.out[e] = nil
 	}
-	own := left
+	var own time.Time
 	query := DueQuery{Until: now, Limit: max(pageMost/len(shards), pageLeast)}
 	for _, sh := range shards {
 		pass.shards[sh.Shard] = sh
 		query.Walks = append(query.Walks, sh.walk(now))
 	}
-	for len(query.Walks) > 0 {
-		for _, sh := range shards {
-			sh.beginRead()
-		}
-		query.Not = slices.Collect(maps.Keys(pass.out))
-		jobs, err := s.queue.Due(ctx, query)
-		if err != nil {
-			return left, err
-		}
-		waits, held, err := s.handOn(ctx, &pass, jobs)
-		if err != nil {
-			return left, err
-		}
-		left, own = older(left, older(waits, held)), older(own, waits)
-		pass.sendOld(s.clock.Now())
-		query.Walks = advance(query, jobs)
+	left, own, err = s.read(ctx, &pass, query, left)
+	if err != nil {
+		return left, err
 	}
 	for _, sh := range shards {
 		if left.IsZero() {
@@ -126,6 +113,48 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict, search func([
 	s.last = now
 	s.swept.Store(&reach{through: now, left: left, own: own})
 	return left, pass.err()
+}
+
+// read reads what a query asks for, page by page, and hands it on. Where it finds itself behind,
+// it begins again with the jobs of the loud rules: whoever is to be called first need not wait
+// for all the others. It returns the oldest slot that had to be left, left among them, and the
+// same without what waits for a source or a handler.
+func (s *Sweeper) read(ctx context.Context, p *pass, q DueQuery, left time.Time) (_, own time.Time, err error) {
+	own = left
+	for first := true; len(q.Walks) > 0; first = false {
+		for _, sh := range p.shards {
+			sh.beginRead()
+		}
+		q.Not = slices.Collect(maps.Keys(p.out))
+		jobs, err := s.queue.Due(ctx, q)
+		if err != nil {
+			return left, own, err
+		}
+		if loud := s.book.Loud(); first && len(q.Of) == 0 && len(loud) > 0 && q.behind(jobs) {
+			before := q
+			before.Of = loud
+			if left, own, err = s.read(ctx, p, before, left); err != nil {
+				return left, own, err
+			}
+			continue // the page is read again: some of it is decided by now
+		}
+		waits, held, err := s.handOn(ctx, p, jobs)
+		if err != nil {
+			return left, own, err
+		}
+		left, own = older(left, older(waits, held)), older(own, waits)
+		p.sendOld(s.clock.Now())
+		q.Walks = advance(q, jobs)
+	}
+	return left, own, nil
+}
+
+// behindBy is how late a job is found by a sweep that is behind.
+const behindBy = time.Minute
+
+// behind reports whether there is more than a page to read, and some of it is late.
+func (q DueQuery) behind(jobs []Job) bool {
+	return len(advance(q, jobs)) > 0 && slices.ContainsFunc(jobs, func(j Job) bool { return q.Until.Sub(j.NextCheckAt) > behindBy })
 }
 
 // stoodStill reports whether slots went by since the last sweep that came through, so many

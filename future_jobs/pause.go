@@ -7,7 +7,7 @@ import (
 )
 
 // Never is when a paused job is due. It is a slot of every grid.
-var Never = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+var Never = checks.Forever
 
 // maxPauses bounds how many pauses a job tells apart; the oldest are taken together.
 const maxPauses = 100

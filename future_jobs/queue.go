@@ -28,6 +28,7 @@ type DueQuery struct {
 	Walks []Walk    // one a shard
 	Until time.Time // jobs due up to and including this instant
 	Not   []Edition // versions of rules whose jobs are left out, because they have to wait
+	Of    []int32   // the rules whose jobs are asked for; empty: all
 	Limit int       // for each shard
 }
 

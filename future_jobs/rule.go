@@ -34,6 +34,9 @@ type Rule struct {
 	// Hears are the topics that the rule's beats come by: streams, and "" for pings. A beat counts
 	// as missing only where all of them were heard; nil: the rule waits for no beats.
 	Hears []string
+	// Upcoming is the slot at which the rule wants to look at a job next, as the job is at the
+	// instant now: it may have passed. Zero: it does not know. nil: it never does.
+	Upcoming func(j Job, now time.Time) time.Time
 	// Closing drafts what closes what was said about a job; nil: it stays unsaid.
 	Closing func(j Job, text string) alerts.Draft
 	// Loudest is the severity of an alert about the look itself, not about the entity.
@@ -57,6 +60,8 @@ type Book interface {
 	Revision() int64
 	// NextSlot returns the first slot after t of any rule; the zero time when there is none.
 	NextSlot(t time.Time) time.Time
+	// Loud returns the rules with a version whose Loudest is critical, in order.
+	Loud() []int32
 	// Refresh reads the rules anew if they changed.
 	Refresh(ctx context.Context) error
 }

@@ -23,6 +23,7 @@ type Request struct {
 	Step        int             `json:"step" jsonschema_description:"Steps taken before this one."`
 	Said        int             `json:"said" jsonschema_description:"Alerts about the wait before this one."`
 	Pauses      []Pause         `json:"pauses" jsonschema_description:"When time stood still, oldest first."`
+	AckedUntil  time.Time       `json:"acknowledged_until,omitzero" jsonschema_description:"Somebody acknowledged what was said: until then nothing more should be, the year 9999 is for good; absent: nobody did."`
 	Manual      bool            `json:"manual" jsonschema_description:"A person asks: the answer may end the wait, and takes no step."`
 	Deadline    time.Time       `json:"deadline,omitzero" jsonschema_description:"Until when an answer counts, by the clock of the node."`
 }
@@ -38,6 +39,7 @@ func newRequest(c checks.Check) Request {
 		Rule: c.Rule, RuleVersion: c.RuleVersion, Entity: c.Entity, Key: c.Key, JobID: c.JobID,
 		Event: c.Event, State: c.State, Since: c.Since, Slot: c.Slot, At: c.At,
 		Count: c.Count, Step: c.Step, Said: c.Said, Pauses: []Pause{}, Manual: c.Manual,
+		AckedUntil: c.AckedUntil,
 	}
 	for _, p := range c.Pauses {
 		r.Pauses = append(r.Pauses, Pause(p))

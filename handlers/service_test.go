@@ -86,7 +86,7 @@ var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
 var check = checks.Check{
 	JobID: 7, Rule: "late", RuleVersion: 3, Entity: "order", Key: "1042", Event: []byte(`{"id":"1042"}`), State: []byte(`{"id":"1042","n":1}`),
 	Since: noon.Add(-time.Hour), Slot: noon, At: noon.Add(time.Second), Count: 2, Step: 1, Said: 1,
-	Pauses: []checks.Pause{{From: noon.Add(-time.Minute), To: noon.Add(-time.Second)}, {From: noon}}, Manual: true,
+	Pauses: []checks.Pause{{From: noon.Add(-time.Minute), To: noon.Add(-time.Second)}, {From: noon}}, AckedUntil: noon.Add(time.Hour), Manual: true,
 }
 
 func TestAServiceIsAsked(t *testing.T) {
@@ -122,7 +122,7 @@ func TestAServiceIsAsked(t *testing.T) {
 	}
 	if want := `{"rule":"late","rule_version":3,"entity":"order","key":"1042","job_id":7,"event":{"id":"1042"},"state":{"id":"1042","n":1},` +
 		`"since":"2026-03-02T11:00:00Z","slot":"2026-03-02T12:00:00Z","at":"2026-03-02T12:00:01Z","count":2,"step":1,"said":1,` +
-		`"pauses":[{"from":"2026-03-02T11:59:00Z","to":"2026-03-02T11:59:59Z"},{"from":"2026-03-02T12:00:00Z"}],"manual":true,"deadline":` + string(deadline) + `}`; string(asked.Data()) != want {
+		`"pauses":[{"from":"2026-03-02T11:59:00Z","to":"2026-03-02T11:59:59Z"},{"from":"2026-03-02T12:00:00Z"}],"acknowledged_until":"2026-03-02T13:00:00Z","manual":true,"deadline":` + string(deadline) + `}`; string(asked.Data()) != want {
 		t.Errorf("the request is\n%s\nwant\n%s", asked.Data(), want)
 	}
 	requestSchema(t, asked.Data())

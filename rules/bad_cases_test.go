@@ -28,13 +28,13 @@ var badDocuments = []struct {
 		"a list of rules",
 		`- name: late
 `,
-		[]string{"1:1 : expected a mapping with the fields name, description, entity, enabled, trigger, update, resolve, pause, lookup, while, escalate, recheck, handler, at_most_once, slot, catch_up, hold, early, again, guards, quiet, labels, not a list"},
+		[]string{"1:1 : expected a mapping with the fields name, description, entity, enabled, trigger, update, resolve, pause, lookup, while, escalate, recheck, handler, at_most_once, slot, spread, catch_up, hold, early, again, guards, quiet, labels, not a list"},
 	},
 	{
 		"plain text",
 		`order
 `,
-		[]string{"1:1 : expected a mapping with the fields name, description, entity, enabled, trigger, update, resolve, pause, lookup, while, escalate, recheck, handler, at_most_once, slot, catch_up, hold, early, again, guards, quiet, labels, not text"},
+		[]string{"1:1 : expected a mapping with the fields name, description, entity, enabled, trigger, update, resolve, pause, lookup, while, escalate, recheck, handler, at_most_once, slot, spread, catch_up, hold, early, again, guards, quiet, labels, not text"},
 	},
 	{
 		"not UTF-8",
@@ -54,7 +54,7 @@ var badDocuments = []struct {
 	{
 		"unknown field far from any",
 		edited("colour: red"),
-		[]string{`7:1 /colour: unknown field "colour"; the fields here are name, description, entity, enabled, trigger, update, resolve, pause, lookup, while, escalate, recheck, handler, at_most_once, slot, catch_up, hold, early, again, guards, quiet, labels`},
+		[]string{`7:1 /colour: unknown field "colour"; the fields here are name, description, entity, enabled, trigger, update, resolve, pause, lookup, while, escalate, recheck, handler, at_most_once, slot, spread, catch_up, hold, early, again, guards, quiet, labels`},
 	},
 	{
 		"unknown field in trigger",
@@ -143,7 +143,7 @@ entity: parcel`),
 	{
 		"step as text",
 		edited("escalate: [3h]"),
-		[]string{"5:12 /escalate/0: expected a mapping with the fields after, at, every, times, of, within, step, severity, text, not text"},
+		[]string{"5:12 /escalate/0: expected a mapping with the fields after, at, every, times, until, of, within, step, severity, text, not text"},
 	},
 	{
 		"labels as list",
@@ -327,7 +327,7 @@ entity: parcel`),
 	{
 		"step every",
 		edited("escalate: [{after: 1h}, {every: 24h}]"),
-		[]string{"5:25 /escalate/1/times: say how often: times: 3"},
+		[]string{"5:25 /escalate/1/times: say how often: times: 3, or until: acknowledged"},
 	},
 	{
 		"resolve need",

@@ -109,6 +109,46 @@ var badMeanings = []struct {
 		[]string{"5:33 /escalate/1/after: 0s is not after the step before; steps have to rise"},
 	},
 	{
+		"until whenever",
+		edited("escalate: [{after: 1h}, {every: 15m, until: acknowleged}]"),
+		[]string{`5:45 /escalate/1/until: "acknowleged" is not until when a step can be repeated; did you mean "acknowledged"?`},
+	},
+	{
+		"so many times, and until acknowledged",
+		edited("escalate: [{after: 1h}, {every: 15m, times: 3, until: acknowledged}]"),
+		[]string{"5:55 /escalate/1/until: the step says how often it is taken, and that it is taken until somebody acknowledges; keep one of times and until"},
+	},
+	{
+		"once, until acknowledged",
+		edited("escalate: [{after: 1h, until: acknowledged}]"),
+		[]string{"5:31 /escalate/0/until: only a step with every is repeated; write every: 15m, or leave until out"},
+	},
+	{
+		"so long after nobody knows when",
+		edited("escalate: [{every: 15m, until: acknowledged}, {every: 1h, times: 2}]"),
+		[]string{"5:55 /escalate/1/every: step 1 is repeated until somebody acknowledges, and nobody knows when that is; write after: in the place of every:"},
+	},
+	{
+		"the first of many beyond the horizon",
+		edited("escalate: [{every: 40d, until: acknowledged}]"),
+		[]string{"5:20 /escalate/0/every: 40d is beyond the horizon, 30d; raise guards.horizon or shorten it"},
+	},
+	{
+		"spread over more than a day",
+		edited("spread: 25h"),
+		[]string{"7:9 /spread: 1d1h is not between 0 and 1d"},
+	},
+	{
+		"spread over one slot",
+		edited("spread: 20m"),
+		[]string{"7:9 /spread: 20m has no two slots of 15m to spread over; write 30m or more, or a finer slot"},
+	},
+	{
+		"a handler that is spread",
+		replaced(without("escalate")+"handler: mine\n", "spread: 1h"),
+		[]string{"7:9 /spread: the rule has a handler, which says itself when to look; leave spread out"},
+	},
+	{
 		"a lookup beside a handler",
 		`name: late
 entity: order

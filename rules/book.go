@@ -195,6 +195,9 @@ func (b *Book) WaitingFor(stream string) []int32 {
 	return slices.Compact(waiting)
 }
 
+// Loud returns the rules with a version that has a critical step, in order.
+func (b *Book) Loud() []int32 { return b.current.Load().loud }
+
 // NextSlot returns the first slot after t of any rule; the zero time when there is none.
 func (b *Book) NextSlot(t time.Time) time.Time {
 	var next time.Time

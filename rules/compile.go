@@ -135,6 +135,7 @@ func (c *compiler) rule(d Document, saved Saved) (*Rule, Problems) {
 	r.steps = c.steps(d)
 	c.unheard(d, r.steps)
 	grid := c.times(d)
+	c.spread(d)
 	c.guards(d)
 	r.labels = c.labels(d.Labels)
 	c.shapes(d)

@@ -29,6 +29,7 @@ type Document struct {
 	Handler     string            `json:"handler,omitempty"`      // in the place of while and escalate
 	AtMostOnce  bool              `json:"at_most_once,omitempty"` // the handler has effects: no check of it begins twice
 	Slot        Duration          `json:"slot"`
+	Spread      Duration          `json:"spread,omitempty"` // the span over which the steps of different keys are spread
 	CatchUp     CatchUp           `json:"catch_up,omitzero"`
 	Hold        Duration          `json:"hold"`            // how long after the last step a late resolve still counts
 	Early       Duration          `json:"early"`           // how long a resolve is remembered that comes before its trigger
@@ -136,8 +137,9 @@ type KVLookup struct {
 type Step struct {
 	After Delay    `json:"after,omitzero"`  // since the wait began
 	At    string   `json:"at,omitempty"`    // an instant; or, for schedules, a time of day
-	Every Duration `json:"every,omitempty"` // since the step before, Times times
+	Every Duration `json:"every,omitempty"` // since the step before, Times times or Until
 	Times int      `json:"times,omitempty"`
+	Until string   `json:"until,omitempty"` // in the place of Times: UntilAcknowledged
 
 	Of     string `json:"of,omitempty"`     // a calendar: only its open time counts
 	Within string `json:"within,omitempty"` // a calendar: where it is closed, when it opens
@@ -146,6 +148,10 @@ type Step struct {
 	Severity alerts.Severity `json:"severity"`
 	Text     string          `json:"text,omitempty"` // a template; empty: a sentence made from the rule
 }
+
+// UntilAcknowledged is until when a step may be repeated: until somebody acknowledges what was
+// said.
+const UntilAcknowledged = "acknowledged"
 
 // CatchUp is what becomes of a job that is found later than After.
 type CatchUp struct {

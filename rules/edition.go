@@ -4,6 +4,7 @@ import (
 	"slices"
 	"sync"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -22,6 +23,7 @@ type edition struct {
 	grids    []futurejobs.Grid  // of all versions, each once
 	ending   map[int32][]string // by rule, the streams that its newest version hears of
 	ticking  []*rule            // those that have a version with a schedule, by rule
+	loud     []int32            // the rules with a version that has a critical step, in order
 
 	mu  sync.Mutex
 	old map[id]*version         // versions of deleted rules that jobs still ask for
@@ -106,6 +108,9 @@ func newEdition(revision int64, saved []Saved, before *edition, world outside) *
 			v = newVersion(s, world)
 		}
 		e.versions[which] = v
+		if loudest(v.document.Escalate) == alerts.Critical {
+			e.loud = append(e.loud, s.RuleID)
+		}
 		if rules[s.RuleID] == nil {
 			rules[s.RuleID] = &rule{}
 			e.names[s.Name] = rules[s.RuleID]
@@ -114,6 +119,8 @@ func newEdition(revision int64, saved []Saved, before *edition, world outside) *
 		rules[s.RuleID].paused = !s.PausedAt.IsZero()
 		rules[s.RuleID].versions = append(rules[s.RuleID].versions, v)
 	}
+	slices.Sort(e.loud)
+	e.loud = slices.Compact(e.loud)
 	for _, r := range order {
 		slices.SortFunc(r.versions, func(a, b *version) int { return int(b.saved.Version) - int(a.saved.Version) })
 		e.add(r)

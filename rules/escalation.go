@@ -39,7 +39,7 @@ func (c *compiler) steps(d Document) []step {
 		compiled.name, compiled.severity = s.Name, s.Severity
 		compiled.text = c.template(p+"/text", s.Text, c.over(inText))
 		before = c.rises(p, s, before)
-		compiled.turns = max(1, s.Times)
+		compiled.turns, compiled.nags = d.turnsOf(i), s.Until != ""
 		for compiled.turn = 1; compiled.turn <= compiled.turns; compiled.turn++ {
 			list = append(list, compiled)
 		}
@@ -57,6 +57,24 @@ func (c *compiler) step(pointer string, d Document, i int) {
 		c.problem(pointer+"/step", "step %d is named %q too; names of steps are unique", j+1, clip(s.Name, 80))
 	}
 	c.choice(pointer+"/severity", "a severity", string(s.Severity), severities)
+	c.until(pointer, s, before)
+}
+
+// until checks what is said of a step that is repeated until somebody acknowledges.
+func (c *compiler) until(pointer string, s Step, before []Step) {
+	if s.Until != "" {
+		c.choice(pointer+"/until", "until when a step can be repeated", s.Until, untilWords)
+	}
+	again := slices.IndexFunc(before, func(b Step) bool { return b.Until != "" })
+	switch {
+	case again < 0 && s.Until == "":
+	case s.Until != "" && s.Times > 0:
+		c.problem(pointer+"/until", "the step says how often it is taken, and that it is taken until somebody acknowledges; keep one of times and until")
+	case s.Until != "" && s.Every == 0:
+		c.problem(pointer+"/until", "only a step with every is repeated; write every: 15m, or leave until out")
+	case again >= 0 && (s.Until != "" || s.Every > 0):
+		c.problem(pointer+"/every", "step %d is repeated until somebody acknowledges, and nobody knows when that is; write after: in the place of every:", again+1)
+	}
 }
 
 var timeOfDay = regexp.MustCompile(`^([01][0-9]|2[0-3]):[0-5][0-9]$`)
@@ -75,8 +93,8 @@ func (c *compiler) when(pointer string, s Step) step {
 	case said > 1:
 		c.problem(pointer, "a step is taken after a time, at a time or every so often; keep one of after, at and every")
 		return step{}
-	case s.Every > 0 && s.Times == 0:
-		c.problem(pointer+"/times", "say how often: times: 3")
+	case s.Every > 0 && s.Times == 0 && s.Until == "":
+		c.problem(pointer+"/times", "say how often: times: 3, or until: acknowledged")
 	case s.Every == 0 && s.Times > 0:
 		c.problem(pointer+"/times", "only a step with every is taken several times; write every: in the place of %s", saidBy(after))
 	case s.Times > MaxTurns:

@@ -33,6 +33,7 @@ func (d *Document) fields() mapping {
 			{"handler", "The name of a handler that answers in the place of while and escalate.", text{to: &d.Handler, pattern: namePattern.String()}},
 			{"at_most_once", "true: the handler has effects of its own, and no check of it is begun twice.", boolean{&d.AtMostOnce}},
 			{"slot", "The grid on which looks take place; it divides a day.", duration{&d.Slot}},
+			{"spread", "A span over which the steps of different keys are spread, each key always by the same.", duration{&d.Spread}},
 			{"catch_up", "What becomes of a job that is found late.", d.CatchUp.fields()},
 			{"hold", "How long after the last step a late resolve still counts.", duration{&d.Hold}},
 			{"early", "How long a resolve is remembered that comes before its trigger.", duration{&d.Early}},
@@ -48,6 +49,7 @@ func (d *Document) fields() mapping {
 var (
 	againWords = []string{string(Keep), string(Restart)}
 	lateWords  = []string{string(Run), string(Skip), string(Expire)}
+	untilWords = []string{UntilAcknowledged}
 )
 
 func (t *Trigger) fields() mapping {
@@ -200,8 +202,9 @@ func (s *Step) fields() mapping {
 		entries: []entry{
 			{"after", "How long after the wait began, or a beat was overdue: a duration, or an expression over event, key and since that yields one.", delay{&s.After}},
 			{"at", "An instant over event, key and since; for a schedule a time of day.", source{&s.At}},
-			{"every", "How long after the step before, times times.", duration{&s.Every}},
+			{"every", "How long after the step before, times times or until somebody acknowledges.", duration{&s.Every}},
 			{"times", "How often a step with every is taken.", count{&s.Times, MaxTurns}},
+			{"until", "In the place of times: a step with every is taken until somebody acknowledges.", choice{&s.Until, untilWords}},
 			{"of", "A calendar: only its open time counts.", text{to: &s.Of, pattern: namePattern.String()}},
 			{"within", "A calendar: where it is closed, the step waits until it opens.", text{to: &s.Within, pattern: namePattern.String()}},
 			{"step", "The step's name.", text{to: &s.Name, pattern: namePattern.String()}},
@@ -237,18 +240,6 @@ func (g *Guards) fields() mapping {
 			{"end", "true: a job whose attempts are spent ends.", boolean{&g.End}},
 		},
 	}
-}
-
-// turns is how many steps there are once those with every are written out.
-func (d Document) turns() int {
-	n := 0
-	if d.silent() {
-		return 1
-	}
-	for _, s := range d.Escalate {
-		n += max(1, min(s.Times, MaxTurns))
-	}
-	return n
 }
 
 // checks is the default of guards.max_checks.

@@ -21,6 +21,8 @@ var goodDocuments = []struct{ name, text string }{
 		"pause: {event: orders.changed, key: event.id, if: 'event.status == \"ON_HOLD\"'}",
 	)},
 	{"a pause that another event ends", edited("pause: [{event: orders.held, key: event.id}, {event: orders.*, key: event.id, if: 'wildcard(1) == \"held\"'}]")},
+	{"until acknowledged, and a step after that", edited("escalate: [{after: 1h}, {every: 15m, until: acknowledged, step: nag}, {after: 8h, severity: critical}]")},
+	{"spread", edited("spread: 30m")},
 	{"a set", edited("resolve: {event: parcels.sent, key: event.order, distinct: event.parcel, need: 3}")},
 	{"a set, and an event that ends it whatever is there", edited("resolve: [{event: a, key: event.id, distinct: event.n, need: 3}, {event: a, key: event.id, if: event.last == true, as: done}]")},
 	{"a computed set", edited("resolve: {event: parcels.sent, key: event.order, distinct: event.parcel, need: len(state.parcels)}")},

@@ -27,6 +27,8 @@ func (h handler) Prompt() {}
 //  4. The last step is taken: a rule that can still be resolved holds the job for a while,
 //     any other job ends. A look within that while, as after a snooze, leaves it as long.
 //  5. Before the next step the rule may ask for a look in between.
+//  6. Steps that are due while what was said is acknowledged are not taken. Once that is over
+//     the highest of them speaks.
 //
 // What can't be evaluated is an error: nobody knows. A look by hand takes no step.
 func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
@@ -49,19 +51,16 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 		return checks.Answer{}, err
 	}
 	at := lookedAt(c)
-	answer := checks.Answer{Step: max(r.due(line, at), c.Step)}
-	if answer.Step > c.Step {
-		answer.Alerts = []alerts.Draft{r.speak(line[c.Step:answer.Step], answer.Step-1, w.scope)}
-	}
+	answer := r.climb(c, w, line, at)
+	step := r.upcoming(line, answer.Step, at, c.AckedUntil)
 	switch {
-	case answer.Step < len(line):
-		step := r.engine.Grid.Up(line[answer.Step].at)
+	case !step.IsZero():
 		answer.Next, err = r.between(w.scope, at, step)
 		answer.Nominal = answer.Next.Equal(step)
 	default:
 		// From the slot that the look is in: being late within it does not make it a slot more.
 		from := r.engine.Grid.After(at).Add(-time.Duration(r.engine.Grid))
-		if answer.Step == c.Step && len(line) > 0 {
+		if len(answer.Alerts) == 0 && len(line) > 0 {
 			from = line[len(line)-1].at
 		}
 		if end := r.engine.Grid.Up(from.Add(time.Duration(r.document.Hold))); r.document.held() && end.After(at) {
@@ -74,6 +73,15 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 		return checks.Answer{}, err
 	}
 	return r.known(c, w, answer)
+}
+
+// climb takes the steps that are due at an instant, as far as what was said is not acknowledged.
+func (r *Rule) climb(c checks.Check, w wait, line []moment, at time.Time) checks.Answer {
+	due := max(r.due(line, at), c.Step)
+	if due == c.Step || at.Before(c.AckedUntil) {
+		return checks.Answer{Step: c.Step, Held: due > c.Step}
+	}
+	return checks.Answer{Step: due, Alerts: []alerts.Draft{r.speak(line[c.Step:due], due-1, w.scope)}}
 }
 
 // known puts what was found out into an answer by which something is said, be it that a guard
@@ -138,7 +146,9 @@ func (r *Rule) text(m moment, s scope) string {
 		return r.missed(m, s)
 	}
 	name := m.name
-	if m.turns > 1 {
+	if m.nags {
+		name = fmt.Sprintf("%s %d", m.name, m.turn)
+	} else if m.turns > 1 {
 		name = fmt.Sprintf("%s %d of %d", m.name, m.turn, m.turns)
 	}
 	after := Duration(m.at.Sub(s.since).Truncate(time.Second))

@@ -51,6 +51,10 @@ type Preview struct {
 	Refusals []string      `json:"refusals,omitempty"` // what events would be dead letters for
 	Unheard  []string      `json:"unheard,omitempty"`  // events that the rule does not listen to
 
+	// Later is by how much its steps are later because the rule spreads those of different keys;
+	// absent: they are not.
+	Later string `json:"later,omitempty"`
+
 	Lookup *PreviewLookup `json:"lookup,omitempty"` // absent: nobody was asked, and nothing was given
 
 	Zone  string        `json:"zone,omitempty"`  // of the rule's schedule; absent: it has none
@@ -76,6 +80,9 @@ type PreviewLine struct {
 	Labels   map[string]string `json:"labels,omitempty"`
 	Next     time.Time         `json:"next,omitzero"` // when it is looked at again
 	Note     string            `json:"note,omitempty"`
+
+	More int       `json:"more,omitempty"` // how often it is said again in the same way, if nobody acknowledges
+	Last time.Time `json:"last,omitzero"`  // when it is said for the last time then
 }
 
 // PreviewKind is a kind of line.
@@ -221,6 +228,7 @@ type previewing struct {
 
 	once bool // no wait after the first is followed
 	over bool
+	nags int // lines in a row of a step that is repeated until somebody acknowledges
 }
 
 // event plays an event, on one stream, as intake does.
@@ -284,6 +292,9 @@ func (p *previewing) follow(j futurejobs.Job, by PreviewEvent, begun bool) {
 	if begun {
 		j.ID = int64(p.seq)
 		p.out.Key, p.out.Since = j.Key, j.Since
+		if p.spread > 1 {
+			p.out.Later = Duration(p.later(j.Key)).String()
+		}
 		p.out.Outcome, p.out.Reason, p.out.EndedAt = "", "", time.Time{}
 		line.Kind = Starts
 	}
@@ -344,4 +355,19 @@ func (p *previewing) end(d futurejobs.Decision, at time.Time) {
 	p.out.Outcome, p.out.Reason, p.out.EndedAt = string(d.Outcome), d.Reason, at
 }
 
-func (p *previewing) say(line PreviewLine) { p.out.Lines = append(p.out.Lines, line) }
+// nagsShown is how many lines in a row are shown of a step that is repeated until somebody
+// acknowledges. The others are counted.
+const nagsShown = 3
+
+func (p *previewing) say(line PreviewLine) {
+	nags := line.Kind == Says && line.Status == alerts.Firing &&
+		slices.ContainsFunc(p.steps, func(s step) bool { return s.nags && s.name == line.Step })
+	if !nags {
+		p.nags = 0
+	} else if p.nags++; p.nags > nagsShown {
+		last := &p.out.Lines[len(p.out.Lines)-1]
+		last.More, last.Last, last.Next = last.More+1, line.At, line.Next
+		return
+	}
+	p.out.Lines = append(p.out.Lines, line)
+}

@@ -31,6 +31,8 @@ type Rule struct {
 
 	starts    []string // the streams that the trigger comes from
 	remembers bool     // an end may come before its trigger
+
+	spread int // over how many slots the steps of different keys are spread; 1: they are not
 }
 
 // watch is an event that a rule listens to.
@@ -63,6 +65,7 @@ type step struct {
 	text     *template // nil: a sentence made from the rule
 	turn     int       // from 1, of turns; both 1 for a step that is not repeated
 	turns    int
+	nags     bool // it is repeated until somebody acknowledges
 }
 
 // clock is a time of day in a zone, after a tick.
@@ -86,6 +89,7 @@ func (r *Rule) Engine() *futurejobs.Rule { return &r.engine }
 // engage makes the rule ready for the engine, once all of it is compiled.
 func (r *Rule) engage(saved Saved, grid futurejobs.Grid, world outside) {
 	d := r.document
+	r.spread = max(1, int(time.Duration(d.Spread)/time.Duration(grid)))
 	r.said = constant(r.labels)
 	for _, read := range saved.Reads {
 		if read.Subject == d.Trigger.Event {
@@ -109,6 +113,9 @@ func (r *Rule) engage(saved Saved, grid futurejobs.Grid, world outside) {
 	}
 	if d.Handler != "" {
 		r.engine.Handler = byNameOf(r, world.handlers.Named(d.Handler))
+	}
+	if d.Handler == "" {
+		r.engine.Upcoming = r.upcomingOf
 	}
 	if r.question != nil {
 		r.engine.Finder = &finder{r.question, world.source(r.question.source), r.engine.Limits.Timeout}

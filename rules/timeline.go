@@ -73,7 +73,7 @@ func (r *Rule) timeline(w wait) ([]moment, error) {
 			return nil, fmt.Errorf("escalate, step %s: %w", s.name, err)
 		}
 		before = at
-		line = append(line, moment{s, s.within.Next(at)})
+		line = append(line, moment{s, r.spreadOut(w, s, s.within.Next(at))})
 	}
 	slices.SortStableFunc(line, func(a, b moment) int { return a.at.Compare(b.at) })
 	return line, nil
@@ -143,11 +143,21 @@ func (r *Rule) first(w wait, at time.Time) (time.Time, error) {
 		return r.engine.Grid.Up(begins), err
 	}
 	horizon := r.engine.Limits.Horizon
-	if last := line[len(line)-1]; !r.fixed() && last.at.After(latest(at, begins).Add(horizon)) {
+	if last := lastPlanned(line); !r.fixed() && last.at.After(latest(at, begins).Add(horizon)) {
 		return time.Time{}, fmt.Errorf("step %s would be at %s, beyond the horizon, %s; raise guards.horizon",
 			last.name, last.at.Format(time.RFC3339), Duration(horizon))
 	}
 	return r.sooner(w.scope, latest(at, w.since), r.engine.Grid.Up(line[0].at)), nil
+}
+
+// lastPlanned is the last step of a line, whose first turn counts where it is repeated until
+// somebody acknowledges: that somebody does is expected long before its last.
+func lastPlanned(line []moment) moment {
+	last := len(line) - 1
+	for last > 0 && line[last].nags && line[last].turn > 1 {
+		last--
+	}
+	return line[last]
 }
 
 // sooner is the slot of the look between two instants that the rule wants; to, where it wants

@@ -46,7 +46,7 @@ func (w *writer) apply(ctx context.Context, b futurejobs.Batch, now time.Time) (
 		return net, err
 	}
 	for _, e := range deeds(b, net) {
-		if _, err := w.exec(insertAudit, auditArgs(ctx, now, b.Deed, object(e), "")...); err != nil {
+		if _, err := w.exec(insertAudit, auditArgs(ctx, now, b.Deed, object(e), particulars(e))...); err != nil {
 			return net, err
 		}
 	}

@@ -10,17 +10,23 @@ import (
 )
 
 // dueText reads all walks in one round trip: for each a range of future_job_due, in its
-// order.
-const dueText = `
+// order. dueOfRules leaves out the jobs of all rules but some.
+const (
+	dueText    = dueFrom + dueIn
+	dueOfRules = dueFrom + ` AND j.rule_id = ANY($8::int[])` + dueIn
+
+	dueFrom = `
 SELECT ` + jobColumns + `
 FROM unnest($1::smallint[], $2::timestamptz[], $3::bigint[]) AS walk (shard, next_check_at, id)
 CROSS JOIN LATERAL (
 	SELECT * FROM future_job j
 	WHERE j.shard = walk.shard AND (j.next_check_at, j.id) > (walk.next_check_at, walk.id)
-	  AND j.next_check_at <= $4 AND (j.rule_id, j.version) NOT IN (SELECT * FROM unnest($5::int[], $6::int[]))
+	  AND j.next_check_at <= $4 AND (j.rule_id, j.version) NOT IN (SELECT * FROM unnest($5::int[], $6::int[]))`
+	dueIn = `
 	ORDER BY j.shard, j.next_check_at, j.id
 	LIMIT $7
 ) AS f`
+)
 
 // Due implements futurejobs.Queue.
 func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
@@ -35,7 +41,11 @@ func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 	for i, e := range q.Not {
 		rules[i], versions[i] = e.RuleID, e.Version
 	}
-	rows, err := p.pool.Query(ctx, dueText, shards, instants, ids, q.Until, rules, versions, q.Limit)
+	text, args := dueText, []any{shards, instants, ids, q.Until, rules, versions, q.Limit}
+	if len(q.Of) > 0 {
+		text, args = dueOfRules, append(args, q.Of)
+	}
+	rows, err := p.pool.Query(ctx, text, args...)
 	if err != nil {
 		return nil, failed("due", err)
 	}

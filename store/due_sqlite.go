@@ -20,6 +20,9 @@ func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.J
 	if len(q.Not) > 0 {
 		text += ` AND (f.rule_id, f.version) NOT IN (VALUES ` + editions(q.Not) + `)`
 	}
+	if len(q.Of) > 0 {
+		text += ` AND +f.rule_id IN ` + these(q.Of)
+	}
 	text += ` ORDER BY f.next_check_at, f.id LIMIT ` + strconv.Itoa(q.Limit)
 	walks := slices.SortedFunc(slices.Values(q.Walks), func(a, b futurejobs.Walk) int {
 		return cmp.Compare(a.Shard, b.Shard)

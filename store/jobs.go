@@ -15,7 +15,7 @@ import (
 // forever is after every slot, and after when a paused job is due.
 var forever = futurejobs.Never.Add(time.Hour)
 
-const fromJobs = `SELECT ` + listedColumns + ` FROM future_job f JOIN rule r ON r.id = f.rule_id WHERE f.shard = $1`
+const fromJobs = `SELECT ` + listedColumns + ` FROM future_job f JOIN rule r ON r.id = f.rule_id` + withAck + ` WHERE f.shard = $1`
 
 // Jobs lists pending jobs, those next due first. A page is as stable as its jobs: one that
 // is looked at between two pages may come again, later.

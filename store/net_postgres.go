@@ -23,6 +23,10 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurej
 	queueBorn(q, net.Born, now)
 	queueCreations(q, net.Create)
 	queueChanges(q, net.Change)
+	for _, a := range net.Acks {
+		w := ackWrite(a)
+		q.Queue(w.text, w.args...)
+	}
 	queueUpdates(q, net.Update)
 	queueRemembered(q, net.Remember)
 	queueForgotten(q, net.Forget)
@@ -37,7 +41,7 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurej
 		q.Queue(tried.text, tried.args...).Exec(expect(1, futurejobs.ErrNotFound))
 	}
 	for _, e := range deeds(b, net) {
-		q.Queue(insertAudit, auditArgs(ctx, now, b.Deed, object(e), "")...)
+		q.Queue(insertAudit, auditArgs(ctx, now, b.Deed, object(e), particulars(e))...)
 	}
 	created := len(net.Create) + len(net.Born)
 	if b.Stream == "" && created == 0 {
@@ -102,12 +106,12 @@ JOIN unnest($15::text[], $16::text[]) WITH ORDINALITY AS ended (outcome, reason,
 	// The jobs of changeJobs and updateJobs are locked: there is nothing to compare.
 	changeJobs = `
 UPDATE future_job f SET rev = f.rev + 1, next_check_at = job.next_check_at, version = job.version,
-	pauses = job.pauses, paused_next_at = job.paused_next_at, members = job.members, state = job.state,
+	pauses = job.pauses, paused_next_at = job.paused_next_at, members = job.members, state = job.state, acked_until = job.acked_until,
 	since_at = job.since_at, event = job.event, step = job.step, check_count = job.check_count, undecided = job.undecided
 FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::bytea[], $5::timestamptz[], $6::int[], $7::bytea[], $8::timestamptz[],
-	$9::timestamptz[], $10::text[], $11::int[], $12::int[], $13::int[])
+	$9::timestamptz[], $10::timestamptz[], $11::text[], $12::int[], $13::int[], $14::int[])
 	AS job (shard, id, state, members, next_check_at, version, pauses, paused_next_at,
-	since_at, event, step, check_count, undecided)
+	acked_until, since_at, event, step, check_count, undecided)
 WHERE f.shard = job.shard AND f.id = job.id`
 
 	updateJobs = `
@@ -181,16 +185,16 @@ func queueChanges(q *pgx.Batch, jobs []futurejobs.Job) {
 		return
 	}
 	next, versions := make([]time.Time, n), make([]int32, n)
-	pauses, pausedNext := make([][]byte, n), make([]pgtype.Timestamptz, n)
+	pauses, pausedNext, acked := make([][]byte, n), make([]pgtype.Timestamptz, n), make([]pgtype.Timestamptz, n)
 	since, events := make([]time.Time, n), make([]*string, n)
 	steps, counts, undecided := make([]int32, n), make([]int32, n), make([]int32, n)
 	for i, j := range jobs {
 		next[i], versions[i] = j.NextCheckAt, j.Version
-		pauses[i], pausedNext[i] = pausesOf(j.Pauses), stamp(j.PausedNext)
+		pauses[i], pausedNext[i], acked[i] = pausesOf(j.Pauses), stamp(j.PausedNext), stamp(j.AckedUntil)
 		since[i], events[i] = j.Since, body(j.Event)
 		steps[i], counts[i], undecided[i] = int32(j.Step), int32(j.CheckCount), int32(j.Undecided)
 	}
-	q.Queue(changeJobs, append(newsColumns(jobs), next, versions, pauses, pausedNext, since, events, steps, counts, undecided)...).
+	q.Queue(changeJobs, append(newsColumns(jobs), next, versions, pauses, pausedNext, acked, since, events, steps, counts, undecided)...).
 		Exec(expect(n, errNotLocked))
 }
 

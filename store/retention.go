@@ -47,7 +47,10 @@ func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 	if err != nil {
 		return p, failed("prune", err)
 	}
-	errs := []error{s.ahead(ctx, now), s.forgetNodes(ctx, now), s.forgetEarly(ctx, now), s.forgetRequests(ctx, now), s.forgetBeginnings(ctx), s.forgetLoads(ctx, now)}
+	errs := []error{
+		s.ahead(ctx, now), s.forgetNodes(ctx, now), s.forgetEarly(ctx, now), s.forgetRequests(ctx, now), s.forgetBeginnings(ctx),
+		s.forgetLoads(ctx, now), s.forgetAcks(ctx),
+	}
 	if r.History != 0 {
 		p.History, err = s.forget(ctx, now.Add(-r.History))
 		errs = append(errs, err, s.forgetOutages(ctx, now.Add(-r.History)))

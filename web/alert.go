@@ -19,6 +19,8 @@ type Alert struct {
 	AlertFields
 	Published  bool       `json:"published" doc:"It is in the stream."`
 	Deliveries []Delivery `json:"deliveries,omitempty" doc:"What became of it on each channel; of a single alert only."`
+
+	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Who acknowledged what its job said, while that goes on; of a single alert only."`
 }
 
 // AlertFields has the fields of an alerts.Alert and not its MarshalJSON, which knows nothing
@@ -57,6 +59,7 @@ func (a *api) mountAlerts() {
 		ID: "get-alert", Tag: tagAlerts, Method: "GET", Path: "/alerts/{id}", Does: "shows an alert",
 		Scope: access.Read, Reach: byItself, Errors: []int{http.StatusNotFound},
 	}, shown(a.alert))
+	a.mountAcks()
 }
 
 // alertListOut is a page that depends on what is accepted.
@@ -84,12 +87,12 @@ func (a *api) alerts(ctx context.Context, f futurejobs.Filter) (Page[Alert], err
 	return pageOf(p, newAlert), nil
 }
 
-// alertIn names an alert.
-type alertIn struct {
+// AlertPath names an alert by its path.
+type AlertPath struct {
 	ID alerts.ID `path:"id" format:"uuid" doc:"The alert's id." example:"019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d"`
 }
 
-func (a *api) alert(ctx context.Context, in *alertIn) (Alert, error) {
+func (a *api) alert(ctx context.Context, in *AlertPath) (Alert, error) {
 	s, err := a.Lists.Alert(ctx, in.ID)
 	if err == nil && !visitorOf(ctx).sees(s.Rule) {
 		err = missing("alert " + in.ID.String())
@@ -98,7 +101,10 @@ func (a *api) alert(ctx context.Context, in *alertIn) (Alert, error) {
 		return Alert{}, err
 	}
 	out := newAlert(s)
-	out.Deliveries, err = a.deliveries(ctx, s.Alert)
+	if out.Deliveries, err = a.deliveries(ctx, s.Alert); err != nil {
+		return Alert{}, err
+	}
+	out.Acknowledged, err = a.ackOf(ctx, s.Alert)
 	return out, err
 }
 

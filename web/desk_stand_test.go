@@ -2,15 +2,21 @@ package web_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
+	"deadman/access"
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 	"deadman/web"
 )
 
-var _ web.Desk = (*stand)(nil)
+var (
+	_ web.Desk = (*stand)(nil)
+	_ web.Acks = (*stand)(nil)
+)
 
 // deed does something to the job of a rule and a key, on the real store.
 func (s *stand) deed(ctx context.Context, what, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (futurejobs.Effect, error)) error {
@@ -92,6 +98,29 @@ func (s *stand) Snooze(ctx context.Context, rule, key string, until time.Time) (
 		return futurejobs.Listed{}, err
 	}
 	return s.store.Job(ctx, rule, key)
+}
+
+// Acknowledge is web.Acks's, as the one that follows.
+func (s *stand) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.Listed, error) {
+	a.Alert, a.By = id, access.ActorOf(ctx).Name
+	said, err := s.store.Alert(ctx, id)
+	if err != nil {
+		return futurejobs.Listed{}, err
+	}
+	err = s.deed(ctx, "alert.ack", said.Rule, said.Key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
+		return futurejobs.Effect{Rule: r, Ref: j.Ref, Ask: futurejobs.Acknowledge{Ack: a}}, nil
+	})
+	if errors.Is(err, futurejobs.ErrNotFound) {
+		return futurejobs.Listed{}, fmt.Errorf("alert %s: %w", id, futurejobs.ErrOver)
+	}
+	if err != nil {
+		return futurejobs.Listed{}, err
+	}
+	return s.store.Job(ctx, said.Rule, said.Key)
+}
+
+func (s *stand) Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.Listed, error) {
+	return s.Acknowledge(ctx, id, futurejobs.Ack{})
 }
 
 // save saves a rule.

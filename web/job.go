@@ -40,6 +40,8 @@ type Job struct {
 
 	Alerts []alerts.ID `json:"alerts" nullable:"false" doc:"What was said about it, oldest first."`
 
+	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Who acknowledged what was said; until then steps stay unsaid."`
+
 	Event json.RawMessage `json:"event,omitempty" doc:"What began the wait; of a single job only."`
 	State json.RawMessage `json:"state,omitempty" doc:"The event with what changed it later; of a single job only."`
 }
@@ -79,7 +81,7 @@ func newJob(l futurejobs.Listed) Job {
 		PickedAt: l.Last.PickedAt, StartedAt: l.Last.StartedAt,
 		CompletedAt: l.Last.CompletedAt, FailedAt: l.Last.FailedAt,
 		Checks: l.Checks, CheckSecondsTotal: l.CheckTotal.Seconds(), CheckSecondsMax: l.CheckSlowest.Seconds(),
-		Alerts: l.Alerts,
+		Alerts: l.Alerts, Acknowledged: AcknowledgedAs(l.Ack),
 	}
 	if j.Alerts == nil {
 		j.Alerts = []alerts.ID{}

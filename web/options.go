@@ -18,12 +18,13 @@ import (
 	"deadman/pings"
 )
 
-// Options are what the handler answers from. Lists, Loads, Desk, Letters, Outbox, Book, Rules, Wire
+// Options are what the handler answers from. Lists, Loads, Desk, Acks, Letters, Outbox, Book, Rules, Wire
 // and Health have to be there.
 type Options struct {
 	Lists   Lists
 	Loads   Loads
 	Desk    Desk
+	Acks    Acks
 	Letters Letters
 	Outbox  Outbox
 	Book    Book

@@ -114,6 +114,7 @@ var faults = []Fault{
 	{Is: futurejobs.ErrNotFound, Status: http.StatusNotFound},
 	{Is: futurejobs.ErrExists, Status: http.StatusConflict},
 	{Is: futurejobs.ErrPaused, Status: http.StatusConflict},
+	{Is: futurejobs.ErrOver, Status: http.StatusConflict},
 	{Is: futurejobs.ErrRulesChanged, Status: http.StatusServiceUnavailable, Remedy: "the rules are changing; try again"},
 	{Is: futurejobs.ErrMoved, Status: http.StatusServiceUnavailable, Remedy: "another node was faster; try again"},
 	{Is: rules.ErrConflict, Status: http.StatusPreconditionFailed, Kind: RuleConflict},

@@ -80,7 +80,7 @@ func newStand(t *testing.T, changes ...func(*web.Options, *stand)) *stand {
 
 	s := &stand{t: t, store: db, bus: wire, now: time.Now().UTC().Truncate(time.Second), rules: registry, rule: newest.Engine()}
 	options := web.Options{
-		Lists: db, Loads: db, Desk: s, Outbox: db, Rules: registry, Book: book,
+		Lists: db, Loads: db, Desk: s, Acks: s, Outbox: db, Rules: registry, Book: book,
 		Letters: &events.Letters{LetterStore: db, Book: book, Now: time.Now}, Wire: wire, Memory: db, Mutes: db, Open: toEverybody,
 		Metrics: web.NewMetrics("test", func(context.Context) (web.Gauges, error) { return web.Gauges{}, nil }),
 		Health:  func(context.Context) []web.Condition { return []web.Condition{{Name: "database", OK: true}} },

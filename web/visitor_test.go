@@ -101,6 +101,8 @@ func TestScopes(t *testing.T) {
 		{"GET", "/api/v1/mutes", "", "read rules admin"},
 		{"POST", "/api/v1/mutes", `{"match": {"rule": "x"}, "reason": "r", "for": "1h"}`, "rules admin"},
 		{"DELETE", "/api/v1/mutes/7", "", "rules admin"},
+		{"POST", "/api/v1/alerts/019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d/ack", "", "rules admin"},
+		{"DELETE", "/api/v1/alerts/019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d/ack", "", "rules admin"},
 		{"GET", "/api/v1/tokens", "", "admin"},
 		{"POST", "/api/v1/tokens", `{"name": "x", "scopes": ["read"]}`, "admin"},
 		{"DELETE", "/api/v1/tokens/x", "", "admin"},
@@ -160,6 +162,7 @@ func TestPrefix(t *testing.T) {
 		t.Errorf("on the page it sees %s", a.body)
 	}
 	isProblem(t, do(t, s.Server, "GET", "/api/v1/alerts/"+theirs.ID.String(), "", ours...), 404, web.NotFound)
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/"+theirs.ID.String()+"/ack", "", ours...), 404, web.NotFound)
 
 	const job = "/api/v1/jobs/order-unshipped/2"
 	foreign := strings.Replace(paid, "paid", "zenith", 1)

@@ -52,6 +52,7 @@ func (p *program) alertCommand() *cobra.Command {
 		}.command(p),
 		&cobra.Command{Use: "get ID", Short: "Show one alert", Args: exactly("ID"), RunE: p.getAlert},
 		p.tailCommand(),
+		p.ackCommand(), p.unackCommand(),
 		p.republishCommand(),
 	)
 	return cmd
@@ -81,11 +82,11 @@ func (p *program) getAlert(cmd *cobra.Command, args []string) error {
 	if p.output == asJSON {
 		return writeJSON(p.out, raw)
 	}
-	return p.showAlert(a.Said(), a.Published, a.Deliveries)
+	return p.showAlert(a)
 }
 
-func (p *program) showAlert(a alerts.Alert, published bool, told []web.Delivery) error {
-	s := newSheet(p)
+func (p *program) showAlert(as web.Alert) error {
+	s, a := newSheet(p), as.Said()
 	s.line("alert", "%s", a.ID)
 	s.painted("says", newsColour(a), a.Text)
 	s.line("severity", "%s, %s", a.Severity, a.Status)
@@ -100,8 +101,9 @@ func (p *program) showAlert(a alerts.Alert, published bool, told []web.Delivery)
 	s.instant("waits since", a.Since)
 	s.instant("slot", a.Slot)
 	s.instant("decided", a.DecidedAt)
-	s.line("published", "%t", published)
-	for _, d := range told {
+	s.line("published", "%t", as.Published)
+	s.acknowledged(as.Acknowledged)
+	for _, d := range as.Deliveries {
 		s.line("told", "%s: %s", d.Channel, delivered(d))
 	}
 	for _, id := range a.Closes {

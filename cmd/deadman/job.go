@@ -91,6 +91,7 @@ func (p *program) showJob(j web.Job) error {
 	for _, id := range j.Alerts {
 		s.line("alert", "%s", id)
 	}
+	s.acknowledged(j.Acknowledged)
 	s.document("event", j.Event)
 	s.document("state", j.State)
 	return s.end()

@@ -212,6 +212,34 @@ func TestVerbs(t *testing.T) {
 			t.Errorf("%v: %+v", args, got)
 		}
 	}
+	id := said.Items[0].ID.String()
+	if got := n.run(t, "alert", "ack", id, "--for", "2h", "--note", "I am on it"); got.code != 0 || !strings.Contains(got.out, "acknowledged   by loopback") || !strings.Contains(got.out, "\nuntil          20") {
+		t.Errorf("%+v", got)
+	}
+	if got := n.run(t, "alert", "get", id); !strings.Contains(got.out, "note           I am on it") {
+		t.Errorf("acknowledged: %+v", got)
+	}
+	if got := n.run(t, "alert", "ack", id); got.code != 0 || !strings.Contains(got.out, "until          for good") {
+		t.Errorf("%+v", got)
+	}
+	if got := n.run(t, "alert", "unack", id); got.code != 0 || strings.Contains(got.out, "acknowledged") {
+		t.Errorf("%+v", got)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		part string
+	}{
+		{[]string{"alert", "ack", id, "--for", "2h", "--until", "+2h"}, 2, "not both"},
+		{[]string{"alert", "ack", id, "--for", "2 h"}, 2, "--for"},
+		{[]string{"alert", "ack", "x"}, 2, "no id of an alert"},
+		{[]string{"alert", "ack", "019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d"}, 1, "not found"},
+		{[]string{"alert", "unack"}, 2, "takes ID"},
+	} {
+		if got := n.run(t, c.args...); got.code != c.code || !strings.Contains(got.err, c.part) {
+			t.Errorf("%v: %+v", c.args, got)
+		}
+	}
 	if got := n.run(t, "job", "list", "--limit", "501"); got.code != 2 || !strings.Contains(got.err, "500") {
 		t.Errorf("over the limit: %+v", got)
 	}
@@ -220,6 +248,9 @@ func TestVerbs(t *testing.T) {
 	}
 	if got := n.run(t, "job", "cancel", "order-unshipped", key); got.code != 1 || !strings.Contains(got.err, "not found") {
 		t.Errorf("cancelled twice: %+v", got)
+	}
+	if got := n.run(t, "alert", "ack", id); got.code != 1 || !strings.Contains(got.err, "that is over since") {
+		t.Errorf("acknowledged once it is over: %+v", got)
 	}
 	if got := n.run(t, "history", "list"); !strings.Contains(got.out, "cancelled") {
 		t.Errorf("%+v", got)

@@ -48,7 +48,8 @@ func TestShowJob(t *testing.T) {
 		Rule: "order-unshipped", RuleVersion: 3, Entity: "order", Key: "12\n34", Status: web.Open,
 		Since: at(-3600), CreatedAt: at(-3600), FirstCheckAt: at(-5), NextCheckAt: at(7200), CheckCount: 1, Step: 1, Checks: 2,
 		StartedAt: at(-5), CompletedAt: at(-4), CheckSecondsTotal: 0.0153, CheckSecondsMax: 0.01,
-		Alerts: []alerts.ID{sampleAlert().ID}, Event: json.RawMessage(`{"id": "1234", "note": "\u0007 ` + "\u202e" + `"}`),
+		Acknowledged: &web.Acknowledged{By: "ada", At: at(-5), Until: at(7200)},
+		Alerts:       []alerts.ID{sampleAlert().ID}, Event: json.RawMessage(`{"id": "1234", "note": "\u0007 ` + "\u202e" + `"}`),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -66,13 +67,20 @@ they took      15.3ms in all, 10ms the slowest
 last began     2026-01-31 15:04:00 UTC (5 s ago)
 last decided   2026-01-31 15:04:01 UTC (4 s ago)
 alert          0194bd10-0000-8000-8000-000000000001
+acknowledged   by ada
+since          2026-01-31 15:04:00 UTC (5 s ago)
+until          2026-01-31 17:04:05 UTC (in 2 h)
 event          {"id":"1234","note":"\u0007 \u202e"}
 `)
 }
 
 func TestShowAlert(t *testing.T) {
 	var out bytes.Buffer
-	if err := inProcess(&out, nil).showAlert(sampleAlert(), true, []web.Delivery{{Channel: "on-call", State: "waiting", Tries: 2, Error: "it answers 503"}}); err != nil {
+	if err := inProcess(&out, nil).showAlert(web.Alert{
+		AlertFields: web.AlertFields(sampleAlert()), Published: true,
+		Deliveries:   []web.Delivery{{Channel: "on-call", State: "waiting", Tries: 2, Error: "it answers 503"}},
+		Acknowledged: &web.Acknowledged{By: "ada\x07", At: at(-5), Note: "I am on it"},
+	}); err != nil {
 		t.Fatal(err)
 	}
 	compare(t, out.String(), `
@@ -87,6 +95,10 @@ waits since    2026-01-31 14:04:05 UTC (60 m ago)
 slot           2026-01-31 15:03:54 UTC (11 s ago)
 decided        2026-01-31 15:03:55 UTC (10 s ago)
 published      true
+acknowledged   by ada\a
+since          2026-01-31 15:04:00 UTC (5 s ago)
+until          for good
+note           I am on it
 told           on-call: waiting, tried 2 times: it answers 503
 event          {"id":"1234"}
 `)

@@ -66,6 +66,9 @@ func (t *timeline) head() {
 	}
 	t.print("%s  waits for %s since %s\n", t.paint(bold, plain(t.of.Rule)), t.paint(bold, plain(t.of.Key)),
 		t.of.Since.In(t.p.zone).Format("2006-01-02 15:04:05 MST"))
+	if t.of.Later != "" {
+		t.print("%s\n", t.paint(dim, "the rule spreads its steps: those of this key are later by "+plain(t.of.Later)))
+	}
 	t.lookup()
 }
 
@@ -226,6 +229,9 @@ func (t *timeline) more(l rules.PreviewLine) (lines []string) {
 		lines = append(lines, text...)
 		if len(l.Passed) > 0 {
 			note("passed over: " + strings.Join(l.Passed, ", "))
+		}
+		if l.More > 0 {
+			note(fmt.Sprintf("and %s more, the last %s, unless somebody acknowledges", number(l.More, "time"), t.when(l.Last, l.At, t.p.zone)))
 		}
 		for _, name := range slices.Sorted(maps.Keys(l.Labels)) {
 			note(name + ": " + l.Labels[name])

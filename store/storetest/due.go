@@ -74,3 +74,30 @@ func dueWithoutRules(t *testing.T, w *world) {
 		t.Errorf("got %v, want the payment's job alone", jobs)
 	}
 }
+
+func dueOfRules(t *testing.T, w *world) {
+	loud := w.save("payment-missing", "payment")
+	for i := range 20 {
+		w.start(w.slot(), fmt.Sprintf("a%02d", i))
+		w.byHand(w.starting(loud, fmt.Sprintf("p%02d", i), w.slot()))
+	}
+	q := futurejobs.DueQuery{Walks: w.walks(), Until: w.slot().Add(time.Hour), Of: []int32{loud.ID}, Limit: 100}
+	jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), q))
+	if len(jobs) != 20 || slices.ContainsFunc(jobs, func(j futurejobs.Job) bool { return j.RuleID != loud.ID }) || !slices.IsSortedFunc(jobs, byDue) {
+		t.Errorf("got %d jobs, want the 20 payments in order", len(jobs))
+	}
+	q.Limit = 1
+	each := map[int16]int{}
+	for _, j := range must[[]futurejobs.Job](t)(w.Due(w.ctx(), q)) {
+		each[j.Shard]++
+	}
+	for shard, n := range each {
+		if n != 1 {
+			t.Errorf("%d jobs of shard %d, want one", n, shard)
+		}
+	}
+	q.Not = []futurejobs.Edition{{RuleID: loud.ID, Version: loud.Version}}
+	if jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), q)); len(jobs) != 0 {
+		t.Errorf("%d jobs of a version that is left out", len(jobs))
+	}
+}

@@ -1,0 +1,81 @@
+package main
+
+import (
+	"net/http"
+
+	"github.com/google/uuid"
+	"github.com/spf13/cobra"
+
+	"deadman/web"
+)
+
+func (p *program) ackCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "ack ID", Short: "Acknowledge an alert: further steps stay unsaid, for a while or for good", Args: exactly("ID"),
+		Long: `Keeps further steps of the alert's job unsaid: for a while, after which the highest step that
+came due speaks, or for good. What resolves the job closes what was said all the same.`,
+		Example: `  deadman alert ack 019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d --for 2h --note "I am on it"
+  deadman alert ack 019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d`,
+	}
+	span := cmd.Flags().String("for", "", "for this long, such as 2h (default: for good)")
+	until := cmd.Flags().String("until", "", "until this time (15:04, 2026-01-31T15:04:05Z, +2h)")
+	note := cmd.Flags().String("note", "", "for those who wonder")
+	cmd.RunE = func(cmd *cobra.Command, args []string) (err error) {
+		if *span != "" && *until != "" {
+			return usage("%s takes --for or --until, not both", cmd.CommandPath())
+		}
+		if err := checkSpan("for", *span); err != nil {
+			return err
+		}
+		wish := web.AckWish{For: *span, Note: *note}
+		if wish.Until, err = p.instantFlag("until", *until, p.now()); err != nil {
+			return err
+		}
+		return p.setAck(cmd, http.MethodPost, args[0], wish)
+	}
+	return cmd
+}
+
+func (p *program) unackCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "unack ID", Short: "Take an acknowledgement back: the highest step that came due speaks", Args: exactly("ID"),
+		RunE: func(cmd *cobra.Command, args []string) error { return p.setAck(cmd, http.MethodDelete, args[0], nil) },
+	}
+}
+
+// setAck changes whether an alert is acknowledged, and shows its job.
+func (p *program) setAck(cmd *cobra.Command, method, alert string, body any) error {
+	id, err := uuid.Parse(alert)
+	if err != nil {
+		return usage("%q is no id of an alert: %v", alert, err)
+	}
+	c, err := p.client()
+	if err != nil {
+		return err
+	}
+	j, raw, err := tell[web.Job](cmd.Context(), c, method, "/alerts/"+id.String()+"/ack", nil, body)
+	if err != nil {
+		return err
+	}
+	if p.output == asJSON {
+		return writeJSON(p.out, raw)
+	}
+	return p.showJob(j)
+}
+
+// acknowledged says who acknowledged what was said; nothing where nobody did.
+func (s *sheet) acknowledged(a *web.Acknowledged) {
+	if a == nil {
+		return
+	}
+	s.line("acknowledged", "by %s", a.By)
+	s.instant("since", a.At)
+	if a.Until.IsZero() {
+		s.line("until", "for good")
+	} else {
+		s.instant("until", a.Until)
+	}
+	if a.Note != "" {
+		s.line("note", "%s", a.Note)
+	}
+}

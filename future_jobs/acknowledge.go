@@ -1,0 +1,73 @@
+package futurejobs
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+)
+
+// ErrOver means that an alert is not of a job that is pending: there is nothing to acknowledge.
+var ErrOver = errors.New("only an alert of a wait that goes on can be acknowledged")
+
+// Ack is that somebody knows of what was said about a job: its steps stay unsaid until an instant.
+type Ack struct {
+	Alert alerts.ID // which one was acknowledged
+	By    string
+	At    time.Time // zero, until it is applied
+	Until time.Time // checks.Forever: for good
+	Note  string
+}
+
+// Good reports whether the acknowledgement is for good.
+func (a Ack) Good() bool { return a.Until.Equal(checks.Forever) }
+
+// AckOf is what became of the acknowledgement of a job.
+type AckOf struct {
+	Shard int16
+	JobID int64
+	Ack   *Ack // nil: it was taken back
+}
+
+// Acknowledge keeps the steps of a job unsaid until an instant, in the place of what was
+// acknowledged before; or lets them speak again, where Until is zero. What stands already changes
+// nothing. A job that did not say the alert is missed.
+type Acknowledge struct{ Ack Ack }
+
+func (a Acknowledge) play(f *fold, e Effect, s *standing) {
+	if s == nil || !slices.Contains(s.job.Alerts, a.Ack.Alert) {
+		f.net.Missed++
+		return
+	}
+	if a.Ack.Until.Equal(s.job.AckedUntil) {
+		return
+	}
+	s.job.AckedUntil, s.changed = a.Ack.Until, true
+	s.ack = &AckOf{Shard: s.job.Shard, JobID: s.job.ID}
+	if !a.Ack.Until.IsZero() {
+		ack := a.Ack
+		ack.At = f.now
+		s.ack.Ack = &ack
+	}
+	if e.Rule.Upcoming != nil {
+		s.job.bringForward(e.Rule, e.Rule.Upcoming(s.job, f.now), f.now)
+	}
+	f.net.Changed++
+}
+
+// bringForward looks at a job at a slot, or at the first after now, unless that is after it is
+// looked at anyway; zero leaves it.
+func (j *Job) bringForward(r *Rule, slot, now time.Time) {
+	if slot.IsZero() {
+		return
+	}
+	next := j.NextCheckAt
+	if !j.PausedAt().IsZero() {
+		next = j.PausedNext
+	}
+	if slot = r.notBehind(slot, now); slot.Before(next) {
+		j.reschedule(slot)
+	}
+}

@@ -1,0 +1,104 @@
+package futurejobs
+
+import (
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+)
+
+// said is a job of orderRule's that said something and is looked at again at six.
+func said() (rule *Rule, job Job, alert alerts.ID) {
+	rule, pending := waiting()
+	job = pending[Ref{RuleID: 1, Key: "1"}]
+	alert = alerts.Decision{JobID: job.ID, At: noon}.ID()
+	job.Alerts, job.Step, job.NextCheckAt = []alerts.ID{alert}, 1, noon.Add(6*time.Hour)
+	return rule, job, alert
+}
+
+func acknowledged(rule *Rule, job Job, ack Ack, now time.Time) Net {
+	return folded([]Effect{one(rule, Acknowledge{ack})}, map[Ref]Job{job.Ref: job}, now)
+}
+
+func TestAnAcknowledgementBringsTheNextLookForward(t *testing.T) {
+	now := noon.Add(4 * time.Hour)
+	for name, c := range map[string]struct {
+		upcoming time.Time
+		paused   bool
+		want     time.Time
+	}{
+		"nobody knows":         {time.Time{}, false, noon.Add(6 * time.Hour)},
+		"as it was":            {noon.Add(6 * time.Hour), false, noon.Add(6 * time.Hour)},
+		"never later":          {noon.Add(8 * time.Hour), false, noon.Add(6 * time.Hour)},
+		"sooner":               {noon.Add(5 * time.Hour), false, noon.Add(5 * time.Hour)},
+		"not behind the sweep": {noon.Add(3 * time.Hour), false, noon.Add(4*time.Hour + time.Minute)},
+		"while time is still":  {noon.Add(5 * time.Hour), true, Never},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rule, job, alert := said()
+			if c.paused {
+				job.pause(noon.Add(3 * time.Hour))
+			}
+			rule.Upcoming = func(j Job, at time.Time) time.Time {
+				if !at.Equal(now) || !j.AckedUntil.Equal(now.Add(time.Hour)) {
+					t.Errorf("asked of a job that is acknowledged until %s, at %s", j.AckedUntil, at)
+				}
+				return c.upcoming
+			}
+			net := acknowledged(rule, job, Ack{Alert: alert, By: "ada", Until: now.Add(time.Hour)}, now)
+			if len(net.Change) != 1 || !net.Change[0].NextCheckAt.Equal(c.want) {
+				t.Fatalf("changed %+v, want a next look at %s", net.Change, c.want)
+			}
+			if c.paused && !net.Change[0].PausedNext.Equal(c.upcoming) {
+				t.Errorf("once time goes on it is looked at at %s", net.Change[0].PausedNext)
+			}
+			if len(net.Acks) != 1 || net.Acks[0].JobID != job.ID || !net.Acks[0].Ack.At.Equal(now) {
+				t.Errorf("acknowledged: %+v", net.Acks)
+			}
+		})
+	}
+}
+
+func TestAcknowledgingAgainChangesNothing(t *testing.T) {
+	rule, job, alert := said()
+	now := noon.Add(4 * time.Hour)
+	for _, until := range []time.Time{{}, checks.Forever, noon.Add(5 * time.Hour)} {
+		job.AckedUntil = until
+		if net := acknowledged(rule, job, Ack{Alert: alert, Until: until}, now); len(net.Change)+len(net.Acks)+net.Missed > 0 {
+			t.Errorf("until %s, as it is: %+v", until, net)
+		}
+	}
+	other := alerts.Decision{JobID: job.ID + 1, At: noon}.ID()
+	if net := acknowledged(rule, job, Ack{Alert: other, Until: checks.Forever}, now); net.Missed != 1 || len(net.Change) > 0 {
+		t.Errorf("an alert of another job: %+v", net)
+	}
+	ended := []Effect{one(rule, Acknowledge{Ack{Alert: alert, Until: checks.Forever}}), one(rule, End{Outcome: checks.Resolved})}
+	job.AckedUntil = time.Time{}
+	if net := folded(ended, map[Ref]Job{job.Ref: job}, now); len(net.Acks) > 0 || len(net.End) != 1 {
+		t.Errorf("acknowledged and resolved in one go: %+v", net)
+	}
+}
+
+func TestALookThatHoldsAStepIsNotCounted(t *testing.T) {
+	rule, job, _ := said()
+	rule.Limits.MaxChecks = 3
+	job.CheckCount = 2
+	now := job.NextCheckAt
+	answer := checks.Answer{Next: now.Add(time.Hour), Nominal: true, Step: 1, Held: true}
+	if d := rule.decide(job, Look{}, answer, nil, now); d.Ends() || d.Job.CheckCount != 2 || d.Job.Checks != 1 {
+		t.Errorf("held: ended %q after %d counted of %d", d.Outcome, d.Job.CheckCount, d.Job.Checks)
+	}
+	answer.Held = false
+	if d := rule.decide(job, Look{}, answer, nil, now); d.Outcome != checks.GuardMaxChecks {
+		t.Errorf("not held: ended %q, want %q", d.Outcome, checks.GuardMaxChecks)
+	}
+}
+
+func TestAHandlerIsToldOfTheAcknowledgement(t *testing.T) {
+	rule, job, _ := said()
+	job.AckedUntil = noon.Add(8 * time.Hour)
+	if c := rule.question(job, noon); !c.AckedUntil.Equal(job.AckedUntil) {
+		t.Errorf("it is told %s", c.AckedUntil)
+	}
+}

@@ -1,0 +1,72 @@
+package futurejobs_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deadman/checks"
+)
+
+// asked notes the order in which handlers that only compute are asked.
+type asked struct {
+	mu    sync.Mutex
+	order []string // rule/key
+}
+
+func (a *asked) Prompt() {}
+
+func (a *asked) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.order = append(a.order, c.Rule+"/"+c.Key)
+	return checks.Answer{Outcome: checks.Exhausted}, nil
+}
+
+const callsSomebody = `
+name: %s
+entity: thing
+trigger: {event: %s.created, key: event.id}
+resolve: {event: slow.done, key: event.id}
+escalate: [{after: %s, step: only, severity: %s}]
+slot: 1s
+`
+
+// Of what was left for minutes, those who are called first are looked at first, though their slot
+// came last. Nobody is left out, and nobody is asked twice.
+func TestLoudRulesAreReadFirst(t *testing.T) {
+	const calm, loud, early = 6000, 40, 40
+	synctest.Test(t, func(t *testing.T) {
+		a := &asked{}
+		e := run(t, map[string]checks.Handler{"calm": a, "loud": a, "loud-and-early": a},
+			fmt.Sprintf(callsSomebody, "calm", "calm", "10s", "error"),
+			fmt.Sprintf(callsSomebody, "loud", "loud", "20s", "critical"),
+			fmt.Sprintf(callsSomebody, "loud-and-early", "early", "5s", "critical"))
+		e.happen("calm.created", keys(calm)...)
+		e.happen("loud.created", keys(loud)...)
+		e.happen("early.created", keys(early)...) // they are in the first page, too
+		time.Sleep(3 * time.Minute)               // the stream is behind, and they wait for it
+		e.read()
+		e.sweeper.Wake()
+		time.Sleep(5 * time.Second)
+		e.stop()
+		<-e.finished
+
+		seen, last := map[string]int{}, 0
+		for i, job := range a.order {
+			seen[job]++
+			if job[:4] == "loud" {
+				last = i
+			}
+		}
+		if last >= 1000 { // a page of the calm has 4000; some are asked beside the loud
+			t.Errorf("the last of the loud was asked as number %d of %d", last, len(a.order))
+		}
+		if all := calm + loud + early; len(seen) != all || len(a.order) != all {
+			t.Errorf("%d were asked %d times, want each of %d once", len(seen), len(a.order), all)
+		}
+	})
+}

@@ -1,0 +1,38 @@
+package futurejobs
+
+import (
+	"fmt"
+	"testing"
+)
+
+func TestTurnsAreTakenAlike(t *testing.T) {
+	const keys, turns = 10_000, 20
+	counts := make([]int, turns)
+	for i := range keys {
+		key := fmt.Sprint("key-", i)
+		turn := TurnOf("herd", key, turns)
+		if turn != TurnOf("herd", key, turns) {
+			t.Fatalf("the turn of %s is another each time", key)
+		}
+		counts[turn]++
+	}
+	// The chi-square statistic with 19 degrees of freedom is over 50 once in ten thousand herds.
+	chi := 0.0
+	for _, n := range counts {
+		off := float64(n) - keys/turns
+		chi += off * off / (keys / turns)
+	}
+	if chi > 50 {
+		t.Errorf("chi-square %.1f: %v", chi, counts)
+	}
+	moved := 0
+	for i := range 100 {
+		key := fmt.Sprint("key-", i)
+		if TurnOf("herd", key, turns) != TurnOf("another", key, turns) {
+			moved++
+		}
+	}
+	if moved < 80 {
+		t.Errorf("of 100 keys %d have another turn in another rule", moved)
+	}
+}

@@ -1,0 +1,41 @@
+package rules
+
+import (
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// longestSpread bounds by how much a step may be late on purpose.
+const longestSpread = Duration(futurejobs.Day)
+
+// spreadOut is when the key's turn is to take a step that is due at an instant for all keys.
+// Where its calendar has closed by then, it waits until that opens.
+func (r *Rule) spreadOut(w wait, s *step, at time.Time) time.Time {
+	if later := r.later(w.key); later > 0 {
+		return s.within.Next(at.Add(later))
+	}
+	return at
+}
+
+// later is by how much the steps of a key are later than those of the first: a whole number of
+// slots, so that as many keys have the first slot of the spread as any other.
+func (r *Rule) later(key string) time.Duration {
+	if r.spread <= 1 {
+		return 0
+	}
+	return time.Duration(futurejobs.TurnOf(r.engine.Name, key, r.spread)) * time.Duration(r.engine.Grid)
+}
+
+// spread checks over which span the steps are spread.
+func (c *compiler) spread(d Document) {
+	switch {
+	case d.Spread == 0:
+	case d.Spread < 0 || d.Spread > longestSpread:
+		c.problem("/spread", "%s is not between 0 and %s", d.Spread, longestSpread)
+	case d.Handler != "":
+		c.problem("/spread", "the rule has a handler, which says itself when to look; leave spread out")
+	case d.Spread < 2*d.Slot:
+		c.problem("/spread", "%s has no two slots of %s to spread over; write %s or more, or a finer slot", d.Spread, d.Slot, 2*d.Slot)
+	}
+}

@@ -1,0 +1,55 @@
+package store
+
+import (
+	"context"
+
+	futurejobs "deadman/future_jobs"
+)
+
+const (
+	ackColumns = `k.alert_id, coalesce(k.by_whom, ''), k.at, k.until_at, coalesce(k.note, '')`
+
+	// withAck joins the acknowledgement k of a job f, if there is one.
+	withAck = ` LEFT JOIN acknowledgement k ON k.shard = f.shard AND k.job_id = f.id`
+
+	keepAck = `
+INSERT INTO acknowledgement (shard, job_id, alert_id, by_whom, at, until_at, note) VALUES ($1, $2, $3, $4, $5, $6, $7)
+ON CONFLICT (shard, job_id) DO UPDATE
+SET alert_id = excluded.alert_id, by_whom = excluded.by_whom, at = excluded.at, until_at = excluded.until_at, note = excluded.note`
+
+	dropAck = `DELETE FROM acknowledgement WHERE shard = $1 AND job_id = $2`
+)
+
+// readAck reads the acknowledgement of a job, if there is one.
+type readAck struct{ futurejobs.Ack }
+
+func (k *readAck) fields() []any {
+	return []any{&k.Alert, (*verbatim)(&k.By), at(&k.At), at(&k.Until), (*verbatim)(&k.Note)}
+}
+
+func (k *readAck) ack() *futurejobs.Ack {
+	if k.At.IsZero() {
+		return nil
+	}
+	return &k.Ack
+}
+
+// ackWrite is what of an acknowledgement is written.
+func ackWrite(a futurejobs.AckOf) statement {
+	if a.Ack == nil {
+		return statement{dropAck, []any{a.Shard, a.JobID}}
+	}
+	return statement{keepAck, []any{a.Shard, a.JobID, a.Ack.Alert[:], escape(a.Ack.By), a.Ack.At, a.Ack.Until, escape(a.Ack.Note)}}
+}
+
+// forgetAcks forgets the acknowledgements of jobs that have ended.
+func (s *Store) forgetAcks(ctx context.Context) error {
+	for shard := range s.shards {
+		if _, err := s.pruneAll(ctx, "", `DELETE FROM acknowledgement WHERE shard = $1 AND job_id IN
+	(SELECT k.job_id FROM acknowledgement k WHERE k.shard = $1
+	 AND NOT EXISTS (SELECT 1 FROM future_job f WHERE f.shard = k.shard AND f.id = k.job_id) LIMIT $2)`, shard, pruneBatch); err != nil {
+			return err
+		}
+	}
+	return nil
+}

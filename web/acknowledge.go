@@ -1,0 +1,156 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"deadman/access"
+	"deadman/alerts"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+)
+
+// Acks is what a person may do about alerts. An alert that is not there is futurejobs.ErrNotFound,
+// and one of a wait that is over futurejobs.ErrOver. Implementations are safe for concurrent use.
+type Acks interface {
+	// Acknowledge keeps the steps of the alert's job unsaid until a.Until, and returns the job.
+	Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.Listed, error)
+	// Unacknowledge lets them speak again. That nobody acknowledged anything is no error.
+	Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.Listed, error)
+}
+
+// Acknowledged is who knows of what was said.
+type Acknowledged struct {
+	Alert alerts.ID `json:"alert" doc:"Which alert was acknowledged."`
+	By    string    `json:"by" example:"ada"`
+	At    time.Time `json:"at"`
+	Until time.Time `json:"until,omitzero" doc:"When steps speak again; absent: it is for good."`
+	Note  string    `json:"note,omitempty"`
+}
+
+// AcknowledgedAs is how an acknowledgement goes out; nil: nobody acknowledged anything.
+func AcknowledgedAs(a *futurejobs.Ack) *Acknowledged {
+	if a == nil {
+		return nil
+	}
+	out := Acknowledged{Alert: a.Alert, By: a.By, At: a.At, Until: a.Until, Note: a.Note}
+	if a.Good() {
+		out.Until = time.Time{}
+	}
+	return &out
+}
+
+// AckWish is until when what was said is acknowledged; of a wish without a time, for good.
+type AckWish struct {
+	Until time.Time `json:"until,omitzero" doc:"When steps speak again; this, for, or neither: for good." example:"2026-01-31T15:04:05Z"`
+	For   string    `json:"for,omitempty" doc:"A span from now; this, until, or neither." example:"2h"`
+	Note  string    `json:"note,omitempty" doc:"For those who wonder; up to 500 bytes." example:"I am on it"`
+}
+
+// ackMost is the longest that an acknowledgement lasts that is not for good.
+const ackMost = 366 * 24 * time.Hour
+
+// ackNote is the longest that a note may be, in bytes.
+const ackNote = 500
+
+// Ack is what the wish comes to at an instant. The error is for whoever wished.
+func (w AckWish) Ack(now time.Time) (a futurejobs.Ack, err error) {
+	if len(w.Note) > ackNote {
+		return a, refused("body.note", "it has %d bytes, the most is %d", len(w.Note), ackNote)
+	}
+	a = futurejobs.Ack{Until: w.Until.UTC().Truncate(time.Microsecond), Note: w.Note}
+	switch {
+	case w.For != "" && !w.Until.IsZero():
+		return a, refused("body.for", "it comes with until, and one of them is enough")
+	case w.For != "":
+		span, err := rules.ParseDuration(w.For)
+		if err != nil {
+			return a, refused("body.for", "%v", err)
+		}
+		a.Until = now.UTC().Add(time.Duration(span)).Truncate(time.Microsecond)
+	case w.Until.IsZero():
+		a.Until = checks.Forever
+		return a, nil
+	}
+	if !a.Until.After(now) || a.Until.Sub(now) > ackMost {
+		return a, refused("body.until", "%s is not within a year from now; to acknowledge for good, leave until and for out", a.Until.Format(time.RFC3339))
+	}
+	return a, nil
+}
+
+func (a *api) mountAcks() {
+	o := operation{
+		Tag: tagAlerts, Path: "/alerts/{id}/ack", Scope: access.Rules, Reach: byItself, Status: http.StatusOK,
+		Errors: []int{http.StatusNotFound, http.StatusConflict},
+	}
+	o.ID, o.Method, o.Does, o.Once = "acknowledge-alert", "POST", "keeps further steps of the alert's job unsaid, for a while or for good", true
+	o.Says = "What resolves the job ends it all the same, and that is said. When the time is over, the highest step that is due speaks. " +
+		"Only an alert of a job that goes on can be acknowledged. Doing it again changes until when."
+	add(a, o, shown(a.acknowledge))
+	o.ID, o.Method, o.Does, o.Once = "unacknowledge-alert", "DELETE", "takes an acknowledgement back", false
+	o.Says = "The highest step that came due meanwhile speaks. That nothing was acknowledged is no error."
+	add(a, o, shown(a.unacknowledge))
+}
+
+func (a *api) acknowledge(ctx context.Context, in *struct {
+	AlertPath
+	Body *AckWish
+},
+) (Job, error) {
+	if err := a.mayAcknowledge(ctx, in.ID); err != nil {
+		return Job{}, err
+	}
+	var wish AckWish
+	if in.Body != nil {
+		wish = *in.Body
+	}
+	ack, err := wish.Ack(a.Now())
+	if err != nil {
+		return Job{}, err
+	}
+	l, err := a.Acks.Acknowledge(ctx, in.ID, ack)
+	if err != nil {
+		return Job{}, err
+	}
+	return a.whole(l), nil
+}
+
+func (a *api) unacknowledge(ctx context.Context, in *AlertPath) (Job, error) {
+	if err := a.mayAcknowledge(ctx, in.ID); err != nil {
+		return Job{}, err
+	}
+	l, err := a.Acks.Unacknowledge(ctx, in.ID)
+	if err != nil {
+		return Job{}, err
+	}
+	return a.whole(l), nil
+}
+
+// mayAcknowledge refuses whoever does not see the alert. That they may change jobs is known.
+func (a *api) mayAcknowledge(ctx context.Context, id alerts.ID) error {
+	s, err := a.Lists.Alert(ctx, id)
+	if err != nil {
+		return err
+	}
+	if !visitorOf(ctx).sees(s.Rule) {
+		return missing("alert " + id.String())
+	}
+	return nil
+}
+
+// ackOf is who acknowledged what the alert's job said, while that is pending.
+func (a *api) ackOf(ctx context.Context, of alerts.Alert) (*Acknowledged, error) {
+	page, err := a.Lists.Jobs(ctx, futurejobs.Filter{Rule: of.Rule, Entity: of.Entity, Key: of.Key})
+	if err != nil {
+		return nil, err
+	}
+	for _, l := range page.Items {
+		if slices.Contains(l.Alerts, of.ID) {
+			return AcknowledgedAs(l.Ack), nil
+		}
+	}
+	return nil, nil
+}
