@@ -412,3 +412,16 @@ func TestBeatsOfAStream(t *testing.T) {
 		}
 	}
 }
+
+// Nobody is silent before the stream of the beats is read past the slot.
+func TestTheStreamOfBeatsIsWaitedFor(t *testing.T) {
+	s := opened(t)
+	saved(t, s, 0, "name: silent\nentity: device\ntrigger: {heartbeat: {event: beats, key: event.id, every: 10m}}\n")
+	rule, err := refreshed(t, s).Newest("silent")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if e := rule.Engine(); !slices.Equal(e.Streams, []string{"S"}) || !slices.Equal(e.Hears, []string{"", "S"}) {
+		t.Errorf("it waits for %q and hears by %q; want the stream, and that and pings", e.Streams, e.Hears)
+	}
+}
