@@ -1,6 +1,8 @@
 package deadman
 
 import (
+	"context"
+
 	futurejobs "deadman/future_jobs"
 	"deadman/pings"
 )
@@ -10,6 +12,28 @@ type pinging struct {
 	*pings.Finder
 	*pings.Taker
 	writer *pings.Writer
+	missed func() // a ping came and could not be kept
+}
+
+// Find finds whose a ping is.
+func (p *pinging) Find(ctx context.Context, path pings.Path, create bool) (to pings.Target, says pings.Signal, created bool, err error) {
+	to, says, created, err = p.Finder.Find(ctx, path, create)
+	p.note(err)
+	return to, says, created, err
+}
+
+// Take takes a ping in.
+func (p *pinging) Take(ctx context.Context, ping pings.Ping) error {
+	err := p.Taker.Take(ctx, ping)
+	p.note(err)
+	return err
+}
+
+// note notes that somebody was not heard, unless that is the sender's own doing.
+func (p *pinging) note(err error) {
+	if err != nil && !pings.IsSenders(err) {
+		p.missed()
+	}
 }
 
 // openPings puts the parts together that take pings in.
@@ -20,7 +44,7 @@ func (n *node) openPings() *pinging {
 		Taker: pings.NewTaker(pings.Taker{
 			Book: n.book, Ledger: n.ledger(), Shards: n.store.Shards(), Now: n.clock.Now, Observer: beaten{n}, Log: writer,
 		}),
-		writer: writer,
+		writer: writer, missed: n.hearing.Missed,
 	}
 }
 

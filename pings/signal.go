@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/uuid"
 
+	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 )
 
@@ -24,6 +25,20 @@ var (
 	// ErrFull means that a rule has as many addresses as it may have.
 	ErrFull = errors.New("the rule has its most addresses")
 )
+
+// IsSenders reports whether an error says that who sent a ping has to do otherwise; any other means
+// that the ping is lost for no fault of theirs.
+func IsSenders(err error) bool {
+	if wrong := (rules.Problems{}); errors.As(err, &wrong) {
+		return true
+	}
+	for _, theirs := range []error{ErrUnknown, ErrAmbiguous, ErrExit, ErrRun, ErrFull, futurejobs.ErrNotFound, rules.ErrNoHeartbeat} {
+		if errors.Is(err, theirs) {
+			return true
+		}
+	}
+	return false
+}
 
 // Signal is what a ping says.
 type Signal struct {
