@@ -79,6 +79,7 @@ func TestVirtualBeatsComeLateAndOutOfOrder(t *testing.T) {
 		time.Sleep(time.Until(begin))
 		v := &virtual{t: t, dir: t.TempDir()}
 		v.open()
+		v.run()
 		defer v.close()
 		v.save(devices)
 		come := func(now int, minutes ...int) {
@@ -124,6 +125,7 @@ func TestVirtualExpectedDevices(t *testing.T) {
 		time.Sleep(time.Until(begin))
 		v := &virtual{t: t, dir: t.TempDir()}
 		v.open()
+		v.run()
 		defer v.close()
 		save := func(text string) {
 			v.save(text)

@@ -36,6 +36,11 @@ var badMeanings = []struct {
 		[]string{"3:35 /trigger/emit/subject: the subject is missing; name the one that the event is published on, such as imports.due"},
 	},
 	{
+		"a heartbeat that emits",
+		edited("trigger: {heartbeat: {event: beats, key: event.id, every: 10m}, emit: {subject: imports.due}}"),
+		[]string{`3:65 /trigger/emit: a trigger by heartbeat has no "emit"; leave it out`},
+	},
+	{
 		"an event that emits",
 		edited("trigger: {event: orders.created, key: event.id, emit: {subject: imports.due}}"),
 		[]string{`3:49 /trigger/emit: a trigger by event has no "emit"; leave it out`},

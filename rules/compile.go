@@ -108,13 +108,6 @@ func (c *compiler) item(pointer string, i int) string {
 	return item(pointer, i)
 }
 
-// notRun refuses a rule with a part that is stored and not run yet, unless the rule rests.
-func (c *compiler) notRun(pointer, what string) {
-	if c.document.Enabled {
-		c.problem(pointer, "%s is stored but not run yet by this version; write enabled: false to keep the rule until then", what)
-	}
-}
-
 func compile(d Document, saved Saved, world outside, single map[string]bool) (*Rule, Problems) {
 	return (&compiler{document: d, outside: world, single: single}).rule(d, saved)
 }

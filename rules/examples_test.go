@@ -39,8 +39,8 @@ func whole(block string) string {
 		"resolve":  "resolve: {event: orders.shipped, key: event.id}",
 		"escalate": "escalate: [{after: 3h}]",
 	} {
-		if field == "escalate" && strings.Contains(block, "\nhandler:") {
-			continue // it answers in the place of steps
+		if field == "escalate" && strings.Contains(block, "\nhandler:") || field != "name" && strings.Contains(block, " emit: ") {
+			continue // it answers in the place of steps, and who emits waits for nothing
 		}
 		if !strings.HasPrefix(block, field+":") && !strings.Contains(block, "\n"+field+":") {
 			block = line + "\n" + block

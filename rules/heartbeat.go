@@ -25,7 +25,7 @@ type heartbeat struct {
 // heartbeat compiles an event that has to come again and again.
 func (c *compiler) heartbeat(t Trigger) watch {
 	h := t.Heartbeat
-	c.only("heartbeat", t, "key", "if", "since", "shape", "zone", "keys")
+	c.only("heartbeat", t, "key", "if", "since", "shape", "zone", "keys", "emit")
 	const p = "/trigger/heartbeat"
 	w := watch{}
 	if h.Event != "" || h.Key != "" {
