@@ -62,7 +62,7 @@ func TestExitCodes(t *testing.T) {
 		{"unknown command of a group", nil, []string{"job", "lisst"}, 2, []string{"lisst", "did you mean deadman job list?"}},
 		{"unknown flag", nil, []string{"job", "list", "--colour"}, 2, []string{"--colour"}},
 		{"too few arguments", nil, []string{"job", "get", "rule"}, 2, []string{"RULE KEY", "it got 1 argument\n"}},
-		{"a group without a verb", nil, []string{"job"}, 2, []string{"deadman job takes a command: cancel, check, create, get, list, snooze", "deadman job --help"}},
+		{"a group without a verb", nil, []string{"job"}, 2, []string{"deadman job takes a command: cancel, check, create, get, list, slots, snooze", "deadman job --help"}},
 		{"help about a command", nil, []string{"help", "job"}, 0, []string{"Usage:", "cancel", "--help"}},
 		{"help about a verb", nil, []string{"help", "job", "list"}, 0, []string{"deadman job list [flags]", "--limit"}},
 		{"help about everything", nil, []string{"help"}, 0, []string{"Usage:", "serve", "--version"}},

@@ -39,7 +39,7 @@ func ticksHaveCursors(t *testing.T, w *world) {
 	if diff := cmp.Diff(want, all()); diff != "" {
 		t.Errorf("cursors (-want +got):\n%s", diff)
 	}
-	if through := must[map[string]futurejobs.Reading](t)(w.ReadThrough(w.ctx())); len(through) != 1 {
+	if through := must[map[string]futurejobs.Reading](t)(w.ReadThrough(w.ctx())); len(through) != 2 { // the world's stream, and pings
 		t.Errorf("streams: %v", through)
 	}
 	w.balances(2)
