@@ -4,7 +4,6 @@ package futurejobs
 
 import (
 	"encoding/json"
-	"hash/fnv"
 	"time"
 
 	"deadman/alerts"
@@ -109,13 +108,7 @@ type Decision struct {
 func (d Decision) Ends() bool { return d.Outcome != "" }
 
 // ShardOf returns the shard, out of n, of an entity's key.
-func ShardOf(entity, key string, n int) int16 {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(entity)) // a hash.Hash never returns an error
-	_, _ = h.Write([]byte{0})
-	_, _ = h.Write([]byte(key))
-	return int16(mix(h.Sum64()) % uint64(n))
-}
+func ShardOf(entity, key string, n int) int16 { return int16(TurnOf(entity, key, n)) } //nolint:gosec // n is a number of shards
 
 // mix spreads a hash over all its bits: FNV's low ones are weak.
 func mix(x uint64) uint64 {

@@ -1,0 +1,61 @@
+package rules
+
+import (
+	"context"
+	"errors"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// pageMost is how many jobs are changed at a time.
+const pageMost = 500
+
+// move takes the pending jobs of a rule to a version, and returns how many. Those that moved
+// before stay where they are, so that it can be done again after an error.
+func (r *Registry) move(ctx context.Context, to Saved) (int, error) {
+	rule, err := newVersion(to, r.outside()).compiled()
+	if err != nil {
+		return 0, err
+	}
+	return r.each(ctx, to.RuleID, "job.move", func(j futurejobs.Job) (futurejobs.Effect, bool) {
+		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Ask: futurejobs.Move{Next: rule.nextOf}}, j.Version < to.Version
+	})
+}
+
+// Purge ends the pending jobs of a deleted rule, and returns how many. What the rule was does
+// not matter any more: it may be one that can't be read.
+func (r *Registry) Purge(ctx context.Context, ruleID int32) (int, error) {
+	deleted := &futurejobs.Rule{ID: ruleID, Deleted: true}
+	return r.each(ctx, ruleID, "", func(j futurejobs.Job) (futurejobs.Effect, bool) {
+		return futurejobs.Purge(deleted, j.Ref), true
+	})
+}
+
+// each applies an effect to the pending jobs of a rule.
+func (r *Registry) each(ctx context.Context, ruleID int32, deed string, effect func(futurejobs.Job) (futurejobs.Effect, bool)) (n int, err error) {
+	var after futurejobs.Ref
+	for {
+		b := futurejobs.Batch{RuleSet: r.Book.Revision(), Deed: deed}
+		jobs, err := r.Jobs.JobsOf(ctx, ruleID, after, pageMost)
+		if err != nil || len(jobs) == 0 {
+			return n, err
+		}
+		for _, j := range jobs {
+			if e, wanted := effect(j); wanted {
+				b.Effects = append(b.Effects, e)
+			}
+		}
+		applied, err := r.Jobs.Apply(ctx, b)
+		if errors.Is(err, futurejobs.ErrRulesChanged) {
+			if err := r.Book.Refresh(ctx); err != nil {
+				return n, err
+			}
+			continue
+		}
+		if err != nil {
+			return n, err
+		}
+		n += applied.Ended + applied.Changed
+		after = jobs[len(jobs)-1].Ref
+	}
+}

@@ -1,0 +1,203 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aymanbagabas/go-udiff"
+)
+
+// SaveOptions say how a rule is saved.
+type SaveOptions struct {
+	Version int32  // what the rule has to be at: a number, 0 for a new one, or AnyVersion
+	Bundle  string // the set of files that it comes with; empty: none
+	Adopt   bool   // a rule of another bundle is taken over
+	DryRun  bool   // nothing is written
+	Pending bool   // pending jobs go on with the new version
+
+	Since time.Time // what streams still have of events since then is taken in, too; zero: nothing
+}
+
+// Change is what saving a rule came to, or would.
+type Change struct {
+	Before   *Listing // nil: there was none
+	After    Saved    // in a dry run, without what the store fills in
+	Document Document
+	Changed  bool
+	Diff     string   // between the canonical texts, unified; empty: they are the same
+	Moved    int      // pending jobs that were taken to the new version
+	Past     int      // waits that began because of events before the save, or would
+	Partly   []Road   // wildcards of which streams take in only a part; the rest is not heard
+	Warnings []string // what could not be checked, and why
+}
+
+// Save saves the one rule of a text, YAML or JSON. name is what it has to be called; empty:
+// anything. Where nothing would change nothing is written. The error is Problems,
+// ErrConflict, ErrBundle, ErrEntityChanged, ErrSubject or of the store or the binder.
+func (r *Registry) Save(ctx context.Context, text []byte, name string, o SaveOptions) (Change, error) {
+	documents, err := parse(text, "", r.Calendars)
+	if err != nil {
+		return Change{}, err
+	}
+	if len(documents) > 1 {
+		return Change{}, Problems{documents[1].problem("", "", "one rule at a time; the text has several")}
+	}
+	d := documents[0]
+	if name != "" && d.Name != name {
+		return Change{}, Problems{d.problem("", "/name", fmt.Sprintf("the rule is saved as %q; write that name, or save it under its own", name))}
+	}
+	for tries := 1; ; tries++ {
+		before, err := r.before(ctx, d.Name)
+		if err != nil {
+			return Change{}, err
+		}
+		c, err := r.save(ctx, d, before, o)
+		if o.Version == AnyVersion && errors.Is(err, ErrConflict) && c.After.Version == 0 && tries < saveTries {
+			continue // nobody asked for a version, so the last one wins
+		}
+		return c, err
+	}
+}
+
+// saveTries bounds how often a rule is compared and saved again because others save it, too.
+const saveTries = 20
+
+// save saves a document over the rule that is there.
+func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOptions) (Change, error) {
+	at := int32(0)
+	if before != nil {
+		at = before.Version
+	}
+	if err := d.replaces(before, at, o); err != nil {
+		return Change{}, err
+	}
+	canonical, err := d.Canonical()
+	if err != nil {
+		return Change{}, err
+	}
+	warnings, err := r.verify(ctx, d, before, canonical)
+	if err != nil {
+		return Change{}, err
+	}
+	bind := r.Binder.Bind
+	if o.DryRun {
+		bind = r.Binder.Find
+	}
+	reads, err := bind(ctx, d.Subjects())
+	if errors.Is(err, ErrSubject) {
+		return Change{}, Problems{d.problem("", "/trigger", err.Error())}
+	}
+	if err != nil {
+		return Change{}, wrap("bind "+d.Name, err)
+	}
+	if err := d.bindEmitted(ctx, bind); err != nil {
+		return Change{}, err
+	}
+	c := Change{Before: before, Document: d.Document, Warnings: warnings, After: Saved{
+		Name: d.Name, Entity: d.Entity, Document: canonical, Reads: reads, Bundle: o.Bundle,
+	}}
+	if before != nil {
+		c.After.PausedAt, c.After.PausedBy = before.PausedAt, before.PausedBy
+	}
+	c.Changed = before == nil || !before.same(c.After)
+	c.Diff = diffOf(before, c.After)
+	if c.Partly, err = r.partly(ctx, d.Subjects()); err != nil {
+		return c, wrap("bind "+d.Name, err)
+	}
+	p, err := r.pastOf(ctx, &c, o)
+	if err != nil || o.DryRun {
+		return c, err
+	}
+	if c.Changed {
+		// The version that was compared is the one that is replaced.
+		if c.After, err = r.Store.Save(ctx, c.After, at); err != nil {
+			return c, err
+		}
+	} else {
+		c.After = before.Saved
+	}
+	if o.Pending || c.recurs() {
+		if c.Moved, err = r.move(ctx, c.After); err != nil {
+			return c, err
+		}
+	}
+	if p != nil {
+		c.Past, err = p.begin(ctx, c.After)
+	}
+	return c, errors.Join(err, r.expectSaved(ctx, c))
+}
+
+// recurs reports whether the rule's trigger comes by the clock, and did before: then what is
+// waited for goes on as the rule says now.
+func (c Change) recurs() bool {
+	byClock := func(t Trigger) bool { return t.Schedule != "" || t.Heartbeat != nil }
+	return byClock(c.Document.Trigger) && c.Before != nil && byClock(c.Before.Document.Trigger)
+}
+
+// bindEmitted sees to it that a stream takes in what the rule's ticks publish.
+func (d placed) bindEmitted(ctx context.Context, bind func(context.Context, []string) ([]Read, error)) error {
+	emit := d.Trigger.Emit
+	if emit == nil {
+		return nil
+	}
+	_, err := bind(ctx, []string{emit.Subject})
+	if errors.Is(err, ErrSubject) {
+		return Problems{d.problem("", "/trigger/emit/subject", err.Error())}
+	}
+	return wrap("bind "+d.Name, err)
+}
+
+// partly are those of the subjects that no stream takes in as a whole.
+func (r *Registry) partly(ctx context.Context, subjects []string) ([]Road, error) {
+	wild := slices.DeleteFunc(slices.Clone(subjects), func(s string) bool { return !strings.ContainsAny(s, "*>") })
+	if len(wild) == 0 {
+		return nil, nil
+	}
+	slices.Sort(wild)
+	roads, err := r.Binder.Roads(ctx, slices.Compact(wild))
+	return slices.DeleteFunc(roads, func(road Road) bool { return road.Takes == nil }), err
+}
+
+// replaces refuses a document that can't be saved over the rule that is there, at a version.
+func (d placed) replaces(before *Listing, at int32, o SaveOptions) error {
+	switch {
+	case o.Version == 0 && before != nil:
+		return fmt.Errorf("there is a rule %s already, at version %d: %w", d.Name, at, ErrConflict)
+	case o.Version != AnyVersion && o.Version != at:
+		return fmt.Errorf("rule %s is at version %d, not %d: %w", d.Name, at, o.Version, ErrConflict)
+	case before != nil && before.Bundle != "" && before.Bundle != o.Bundle && !o.Adopt:
+		return fmt.Errorf("%w, %s: change rule %s there, or adopt it (--adopt)", ErrBundle, before.Bundle, d.Name)
+	case before != nil && before.Entity != d.Entity:
+		return Problems{d.problem("", "/entity", fmt.Sprintf("the rule waits for %q; %s", before.Entity, ErrEntityChanged))}
+	}
+	return nil
+}
+
+// pastOf plays what was before a change, where that is asked for, and counts it; nil where it
+// is not.
+func (r *Registry) pastOf(ctx context.Context, c *Change, o SaveOptions) (*past, error) {
+	if o.Since.IsZero() {
+		return nil, nil
+	}
+	saved := c.After
+	if !c.Changed {
+		saved = c.Before.Saved
+	}
+	p, err := r.past(ctx, saved, o.Since)
+	if err == nil {
+		c.Past = len(p.waits(saved))
+	}
+	return p, err
+}
+
+func diffOf(before *Listing, after Saved) string {
+	old, from := "", "nothing"
+	if before != nil {
+		old, from = textOf(before.Saved), fmt.Sprintf("%s version %d", before.Name, before.Version)
+	}
+	return udiff.Unified(from, after.Name, old, textOf(after))
+}
