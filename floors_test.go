@@ -27,7 +27,9 @@ var floors = [][]string{
 	{"future_jobs"},
 	{"rules", "events", "ticks", "access", "hooks"},
 	{"pings"},
+	{"web/static"},
 	{"store", "bus", "web", "sources", "handlers", "notify"},
+	{"web/ui"},
 	{"."},
 	{"cmd/deadman"},
 }
@@ -36,7 +38,7 @@ var floors = [][]string{
 var provers = []string{"bench", "bus/bustest", "deploy", "examples", "faults", "store/storetest"}
 
 // clocks are the rooms that may ask the machine for the time: floor 4 and above.
-var clocks = []string{"store", "bus", "web", "sources", "handlers", "notify", ".", "cmd/deadman"}
+var clocks = []string{"store", "bus", "web", "web/ui", "sources", "handlers", "notify", ".", "cmd/deadman"}
 
 func TestFloors(t *testing.T) {
 	for _, p := range packages(t) {

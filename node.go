@@ -27,6 +27,7 @@ import (
 	"deadman/store"
 	"deadman/ticks"
 	"deadman/web"
+	"deadman/web/ui"
 )
 
 // retryEvery is how often a node that starts asks again for a database or a broker that is
@@ -56,6 +57,7 @@ type node struct {
 	relay   *alerts.Relay
 	people  *notify.Notifier // nil: there is no file of channels
 	metrics *web.Metrics
+	pages   *ui.UI
 	sources sourceSet
 	answers *answerers
 	witness witness
@@ -95,6 +97,9 @@ func open(ctx context.Context, c Config) (n *node, err error) {
 		return n, err
 	}
 	n.metrics = web.NewMetrics(n.Version, n.gauges)
+	if n.pages, err = ui.New(ui.Options{Version: n.Version, Log: n.log, Now: func() time.Time { return n.clock.Now() }}); err != nil {
+		return n, err
+	}
 	if err := n.openSources(); err != nil {
 		return n, err
 	}

@@ -107,13 +107,3 @@ func (a *api) alert(ctx context.Context, in *AlertPath) (Alert, error) {
 	out.Acknowledged, err = a.ackOf(ctx, s.Alert)
 	return out, err
 }
-
-// toAPI leads the link of an alert, or of a list of them, to its document: there is no page of it
-// yet.
-func toAPI(w http.ResponseWriter, r *http.Request) {
-	to := apiPath + r.URL.EscapedPath()
-	if r.URL.RawQuery != "" {
-		to += "?" + r.URL.RawQuery
-	}
-	http.Redirect(w, r, to, http.StatusTemporaryRedirect)
-}

@@ -128,7 +128,7 @@ func (s *alertStream) pump(ctx context.Context, a *api, follow <-chan news) erro
 	for {
 		text := ": still here\n\n"
 		select {
-		case <-leaving(ctx):
+		case <-Leaving(ctx):
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()

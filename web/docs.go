@@ -23,7 +23,7 @@ var docsCSS string
 
 var (
 	docsTemplate = template.Must(template.New("docs").Parse(docsHTML))
-	docsPolicy   = policy(pageCSS+docsCSS, "form-action 'none'")
+	docsPolicy   = policy(plainCSS+docsCSS, "form-action 'none'")
 )
 
 // docsView is what the page of the API shows. All of it is from the description.
@@ -88,7 +88,7 @@ func (a *api) docs(w http.ResponseWriter, r *http.Request) {
 func (a *api) docsView() docsView {
 	described := a.huma.OpenAPI()
 	view := docsView{
-		CSS:   template.CSS(pageCSS + docsCSS), //nolint:gosec // our own files
+		CSS:   template.CSS(plainCSS + docsCSS), //nolint:gosec // our own files
 		Title: described.Info.Title, Version: described.Info.Version,
 		About: strings.Split(described.Info.Description, "\n\n"), Kinds: kinds,
 	}

@@ -73,13 +73,18 @@ func bounded(next http.Handler) http.Handler {
 			_ = flow.SetReadDeadline(now.Add(readTime)) // a writer without deadlines is no server's
 		}
 		_ = flow.SetWriteDeadline(now.Add(writeTime))
-		if r.URL.Path != alertsPath || !acceptsStream(r) {
+		if !isStream(r) {
 			ctx, cancel := context.WithTimeout(r.Context(), answerTime)
 			defer cancel()
 			r = r.WithContext(ctx)
 		}
 		next.ServeHTTP(w, r)
 	})
+}
+
+// isStream reports whether a request is for a stream: of alerts, or of what is new on a page.
+func isStream(r *http.Request) bool {
+	return acceptsStream(r) && (r.URL.Path == alertsPath || r.URL.Query().Has(LiveParameter))
 }
 
 // sameSite refuses what a browser sends on behalf of another site, unless it only reads, or is a

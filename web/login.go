@@ -25,7 +25,7 @@ var loginHTML string
 var loginTemplate = template.Must(template.New("login").Parse(loginHTML))
 
 // loginPolicy lets the page's own style in, and its form out to the node.
-var loginPolicy = policy(pageCSS, "form-action 'self'")
+var loginPolicy = policy(plainCSS, "form-action 'self'")
 
 // loginView is what the login page shows.
 type loginView struct {
@@ -75,7 +75,7 @@ func (a *api) cookie(r *http.Request, secret string, expires time.Time) *http.Co
 
 func (a *api) loginPage(w http.ResponseWriter, r *http.Request, status int, wrong string) {
 	var out bytes.Buffer
-	if err := loginTemplate.Execute(&out, loginView{CSS: pageStyle, Wrong: wrong}); err != nil {
+	if err := loginTemplate.Execute(&out, loginView{CSS: plainStyle, Wrong: wrong}); err != nil {
 		a.fail(w, r, fmt.Errorf("login page: %w", err))
 		return
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net/http"
 	"reflect"
+	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
 
@@ -135,3 +136,6 @@ func operationOf(ctx huma.Context) (o operation, ok bool) {
 	o, ok = ctx.Operation().Metadata[metaKey].(operation)
 	return o, ok
 }
+
+// capital begins a sentence; s begins with a letter of ASCII or a digit.
+func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

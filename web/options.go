@@ -43,6 +43,9 @@ type Options struct {
 	Sources  *lookup.Set // nil: rules can look nothing up
 	Handlers Handlers    // nil: there are none
 
+	// Pages are what people see; nil: nothing.
+	Pages Pages
+
 	// Schemas spell JSON Schemas out, by what they describe.
 	Schemas map[string]func() ([]byte, error)
 
@@ -66,6 +69,22 @@ type Options struct {
 	Now     func() time.Time // nil: time.Now; what statuses are derived by
 }
 
+// Pages are what people see in a browser. ui.UI implements it.
+type Pages interface {
+	// Mount puts the pages on a router that lets those in who may read. api is asked on behalf
+	// of whoever asks for a page.
+	Mount(r chi.Router, api http.Handler)
+	// Static serves what pages load, under StaticPath, to everybody.
+	Static() http.Handler
+}
+
+// StaticPath is under what pages load things from, and LiveParameter is in the address of a
+// page's stream.
+const (
+	StaticPath    = "/static/"
+	LiveParameter = "live"
+)
+
 // New returns the handler for everything that a node answers.
 func New(o Options) http.Handler {
 	if o.Log == nil {
@@ -82,6 +101,7 @@ func New(o Options) http.Handler {
 	}
 	a := &api{Options: o, troubles: troubles{known: make(map[string]trouble)}}
 	r := chi.NewRouter()
+	var whole http.Handler = r
 	r.Use(a.access, a.rescue, headers, a.sameSite(), middleware.GetHead, bounded)
 	if o.LoopbackOnly {
 		r.Use(a.loopback())
@@ -100,12 +120,15 @@ func New(o Options) http.Handler {
 	}
 	r.Group(func(r chi.Router) {
 		r.Use(a.needsRead)
-		r.Get("/", a.page)
-		r.Get("/alerts", toAPI)
-		r.Get("/alerts/{id}", toAPI)
+		if o.Pages != nil {
+			o.Pages.Mount(r, whole)
+		}
 		r.Get("/docs", a.docs)
 		r.Get(specPath, a.spec)
 	})
+	if o.Pages != nil {
+		r.Method(http.MethodGet, StaticPath+"*", o.Pages.Static())
+	}
 	if o.Metrics != nil {
 		r.With(a.needsAll).Method(http.MethodGet, "/metrics", o.Metrics)
 	}

@@ -131,7 +131,7 @@ func TestRefused(t *testing.T) {
 		{"PUT", "/api/v1/jobs/r/k", 405, []string{"GET, HEAD, DELETE"}},
 		{"PUT", "/api/v1/jobs/r/a%2Fb", 405, []string{"GET, HEAD, DELETE"}},
 		{"GET", "/api/v1/events/orders.created", 405, []string{"POST"}},
-		{"POST", "/", 405, []string{"GET"}},
+		{"POST", "/healthz", 405, []string{"GET"}},
 		{"POST", "/api/v1/events/orders.*", 400, []string{"path.subject", "wildcard"}},
 		{"POST", "/api/v1/events/orders.%3E", 400, []string{"path.subject", "wildcard"}},
 		{"POST", "/api/v1/events/orders..created", 400, []string{"path.subject", "empty"}},

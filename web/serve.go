@@ -43,11 +43,11 @@ func Serve(ctx context.Context, ln net.Listener, h http.Handler, drain time.Dura
 	return nil
 }
 
-// leavingKey is the context's key for the channel that leaving returns.
+// leavingKey is the context's key for the channel that Leaving returns.
 type leavingKey struct{}
 
-// leaving is closed when the node begins to stop; nil, and so never, outside of Serve.
-func leaving(ctx context.Context) <-chan struct{} {
+// Leaving is closed when the node begins to stop; nil, and so never, outside of Serve.
+func Leaving(ctx context.Context) <-chan struct{} {
 	left, _ := ctx.Value(leavingKey{}).(<-chan struct{})
 	return left
 }

@@ -91,8 +91,8 @@ func TestSources(t *testing.T) {
 		!strings.Contains(a.body, `"reached":false`) || !strings.Contains(a.body, "shop can't be asked") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
-	if a := do(t, s.Server, "GET", "/", ""); !strings.Contains(a.body, "<td>down</td>") || !strings.Contains(a.body, "<td>connection &lt;refused&gt;</td>") ||
-		!strings.Contains(a.body, "<td>new</td>") {
+	if a := do(t, s.Server, "GET", "/health", ""); !strings.Contains(a.body, ">down</span>") || !strings.Contains(a.body, ">connection &lt;refused&gt;</td>") ||
+		!strings.Contains(a.body, ">new</span>") {
 		t.Error(a.body)
 	}
 	has(t, do(t, s.Server, "GET", "/metrics", "").body,

@@ -23,6 +23,7 @@ import (
 	"deadman/rules"
 	"deadman/store"
 	"deadman/web"
+	"deadman/web/ui"
 )
 
 // quiet is where what goes wrong on purpose is logged.
@@ -87,6 +88,9 @@ func newStand(t *testing.T, changes ...func(*web.Options, *stand)) *stand {
 		Log:     quiet,
 		Faults:  []web.Fault{{Is: bus.ErrNoStream, Status: 409}, {Is: bus.ErrSubject, Status: 422}},
 	}
+	pages, err := ui.New(ui.Options{Version: "test", Log: quiet, Now: time.Now})
+	fatal(t, err)
+	options.Pages = pages
 	for _, change := range changes {
 		change(&options, s)
 	}

@@ -35,9 +35,11 @@ func visitorOf(ctx context.Context) visitor {
 }
 
 // public are the addresses that answer without a token: what says whether the node is well,
-// the way in, hooks, whose requests prove themselves, and pings, whose addresses are secrets.
+// the way in, what pages load, hooks, whose requests prove themselves, and pings, whose addresses
+// are secrets.
 func public(path string) bool {
-	return path == "/healthz" || path == "/readyz" || path == "/login" || strings.HasPrefix(path, hooksPath) || strings.HasPrefix(path, pings.Prefix)
+	return path == "/healthz" || path == "/readyz" || path == "/login" ||
+		strings.HasPrefix(path, StaticPath) || strings.HasPrefix(path, hooksPath) || strings.HasPrefix(path, pings.Prefix)
 }
 
 // identify finds out who sends a request, or refuses it.

@@ -1,0 +1,58 @@
+// What a page needs a script for: times as somebody reads them, and boxes that check all boxes.
+// Without it the pages work; times are then those of UTC.
+"use strict";
+
+(() => {
+  const units = [["d", 86400], ["h", 3600], ["m", 60], ["s", 1]];
+
+  // span is a number of seconds in one or two units, such as "4 h 12 m".
+  function span(seconds) {
+    const i = Math.max(0, units.findIndex(([, size]) => seconds >= size * (size === 1 ? 0 : 2) || size === 1));
+    const [unit, size] = units[i];
+    const whole = Math.floor(seconds / size);
+    const rest = units[i + 1] && whole < 10 ? Math.floor((seconds % size) / units[i + 1][1]) : 0;
+    return rest > 0 ? `${whole} ${unit} ${rest} ${units[i + 1][0]}` : `${whole} ${unit}`;
+  }
+
+  function relative(at, now) {
+    const seconds = Math.round((at - now) / 1000);
+    if (Math.abs(seconds) < 1) return "now";
+    return seconds > 0 ? `in ${span(seconds)}` : `${span(-seconds)} ago`;
+  }
+
+  const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+  const short = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+
+  // show writes each time as the page wants it: relative to now, or in the viewer's own zone; the
+  // other one and UTC are in its title.
+  function show() {
+    const now = Date.now();
+    for (const t of document.querySelectorAll("time[datetime]")) {
+      const at = Date.parse(t.dateTime);
+      if (Number.isNaN(at)) continue;
+      const near = new Date(at).toDateString() === new Date(now).toDateString();
+      const own = near ? short.format(at) : exact.format(at);
+      const text = t.dataset.show === "exact" ? own : relative(at, now);
+      if (t.textContent !== text) t.textContent = text;
+      const title = `${exact.format(at)} (${zone})\n${new Date(at).toISOString().replace("T", " ").replace(/\.\d+Z/, " UTC")}`;
+      if (t.title !== title) t.title = title;
+    }
+  }
+
+  document.addEventListener("change", (e) => {
+    const { all, into } = e.target.dataset;
+    // A box with data-all checks all boxes of its form that have the name it gives.
+    if (all) for (const box of e.target.form.querySelectorAll(`[name="${CSS.escape(all)}"]`)) box.checked = e.target.checked;
+    // A list with data-into puts what is chosen into a field.
+    if (into && e.target.value) {
+      const field = document.getElementById(into);
+      field.value = e.target.value;
+      field.dispatchEvent(new Event("input", { bubbles: true }));
+    }
+  });
+
+  document.addEventListener("DOMContentLoaded", show);
+  document.addEventListener("htmx:after:swap", show);
+  setInterval(show, 1000);
+})();

@@ -1,0 +1,86 @@
+// <rule-editor> makes an editor of the textarea in it: YAML in colours, and what is wrong with the
+// rule at its place, as one types. The textarea keeps the text for its form, so without this
+// script the form works just as well.
+//
+// The editor is in a shadow tree: there its style is a constructed sheet, which the policy of the
+// pages allows, and not an element, which it does not.
+import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
+import { yaml } from "@codemirror/lang-yaml";
+import { HighlightStyle, bracketMatching, indentOnInput, syntaxHighlighting } from "@codemirror/language";
+import { lintGutter, lintKeymap, linter } from "@codemirror/lint";
+import { EditorState } from "@codemirror/state";
+import { EditorView, drawSelection, highlightActiveLine, highlightSpecialChars, keymap, lineNumbers } from "@codemirror/view";
+import { tags } from "@lezer/highlight";
+
+const colours = HighlightStyle.define([
+  { tag: [tags.definition(tags.propertyName), tags.propertyName], color: "var(--link)" },
+  { tag: [tags.string, tags.special(tags.string)], color: "var(--fine)" },
+  { tag: [tags.number, tags.bool, tags.null], color: "var(--critical)" },
+  { tag: [tags.comment, tags.meta], color: "var(--faint)", fontStyle: "italic" },
+  { tag: [tags.punctuation, tags.separator, tags.bracket], color: "var(--faint)" },
+]);
+
+const look = EditorView.theme({
+  "&": { color: "var(--ink)", backgroundColor: "var(--card)", border: "1px solid var(--line)", borderRadius: "var(--edge)", fontSize: ".9rem" },
+  "&.cm-focused": { outline: "2px solid var(--info)", outlineOffset: "1px" },
+  ".cm-scroller": { fontFamily: "var(--mono)", lineHeight: "1.55", minHeight: "22rem", maxHeight: "70vh" },
+  ".cm-content": { caretColor: "var(--ink)", padding: ".6rem 0" },
+  ".cm-cursor": { borderLeftColor: "var(--ink)" },
+  ".cm-gutters": { backgroundColor: "var(--sunk)", color: "var(--faint)", border: "0", borderRadius: "var(--edge) 0 0 var(--edge)" },
+  ".cm-activeLine": { backgroundColor: "color-mix(in srgb, var(--info) 6%, transparent)" },
+  ".cm-selectionBackground, &.cm-focused .cm-selectionBackground": { backgroundColor: "color-mix(in srgb, var(--info) 25%, transparent)" },
+  ".cm-tooltip": { backgroundColor: "var(--card)", color: "var(--ink)", border: "1px solid var(--line)", maxWidth: "36rem" },
+  ".cm-diagnostic": { whiteSpace: "pre-wrap" },
+});
+
+// problems asks the node what is wrong with the text. A node that does not answer finds nothing:
+// saving says it again.
+async function problems(view) {
+  const answer = await fetch("/api/v1/rules/lint", {
+    method: "POST",
+    headers: { "Content-Type": "application/yaml", Accept: "application/json" },
+    body: view.state.doc.toString(),
+  });
+  if (!answer.ok) return [];
+  return (await answer.json()).problems.map((p) => placed(p, view.state.doc));
+}
+
+// placed is a problem where the text has it: from its column to the end of the word, or its line.
+function placed(problem, doc) {
+  const line = doc.line(Math.min(Math.max(problem.line || 1, 1), doc.lines));
+  const from = Math.min(line.from + Math.max((problem.column || 1) - 1, 0), line.to);
+  const rest = line.text.slice(from - line.from);
+  const word = /^[^\s,{}[\]]+/.exec(rest);
+  const to = Math.max(from + (word ? word[0].length : rest.length), Math.min(from + 1, line.to));
+  return { from, to, severity: "error", message: problem.location ? `${problem.location}: ${problem.message}` : problem.message };
+}
+
+customElements.define("rule-editor", class extends HTMLElement {
+  connectedCallback() {
+    const area = this.querySelector("textarea");
+    if (!area || this.shadowRoot) return;
+    const root = this.attachShadow({ mode: "open" });
+    root.append(document.createElement("slot"));
+    const label = document.querySelector(`label[for="${area.id}"]`);
+    area.hidden = true;
+    const told = EditorView.updateListener.of((update) => {
+      if (!update.docChanged) return;
+      area.value = update.state.doc.toString();
+      area.dispatchEvent(new Event("input", { bubbles: true }));
+    });
+    const view = new EditorView({
+      root, parent: root,
+      state: EditorState.create({
+        doc: area.value,
+        extensions: [
+          lineNumbers(), lintGutter(), history(), drawSelection(), highlightActiveLine(), highlightSpecialChars(), indentOnInput(), bracketMatching(),
+          EditorState.tabSize.of(2), yaml(), syntaxHighlighting(colours), look, linter(problems, { delay: 300 }), told,
+          keymap.of([...defaultKeymap, ...historyKeymap, ...lintKeymap, indentWithTab]),
+          EditorView.contentAttributes.of({ "aria-label": label ? label.textContent : "The rule, as YAML", spellcheck: "false" }),
+        ],
+      }),
+    });
+    view.scrollDOM.tabIndex = 0; // a long rule is scrolled by keys, too
+    if (label) label.addEventListener("click", () => view.focus());
+  }
+});

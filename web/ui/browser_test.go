@@ -1,0 +1,273 @@
+package ui_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+)
+
+// within bounds every wait for something real.
+const within = 30 * time.Second
+
+// browser is Chromium, one for all tests: it starts for seconds.
+var browser = sync.OnceValues(func() (context.Context, error) {
+	path, err := exec.LookPath("chromium")
+	if err != nil {
+		return nil, fmt.Errorf("the pages are tested in Chromium, and there is none; script/needs chromium installs it: %w", err)
+	}
+	// The profile goes with the process: see TestMain.
+	profile, err := os.MkdirTemp("", "deadman-chromium")
+	if err != nil {
+		return nil, err
+	}
+	closers = append(closers, func() { _ = os.RemoveAll(profile) })
+	options := []chromedp.ExecAllocatorOption{
+		chromedp.ExecPath(path), chromedp.UserDataDir(profile), chromedp.Headless, chromedp.DisableGPU, chromedp.NoFirstRun, chromedp.NoSandbox,
+	}
+	for _, flag := range []string{"disable-quic", "disable-background-networking", "disable-component-update", "disable-sync"} {
+		options = append(options, chromedp.Flag(flag, true))
+	}
+	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
+	closers = append(closers, end)
+	ctx, close := chromedp.NewContext(allocator)
+	closers = append(closers, close)
+	return ctx, chromedp.Do(ctx)
+})
+
+// closers are called in reverse when all tests are over.
+var closers []func()
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	for i := len(closers) - 1; i >= 0; i-- {
+		closers[i]()
+	}
+	os.Exit(code)
+}
+
+// tab is a tab of the browser that looks at a node. Whatever the page complains of, and whatever
+// it loads from elsewhere, fails the test.
+type tab struct {
+	*testing.T
+	ctx  context.Context
+	home string
+
+	refused string // the status of an answer that the test asks for, and Chromium complains of
+
+	mu    sync.Mutex
+	wrong []string
+}
+
+// open opens a tab of a size.
+func open(t *testing.T, home string, width, height int64) *tab {
+	t.Helper()
+	parent, err := browser()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, closeTab := chromedp.NewContext(parent)
+	t.Cleanup(closeTab)
+	ctx, cancel := context.WithTimeout(ctx, 3*time.Minute)
+	t.Cleanup(cancel)
+	b := &tab{T: t, ctx: ctx, home: home}
+	if err := chromedp.Do(ctx); err != nil { // the tab lives as long as the context that opens it
+		t.Fatal(err)
+	}
+	b.do(chromedp.EmulateViewport(width, height))
+	go func() {
+		for m, err := range chromedp.Console(ctx) {
+			if err != nil {
+				return
+			}
+			b.complain(m.String())
+		}
+	}()
+	requests := chromedp.Events(ctx, network.RequestWillBeSent)
+	go func() {
+		for r, err := range requests {
+			if err != nil {
+				return
+			}
+			if !strings.HasPrefix(r.Request.URL, home) && !strings.HasPrefix(r.Request.URL, "data:") {
+				b.complain("it loads " + r.Request.URL)
+			}
+		}
+	}()
+	t.Cleanup(func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, w := range b.wrong {
+			if b.refused != "" && strings.Contains(w, "status of "+b.refused) {
+				continue
+			}
+			t.Errorf("the page: %s", w)
+		}
+	})
+	return b
+}
+
+func (b *tab) complain(of string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.wrong = append(b.wrong, of)
+}
+
+func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, within)
+	defer cancel()
+	if err := chromedp.Do(ctx, actions...); err != nil {
+		b.Fatalf("%v\n%s", err, b.text())
+	}
+}
+
+// visit opens a page of the node.
+func (b *tab) visit(path string) {
+	b.Helper()
+	b.do(chromedp.Navigate(b.home + path))
+}
+
+// dark has the pages be in dark colours, or in light ones.
+func (b *tab) dark(is bool) {
+	b.Helper()
+	scheme := "light"
+	if is {
+		scheme = "dark"
+	}
+	b.do(func(ctx context.Context, t *chromedp.Target) (chromedp.Void, error) {
+		_, err := cdp.Call(ctx, t, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+		})
+		return chromedp.Void{}, err
+	})
+}
+
+// evaluate is what a script on the page comes to.
+func evaluate[T any](b *tab, script string) T {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, within)
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+	if err != nil {
+		b.Fatalf("%s: %v", script, err)
+	}
+	return v
+}
+
+// text is what the page shows.
+func (b *tab) text() string {
+	ctx, cancel := context.WithTimeout(b.ctx, within)
+	defer cancel()
+	text, err := chromedp.Run(ctx, chromedp.Evaluate[string](`document.body ? document.body.innerText : ""`))
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// shows waits until the page shows all of the texts.
+func (b *tab) shows(all ...string) {
+	b.Helper()
+	for _, want := range all {
+		for deadline := time.Now().Add(within); !strings.Contains(b.text(), want); {
+			if time.Now().After(deadline) {
+				b.Fatalf("the page does not show %q:\n%s", want, b.text())
+			}
+			wait(b.ctx)
+		}
+	}
+}
+
+// wait is a while between two looks at a page.
+func wait(ctx context.Context) {
+	timer := time.NewTimer(20 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}
+
+// click clicks what a selector finds, and waits for the page that follows.
+func (b *tab) click(selector string) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, within)
+	defer cancel()
+	if _, err := chromedp.RunResponse(ctx, chromedp.Click(chromedp.CSS(selector))); err != nil {
+		b.Fatalf("click %s: %v\n%s", selector, err, b.text())
+	}
+}
+
+// shoot keeps a picture of the whole page, for people to look at, where DEADMAN_SHOTS names a
+// folder.
+func (b *tab) shoot(name string) {
+	b.Helper()
+	folder := os.Getenv("DEADMAN_SHOTS")
+	if folder == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, within)
+	defer cancel()
+	picture, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o644)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
+
+// axe is the source of axe-core, which looks for barriers.
+var axe = sync.OnceValues(func() (string, error) {
+	folder, err := os.MkdirTemp("", "deadman-axe")
+	if err != nil {
+		return "", err
+	}
+	closers = append(closers, func() { _ = os.RemoveAll(folder) })
+	for _, name := range []string{"package.json", "package-lock.json"} {
+		text, err := os.ReadFile(filepath.Join("axe", name))
+		if err == nil {
+			err = os.WriteFile(filepath.Join(folder, name), text, 0o644)
+		}
+		if err != nil {
+			return "", err
+		}
+	}
+	install := exec.Command("npm", "ci", "--prefer-offline", "--no-audit", "--no-fund", "--ignore-scripts")
+	install.Dir = folder
+	if out, err := install.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("npm ci: %w (script/needs node installs what it takes)\n%s", err, out)
+	}
+	text, err := os.ReadFile(filepath.Join(folder, "node_modules/axe-core/axe.min.js"))
+	return string(text), err
+})
+
+// barrier is what keeps somebody from using the page.
+type barrier struct {
+	ID, Impact, Help string
+	Nodes            []struct{ HTML string }
+}
+
+// accessible finds no barrier on the page as it is.
+func (b *tab) accessible(name string) {
+	b.Helper()
+	source, err := axe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	evaluate[any](b, source+";0")
+	for _, found := range evaluate[[]barrier](b, `axe.run(document, {runOnly: ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"]}).then((r) => r.violations)`) {
+		b.Errorf("%s: %s (%s, %s): %v", name, found.Help, found.ID, found.Impact, found.Nodes)
+	}
+}

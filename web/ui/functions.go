@@ -1,0 +1,87 @@
+package ui
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"net/url"
+	"strings"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/web"
+)
+
+// functions are what templates may call.
+func (u *UI) functions() template.FuncMap {
+	return template.FuncMap{
+		"asset":        u.assets.Path,
+		"visible":      visible,
+		"addInts":      func(a, b int) int { return a + b },
+		"at":           func(t time.Time) (template.HTML, error) { return clock(t, "relative") },
+		"exactly":      func(t time.Time) (template.HTML, error) { return clock(t, "exact") },
+		"entityAt":     entityPath,
+		"words":        func(word any) string { return strings.ReplaceAll(fmt.Sprint(word), "_", " ") },
+		"count":        count,
+		"loudness":     loudness,
+		"outcome":      outcome,
+		"milliseconds": func(seconds float64) string { return fmt.Sprintf("%.1f ms", seconds*1000) },
+	}
+}
+
+// clock is an instant: in UTC as it comes, and as the viewer wants it once the page's script runs.
+func clock(t time.Time, show string) (template.HTML, error) {
+	if t.IsZero() {
+		return "", nil
+	}
+	t = t.UTC()
+	// Both are made of digits and ASCII letters alone.
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" data-show="%s">%s UTC</time>`, //nolint:gosec // see above
+		t.Format(time.RFC3339), show, t.Format("2006-01-02 15:04:05"))), nil
+}
+
+// entityPath is the page of an entity's key. A key that doesn't fit a path is in the query.
+func entityPath(entity, key string) string {
+	return "/entities/" + url.PathEscape(entity) + "?" + url.Values{"key": {key}}.Encode()
+}
+
+// loudness is what an alert is shown as: how much it matters while it is open news, and else what
+// news it is.
+func loudness(a web.Alert) string {
+	if a.Status == alerts.Firing {
+		return string(a.Severity)
+	}
+	return string(a.Status)
+}
+
+// count is a number of things, such as "1 job" or "12 jobs".
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// outcome is what the outcome of a job is shown as.
+func outcome(o checks.Outcome) string {
+	switch o {
+	case checks.Cancelled, checks.Restarted, checks.RuleDeleted:
+		return "waiting"
+	case checks.Exhausted:
+		return "open"
+	case checks.Expired, checks.Undetermined, checks.GuardTimeout, checks.GuardMaxChecks, checks.GuardHorizon, checks.GuardPast:
+		return "error"
+	}
+	return "resolved"
+}
+
+// indented is JSON as people read it; what is none stays as it is.
+func indented(text []byte) string {
+	var out bytes.Buffer
+	if json.Indent(&out, text, "", "  ") != nil {
+		return string(text)
+	}
+	return out.String()
+}

@@ -1,0 +1,126 @@
+package ui
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"deadman/web"
+)
+
+// job is a pending job on a page.
+type job struct {
+	web.Job
+	ID string // names it in forms: its rule, a slash, its key
+}
+
+func jobsOf(items []web.Job) []job {
+	all := make([]job, len(items))
+	for i, j := range items {
+		all[i] = job{Job: j, ID: j.Rule + "/" + j.Key}
+	}
+	return all
+}
+
+// jobsView is the list of pending jobs, next due first.
+type jobsView struct {
+	listing
+	Jobs []job
+	Said *deed // what was just done; nil: nothing
+}
+
+func (u *UI) jobs(c client, r *http.Request) (view, error) {
+	v := jobsView{listing: listingOf(r, "rule", "entity", "key", "overdue"), Said: deedOf(r.URL.Query())}
+	var page web.Page[web.Job]
+	if err := c.get("/jobs", v.query(), &page); err != nil {
+		return view{}, err
+	}
+	v.Jobs = jobsOf(page.Items)
+	v.goesOn(page.Next)
+	return view{Title: "Jobs", Body: v}, nil
+}
+
+// deed is something that was done to chosen jobs.
+type deed struct {
+	Verb   string
+	Done   int
+	Failed int
+}
+
+// deeds are what can be done to jobs, and what was done then.
+var deeds = map[string]string{"cancel": "cancelled", "check": "looked at", "snooze": "snoozed"}
+
+// deedOf is what the address of a page says was done; only what can be done is shown.
+func deedOf(query url.Values) *deed {
+	verb := deeds[query.Get("did")]
+	done, err := strconv.Atoi(query.Get("done"))
+	failed, otherErr := strconv.Atoi(query.Get("failed"))
+	if verb == "" || errors.Join(err, otherErr) != nil {
+		return nil
+	}
+	return &deed{Verb: verb, Done: done, Failed: failed}
+}
+
+// confirmView asks before something is done that can't be undone.
+type confirmView struct {
+	Jobs []string
+	Back string
+}
+
+// jobDeed does something to the chosen jobs: one is done after the other, and what can't be done
+// is counted.
+func (u *UI) jobDeed(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
+	if err := r.ParseForm(); err != nil {
+		u.fail(w, r, &web.Problem{Status: http.StatusBadRequest, Title: "The form can't be read", Detail: "Choose fewer jobs."})
+		return
+	}
+	what, chosen, back := r.PostForm.Get("do"), r.PostForm["job"], backOf(r.PostForm.Get("back"))
+	switch {
+	case deeds[what] == "":
+		u.fail(w, r, &web.Problem{Status: http.StatusBadRequest, Title: "Nothing was done", Detail: "The form says not what to do."})
+		return
+	case what == "cancel" && len(chosen) > 0 && r.PostForm.Get("sure") == "":
+		u.render(w, r, http.StatusOK, "confirm", view{Title: "Cancel jobs?", Body: confirmView{Jobs: chosen, Back: back.String()}}, "")
+		return
+	}
+	c, done, failed := client{u.api, r}, 0, 0
+	for _, id := range chosen {
+		if err := c.jobDeed(what, id, r.PostForm.Get("for")); err != nil {
+			u.Log.InfoContext(r.Context(), "a job was left as it is", "job", id, "asked", what, "err", err)
+			failed++
+			continue
+		}
+		done++
+	}
+	query := back.Query()
+	query.Set("did", what)
+	query.Set("done", strconv.Itoa(done))
+	query.Set("failed", strconv.Itoa(failed))
+	back.RawQuery = query.Encode()
+	http.Redirect(w, r, back.String(), http.StatusSeeOther)
+}
+
+// backOf is the page of this node that a form came from.
+func backOf(from string) *url.URL {
+	at, err := url.Parse(from)
+	if err != nil || at.Host != "" || at.Scheme != "" || !strings.HasPrefix(at.Path, "/") || strings.HasPrefix(at.Path, "//") {
+		return &url.URL{Path: "/jobs"}
+	}
+	return &url.URL{Path: at.Path, RawQuery: at.RawQuery}
+}
+
+// jobDeed does something to one job.
+func (c client) jobDeed(what, id, span string) error {
+	rule, key, _ := strings.Cut(id, "/")
+	path, query := "/jobs/"+url.PathEscape(rule), url.Values{"key": {key}}
+	switch what {
+	case "cancel":
+		return c.do(http.MethodDelete, path, query, nil, nil)
+	case "check":
+		return c.do(http.MethodPost, path+"/check", query, nil, nil)
+	}
+	return c.do(http.MethodPost, path+"/snooze", query, web.SnoozeBody{For: span}, nil)
+}

@@ -1,0 +1,202 @@
+// Package ui is what people see in a browser: pages over the API. It asks the API as any other
+// program does, but within the process and as the visitor of the page; so it decides nothing, and
+// shows and does what the visitor's token may.
+//
+// Each page is one function from a request to a view. The view is rendered into the layout, and
+// again and again into the stream that the page listens to, while it is looked at.
+package ui
+
+import (
+	"bytes"
+	"embed"
+	"errors"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"deadman/web"
+	"deadman/web/static"
+)
+
+//go:embed *.html
+var pages embed.FS
+
+// Options are what pages are made from.
+type Options struct {
+	Version string // of the program
+	Log     *slog.Logger
+	Now     func() time.Time // the database's time, or a little before it
+}
+
+// UI serves the pages.
+type UI struct {
+	Options
+	api       http.Handler
+	assets    *static.Assets
+	templates map[string]*template.Template
+	streams   chan struct{} // a place for each page that is live
+}
+
+// maxStreams bounds the pages that are live at a time; others are as they were when they came.
+const maxStreams = 64
+
+// New reads the templates and returns the pages. An error is a mistake of ours.
+func New(o Options) (*UI, error) {
+	assets, err := static.New()
+	if err != nil {
+		return nil, err
+	}
+	u := &UI{Options: o, assets: assets, templates: make(map[string]*template.Template), streams: make(chan struct{}, maxStreams)}
+	layout, err := template.New("layout").Funcs(u.functions()).ParseFS(pages, "layout.html", "parts.html")
+	if err != nil {
+		return nil, fmt.Errorf("pages: %w", err)
+	}
+	names, err := pages.ReadDir(".")
+	if err != nil {
+		return nil, fmt.Errorf("pages: %w", err)
+	}
+	for _, entry := range names {
+		page, err := layout.Clone()
+		if err == nil {
+			_, err = page.ParseFS(pages, entry.Name())
+		}
+		if err != nil {
+			return nil, fmt.Errorf("pages: %w", err)
+		}
+		u.templates[entry.Name()] = page
+	}
+	return u, nil
+}
+
+// Mount puts the pages on a router, whose middleware has found out who asks. api answers under
+// /api/v1 and /readyz, to whoever asked for the page.
+func (u *UI) Mount(r chi.Router, api http.Handler) {
+	u.api = api
+	r.Get("/", u.page("now", u.now))
+	r.Get("/jobs", u.page("jobs", u.jobs))
+	r.Post("/jobs", u.jobDeed)
+	r.Get("/entities/{entity}", u.page("entity", u.entity))
+	r.Get("/rules", u.page("rules", u.rules))
+	r.Get("/rules/{name}", u.page("rule", u.rule))
+	r.Post("/rules/{name}", u.ruleDeed)
+	r.Get("/rules/{name}/edit", u.page("editor", u.editRule))
+	r.Post("/rules/{name}/edit", u.saveRule)
+	r.Get("/new-rule", u.page("editor", u.newRule))
+	r.Post("/new-rule", u.saveRule)
+	r.Post("/try-rule", u.try)
+	r.Get("/alerts", u.page("alerts", u.alerts))
+	r.Get("/alerts/{id}", u.page("alert", u.alert))
+	r.Post("/alerts/{id}", u.alertDeed)
+	r.Get("/history", u.page("history", u.history))
+	r.Get("/dead-letters", u.page("letters", u.letters))
+	r.Get("/dead-letters/{id}", u.page("letter", u.letter))
+	r.Post("/dead-letters/{id}", u.letterDeed)
+	r.Get("/health", u.page("health", u.health))
+}
+
+// Static serves what pages load, to everybody.
+func (u *UI) Static() http.Handler { return u.assets }
+
+// view is a page's content: what its template shows.
+type view struct {
+	Title string // of the window
+	Body  any    // what the page's template is given
+	Ill   bool   // something is wrong with the node
+	Still bool   // somebody writes on it; it is not made again while it is looked at
+}
+
+// layout is what the layout shows around a view.
+type layout struct {
+	view
+	Page    string // its name, as in the navigation
+	Version string
+	Live    string // where the page's stream is; empty: it has none
+}
+
+// place is a page of the navigation.
+type place struct {
+	Name, Path string
+	Here       bool
+}
+
+// Places are the pages of the navigation, in their order.
+func (l layout) Places() []place {
+	all := []place{
+		{Name: "Now", Path: "/"},
+		{Name: "Jobs", Path: "/jobs"},
+		{Name: "Alerts", Path: "/alerts"},
+		{Name: "Rules", Path: "/rules"},
+		{Name: "History", Path: "/history"},
+		{Name: "Dead letters", Path: "/dead-letters"},
+		{Name: "Health", Path: "/health"},
+		{Name: "API", Path: "/docs"},
+	}
+	pages := map[string]int{"now": 0, "jobs": 1, "entity": 1, "confirm": 1, "alerts": 2, "alert": 2, "rules": 3, "rule": 3, "editor": 3, "history": 4, "letters": 5, "letter": 5, "health": 6}
+	if at, is := pages[l.Page]; is {
+		all[at].Here = true
+	}
+	return all
+}
+
+// page is a handler that renders what make returns, or streams it for ?live.
+func (u *UI) page(name string, make func(client, *http.Request) (view, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has(web.LiveParameter) {
+			u.stream(w, r, name, make)
+			return
+		}
+		v, err := make(client{u.api, r}, r)
+		if err != nil {
+			u.fail(w, r, err)
+			return
+		}
+		live := liveOf(r.URL)
+		if v.Still {
+			live = ""
+		}
+		u.render(w, r, http.StatusOK, name, v, live)
+	}
+}
+
+// liveOf is the address of a page's stream.
+func liveOf(at *url.URL) string {
+	query := at.Query()
+	query.Set(web.LiveParameter, "1")
+	return at.EscapedPath() + "?" + query.Encode()
+}
+
+// policy lets in what comes from the node itself, and nothing that is written into a page.
+const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+	"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+func (u *UI) render(w http.ResponseWriter, r *http.Request, status int, name string, v view, live string) {
+	var out bytes.Buffer
+	err := u.templates[name+".html"].ExecuteTemplate(&out, "layout", layout{view: v, Page: name, Version: u.Version, Live: live})
+	if err != nil {
+		u.Log.ErrorContext(r.Context(), "a page can't be rendered", "page", name, "err", err)
+		http.Error(w, "The page can't be rendered; the log says why.", http.StatusInternalServerError)
+		return
+	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", policy)
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(status)
+	_, _ = w.Write(out.Bytes()) // a browser that left needs no page
+}
+
+// fail shows why there is no page.
+func (u *UI) fail(w http.ResponseWriter, r *http.Request, err error) {
+	problem := new(web.Problem)
+	if !errors.As(err, &problem) {
+		u.Log.ErrorContext(r.Context(), "a page can't be made", "path", r.URL.Path, "err", err)
+		problem = &web.Problem{Status: http.StatusInternalServerError, Title: "This page can't be made", Detail: "The log of the node says why."}
+	}
+	u.render(w, r, problem.Status, "problem", view{Title: problem.Title, Body: problem}, "")
+}

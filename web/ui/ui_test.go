@@ -1,0 +1,220 @@
+package ui_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"deadman"
+)
+
+const orders = `name: order-unshipped
+description: An order was placed and nothing was shipped.
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+escalate:
+  - {after: 1s, step: primary, severity: warning, text: "order {{key}} ({{event.total}}) is not shipped"}
+  - {after: 2h, step: escalated, severity: critical}
+slot: 1s
+`
+
+// serve serves with some rules, on real everything.
+func serve(t *testing.T, texts ...string) (home string) {
+	t.Helper()
+	folder := t.TempDir()
+	for i, text := range texts {
+		if err := os.WriteFile(filepath.Join(folder, fmt.Sprint(i)+".yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ready, ended := make(chan deadman.Endpoints, 1), make(chan error, 1)
+	ctx, stop := context.WithCancel(context.Background())
+	c := deadman.Config{
+		DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
+		Ready: func(e deadman.Endpoints) { ready <- e },
+	}
+	go func() { ended <- deadman.Serve(ctx, c) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; err != nil {
+			t.Errorf("serve: %v", err)
+		}
+	})
+	select {
+	case e := <-ready:
+		home = e.HTTP
+	case err := <-ended:
+		ended <- err
+		t.Fatal(err)
+	case <-time.After(within):
+		t.Fatal("it does not serve")
+	}
+	for _, text := range texts {
+		call(t, home, "POST", "/rules", "application/yaml", text, nil)
+	}
+	return home
+}
+
+// call asks the API.
+func call(t *testing.T, home, method, path, kind, body string, out any) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, home+"/api/v1"+path, bytes.NewReader([]byte(body)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", kind)
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil || answer.StatusCode >= 400 {
+		t.Fatalf("%s %s: %d %s %v", method, path, answer.StatusCode, text, err)
+	}
+	if out != nil {
+		if err := json.Unmarshal(text, out); err != nil {
+			t.Fatalf("%s %s: %v: %s", method, path, err, text)
+		}
+	}
+}
+
+// send publishes an event.
+func send(t *testing.T, home, subject, body string) {
+	t.Helper()
+	call(t, home, "POST", "/events/"+url.PathEscape(subject), "application/json", body, nil)
+}
+
+// places are all pages, with something on them.
+func places(key string) []string {
+	return []string{
+		"/", "/jobs", "/entities/order?key=" + url.QueryEscape(key), "/rules", "/rules/order-unshipped", "/rules/order-unshipped/edit", "/new-rule",
+		"/alerts", "/history", "/dead-letters", "/health",
+	}
+}
+
+// nasty is a key that is meant to break out of a page, and to turn its text around.
+const nasty = "<script>alert(1)</script>\"'&\u202e/..%2f?"
+
+// Every page shows what there is as text, loads nothing from elsewhere, has no barrier, and looks
+// the same in a narrow window and in the dark as far as a machine can tell.
+func TestPages(t *testing.T) {
+	home := serve(t, orders)
+	for _, id := range []string{"1234", nasty} {
+		body, err := json.Marshal(map[string]any{"id": id, "total": 12.5})
+		if err != nil {
+			t.Fatal(err)
+		}
+		send(t, home, "orders.created", string(body))
+	}
+	send(t, home, "orders.created", `{"no": "id"}`)
+	b := open(t, home, 1400, 900)
+	b.visit("/")
+	b.shows("deadman is fine", "order 1234 (12.5) is not shipped", "order-unshipped")
+	send(t, home, "orders.created", `{"id": "live-1", "total": 1}`)
+	b.shows("order live-1") // without loading the page again
+	for _, path := range places(nasty) {
+		for _, dark := range []bool{false, true} {
+			b.dark(dark)
+			b.visit(path)
+			name := fmt.Sprintf("%s-%v", url.PathEscape(path), map[bool]string{true: "dark", false: "light"}[dark])
+			b.accessible(name)
+			b.shoot(name)
+		}
+		if wide := evaluate[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
+			t.Errorf("%s is %d px too wide", path, wide)
+		}
+	}
+	narrow := open(t, home, 400, 800)
+	for _, path := range places(nasty) {
+		narrow.visit(path)
+		narrow.shoot(url.PathEscape(path) + "-narrow")
+		if wide := evaluate[int](narrow, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
+			t.Errorf("%s is %d px too wide for 400 px", path, wide)
+		}
+	}
+}
+
+// What a person does on the pages is done.
+func TestDeeds(t *testing.T) {
+	home := serve(t, orders)
+	for _, id := range []string{"1", "2", "3"} {
+		send(t, home, "orders.created", `{"id": "`+id+`", "total": 1}`)
+	}
+	b := open(t, home, 1200, 900)
+	b.visit("/")
+	b.shows("order 1 (1) is not shipped", "order 3 (1) is not shipped")
+
+	b.visit("/jobs")
+	b.do(chromedp.Click(chromedp.CSS(`input[aria-label="Choose order 2"]`)))
+	b.click(`button[value=cancel]`)
+	b.shows("Cancel 1 job?", "order-unshipped/2")
+	b.click("button.grave")
+	b.shows("1 job was cancelled.")
+	b.visit("/jobs")
+	b.do(chromedp.Click(chromedp.CSS(`input[data-all]`)))
+	b.click(`button[value=snooze]`)
+	b.shows("2 jobs were snoozed.")
+
+	b.visit("/alerts?key=3")
+	b.click(".alerts a")
+	b.do(chromedp.SendKeys(chromedp.CSS("input[name=note]"), "I am on it"))
+	b.click("button[value=ack]")
+	b.shows("Acknowledged by", "for good", "I am on it")
+	b.click("button[value=unack]")
+	b.shows("Acknowledge for")
+
+	b.visit("/rules/order-unshipped/edit")
+	b.shows("What would happen", "primary")
+	b.do(chromedp.Click(chromedp.CSS("label[for=text]")))
+	b.do(chromedp.KeyEvent("nonsense: 1\r"))
+	b.shows("nonsense") // the preview says what is wrong with it
+	b.refused = "422"
+	b.click("button.main")
+	b.shows("The rule was not saved:", "nonsense")
+	evaluate[any](b, `document.getElementById("text").value = document.getElementById("text").value.replace("nonsense: 1", "early: 2h")`)
+	b.click("button.main")
+	b.shows("What the newest version changed", "+early: 2h")
+
+	b.visit("/rules/order-unshipped")
+	b.click("button[value=pause]")
+	b.shows("paused")
+	b.click("button[value=resume]")
+	b.shows("at work")
+
+	send(t, home, "orders.created", `{"no": "id"}`)
+	b.visit("/dead-letters")
+	b.shows("missing value")
+	b.click("td a")
+	b.click("button[value=drop]")
+	b.shows("each event was taken in")
+}
+
+// Two people change a rule: the second is told, and nothing is lost.
+func TestConflict(t *testing.T) {
+	home := serve(t, orders)
+	b := open(t, home, 1200, 900)
+	b.visit("/rules/order-unshipped/edit")
+	b.shows("What would happen")
+	call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", strings.Replace(orders, "total}}) is", "total}} EUR) is", 1), nil)
+	evaluate[any](b, `document.getElementById("text").value += "early: 2h\n"`)
+	b.refused = "412"
+	b.click("button.main")
+	b.shows("Somebody saved version 2 while you wrote", "What they saved", "total}} EUR) is")
+	if mine := evaluate[string](b, `document.getElementById("text").value`); !strings.Contains(mine, "early: 2h") || strings.Contains(mine, "EUR") {
+		t.Errorf("what was written is %s", mine)
+	}
+}
