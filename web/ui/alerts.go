@@ -49,7 +49,8 @@ func (u *UI) alert(c client, r *http.Request) (view, error) {
 // alertDeed acknowledges an alert, or takes that back.
 func (u *UI) alertDeed(w http.ResponseWriter, r *http.Request) {
 	at := "/alerts/" + url.PathEscape(chi.URLParam(r, "id"))
-	c, err := client{u.api, r}, error(nil)
+	c := client{u.api, r}
+	var err error
 	if r.PostFormValue("do") == "unack" {
 		err = c.do(http.MethodDelete, at+"/ack", nil, nil, nil)
 	} else {

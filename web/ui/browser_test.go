@@ -40,8 +40,8 @@ var browser = sync.OnceValues(func() (context.Context, error) {
 	}
 	allocator, end := chromedp.NewExecAllocator(context.Background(), options...)
 	closers = append(closers, end)
-	ctx, close := chromedp.NewContext(allocator)
-	closers = append(closers, close)
+	ctx, quit := chromedp.NewContext(allocator)
+	closers = append(closers, quit)
 	return ctx, chromedp.Do(ctx)
 })
 
@@ -249,7 +249,7 @@ var axe = sync.OnceValues(func() (string, error) {
 	if out, err := install.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("npm ci: %w (script/needs node installs what it takes)\n%s", err, out)
 	}
-	text, err := os.ReadFile(filepath.Join(folder, "node_modules/axe-core/axe.min.js"))
+	text, err := os.ReadFile(filepath.Join(folder, "node_modules", "axe-core", "axe.min.js"))
 	return string(text), err
 })
 

@@ -17,7 +17,7 @@ const (
 
 // stream sends a page's content whenever it is another than before, as server-sent events, until
 // the viewer leaves or the node stops. The browser comes again by itself after an end.
-func (u *UI) stream(w http.ResponseWriter, r *http.Request, name string, make func(client, *http.Request) (view, error)) {
+func (u *UI) stream(w http.ResponseWriter, r *http.Request, name string, see sight) {
 	select {
 	case u.streams <- struct{}{}:
 		defer func() { <-u.streams }()
@@ -36,7 +36,7 @@ func (u *UI) stream(w http.ResponseWriter, r *http.Request, name string, make fu
 	var shown [sha256.Size]byte
 	silent := time.Duration(0)
 	for {
-		part, err := u.part(r, name, make)
+		part, err := u.part(r, name, see)
 		if err != nil {
 			return // the browser asks again, and is told why by the page
 		}
@@ -70,8 +70,8 @@ func (u *UI) stream(w http.ResponseWriter, r *http.Request, name string, make fu
 }
 
 // part is the content of a page without its layout.
-func (u *UI) part(r *http.Request, name string, make func(client, *http.Request) (view, error)) ([]byte, error) {
-	v, err := make(client{u.api, r}, r)
+func (u *UI) part(r *http.Request, name string, see sight) ([]byte, error) {
+	v, err := see(client{u.api, r}, r)
 	if err != nil {
 		return nil, err
 	}

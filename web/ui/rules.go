@@ -120,7 +120,7 @@ func ladder(steps []rules.Step) []rung {
 }
 
 func whenOf(s rules.Step) string {
-	when := ""
+	var when string
 	switch {
 	case s.Until != "":
 		when = fmt.Sprintf("every %s until %s", s.Every, s.Until)

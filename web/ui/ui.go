@@ -143,14 +143,17 @@ func (l layout) Places() []place {
 	return all
 }
 
-// page is a handler that renders what make returns, or streams it for ?live.
-func (u *UI) page(name string, make func(client, *http.Request) (view, error)) http.HandlerFunc {
+// sight is what a visitor sees who sends a request.
+type sight func(c client, r *http.Request) (view, error)
+
+// page is a handler that renders what is seen, or streams it for ?live.
+func (u *UI) page(name string, see sight) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Query().Has(web.LiveParameter) {
-			u.stream(w, r, name, make)
+			u.stream(w, r, name, see)
 			return
 		}
-		v, err := make(client{u.api, r}, r)
+		v, err := see(client{u.api, r}, r)
 		if err != nil {
 			u.fail(w, r, err)
 			return
