@@ -19,7 +19,7 @@ type PreviewTick struct {
 	Emits string        `json:"emits,omitempty"` // the subject of the event that it publishes
 }
 
-// PreviewStep is a step, and the slot at which it is taken.
+// PreviewStep is a step, and the slot at which it is taken; for the first time, where it is repeated.
 type PreviewStep struct {
 	Step string    `json:"step"`
 	At   time.Time `json:"at"`
@@ -109,7 +109,9 @@ func (r *Rule) ticksFrom(from time.Time) []PreviewTick {
 		if body, err := (ticked{Tick: tick}).json(); err == nil {
 			line, _ := r.timeline(waitOf(futurejobs.Job{Ref: futurejobs.Ref{Key: r.keysAt(tick)[0]}, Since: tick, Event: body}))
 			for _, m := range line {
-				t.Steps = append(t.Steps, PreviewStep{Step: m.name, At: r.engine.Grid.Up(m.at)})
+				if m.turn == 1 {
+					t.Steps = append(t.Steps, PreviewStep{Step: m.name, At: r.engine.Grid.Up(m.at)})
+				}
 			}
 		}
 		all = append(all, t)

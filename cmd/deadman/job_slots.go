@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,6 +68,11 @@ func (p *program) showSlots(cmd *cobra.Command, bucket string) error {
 
 // drawSlots draws a bar for each bucket, all to one scale.
 func (p *program) drawSlots(slots web.Slots, width int) error {
+	if !slices.ContainsFunc(slots.Items, busy) {
+		_, err := fmt.Fprintf(p.out, "nothing was checked and nothing is due between %s and %s\n",
+			slots.From.In(p.zone).Format("Mon 2006-01-02 15:04"), slots.To.In(p.zone).Format("Mon 2006-01-02 15:04"))
+		return err
+	}
 	scale := scaleOf(slots.Items, width)
 	day := ""
 	for _, s := range slots.Items {
@@ -85,6 +91,9 @@ func (p *program) drawSlots(slots web.Slots, width int) error {
 		p.palette.paint(green, workedMark), p.palette.paint(blue, plannedMark), p.palette.paint(yellow, ticksMark))
 	return err
 }
+
+// busy reports whether there is anything in a bucket.
+func busy(s web.Slot) bool { return s.Checks+s.Planned+int64(s.Ticks) > 0 }
 
 func (p *program) drawSlot(out io.Writer, s web.Slot, at time.Time, scale float64) error {
 	sum, said := fmt.Sprint(s.Checks+s.Planned+int64(s.Ticks)), []string{}
