@@ -201,6 +201,38 @@ escalate: [{after: 4h, step: late}]
 	}
 }
 
+// What was due while the node was down, over the next tick, is said before that tick begins the wait
+// anew; what came meanwhile is not.
+func TestVirtualTicksLeaveNothingUnsaid(t *testing.T) {
+	const rule = `
+name: import-missing
+entity: import
+trigger: {schedule: "0 2 * * *", keys: [customers, products]}
+resolve: {event: imports.finished, key: event.source}
+escalate: [{after: 4h, step: late}]
+`
+	given := timeline{
+		{at(t, "2026-06-01T00:00:00Z"), saved, ""},
+		{at(t, "2026-06-01T05:00:00Z"), down, ""},
+		{at(t, "2026-06-01T07:00:00Z"), anEvent, `imports.finished {"source": "products"}`},
+		{at(t, "2026-06-02T02:30:00Z"), up, ""},
+		{at(t, "2026-06-02T03:00:00Z"), anEvent, `imports.finished {"source": "customers"}`},
+		{at(t, "2026-06-02T12:00:00Z"), until, ""},
+	}
+	const want = `Tue 02 Jun 02:30  says     warning late: import customers: not resolved after 4h (late)
+                  says     warning resolved: import customers: the wait began anew
+                  ends     products, resolved
+                  ends     customers, restarted
+Tue 02 Jun 03:00  ends     customers, resolved
+Tue 02 Jun 06:00  says     warning late: import products: not resolved after 4h (late)
+`
+	played(t, rule, nil, given, func(v *virtual) {
+		if got := v.heard(); got.String() != want {
+			t.Errorf("heard:\n%swant:\n%s", got, want)
+		}
+	})
+}
+
 // While a rule is paused its ticks pass, and none of them is made up for.
 func TestVirtualTicksPassWhileARuleRests(t *testing.T) {
 	const rule = `

@@ -46,6 +46,7 @@ type Start struct {
 	Restart bool     // one that is there ends, and another begins
 	Early   bool     // something may have happened before
 	Close   Closing  // of the one that ends
+	Unsaid  Closing  // what is said of the one that ends where it was due, and nobody looked; nil: nothing
 	Sets    []Gather // the rule's sets, for members that came before
 }
 
@@ -70,6 +71,7 @@ type End struct {
 	Outcome checks.Outcome
 	Reason  string
 	Close   Closing
+	Say     Closing         // in the place of Close: what is said, also where nothing was before
 	Early   time.Duration   // how long it is remembered where nobody waits
 	State   json.RawMessage // what was known, for what is said; nil: what the job knows
 }

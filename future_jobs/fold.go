@@ -1,6 +1,7 @@
 package futurejobs
 
 import (
+	"slices"
 	"time"
 
 	"deadman/alerts"
@@ -161,7 +162,7 @@ func (a Start) play(f *fold, e Effect, s *standing) {
 			return
 		}
 		f.net.Restarted++
-		f.end(e, s, End{Outcome: checks.Restarted, Close: a.Close})
+		f.end(e, s, a.before(s, f.now))
 	}
 	job := a.Job
 	job.Ref, job.CreatedAt = e.Ref, f.now
@@ -222,6 +223,31 @@ func (a Beat) play(f *fold, e Effect, s *standing) {
 		f.net.Beaten++
 	}
 }
+
+// before is how the wait ends that is there. One that was due, and at which nobody looked in time, is
+// not just begun anew.
+func (a Start) before(s *standing, now time.Time) End {
+	if a.Unsaid != nil && !s.isNew && s.job.isDue(now) {
+		return End{Outcome: checks.Expired, Reason: "it was due and nobody had looked when it began anew", Say: a.Unsaid}
+	}
+	return End{Outcome: checks.Restarted, Close: a.Close}
+}
+
+// Unlooked reports whether one of the effects would begin a wait anew that is due, and at which
+// nobody has looked yet.
+func Unlooked(effects []Effect, known Known, now time.Time) bool {
+	return slices.ContainsFunc(effects, func(e Effect) bool {
+		start, begins := e.Ask.(Start)
+		if lapse, lapses := e.Ask.(Lapse); lapses {
+			start, begins = lapse.Start, true
+		}
+		j, pending := known.Pending[e.Ref]
+		return begins && start.Restart && pending && j.isDue(now)
+	})
+}
+
+// isDue reports whether the job's slot has come.
+func (j Job) isDue(now time.Time) bool { return j.PausedAt().IsZero() && !j.NextCheckAt.After(now) }
 
 func (a End) play(f *fold, e Effect, s *standing) {
 	switch {
@@ -397,8 +423,12 @@ func (f *fold) end(e Effect, s *standing, a End) {
 		f.net.Born = append(f.net.Born, d)
 		return
 	}
-	if len(s.job.Alerts) > 0 && a.Close != nil && !e.Rule.Deleted {
-		d.close(e.Rule, a.Close(s.job), f.now)
+	said := a.Say
+	if said == nil && len(s.job.Alerts) > 0 {
+		said = a.Close
+	}
+	if said != nil && !e.Rule.Deleted {
+		d.close(e.Rule, said(s.job), f.now)
 	}
 	f.net.End = append(f.net.End, d.knowing(a.State))
 }

@@ -11,6 +11,10 @@ import (
 // ErrMoved means that somebody else advanced the cursor of a stream. Nothing was written.
 var ErrMoved = errors.New("the stream's cursor was moved by another node")
 
+// ErrDue means that a wait which would begin anew is due, and nobody has looked yet. Nothing was
+// written.
+var ErrDue = errors.New("a wait that is due has to be looked at before it begins anew")
+
 // ErrRefused means that the database does not take what a batch would write, now or later,
 // because of a value in it. Nothing was written.
 var ErrRefused = errors.New("the database does not take it")
@@ -51,6 +55,9 @@ type Batch struct {
 	DeadLetters []DeadLetter
 	Deed        string // what a person did, for the audit, such as job.cancel; empty: nobody did
 
+	// Patient: nothing is written where a wait that would begin anew is due; that is ErrDue.
+	Patient bool
+
 	// Known are streams whose events the effects know of up to a sequence: their cursors have
 	// to stand there. Only of a batch by hand.
 	Known map[string]uint64
@@ -76,7 +83,7 @@ type Ledger interface {
 	OpenCursor(ctx context.Context, c Cursor) error
 	// Apply locks the jobs that the batch names, folds its effects with Fold, and writes
 	// the net effect, the dead letters and the cursor in one transaction; a deed is audited,
-	// once for each effect. It returns ErrMoved where a cursor stands elsewhere,
+	// once for each effect. It returns ErrMoved where a cursor stands elsewhere, ErrDue,
 	// ErrRulesChanged, ErrRefused, or ErrNotFound where the batch's Letter is gone, having
 	// written nothing.
 	Apply(ctx context.Context, b Batch) (Applied, error)

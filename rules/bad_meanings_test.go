@@ -9,7 +9,17 @@ var badMeanings = []struct {
 	{
 		"a schedule that outruns its steps",
 		edited(`trigger: {schedule: "@every 1h", keys: [a]}`),
-		[]string{"1:1 /again: every tick, 1h after the one before, begins the wait anew before the first step is due, so nothing is ever said; write again: keep, or let the steps come sooner"},
+		[]string{"1:1 /again: a tick comes 1h after the one before and begins the wait anew, and the first step is not taken before that (slot 1m), so nothing is ever said; write again: keep, or let the steps come sooner"},
+	},
+	{
+		"a crontab that outruns its steps because of the slot",
+		edited(`trigger: {schedule: "* * * * *", keys: [a]}`, "escalate: [{after: 30s}]"),
+		[]string{"1:1 /again: a tick comes 1m after the one before and begins the wait anew, and the first step is not taken before that (slot 15m), so nothing is ever said; write again: keep, or let the steps come sooner"},
+	},
+	{
+		"a schedule that outruns some of its keys, because they are spread",
+		edited(`trigger: {schedule: "@every 10s", keys: [a, b]}`, "escalate: [{after: 5s}]", "slot: 1s", "spread: 10s"),
+		[]string{"1:1 /again: a tick comes 10s after the one before and begins the wait anew, and the first step is not taken before that (slot 1s), so nothing is ever said; write again: keep, or let the steps come sooner"},
 	},
 	{
 		"an emission that waits",

@@ -98,9 +98,10 @@ func (m *matching) refuse(rule string, part futurejobs.Part, err error) {
 	m.refusals = append(m.refusals, futurejobs.Refusal{Rule: rule, Part: part, Reason: err.Error()})
 }
 
-// want adds an effect on the job of a key.
+// want adds an effect on the job of a key. A wait that a tick begins has no place in the order of
+// events: what happened before the tick says nothing of it, whenever it is read.
 func (h *hearing) want(key string, ask futurejobs.Ask) {
-	h.effects = append(h.effects, futurejobs.Effect{Rule: &h.engine, Ref: h.ref(key, h.shards), Event: &h.event, Late: h.late, Ask: ask})
+	h.effects = append(h.effects, futurejobs.Effect{Rule: &h.engine, Ref: h.ref(key, h.shards), Event: &h.event, Late: h.late || h.ticking != nil, Ask: ask})
 }
 
 // hears reports whether the watch is for the event, and what its expressions see of it.

@@ -3,7 +3,6 @@ package rules
 import (
 	"fmt"
 	"regexp"
-	"strings"
 	"time"
 
 	"deadman/schedules"
@@ -46,20 +45,30 @@ func (c *compiler) ticks(pointer, text, name string) (schedules.Schedule, *time.
 	return schedule, zone
 }
 
-// outrun refuses a rule of which every tick begins the waits anew before anything is said.
+// outrun refuses a rule of which every tick begins waits anew before anything is said, be it for
+// some keys alone. What has no step with a time that is written out is left to the preview.
 func (c *compiler) outrun(t Trigger) {
 	d := c.document
-	if !strings.HasPrefix(strings.TrimSpace(t.Schedule), "@every") || len(t.Keys) == 0 || d.Again != Restart {
+	gap := Duration(c.ticking.schedule.Shortest())
+	if len(t.Keys) == 0 || d.Again != Restart || gap == 0 || len(d.Escalate) == 0 {
 		return
 	}
-	every := Duration(c.ticking.schedule.Shortest())
+	first := longest
 	for _, s := range d.Escalate {
-		if s.After.Fixed < every || s.Of != "" || s.Within != "" {
-			return // it is said before the next tick, or nobody knows
+		if s.After.Computed != "" || s.At != "" || s.Of != "" || s.Within != "" {
+			return
+		}
+		if s.Every == 0 {
+			first = min(first, s.After.Fixed)
+		} else {
+			first = min(first, s.Every)
 		}
 	}
-	if len(d.Escalate) > 0 {
-		c.problem("/again", "every tick, %s after the one before, begins the wait anew before the first step is due, so nothing is ever said; write again: keep, or let the steps come sooner", every)
+	if d.Spread > d.Slot {
+		first += d.Spread - d.Slot // of the key whose turn is the last
+	}
+	if slot := max(d.Slot, 1); (first+slot-1)/slot*slot >= gap {
+		c.problem("/again", "a tick comes %s after the one before and begins the wait anew, and the first step is not taken before that (slot %s), so nothing is ever said; write again: keep, or let the steps come sooner", gap, d.Slot)
 	}
 }
 

@@ -14,6 +14,16 @@ import (
 // scheduledAt is a rule of which versions were saved at minutes after an hour.
 func scheduledAt(t *testing.T, versions map[int]string) futurejobs.Scheduled {
 	t.Helper()
+	_, all := bookOf(t, versions).Scheduled()
+	if len(all) != 1 {
+		t.Fatalf("%d rules tick", len(all))
+	}
+	return all[0]
+}
+
+// bookOf knows a rule with versions that were saved so many minutes past ten.
+func bookOf(t *testing.T, versions map[int]string) *Book {
+	t.Helper()
 	var saved []Saved
 	for m := range 60 {
 		text, is := versions[m]
@@ -30,15 +40,12 @@ func scheduledAt(t *testing.T, versions map[int]string) futurejobs.Scheduled {
 		}
 		saved = append(saved, Saved{
 			RuleID: 7, Version: int32(len(saved) + 1), Name: "due", Entity: "import", Document: document, SavedAt: tenPast(m).Add(500 * time.Millisecond),
+			Reads: readsOf(documents[0]),
 		})
 	}
 	b := &Book{shards: 4}
 	b.current.Store(newEdition(1, saved, nil, outside{}))
-	_, all := b.Scheduled()
-	if len(all) != 1 {
-		t.Fatalf("%d rules tick", len(all))
-	}
-	return all[0]
+	return b
 }
 
 // tenPast is a minute after ten.
@@ -172,4 +179,22 @@ func told(d futurejobs.Due) string {
 		said = append(said, string(r.Status)+": "+r.Text)
 	}
 	return strings.Join(said, "; ")
+}
+
+// What happened before a tick says nothing of the wait that the tick begins, whenever it is read.
+func TestEventsBeforeATickAreLate(t *testing.T) {
+	b := bookOf(t, map[int]string{5: `trigger: {schedule: "@hourly", keys: [a]}
+resolve: {event: imports.finished, key: event.id}` + steps})
+	effects, refusals := b.Match(futurejobs.Event{Stream: "IMPORTS", Subject: "imports.finished", Seq: 1, At: tenPast(30), Data: []byte(`{"id": "a"}`)})
+	if len(refusals) > 0 || len(effects) != 1 || !effects[0].Late {
+		t.Errorf("%+v %v", effects, refusals)
+	}
+}
+
+// readsOf has a document read all that it listens to from one stream.
+func readsOf(d Document) (all []Read) {
+	for _, subject := range d.Subjects() {
+		all = append(all, Read{Subject: subject, Stream: "IMPORTS"})
+	}
+	return all
 }

@@ -53,6 +53,7 @@ func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futur
 			refused = append(refused, fmt.Errorf("%s: %w", key, err))
 			continue
 		}
+		start.Unsaid = r.unsaid(now)
 		var ask futurejobs.Ask = start
 		if late == Expire {
 			ask = futurejobs.Lapse{Start: start, Reason: reason}
@@ -62,6 +63,25 @@ func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futur
 	if len(refused) > 0 {
 		d.Remarks = append(d.Remarks, r.remark("refused", alerts.Firing, d.At,
 			fmt.Sprintf("%d of its waits did not begin; the first of them is %s", len(refused), clip(refused[0].Error(), 500))))
+	}
+}
+
+// unsaid is what is said of a wait that a tick found at now begins anew although it was due.
+func (r *Rule) unsaid(now time.Time) futurejobs.Closing {
+	return func(j futurejobs.Job) alerts.Draft {
+		w := waitOf(j)
+		w.rule = r.engine.Name
+		d := alerts.Draft{Status: alerts.Expired, Severity: r.engine.Loudest, StepIndex: j.Step, Labels: r.label(w.scope)}
+		d.Text = fmt.Sprintf("%s %s: nobody looked in time, and the next tick began the wait anew", r.engine.Entity, j.Key)
+		line, err := r.timeline(w)
+		if n := 0; err == nil {
+			if n = r.due(line, now); n > j.Step {
+				m := line[n-1]
+				d.Severity, d.Step, d.StepIndex = m.severity, m.name, n-1
+				d.Text += fmt.Sprintf("; %s was due at %s", m.name, m.at.UTC().Format(time.RFC3339))
+			}
+		}
+		return d
 	}
 }
 

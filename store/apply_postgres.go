@@ -85,6 +85,9 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []fut
 	if err != nil {
 		return net, err
 	}
+	if b.Patient && futurejobs.Unlooked(b.Effects, known, now) {
+		return net, futurejobs.ErrDue
+	}
 	net = futurejobs.Fold(b.Effects, known, now)
 	writes := &pgx.Batch{}
 	if err := queueNet(ctx, writes, b, net, now); err != nil {

@@ -38,6 +38,9 @@ func (w *writer) apply(ctx context.Context, b futurejobs.Batch, now time.Time) (
 	if err != nil {
 		return net, err
 	}
+	if b.Patient && futurejobs.Unlooked(b.Effects, known, now) {
+		return net, futurejobs.ErrDue
+	}
 	net = futurejobs.Fold(b.Effects, known, now)
 	if err := w.writeNet(net, now); err != nil {
 		return net, err

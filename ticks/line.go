@@ -13,6 +13,7 @@ type line struct {
 	cursor uint64    // the second of the last tick that was applied
 	at     time.Time // when to look at it: its next tick, or another try
 	place  int       // in the heap
+	held   time.Time // since when its tick waits for a look at what is due; zero: it does not
 }
 
 // after is the instant that the next tick comes after.
@@ -40,7 +41,7 @@ func (ls *lines) put(l *line, at time.Time) {
 
 // moved goes on to the next tick of a line that was applied up to a cursor.
 func (ls *lines) moved(l *line, cursor uint64) {
-	l.cursor = cursor
+	l.cursor, l.held = cursor, time.Time{}
 	if next, ok := l.Next(l.after()); ok {
 		ls.put(l, next)
 	} else {

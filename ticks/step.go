@@ -13,7 +13,9 @@ import (
 //
 //  1. What people have to know is said: said again it is no news.
 //  2. An event is published, and the stream has it: published again it is there already.
-//  3. The waits begin, and the cursor moves, in one transaction. So whatever fails before it is
+//  3. A wait that is due is looked at before its tick begins it anew: after an outage nobody would
+//     hear of it. After a while it ends without, and that is said.
+//  4. The waits begin, and the cursor moves, in one transaction. So whatever fails before it is
 //     done again, and nothing after it.
 func (t *Ticker) step(ctx context.Context, l *line, now time.Time) error {
 	due, ok, err := l.Due(l.after(), now)
@@ -37,7 +39,7 @@ func (t *Ticker) step(ctx context.Context, l *line, now time.Time) error {
 	}
 	applied, err := t.Ledger.Apply(ctx, futurejobs.Batch{
 		Stream: futurejobs.TickStream(l.RuleID()), After: l.cursor, Last: uint64(due.At.Unix()), LastAt: due.At, //nolint:gosec // a second since 1970
-		RuleSet: t.revision, Effects: due.Effects,
+		RuleSet: t.revision, Effects: due.Effects, Patient: l.held.IsZero() || now.Sub(l.held) < unlooked,
 	})
 	if err != nil {
 		return err

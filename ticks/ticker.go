@@ -19,7 +19,9 @@ const shard = 0
 const (
 	lookEvery  = 5 * time.Second // it is looked up whether the shard is held, and whether the time was set
 	retryAfter = 2 * time.Second
-	reloads    = 5 // in a row, because of others
+	lookAgain  = 250 * time.Millisecond // whether what is due was looked at
+	unlooked   = time.Hour              // that a tick waits for that
+	reloads    = 5                      // in a row, because of others
 )
 
 // Ticker waits for ticks and applies them.
@@ -135,6 +137,11 @@ func (t *Ticker) round(ctx context.Context) error {
 			if err := t.Book.Refresh(ctx); err != nil {
 				return fmt.Errorf("look at the rules: %w", err)
 			}
+		case errors.Is(err, futurejobs.ErrDue):
+			if l.held.IsZero() {
+				l.held = now
+			}
+			t.lines.put(l, now.Add(lookAgain))
 		case err != nil:
 			errs = append(errs, fmt.Errorf("rule %s: %w", l.Name(), err))
 			t.lines.put(l, now.Add(retryAfter))

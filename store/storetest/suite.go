@@ -68,6 +68,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"cursor/reset":          cursorsAreReset,
 	"cursor/ticks":          ticksHaveCursors,
 	"apply/lapse":           startsLapse,
+	"apply/due":             dueWaitsAreLookedAtFirst,
 	"cursor/hear":           streamsAreHeardForward,
 	"node/beside":           othersAreSeen,
 	"load/past":             loadsAddUp,

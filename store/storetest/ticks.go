@@ -79,3 +79,29 @@ func startsLapse(t *testing.T, w *world) {
 	}
 	w.balances(5)
 }
+
+// A batch that is patient writes nothing while a wait that it would begin anew is due.
+func dueWaitsAreLookedAtFirst(t *testing.T, w *world) {
+	at := w.slot()
+	w.start(at, "a", "b")
+	j := w.one("a")
+	w.settle(w.later(j, at.Add(-24*time.Hour)))
+	anew := func(key string) futurejobs.Effect {
+		return w.asking(w.rule, key, time.Time{}, futurejobs.Start{Job: w.job(w.rule, key, at), Restart: true})
+	}
+	patient := futurejobs.Batch{RuleSet: w.set, Effects: []futurejobs.Effect{anew("b"), anew("a")}, Patient: true}
+	before := w.all()
+	if _, err := w.Apply(w.ctx(), patient); !errors.Is(err, futurejobs.ErrDue) {
+		t.Errorf("a wait that is due: %v, want ErrDue", err)
+	}
+	if diff := cmp.Diff(before, w.all()); diff != "" {
+		t.Errorf("something was written:\n%s", diff)
+	}
+	patient.Effects = patient.Effects[:1]
+	if got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), patient)); got.Restarted != 1 {
+		t.Errorf("a wait that is not due: %+v", got)
+	}
+	if got := w.byHand(anew("a")); got.Restarted != 1 {
+		t.Errorf("without patience: %+v", got)
+	}
+}
