@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -344,11 +345,14 @@ func (v *virtual) Emit(_ context.Context, e futurejobs.Emission) error {
 
 // ticked counts what became of ticks. It is read while they rest.
 type ticked struct {
+	mu     sync.Mutex
 	counts map[futurejobs.TickOutcome]int
 }
 
 // Ticked implements ticks.Observer.
 func (c *ticked) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if c.counts == nil {
 		c.counts = make(map[futurejobs.TickOutcome]int)
 	}

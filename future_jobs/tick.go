@@ -14,6 +14,9 @@ import (
 type Scheduled interface {
 	Name() string
 	RuleID() int32
+	// Emits reports whether its newest version emits. What its older versions left may still be
+	// the other.
+	Emits() bool
 	// From is the instant after which the rule ticks, for one of which no tick was applied yet.
 	From() time.Time
 	// Next is the first tick after an instant; false: there is none any more.

@@ -34,6 +34,9 @@ func (s scheduled) Name() string { return s.versions[0].saved.Name }
 // RuleID is the rule's id.
 func (s scheduled) RuleID() int32 { return s.versions[0].saved.RuleID }
 
+// Emits implements futurejobs.Scheduled.
+func (s scheduled) Emits() bool { return s.versions[0].document.Trigger.Emit != nil }
+
 // From is when the first version with a schedule was saved: a tick may come before anybody saw it.
 func (s scheduled) From() time.Time {
 	for _, v := range slices.Backward(s.versions) {

@@ -17,54 +17,54 @@ import (
 //     hear of it. After a while it ends without, and that is said.
 //  4. The waits begin, and the cursor moves, in one transaction. So whatever fails before it is
 //     done again, and nothing after it.
-func (t *Ticker) step(ctx context.Context, l *line, now time.Time) error {
+func (w *worker) step(ctx context.Context, l *line, now time.Time) error {
 	due, ok, err := l.Due(l.after(), now)
 	if err != nil {
 		return err
 	}
 	if !ok { // the next tick is of a time that is not there yet
-		t.lines.put(l, now.Add(lookEvery))
+		w.lines.put(l, now.Add(lookEvery))
 		return nil
 	}
 	for _, r := range due.Remarks {
-		if err := t.Announce(ctx, r); err != nil {
+		if err := w.Announce(ctx, r); err != nil {
 			return err
 		}
 	}
 	if due.Emit != nil {
-		if err := t.Emitter.Emit(ctx, *due.Emit); err != nil {
+		if err := w.Emitter.Emit(ctx, *due.Emit); err != nil {
 			return fmt.Errorf("emit %s: %w", due.Emit.ID, err)
 		}
 		failpoints.Here("tick.emitted")
 	}
-	applied, err := t.Ledger.Apply(ctx, futurejobs.Batch{
+	applied, err := w.Ledger.Apply(ctx, futurejobs.Batch{
 		Stream: futurejobs.TickStream(l.RuleID()), After: l.cursor, Last: uint64(due.At.Unix()), LastAt: due.At, //nolint:gosec // a second since 1970
-		RuleSet: t.revision, Effects: due.Effects, Patient: l.held.IsZero() || now.Sub(l.held) < unlooked,
+		RuleSet: w.revision, Effects: due.Effects, Patient: l.held.IsZero() || now.Sub(l.held) < unlooked,
 	})
 	if err != nil {
 		return err
 	}
-	t.tell(l, due, applied, now)
-	t.lines.moved(l, uint64(due.At.Unix())) //nolint:gosec // the same
+	w.tell(l, due, applied, now)
+	w.lines.moved(l, uint64(due.At.Unix())) //nolint:gosec // the same
 	return nil
 }
 
 // tell counts what became of ticks, and says of which nothing did.
-func (t *Ticker) tell(l *line, due futurejobs.Due, applied futurejobs.Applied, now time.Time) {
-	t.Observer.Ticked(l.Name(), due.Outcome, 1)
+func (w *worker) tell(l *line, due futurejobs.Due, applied futurejobs.Applied, now time.Time) {
+	w.Observer.Ticked(l.Name(), due.Outcome, 1)
 	if due.Missed > 0 {
-		t.Observer.Ticked(l.Name(), futurejobs.TickMissed, due.Missed)
+		w.Observer.Ticked(l.Name(), futurejobs.TickMissed, due.Missed)
 	}
 	for _, a := range applied.Said {
-		t.Observer.Alerted(a)
+		w.Observer.Alerted(a)
 	}
 	about := []any{"rule", l.Name(), "tick", due.At, "outcome", due.Outcome, "late", now.Sub(due.At).Truncate(time.Millisecond)}
 	switch {
 	case due.Missed > 0:
-		t.Log.Warn("ticks were missed; the last of them counts for all", append(about, "missed", due.Missed)...)
+		w.Log.Warn("ticks were missed; the last of them counts for all", append(about, "missed", due.Missed)...)
 	case due.Outcome == futurejobs.TickSkipped, due.Outcome == futurejobs.TickExpired:
-		t.Log.Warn("a tick was found late", about...)
+		w.Log.Warn("a tick was found late", about...)
 	default:
-		t.Log.Debug("a tick was applied", about...)
+		w.Log.Debug("a tick was applied", about...)
 	}
 }

@@ -27,7 +27,15 @@ const (
 	window   = 100 * time.Millisecond // of the stream, for repeats
 )
 
-// world is a database, a broker, and a rule that ticks.
+const eachSecond = `
+name: each-second
+entity: tick
+trigger: {schedule: "@every 1s"}
+escalate: [{after: 1h, step: primary}]
+slot: 1m
+`
+
+// world is a database, a broker, and a rule that ticks, once it is saved.
 type world struct {
 	*testing.T
 	store *store.Store
@@ -36,7 +44,7 @@ type world struct {
 	rule  rules.Saved
 }
 
-func newWorld(t *testing.T, o store.Options, rule string) *world {
+func newWorld(t *testing.T, o store.Options) *world {
 	t.Helper()
 	o.Log = slog.New(slog.DiscardHandler)
 	s, err := store.Open(t.Context(), o)
@@ -58,20 +66,24 @@ func newWorld(t *testing.T, o store.Options, rule string) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(b.Close)
-	w := &world{T: t, store: s, bus: b, url: server.ClientURL()}
+	return &world{T: t, store: s, bus: b, url: server.ClientURL()}
+}
+
+func (w *world) save(rule string) rules.Saved {
+	w.Helper()
 	documents, err := rules.Parse([]byte(rule), "")
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
 	text, err := documents[0].Canonical()
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
-	w.rule, err = s.Save(t.Context(), rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: text}, rules.AnyVersion)
+	saved, err := w.store.Save(w.Context(), rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: text}, rules.AnyVersion)
 	if err != nil {
-		t.Fatal(err)
+		w.Fatal(err)
 	}
-	return w
+	return saved
 }
 
 // holding holds all shards, as a node does that slept through the end of its leases, too.
@@ -93,17 +105,28 @@ func (c *count) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
 
 func (*count) Alerted(alerts.Alert) {}
 
-// node runs a ticker with a book of its own until the test ends, or stop.
-func (w *world) node(ledger ticks.Ledger, c *count) (stop func()) {
+// book is that of a node.
+func (w *world) book() *rules.Book {
 	w.Helper()
 	book := rules.NewBook(w.store, w.store.Shards())
 	if err := book.Refresh(w.Context()); err != nil {
 		w.Fatal(err)
 	}
-	t := ticks.New(ticks.Options{
-		Book: book, Ledger: ledger, Shards: holding{}, Emitter: w.bus, Now: time.Now, Observer: c, Log: slog.New(slog.DiscardHandler),
-		Announce: func(ctx context.Context, r alerts.Remark) error { _, _, err := w.store.Announce(ctx, r); return err },
-	})
+	return book
+}
+
+// node runs a ticker with a book of its own until the test ends, or stop.
+func (w *world) node(ledger ticks.Ledger, c *count) (stop func()) {
+	w.Helper()
+	return w.ticker(ticks.Options{Book: w.book(), Ledger: ledger, Emitter: w.bus, Observer: c})
+}
+
+// ticker runs a ticker of some parts until the test ends, or stop.
+func (w *world) ticker(o ticks.Options) (stop func()) {
+	w.Helper()
+	o.Shards, o.Now, o.Log = holding{}, time.Now, slog.New(slog.DiscardHandler)
+	o.Announce = func(ctx context.Context, r alerts.Remark) error { _, _, err := w.store.Announce(ctx, r); return err }
+	t := ticks.New(o)
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() {
@@ -154,13 +177,8 @@ func (w *world) cursor() futurejobs.Cursor {
 // one that goes on where another was stopped.
 func TestATickIsAppliedOnce(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, store.Options{DatabaseURL: storetest.Postgres(t), Shards: 4}, `
-name: each-second
-entity: tick
-trigger: {schedule: "@every 1s"}
-escalate: [{after: 1h, step: primary}]
-slot: 1m
-`)
+	w := newWorld(t, store.Options{DatabaseURL: storetest.Postgres(t), Shards: 4})
+	w.rule = w.save(eachSecond)
 	var c count
 	stop := w.node(w.store, &c)
 	w.node(w.store, &c)
@@ -207,8 +225,9 @@ func (f *failing) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.App
 // one, after whatever time.
 func TestATickIsEmittedOnce(t *testing.T) {
 	t.Parallel()
+	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
 	tick := time.Now().Add(2 * time.Second).UTC().Truncate(time.Second)
-	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4}, fmt.Sprintf(`
+	w.rule = w.save(fmt.Sprintf(`
 name: import-due
 entity: import
 trigger: {schedule: "@at %s", emit: {subject: imports.due, data: {all: true}}}
@@ -243,5 +262,35 @@ trigger: {schedule: "@at %s", emit: {subject: imports.due, data: {all: true}}}
 	w.eventually("the next node came further", func() bool { return c.emitted.Load() == 1 && w.cursor().LastSeq == uint64(tick.Unix()) })
 	if all := events(); len(all) != 1 || all[0].Header.Get("ce-id") != fmt.Sprintf("import-due-%d", tick.Unix()) {
 		t.Errorf("%d events: %+v", len(all), all)
+	}
+}
+
+// mute is a broker that answers nothing, as one whose stream has no leader.
+type mute struct{ asked atomic.Bool }
+
+func (m *mute) Emit(ctx context.Context, _ futurejobs.Emission) error {
+	m.asked.Store(true)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// What ticks begin does not wait for a broker that does not answer.
+func TestAMuteBrokerHoldsUpNoWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
+	w.rule = w.save(eachSecond)
+	w.save(`
+name: import-due
+entity: import
+trigger: {schedule: "@every 1s", emit: {subject: imports.due}}
+`)
+	var c count
+	var broker mute
+	w.ticker(ticks.Options{Book: w.book(), Ledger: w.store, Emitter: &broker, Observer: &c})
+	w.eventually("the broker is asked", broker.asked.Load)
+	stood := w.cursor().LastSeq
+	w.eventually("two ticks begin waits", func() bool { return w.cursor().LastSeq >= stood+2 })
+	if n := c.emitted.Load(); n != 0 {
+		t.Errorf("%d events were emitted by nobody", n)
 	}
 }

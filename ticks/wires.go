@@ -11,17 +11,17 @@ import (
 
 // Book knows the rules that tick. Implementations are safe for concurrent use.
 type Book interface {
-	// Scheduled returns them, and the revision of the rule set that they are of.
+	// Scheduled returns the rules that tick, and the revision of the rule set that they are of.
 	Scheduled() (revision int64, all []futurejobs.Scheduled)
 	// Refresh reads the rules anew if they changed.
 	Refresh(ctx context.Context) error
 }
 
-// Ledger is where ticks become jobs: each rule that ticks has a cursor of its own. Its methods
-// are those of futurejobs.Ledger.
+// Ledger is where ticks become jobs: each rule that ticks has a cursor of its own.
 type Ledger interface {
 	// TickCursors returns where the ticks of all rules stand, by TickStream.
 	TickCursors(ctx context.Context) (map[string]futurejobs.Cursor, error)
+	// OpenCursor is that of futurejobs.Ledger, and so is Apply.
 	OpenCursor(ctx context.Context, c futurejobs.Cursor) error
 	Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error)
 }
