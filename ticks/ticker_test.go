@@ -294,3 +294,28 @@ trigger: {schedule: "@every 1s", emit: {subject: imports.due}}
 		t.Errorf("%d events were emitted by nobody", n)
 	}
 }
+
+// listed counts how often all the rules that tick are listed.
+type listed struct {
+	*rules.Book
+	times atomic.Int64
+}
+
+func (l *listed) Scheduled() (revision int64, all []futurejobs.Scheduled) {
+	l.times.Add(1)
+	return l.Book.Scheduled()
+}
+
+// The rules are listed when they changed, and not for each tick.
+func TestRulesAreListedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
+	w.rule = w.save(eachSecond)
+	var c count
+	book := &listed{Book: w.book()}
+	w.ticker(ticks.Options{Book: book, Ledger: w.store, Emitter: w.bus, Observer: &c})
+	w.eventually("three ticks", func() bool { return c.began.Load() >= 3 })
+	if n := book.times.Load(); n != 2 { // for those that emit, and those that do not
+		t.Errorf("listed %d times", n)
+	}
+}

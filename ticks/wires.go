@@ -11,6 +11,8 @@ import (
 
 // Book knows the rules that tick. Implementations are safe for concurrent use.
 type Book interface {
+	// Revision is the revision of the rule set as it is known. It is asked for at each tick.
+	Revision() int64
 	// Scheduled returns the rules that tick, and the revision of the rule set that they are of.
 	Scheduled() (revision int64, all []futurejobs.Scheduled)
 	// Refresh reads the rules anew if they changed.

@@ -152,10 +152,10 @@ func (w *worker) round(ctx context.Context) error {
 // load reads where the ticks stand, unless that is known of the rules as they are. A rule that
 // ticks for the first time gets its cursor.
 func (w *worker) load(ctx context.Context) error {
-	revision, all := w.Book.Scheduled()
-	if w.lines != nil && w.revision == revision {
+	if w.lines != nil && w.revision == w.Book.Revision() {
 		return nil
 	}
+	revision, all := w.Book.Scheduled()
 	all = slices.DeleteFunc(all, func(s futurejobs.Scheduled) bool { return s.Emits() != w.emits })
 	var cursors map[string]futurejobs.Cursor
 	if len(all) > 0 {
