@@ -18,7 +18,7 @@ func (b *Book) Ticks(span futurejobs.Span, now time.Time) []int {
 			continue
 		}
 		began := r.versions[len(r.versions)-1].saved.SavedAt // as in charges
-		load.AddAfter(v.schedule.From(began), max(len(d.Trigger.Keys), 1), now)
+		load.Add(v.schedule.From(began), max(len(d.Trigger.Keys), 1), now)
 	}
 	return load.Parts
 }

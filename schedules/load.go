@@ -16,12 +16,9 @@ func NewLoad(from, until time.Time, width time.Duration) *Load {
 	return &Load{from: from, until: until, width: width, Parts: make([]int, n)}
 }
 
-// Add adds the ticks of a schedule, times as often: one for each of its keys.
-func (l *Load) Add(s Schedule, times int) { l.AddAfter(s, times, l.from.Add(-1)) }
-
-// AddAfter is Add for the ticks after an instant. The work grows with the ticks where they are
-// rarer than the parts, and with the parts where they are not.
-func (l *Load) AddAfter(s Schedule, times int, after time.Time) {
+// Add adds the ticks of a schedule after an instant, times as often: one for each of its keys. The
+// work grows with the ticks where they are rarer than the parts, and with the parts where they are not.
+func (l *Load) Add(s Schedule, times int, after time.Time) {
 	if before := l.from.Add(-1); after.Before(before) {
 		after = before
 	}

@@ -28,13 +28,13 @@ func TestLoad(t *testing.T) {
 		for _, until := range []time.Time{from.Add(26 * time.Hour), from.Add(5*time.Hour + 7*time.Second), from} {
 			s := parse(t, c.text, "Europe/Berlin")
 			l := schedules.NewLoad(from, until, c.width)
-			l.Add(s, 3)
+			l.Add(s, 3, time.Time{})
 			want := make([]int, len(l.Parts))
 			for tick, ok := s.Next(from.Add(-time.Second)); ok && tick.Before(until); tick, ok = s.Next(tick) {
 				want[int(tick.Sub(from)/c.width)] += 3
 			}
 			after := schedules.NewLoad(from, until, c.width)
-			after.AddAfter(s, 1, from.Add(7*time.Hour+3*time.Second))
+			after.Add(s, 1, from.Add(7*time.Hour+3*time.Second))
 			for tick, ok := s.Next(from.Add(7*time.Hour + 3*time.Second)); ok && tick.Before(until); tick, ok = s.Next(tick) {
 				after.Parts[int(tick.Sub(from)/c.width)]--
 			}
@@ -60,7 +60,7 @@ func TestHerd(t *testing.T) {
 	from := at(t, "2026-03-02 00:00 +0000")
 
 	herd := schedules.NewLoad(from, from.Add(24*time.Hour), time.Minute)
-	herd.Add(parse(t, "0 0 * * *", "UTC"), rules) // the name of the rule changes nothing
+	herd.Add(parse(t, "0 0 * * *", "UTC"), rules, time.Time{}) // the name of the rule changes nothing
 	if herd.Parts[0] != rules || slices.Max(herd.Parts[1:]) != 0 {
 		t.Errorf("at midnight %d, and %d at another minute", herd.Parts[0], slices.Max(herd.Parts[1:]))
 	}
@@ -71,7 +71,7 @@ func TestHerd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		spread.Add(s, 1)
+		spread.Add(s, 1, time.Time{})
 	}
 	share := float64(rules) / minutes
 	within := 5 * math.Sqrt(share) // five standard deviations of a fair draw
