@@ -36,16 +36,6 @@ func (s *Store) Cursor(ctx context.Context, stream string) (c futurejobs.Cursor,
 	return c, true, nil
 }
 
-// Cursors returns all cursors by stream, first the one of jobs made by hand, which has no
-// stream.
-func (s *Store) Cursors(ctx context.Context) ([]futurejobs.Cursor, error) {
-	cursors, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor ORDER BY stream`)
-	if err != nil {
-		return nil, failed("cursors", err)
-	}
-	return cursors, nil
-}
-
 // OpenCursor implements futurejobs.Ledger. A cursor that a rule's save opened learns when
 // its stream was created.
 func (s *Store) OpenCursor(ctx context.Context, c futurejobs.Cursor) error {

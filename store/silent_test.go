@@ -175,7 +175,7 @@ func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
 		"unpublished":    func() error { _, err := s.Unpublished(ctx, []int16{0}, 1, nil); return err },
 		"read through":   func() error { _, err := s.ReadThrough(ctx); return err },
 		"cursor":         func() error { _, _, err := s.Cursor(ctx, "S"); return err },
-		"cursors":        func() error { _, err := s.Cursors(ctx); return err },
+		"tick cursors":   func() error { _, err := s.TickCursors(ctx); return err },
 		"open cursor":    func() error { return s.OpenCursor(ctx, futurejobs.Cursor{Stream: "S"}) },
 		"reset cursor":   func() error { return s.ResetCursor(ctx, futurejobs.Cursor{}, futurejobs.Cursor{}) },
 		"mark read":      func() error { return s.MarkRead(ctx, "S", 0, now) },
