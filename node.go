@@ -143,7 +143,7 @@ func (n *node) assemble() {
 	n.rules.Announce, n.rules.Now = n.remark, n.clock.Now
 	n.answers.now = n.clock.Now
 	n.ticker = ticks.New(ticks.Options{
-		Book: n.book, Ledger: n.store, Shards: n.owner, Emitter: n.bus, Now: n.clock.Now,
+		Book: n.book, Ledger: n.ledger(), Shards: n.owner, Emitter: n.bus, Now: n.clock.Now,
 		Announce: n.remark, Observer: n.witness, Log: n.log,
 	})
 	n.binding = &binding{rules: n.rules, owner: n.owner, log: n.log}
@@ -247,7 +247,7 @@ func (n *node) openRules(ctx context.Context) error {
 	n.book = rules.NewBook(n.store, n.store.Shards())
 	n.book.Calendars, n.book.Sources, n.book.Handlers = known, n.lookups(), handlers
 	n.rules = &rules.Registry{
-		Store: n.store, Binder: n.bus, Book: n.book, Jobs: n.store, Calendars: known, Sources: n.lookups(), Handlers: handlers, Log: n.log,
+		Store: n.store, Binder: n.bus, Book: n.book, Jobs: n.ledger(), Calendars: known, Sources: n.lookups(), Handlers: handlers, Log: n.log,
 	}
 	n.answers.rules = n.rules
 	if err := n.applyRules(ctx); err != nil {

@@ -18,12 +18,12 @@ import (
 	"deadman/store"
 )
 
-// What the sweep, the intake and the relay see of the database and the broker, and rules of sources,
+// What the sweep, the intake, the ticks and the relay see of the database and the broker, and rules of sources,
 // with the bug that is planted in between. Each breaks a promise on purpose: the fault campaign proves with them that its
 // checks would notice.
-func (n *node) queue() futurejobs.Queue   { return plantedQueue{n.store} }
-func (n *node) ledger() futurejobs.Ledger { return plantedLedger{n.store} }
-func (n *node) outbox() alerts.Outbox     { return plantedOutbox{n.store} }
+func (n *node) queue() futurejobs.Queue { return plantedQueue{n.store} }
+func (n *node) ledger() ledger          { return plantedLedger{n.store} }
+func (n *node) outbox() alerts.Outbox   { return plantedOutbox{n.store} }
 
 func (n *node) publisher() alerts.Publisher { return plantedPublisher{n.bus} }
 

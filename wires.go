@@ -8,12 +8,12 @@ import (
 	"deadman/rules"
 )
 
-// What the sweep, the intake and the relay see of the database and the broker, and rules of
+// What the sweep, the intake, the ticks and the relay see of the database and the broker, and rules of
 // sources. The fault campaign's build
 // puts its planted bugs in between.
-func (n *node) queue() futurejobs.Queue   { return n.store }
-func (n *node) ledger() futurejobs.Ledger { return n.store }
-func (n *node) outbox() alerts.Outbox     { return n.store }
+func (n *node) queue() futurejobs.Queue { return n.store }
+func (n *node) ledger() ledger          { return n.store }
+func (n *node) outbox() alerts.Outbox   { return n.store }
 
 func (n *node) publisher() alerts.Publisher { return n.bus }
 
