@@ -61,7 +61,7 @@ func (b *Bus) unlessThere(ctx context.Context, e futurejobs.Emission) (*nats.Msg
 		return nil, err
 	}
 	last, there, err := b.emitted(ctx, stream, e)
-	if there || err != nil {
+	if there && !overlooked() || err != nil {
 		return nil, err
 	}
 	return b.emission(e, stream, last), nil

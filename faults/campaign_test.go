@@ -24,7 +24,7 @@ var (
 const drained = 3 * time.Minute
 
 // sample are seeds of the campaign for every day: the kinds that take seconds.
-var sample = []uint64{0, 49, 3, 5, 7, 33, 11, 37, 14, 15, 17, 21, 46}
+var sample = []uint64{0, 49, 3, 5, 7, 33, 11, 37, 14, 15, 17, 21, 46, 23}
 
 // TestCampaign breaks nodes, brokers and connections as seeds say, and checks every promise
 // after each. A failure names the seed, which makes the same plan again.
@@ -80,6 +80,10 @@ func (s scenario) run(t *testing.T, plant string, within time.Duration) error {
 		play, more = shop.play, func() { shop.more(60, 12) }
 		defer shop.report()
 		s.upset = func(_ *arena, random *rand.Rand) { s.sources(shop, random) }
+	}
+	if s.ticks {
+		openTicks(a)
+		play = a.tick
 	}
 	for i, plans := range s.nodes {
 		if i > 0 {

@@ -15,6 +15,7 @@ var (
 	settlePlaces = []string{"settle.write", "settle.written"}
 	relayPlaces  = []string{"relay.read", "relay.published", "relay.marked"}
 	sourcePlaces = []string{"find.found", "outage.met", "settle.write", "settle.written"}
+	tickPlaces   = []string{"tick.emitted", "tick.emitted", "apply.commit"}
 	peoplePlaces = []string{"notify.claimed", "notify.sent"}
 	failing      = []string{"intake.applied", "settle.written", "relay.published"} // where an answer can be lost
 )
@@ -27,6 +28,7 @@ type scenario struct {
 	nodes   [][]string // of each node, the plans of its lives
 	people  bool
 	window  bool          // the duplicate window of the stream of alerts is shorter than a node's death
+	ticks   bool          // in the place of orders
 	linger  time.Duration // how long a node stands still after others have taken its shards
 	upset   func(a *arena, random *rand.Rand)
 	// sources is what goes wrong with the sources that rules look up in; nil: they look nothing up.
@@ -37,7 +39,7 @@ type scenario struct {
 var kinds = []string{
 	"kill", "kill", "kill", "kill two", "kill two", "takeover", "takeover", "broker", "broker",
 	"link", "link", "link", "database", "database", "answers", "window", "people", "embedded", "late", "cluster",
-	"source", "source", "source", "source",
+	"source", "source", "source", "tick",
 }
 
 // scenarioOf makes the scenario of a seed. Seeds that follow each other go through the kinds.
@@ -80,6 +82,16 @@ func scenarioOf(seed uint64) scenario {
 		s.brokers = 3
 		s.nodes = [][]string{{seeded(random, slow(random))}}
 		s.upset = loseServer
+	case "tick":
+		s.ticks = true
+		lives := make([]string, 1+random.IntN(2))
+		for i := range lives {
+			lives[i] = seeded(random, fmt.Sprintf("%s=kill@%d", tickPlaces[random.IntN(len(tickPlaces))], 1+random.IntN(3)))
+		}
+		s.nodes = [][]string{lives}
+		if random.IntN(3) == 0 {
+			s.nodes = append(s.nodes, []string{""})
+		}
 	case "source":
 		s.sources = upsetSources
 		s.nodes = [][]string{{seeded(random, slow(random))}}
