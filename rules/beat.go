@@ -75,7 +75,7 @@ var pingShape = Shape{
 var pulseShape = Shape{
 	"kind": {Kind: Text}, "at": {Kind: Time}, "exit_status": {Kind: Number}, "run": {Kind: Text},
 	"duration_seconds": {Kind: Number}, "reason": {Kind: Text}, "overdue_at": {Kind: Time},
-	"runs":         {Kind: List, Items: &Form{Kind: Object, Fields: Shape{"run": {Kind: Text}, "at": {Kind: Time}}}},
+	"runs":         {Kind: List, Items: &Form{Kind: Object, Fields: Shape{"run": {Kind: Text}, "at": {Kind: Time}, "again_at": {Kind: Time}}}},
 	"dropped_runs": {Kind: Number},
 }
 
@@ -115,7 +115,7 @@ func (r *Rule) Beat(b Beat, shards int) (futurejobs.Effect, error) {
 	event := func(p pulse) (json.RawMessage, error) {
 		return json.Marshal(ping{kind, b.Exit, b.Run, p.Seconds, b.Body, "ping"})
 	}
-	ask, err := r.beat(b, event, func(futurejobs.Job) *Rule { return r })
+	ask, err := beating{r, b, true, event, func(futurejobs.Job) *Rule { return r }}.ask()
 	if err != nil {
 		return futurejobs.Effect{}, Problems{{Rule: r.engine.Name, Message: err.Error()}}
 	}
@@ -153,7 +153,7 @@ func (h *hearing) hearBeat() error {
 		return wrap("run", err)
 	}
 	body := h.body.valid()
-	ask, err := h.beat(b, func(pulse) (json.RawMessage, error) { return body, nil }, h.made)
+	ask, err := beating{h.Rule, b, false, func(pulse) (json.RawMessage, error) { return body, nil }, h.made}.ask()
 	if err == nil {
 		h.want(key, ask)
 	}
@@ -179,16 +179,16 @@ func (h *heartbeat) runOf(s scope) (string, error) {
 type beating struct {
 	*Rule
 	Beat
+	ping  bool                                 // it came as a ping
 	event func(pulse) (json.RawMessage, error) // what the beat carries
 	made  func(futurejobs.Job) *Rule           // the version that made a job
 }
 
-// beat is what a beat asks of the job of its key. What would keep a wait from beginning is an
+// ask is what the beat asks of the job of its key. What would keep a wait from beginning is an
 // error.
-func (r *Rule) beat(b Beat, event func(pulse) (json.RawMessage, error), made func(futurejobs.Job) *Rule) (futurejobs.Beat, error) {
-	b.Paused = b.Paused || !r.document.Enabled
-	a := beating{r, b, event, made}
-	if b.Kind == Log {
+func (a beating) ask() (futurejobs.Beat, error) {
+	a.Paused = a.Paused || !a.document.Enabled
+	if a.Kind == Log {
 		return futurejobs.Beat{Play: a.play}, nil
 	}
 	if _, err := a.begin(nil); err != nil {
@@ -199,8 +199,10 @@ func (r *Rule) beat(b Beat, event func(pulse) (json.RawMessage, error), made fun
 
 // play is what the beat makes of the job that waits for it.
 //
-//  1. A log changes nothing, and neither does a beat that is older than one that came.
-//  2. A start opens a run. What is overdue by then stays so.
+//  1. A log changes nothing, and neither does a beat of a stream that is older than one that came.
+//     Pings count in the order in which they are committed: each node has a clock of its own, and
+//     what was answered with OK counts.
+//  2. A start opens a run. What was said, and what failed, stays overdue.
 //  3. A failure, or a run that is over too soon, is overdue at once, if it was not before.
 //  4. A success puts the wait off. Where something was said, that wait is over, and another begins.
 func (a beating) play(j *futurejobs.Job) (futurejobs.Beaten, error) {
@@ -215,15 +217,18 @@ func (a beating) play(j *futurejobs.Job) (futurejobs.Beaten, error) {
 		return futurejobs.Beaten{Begin: begun}, err
 	}
 	before := pulseOf(j.State)
-	if before.Kind != Expected && a.At.Before(latest(j.Since, before.At)) {
-		return futurejobs.Beaten{}, nil
+	if last := latest(j.Since, before.At); before.Kind != Expected && a.At.Before(last) {
+		if !a.ping {
+			return futurejobs.Beaten{}, nil
+		}
+		a.At = last
 	}
-	overdue := a.overdue(*j)
-	after := a.pulse(before, overdue)
+	known := len(j.Alerts) > 0 || !before.OverdueAt.IsZero() // it was said, or it failed
+	after := a.pulse(before, a.overdue(*j, known))
 	switch {
 	case after.Kind == Success && len(j.Alerts) > 0:
 		return a.back(*j, before, after)
-	case after.Kind == Success || overdue.IsZero():
+	case after.Kind == Success || !known:
 		return a.putOff(*j, before, after)
 	}
 	next, err := a.noted(*j, after)
@@ -231,8 +236,11 @@ func (a beating) play(j *futurejobs.Job) (futurejobs.Beaten, error) {
 }
 
 // overdue is since when a job is overdue by the time of the beat; the zero time where it is not.
-func (a beating) overdue(j futurejobs.Job) time.Time {
-	if at := a.made(j).begins(waitOf(j)); !at.After(a.At) || len(j.Alerts) > 0 {
+// Where that is not known yet, a start does not make it so: a beat that nobody heard or kept, or a
+// pause that goes on, may be why it seems to be.
+func (a beating) overdue(j futurejobs.Job, known bool) time.Time {
+	at := a.made(j).begins(waitOf(j))
+	if known || a.Kind != Begun && !at.After(a.At) {
 		return at
 	}
 	return time.Time{}
@@ -254,7 +262,7 @@ func (a beating) pulse(before pulse, overdue time.Time) pulse {
 		}
 	}
 	if p.Kind == Success {
-		p.Runs, p.Dropped = younger(p.Runs, a.beats.max, a.At), 0
+		p.Runs, p.Dropped = younger(p.Runs, a.beats.stale(), a.At), 0
 		return p
 	}
 	p.OverdueAt = a.At
@@ -306,12 +314,16 @@ func (a beating) putOff(was futurejobs.Job, before, after pulse) (futurejobs.Bea
 		j.Step, j.Undecided, j.CheckCount = 0, 0, 0
 	}
 	overdue := a.slotOf(j)
-	next := a.nextOf(j)
-	if len(a.steps) == 0 { // a handler says what there is to say
+	moved := !overdue.Equal(a.made(was).slotOf(was))
+	var next time.Time
+	switch {
+	case after.Kind == Begun && !moved: // as without max: the look stays, which may be forgiven
+	case len(a.steps) == 0: // a handler says what there is to say
 		next = overdue
+	default:
+		next = a.nextOf(j)
 	}
-	news := !before.plain() || !after.plain() || was.Step != j.Step || was.Undecided != j.Undecided ||
-		was.Version != j.Version || !overdue.Equal(a.made(was).slotOf(was))
+	news := moved || !before.plain() || !after.plain() || was.Step != j.Step || was.Undecided != j.Undecided || was.Version != j.Version
 	return futurejobs.Beaten{Job: &j, Next: next, News: news}, nil
 }
 

@@ -267,21 +267,140 @@ func TestTooManyRunsAreSaid(t *testing.T) {
 	for i := range 20 {
 		d.beat(fmt.Sprintf("01:%02d:00", i), rules.Beat{Kind: rules.Begun, Run: fmt.Sprint("r", i)})
 	}
-	d.due("03:04:00")
-	d.look("03:04:00")
-	d.expect("03:04:00 warning firing: job pump-7: the run r4 has been going for over 2h (4 older runs that have not ended are not followed any more)")
+	d.due("03:00:00") // the oldest is not dropped
+	d.look("03:00:00")
+	d.expect("03:00:00 warning firing: job pump-7: the run r0 has been going for over 2h (4 more runs that have not ended are not followed any more)")
 }
 
-func TestAnOlderBeatChangesNothing(t *testing.T) {
+// Who begins again and again and comes to no end is called, whether or not the runs have names.
+func TestRunsThatBeginAgainAndAgain(t *testing.T) {
+	for name, run := range map[string]func(minute int) string{
+		"without a name": func(int) string { return "" },
+		"with a name":    func(minute int) string { return fmt.Sprint("r", minute) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := newDevice(t, nightly)
+			for m := range 180 {
+				d.beat(fmt.Sprintf("%02d:%02d:00", 1+m/60, m%60), rules.Beat{Kind: rules.Begun, Run: run(m)})
+			}
+			if len(d.heard) != 1 || !strings.HasPrefix(d.heard[0], "03:00:00 warning firing") {
+				t.Errorf("heard %q, want it called once, 2h after the first of them began", d.heard)
+			}
+		})
+	}
+}
+
+// How long a run took counts from when it began last.
+func TestARunThatBeganAgain(t *testing.T) {
+	d := newDevice(t, nightly)
+	d.beat("01:00:00", rules.Beat{Kind: rules.Begun})
+	d.beat("02:00:00", rules.Beat{Kind: rules.Begun})
+	d.due("03:00:00")
+	d.beat("02:00:03", rules.Beat{})
+	d.look("03:30:00")
+	d.expect("02:01:00 warning firing: job pump-7: took 3s, less than 10s")
+}
+
+// A run that broke off is not followed for ever: beats of a slot are one write again.
+func TestARunThatBrokeOffIsForgotten(t *testing.T) {
 	d := newDevice(t, everyTen)
-	d.beat("10:00:00", rules.Beat{})
-	d.beat("10:05:00", rules.Beat{})
-	d.late("10:05:30", rules.Beat{Key: "pump-7", At: at("10:04:00"), Kind: rules.Failure})
-	d.late("10:05:30", rules.Beat{Key: "pump-7", At: at("10:04:00"), Kind: rules.Success})
-	d.due("10:17:00")
-	d.late("10:05:40", rules.Beat{Key: "pump-7", At: at("10:05:35"), Kind: rules.Failure})
-	d.late("10:05:50", rules.Beat{Key: "pump-7", At: at("10:05:20"), Kind: rules.Success}) // from before the failure
-	d.due("10:06:00")
+	d.beat("10:00:00", rules.Beat{Kind: rules.Begun, Run: "r"})
+	d.beat("10:10:00", rules.Beat{})
+	d.beat("10:20:00", rules.Beat{})
+	before := d.writes
+	for second := range 50 {
+		d.beat(fmt.Sprintf("10:20:%02d", 1+second), rules.Beat{})
+	}
+	if d.writes != before+1 { // the first is on the slot before
+		t.Errorf("50 beats in a minute were %d writes, want 1", d.writes-before)
+	}
+}
+
+// A start pins no deadline that may be none: what nobody heard, did not keep or paused may be why
+// it seems to have passed.
+func TestAStartPinsNothing(t *testing.T) {
+	late := rules.Beat{Key: "pump-7", Kind: rules.Begun, At: at("11:05:00")}
+	t.Run("after an outage", func(t *testing.T) {
+		d := newDevice(t, strings.Replace(everyTen, "grace: 2m", "grace: 2m, max: 2h", 1))
+		d.beat("10:00:00", rules.Beat{})
+		d.late("11:05:00", late)
+		d.due("13:05:00")
+		d.look("13:05:00")
+		d.expect("13:05:00 warning firing: device pump-7: a run has been going for over 2h")
+	})
+	t.Run("without max it is no news", func(t *testing.T) {
+		d := newDevice(t, everyTen)
+		d.beat("10:00:00", rules.Beat{})
+		d.job.NextCheckAt = at("11:30:00") // a look forgave what was not heard
+		d.late("11:05:00", late)
+		d.due("11:30:00")
+		d.late("11:06:00", rules.Beat{Key: "pump-7", Kind: rules.Failure, At: at("11:06:00")})
+		d.due("11:07:00") // a failure is
+	})
+	t.Run("after a beat that is not kept", func(t *testing.T) {
+		d := newDevice(t, "name: silent\nentity: device\ntrigger: {heartbeat: {every: 1h, grace: 5m, max: 2h}}\nslot: 15m\n")
+		d.beat("09:56:00", rules.Beat{})
+		d.beat("10:09:00", rules.Beat{})
+		d.beat("11:05:00", rules.Beat{Kind: rules.Begun})
+		d.due("13:15:00")
+	})
+	t.Run("in a pause", func(t *testing.T) {
+		d := newDevice(t, strings.Replace(everyTen, "grace: 2m", "grace: 2m, max: 2h", 1))
+		d.beat("10:00:00", rules.Beat{})
+		ask := func(clock string, ask futurejobs.Ask) {
+			d.apply(clock, futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Ask: ask})
+		}
+		ask("10:01:00", futurejobs.Pause{})
+		d.late("11:05:00", late)
+		ask("11:10:00", futurejobs.Resume{Next: func(futurejobs.Job) time.Time { return time.Time{} }})
+		d.look("13:00:00")
+		d.expect()
+	})
+}
+
+// A beat of a stream that is older than one that came changes nothing.
+func TestAnOlderBeatChangesNothing(t *testing.T) {
+	s := opened(t)
+	saved(t, s, 0, backups)
+	b := refreshed(t, s)
+	known := futurejobs.Known{Pending: map[futurejobs.Ref]futurejobs.Job{}}
+	for i, c := range []struct{ clock, status, due string }{
+		{"10:00:00", "0", "2026-03-03 10:00:00"},
+		{"10:05:00", "0", "2026-03-03 10:05:00"},
+		{"10:04:00", "1", "2026-03-03 10:05:00"},
+		{"10:04:00", "0", "2026-03-03 10:05:00"},
+		{"10:05:35", "1", "2026-03-02 10:06:00"},
+		{"10:05:20", "0", "2026-03-02 10:06:00"}, // from before the failure
+	} {
+		e := event(uint64(i+1), "backups.crm.done", `{"status": `+c.status+`}`)
+		e.At = at(c.clock)
+		effects, refused := b.Match(e)
+		if len(effects) != 1 || len(refused) > 0 {
+			t.Fatal(effects, refused)
+		}
+		net := futurejobs.Fold(effects, known, at("10:05:40"))
+		for _, j := range slices.Concat(net.Create, net.Change) {
+			known.Pending[j.Ref] = j
+		}
+		for _, j := range known.Pending {
+			if got := j.NextCheckAt.Format(time.DateTime); got != c.due {
+				t.Errorf("after %s at %s it is due at %s, want %s", c.status, c.clock, got, c.due)
+			}
+		}
+	}
+}
+
+// Pings count in the order in which they are committed: the clocks of two nodes differ a little,
+// and what was answered with OK is not left out.
+func TestPingsOfTwoClocks(t *testing.T) {
+	d := newDevice(t, nightly)
+	d.late("10:00:00", rules.Beat{Key: "pump-7", At: at("10:00:00"), Kind: rules.Begun})
+	d.late("10:00:30", rules.Beat{Key: "pump-7", At: at("10:00:20"), Kind: rules.Log})
+	d.late("10:00:30", rules.Beat{Key: "pump-7", At: at("10:00:30"), Kind: rules.Success})
+	d.late("10:00:30", rules.Beat{Key: "pump-7", At: at("10:00:29"), Kind: rules.Failure})
+	d.due("10:01:00")
+	d.late("10:00:31", rules.Beat{Key: "pump-7", At: at("10:00:29"), Kind: rules.Success})
+	d.due2("2026-03-03 11:01:00")
 }
 
 func TestPausedRulesBeginNoWaits(t *testing.T) {

@@ -165,6 +165,18 @@ func (h *heartbeat) longest(p pulse) (begun time.Time, going bool) {
 	return p.Runs[0].At, true
 }
 
+// stale is how long a run may have been going when another one ends well, to be followed further.
+// Without max it is as long as the next beat may be away: what broke off is not followed for ever.
+func (h *heartbeat) stale() time.Duration {
+	switch {
+	case h.max > 0:
+		return h.max
+	case h.ticks != nil:
+		return h.ticks.Shortest() + h.grace
+	}
+	return h.every + h.grace
+}
+
 // expected is when the time is over in which the next beat has to come. A tick that falls into a
 // pause is left out; the first one after it counts.
 func (h *heartbeat) expected(w wait) time.Time {
@@ -231,7 +243,7 @@ func (h *heartbeat) why(p pulse, since, at time.Time) string {
 		text = "no beat since " + spoken(since, at) + ", expected " + h.expects
 	}
 	if p.Dropped > 0 {
-		text += fmt.Sprintf(" (%d older runs that have not ended are not followed any more)", p.Dropped)
+		text += fmt.Sprintf(" (%d more runs that have not ended are not followed any more)", p.Dropped)
 	}
 	return text
 }

@@ -20,11 +20,16 @@ type pulse struct {
 	Dropped    int       `json:"dropped_runs,omitempty"`     // of those how many are not followed any more
 }
 
-// run is a run that has begun.
+// run is a run that has begun and not ended. One that begins again goes on: who begins and begins
+// and comes to no end is not to be waited for for ever.
 type run struct {
-	Name string    `json:"run"`
-	At   time.Time `json:"at"`
+	Name  string    `json:"run"`
+	At    time.Time `json:"at"`                // when it began first
+	Again time.Time `json:"again_at,omitzero"` // when it began last, if that was later
 }
+
+// last is when the run began that is going: it is that one whose end says how long it took.
+func (r run) last() time.Time { return latest(r.At, r.Again) }
 
 // maxRuns bounds how many runs are followed at a time.
 const maxRuns = 16
@@ -52,33 +57,40 @@ func (p pulse) plain() bool {
 	return (p.Kind == Success || p.Kind == "") && p.Seconds == nil && len(p.Runs) == 0 && p.Dropped == 0
 }
 
-// begin begins a run, anew where it is going. The oldest is dropped where there are too many.
+// begin begins a run, or again one that is going. Where there are too many, the second oldest is
+// dropped: the oldest says when the first of them takes too long.
 func (p *pulse) begin(name string, at time.Time) {
-	p.end(name)
-	p.Runs = append(p.Runs, run{name, at})
+	p.Runs = slices.Clone(p.Runs)
+	if i := p.going(name); i >= 0 {
+		p.Runs[i].Again = at
+		return
+	}
+	p.Runs = append(p.Runs, run{Name: name, At: at})
 	slices.SortStableFunc(p.Runs, func(a, b run) int { return a.At.Compare(b.At) })
 	if over := len(p.Runs) - maxRuns; over > 0 {
-		p.Runs = p.Runs[over:]
+		p.Runs = slices.Delete(p.Runs, 1, 1+over)
 		p.Dropped += over
 	}
 }
 
 // end ends a run, and returns when it began; the zero time where nobody knows.
 func (p *pulse) end(name string) (begun time.Time) {
-	i := slices.IndexFunc(p.Runs, func(r run) bool { return r.Name == name })
+	i := p.going(name)
 	if i < 0 {
 		return time.Time{}
 	}
-	begun = p.Runs[i].At
+	begun = p.Runs[i].last()
 	p.Runs = slices.Delete(slices.Clone(p.Runs), i, i+1)
 	return begun
 }
 
+// going is the place of a run among those that have not ended; -1 where it is not one of them.
+func (p *pulse) going(name string) int {
+	return slices.IndexFunc(p.Runs, func(r run) bool { return r.Name == name })
+}
+
 // younger are the runs that have not been going for longer than a span.
 func younger(runs []run, span time.Duration, at time.Time) []run {
-	if span == 0 {
-		return runs
-	}
 	return slices.DeleteFunc(slices.Clone(runs), func(r run) bool { return !r.At.Add(span).After(at) })
 }
 
