@@ -289,7 +289,7 @@ func (h *hearing) pause() error {
 // rule wants that; the zero time where no step is left or nobody knows.
 func (r *Rule) nextOf(j futurejobs.Job) time.Time {
 	w := waitOf(j)
-	line, err := r.timeline(w)
+	line, err := r.timelineTo(w, j.Step)
 	if err != nil || j.Step >= len(line) {
 		return time.Time{}
 	}

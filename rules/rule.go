@@ -32,7 +32,8 @@ type Rule struct {
 	starts    []string // the streams that the trigger comes from
 	remembers bool     // an end may come before its trigger
 
-	spread int // over how many slots the steps of different keys are spread; 1: they are not
+	spread int  // over how many slots the steps of different keys are spread; 1: they are not
+	rising bool // the steps are taken in the order that they are written in, but for those repeated until somebody acknowledges
 }
 
 // watch is an event that a rule listens to.
@@ -90,7 +91,7 @@ func (r *Rule) Engine() *futurejobs.Rule { return &r.engine }
 func (r *Rule) engage(saved Saved, grid futurejobs.Grid, world outside) {
 	d := r.document
 	r.spread = max(1, int(time.Duration(d.Spread)/time.Duration(grid)))
-	r.said = constant(r.labels)
+	r.rising, r.said = r.written(), constant(r.labels)
 	for _, read := range saved.Reads {
 		if read.Subject == d.Trigger.Event {
 			r.starts = append(r.starts, read.Stream)

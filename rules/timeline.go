@@ -62,11 +62,25 @@ type moment struct {
 // timeline returns when each step is taken, in this order: steps that are computed may come
 // before others that are written before them. What it returns is the same at each look,
 // but for the pauses since the last.
-func (r *Rule) timeline(w wait) ([]moment, error) {
-	line := make([]moment, 0, len(r.steps))
+func (r *Rule) timeline(w wait) ([]moment, error) { return r.line(w, len(r.steps)) }
+
+// timelineTo is the timeline up to the step of a place in it; further, where a later step may come
+// before that. A beat asks for the first of a thousand.
+func (r *Rule) timelineTo(w wait, place int) ([]moment, error) {
+	n := min(place+1, len(r.steps))
+	again := func(s step) bool { return s.nags && s.turn > 1 } // what is written after it may come between
+	if !r.rising || slices.ContainsFunc(r.steps[:n], again) {
+		n = len(r.steps)
+	}
+	return r.line(w, n)
+}
+
+// line is when each of the first n steps is taken, in this order.
+func (r *Rule) line(w wait, n int) ([]moment, error) {
+	line := make([]moment, 0, n)
 	w.from = r.begins(w)
 	before := w.from
-	for i := range r.steps {
+	for i := range r.steps[:n] {
 		s := &r.steps[i]
 		at, err := s.when(w, before)
 		if err != nil {
@@ -137,13 +151,13 @@ func passed(of *calendars.Calendar, since time.Time, span time.Duration, pauses 
 // first is the slot of the first look. A step further ahead of the event, or of when a beat is
 // overdue, than the horizon is refused: nobody would notice that the job is never looked at.
 func (r *Rule) first(w wait, at time.Time) (time.Time, error) {
-	line, err := r.timeline(w)
 	begins := r.begins(w)
+	line, err := r.timelineTo(w, 0)
 	if err != nil || len(line) == 0 {
 		return r.engine.Grid.Up(begins), err
 	}
 	horizon := r.engine.Limits.Horizon
-	if last := lastPlanned(line); !r.fixed() && last.at.After(latest(at, begins).Add(horizon)) {
+	if last := lastPlanned(line); !r.rising && last.at.After(latest(at, begins).Add(horizon)) {
 		return time.Time{}, fmt.Errorf("step %s would be at %s, beyond the horizon, %s; raise guards.horizon",
 			last.name, last.at.Format(time.RFC3339), Duration(horizon))
 	}
@@ -186,9 +200,9 @@ func (r *Rule) between(s scope, from, to time.Time) (time.Time, error) {
 	return to, nil
 }
 
-// fixed reports whether the steps' times follow from since alone, so that they were compared
-// with the horizon when the rule was saved.
-func (r *Rule) fixed() bool {
+// written reports whether the times of all steps are written out, so that they were compared with
+// each other, and with the horizon, when the rule was saved.
+func (r *Rule) written() bool {
 	return !slices.ContainsFunc(r.steps, func(s step) bool {
 		return s.computed != nil || s.at != nil || s.clock != nil || s.of != nil || s.within != nil
 	})

@@ -1,0 +1,80 @@
+package rules
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+)
+
+// What is worked out up to a step is what the whole timeline says of it, also where steps are not
+// taken in the order that they are written in.
+func TestTimelineUpToAStep(t *testing.T) {
+	since := time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		escalate string
+		first    int // how many steps are worked out for the first
+	}{
+		"rising":              {"[{after: 1h}, {after: 2h, step: b}, {every: 1h, times: 3, step: c}]", 1},
+		"spread":              {"[{after: 1h}, {after: 2h, step: b}]\nspread: 1h", 1},
+		"nagging":             {"[{after: 1h}, {every: 30m, until: acknowledged, step: b}, {after: 3h, step: c}, {after: 12h, step: d}]\nguards: {horizon: 1d}", 1},
+		"computed":            {`[{after: 'key == "k" ? hours(3) : hours(1)'}, {after: 2h, step: b}, {after: 4h, step: c}]`, 3},
+		"of a calendar":       {"[{after: 1h, of: office}, {after: 2h, step: b}]", 2},
+		"within a calendar":   {"[{after: 1h, within: office}, {after: 2h, step: b}]", 2},
+		"nagging and at once": {"[{every: 30m, until: acknowledged}]\nguards: {horizon: 1d}", 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := compiledOf(t, "name: a\nentity: b\ntrigger: {heartbeat: {every: 10m}}\nescalate: "+c.escalate+"\n")
+			for _, pauses := range [][]checks.Pause{nil, {{From: since.Add(90 * time.Minute), To: since.Add(100 * time.Minute)}}} {
+				w := wait{scope: scope{key: "k", since: since, event: newBody(nil), state: newBody(nil)}, pauses: pauses}
+				whole, err := r.timeline(w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				for place, want := range whole {
+					part, err := r.timelineTo(w, place)
+					if err != nil || len(part) <= place || part[place].name != want.name || part[place].turn != want.turn || !part[place].at.Equal(want.at) {
+						t.Fatalf("step %d: %v, %v; want %s at %s", place, part, err, want.name, want.at)
+					}
+					if place == 0 && len(part) != c.first {
+						t.Errorf("%d steps are worked out for the first, want %d", len(part), c.first)
+					}
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkBeat is a beat that leaves the next look where it was: it must not cost more for steps
+// that are far away.
+func BenchmarkBeat(b *testing.B) {
+	for _, escalate := range []string{"[{after: 0s}]", "[{after: 0s}, {every: 30m, until: acknowledged, step: nag}]"} {
+		b.Run(escalate, func(b *testing.B) {
+			documents, err := Parse([]byte("name: a\nentity: b\ntrigger: {heartbeat: {every: 10m}}\nescalate: "+escalate+"\n"), "")
+			if err != nil {
+				b.Fatal(err)
+			}
+			r, err := Compile(documents[0], Saved{}, nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			beat := Beat{Key: "k", Kind: Success, At: time.Date(2026, 3, 2, 10, 0, 10, 0, time.UTC)}
+			begun, err := beating{r, beat, true, func(pulse) (json.RawMessage, error) { return nil, nil }, nil}.begin(nil)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				effect, err := r.Beat(beat, 1)
+				if err != nil {
+					b.Fatal(err)
+				}
+				if _, err := effect.Ask.(futurejobs.Beat).Play(begun); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
