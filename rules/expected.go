@@ -17,50 +17,79 @@ import (
 func expectedStream(ruleID int32) string { return fmt.Sprintf("expected/%d", ruleID) }
 
 // Expect begins the waits for the entities that rules expect to beat, and ends those for the ones
-// that a rule no longer expects. It returns how many began and ended. Each version is taken up
-// once, whoever does it. What fails for one rule is returned after the others are done.
+// that a rule no longer expects: all of them, where it waits for no beats any more. It returns how
+// many began and ended. Each version is taken up once, whoever does it. What fails for one rule is
+// returned after the others are done.
 func (r *Registry) Expect(ctx context.Context) (n int, err error) {
 	var errs []error
 	for _, rule := range r.Book.current.Load().names {
-		newest := rule.versions[0].saved
-		if !rule.names() || rule.paused || r.taken(newest) {
-			continue // one that is paused begins no waits until it goes on
+		s := takingUp{rule.versions[0].saved, rule.paused}
+		if !rule.expected() || r.taken(s) {
+			continue
 		}
-		done, err := r.expect(ctx, newest)
+		done, err := r.expect(ctx, s)
 		n += done
 		errs = append(errs, err)
 	}
 	return n, errors.Join(errs...)
 }
 
-// names reports whether a version of the rule names entities that it expects to beat.
-func (r *rule) names() bool {
-	return slices.ContainsFunc(r.versions, func(v *version) bool { return v.document.expected() != nil })
+// takingUp is the newest version of a rule that is taken up. One of a rule that is paused ends
+// waits, and begins none until the rule goes on.
+type takingUp struct {
+	Saved
+	paused bool
+}
+
+// takenUp is a version that was, if in a pause only as far as that goes.
+type takenUp struct {
+	version int32
+	paused  bool
+}
+
+// expected reports whether a version of the rule names entities that it expects to beat, or waits
+// for beats that the newest does not wait for.
+func (r *rule) expected() bool {
+	beats := r.versions[0].document.Trigger.Heartbeat != nil
+	return slices.ContainsFunc(r.versions, func(v *version) bool {
+		return v.document.expected() != nil || v.document.Trigger.Heartbeat != nil && !beats
+	})
+}
+
+// expected is rule.expected of what was saved, and of what was there before.
+func (c Change) expected() bool {
+	versions := []*version{{document: c.Document}}
+	if c.Before != nil {
+		versions = append(versions, &version{document: c.Before.Document})
+	}
+	return (&rule{versions: versions}).expected()
 }
 
 // taken reports whether a version is known to be taken up, so that nobody has to be asked.
-func (r *Registry) taken(s Saved) bool {
-	version, known := r.expecting.Load(s.RuleID)
-	return known && version == s.Version
+func (r *Registry) taken(s takingUp) bool {
+	done, known := r.expecting.Load(s.RuleID)
+	return known && (done == takenUp{s.Version, false} || done == takenUp{s.Version, s.paused})
 }
 
 // expectSaved takes up a version that was saved. What it can't do the upkeep does, also once a rule
 // goes on that is paused.
 func (r *Registry) expectSaved(ctx context.Context, c Change) error {
-	if c.Document.expected() == nil || !c.After.PausedAt.IsZero() {
+	if !c.expected() {
 		return nil
 	}
-	_, err := r.expect(ctx, c.After)
+	_, err := r.expect(ctx, takingUp{c.After, !c.After.PausedAt.IsZero()})
 	return err
 }
 
 // expect takes up a version of a rule, if that was not done.
 //
 //  1. What version was taken up last is asked.
-//  2. Waits begin for the keys that it did not name, or did not begin to wait for because it
+//  2. Where no beats are waited for any more, what older versions wait for ends.
+//  3. Waits begin for the keys that it did not name, or did not begin to wait for because it
 //     rested; waits for those that are named no more end.
-//  3. That is written if nobody else did meanwhile, and if the rules are as they were.
-func (r *Registry) expect(ctx context.Context, s Saved) (n int, err error) {
+//  4. That is written if nobody else did meanwhile, and if the rules are as they were. What a rule
+//     that is paused begins is left for later, and so is the cursor.
+func (r *Registry) expect(ctx context.Context, s takingUp) (n int, err error) {
 	stream := expectedStream(s.RuleID)
 	for tries := 0; ; tries++ {
 		cursor, known, err := r.Jobs.Cursor(ctx, stream)
@@ -68,39 +97,73 @@ func (r *Registry) expect(ctx context.Context, s Saved) (n int, err error) {
 		case err != nil:
 			return 0, err
 		case known && cursor.LastSeq >= uint64(s.Version):
-			r.expecting.Store(s.RuleID, s.Version)
-			return 0, nil
-		case !known:
+			r.expecting.Store(s.RuleID, takenUp{s.Version, false})
+			return n, nil
+		case !known && !s.paused:
 			if err := r.Jobs.OpenCursor(ctx, futurejobs.Cursor{Stream: stream}); err != nil {
-				return 0, err
+				return n, err
 			}
 		}
-		b := futurejobs.Batch{Stream: stream, After: cursor.LastSeq, Last: uint64(s.Version), RuleSet: r.Book.Revision()}
+		ended, err := r.endUnbeaten(ctx, s.Saved)
+		n += ended
+		if err != nil {
+			return n, err
+		}
+		b := futurejobs.Batch{RuleSet: r.Book.Revision()}
+		if !s.paused {
+			b.Stream, b.After, b.Last = stream, cursor.LastSeq, uint64(s.Version)
+		}
 		if b.Effects, err = r.expectations(ctx, s, int32(cursor.LastSeq)); err != nil {
-			return 0, err
+			return n, err
 		}
 		applied, err := r.Jobs.Apply(ctx, b)
 		switch {
 		case err == nil:
-			r.expecting.Store(s.RuleID, s.Version)
-			return applied.Created + applied.Ended, nil
+			r.expecting.Store(s.RuleID, takenUp{s.Version, s.paused})
+			return n + applied.Created + applied.Ended, nil
 		case errors.Is(err, futurejobs.ErrRulesChanged) && tries < saveTries:
 			if err := r.Book.Refresh(ctx); err != nil {
-				return 0, err
+				return n, err
 			}
 		case !errors.Is(err, futurejobs.ErrMoved) || tries >= saveTries:
-			return 0, wrap("expect the beats of rule "+s.Name, err)
+			return n, wrap("expect the beats of rule "+s.Name, err)
 		}
 	}
 }
 
-// expectations are what a version asks for beyond the one that was taken up last; 0: none was.
-func (r *Registry) expectations(ctx context.Context, s Saved, last int32) ([]futurejobs.Effect, error) {
+// endUnbeaten ends what older versions wait for, if a version waits for no beats any more: nobody
+// could put these waits off.
+func (r *Registry) endUnbeaten(ctx context.Context, s Saved) (int, error) {
 	rule, err := newVersion(s, r.outside()).compiled()
+	if err != nil || rule.beats != nil {
+		return 0, err
+	}
+	versions, err := r.Store.Named(ctx, s.Name)
+	if err != nil {
+		return 0, err
+	}
+	beaten := make(map[int32]bool)
+	for _, v := range versions {
+		if v.RuleID == s.RuleID {
+			beaten[v.Version] = newVersion(v, r.outside()).document.Trigger.Heartbeat != nil
+		}
+	}
+	return r.each(ctx, s.RuleID, "", func(j futurejobs.Job) (futurejobs.Effect, bool) {
+		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Ask: rule.dropped()}, beaten[j.Version]
+	})
+}
+
+// expectations are what a version asks for beyond the one that was taken up last; 0: none was.
+func (r *Registry) expectations(ctx context.Context, s takingUp, last int32) ([]futurejobs.Effect, error) {
+	rule, err := newVersion(s.Saved, r.outside()).compiled()
 	if err != nil {
 		return nil, err
 	}
-	before, err := r.lastTaken(ctx, s.RuleID, last)
+	before, err := r.documentOf(ctx, s.RuleID, last)
+	if err != nil {
+		return nil, err
+	}
+	waited, err := r.waitedSince(ctx, s, last, before.expects())
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +173,7 @@ func (r *Registry) expectations(ctx context.Context, s Saved, last int32) ([]fut
 	}
 	var effects []futurejobs.Effect
 	for _, key := range rule.document.expects() {
-		if slices.Contains(before.expects(), key) {
+		if s.paused || slices.Contains(waited, key) {
 			continue
 		}
 		start, err := rule.expecting(key, now)
@@ -128,8 +191,22 @@ func (r *Registry) expectations(ctx context.Context, s Saved, last int32) ([]fut
 	return effects, nil
 }
 
-// lastTaken is the document of a version; an empty one for version 0.
-func (r *Registry) lastTaken(ctx context.Context, ruleID, version int32) (Document, error) {
+// waitedSince are those of the keys of a version that was taken up which all versions after it name,
+// too. In a pause the waits for those that one of them did not name have ended.
+func (r *Registry) waitedSince(ctx context.Context, s takingUp, last int32, keys []string) ([]string, error) {
+	for v := last + 1; last > 0 && v < s.Version; v++ {
+		between, err := r.documentOf(ctx, s.RuleID, v)
+		if err != nil {
+			return nil, err
+		}
+		named := between.expected()
+		keys = slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return !slices.Contains(named, key) })
+	}
+	return keys, nil
+}
+
+// documentOf is the document of a version; an empty one for version 0.
+func (r *Registry) documentOf(ctx context.Context, ruleID, version int32) (Document, error) {
 	if version == 0 {
 		return Document{}, nil
 	}

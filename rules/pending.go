@@ -17,9 +17,20 @@ func (r *Registry) move(ctx context.Context, to Saved) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	return r.each(ctx, to.RuleID, "job.move", func(j futurejobs.Job) (futurejobs.Effect, bool) {
+	n, err := r.each(ctx, to.RuleID, "job.move", func(j futurejobs.Job) (futurejobs.Effect, bool) {
 		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Ask: futurejobs.Move{Next: rule.nextOf}}, j.Version < to.Version
 	})
+	if err == nil {
+		r.moved.Store(to.RuleID, to.Version)
+	}
+	return n, err
+}
+
+// hasMoved reports whether this registry took all pending jobs of a rule to a version, so that a
+// save that changes nothing does not look at each. Who did not see that through asks again.
+func (r *Registry) hasMoved(to Saved) bool {
+	version, known := r.moved.Load(to.RuleID)
+	return known && version == to.Version
 }
 
 // Purge ends the pending jobs of a deleted rule, and returns how many. What the rule was does

@@ -81,7 +81,8 @@ type Registry struct {
 	Announce func(ctx context.Context, r alerts.Remark) error
 	Now      func() time.Time
 
-	expecting sync.Map // by rule, the version whose expected beats are waited for
+	expecting sync.Map // by rule, the version whose expected beats are waited for, as takenUp
+	moved     sync.Map // by rule, the version that all that is waited for went on with
 }
 
 // Jobs are the pending jobs of rules, and how far events became jobs.

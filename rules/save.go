@@ -120,7 +120,7 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	} else {
 		c.After = before.Saved
 	}
-	if o.Pending || c.recurs() {
+	if o.Pending || c.recurs() && !r.hasMoved(c.After) {
 		if c.Moved, err = r.move(ctx, c.After); err != nil {
 			return c, err
 		}
@@ -132,10 +132,14 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 }
 
 // recurs reports whether the rule's trigger comes by the clock, and did before: then what is
-// waited for goes on as the rule says now.
+// waited for goes on as the rule says now. What waits for beats does so only as long as the rule
+// waits for any.
 func (c Change) recurs() bool {
-	byClock := func(t Trigger) bool { return t.Schedule != "" || t.Heartbeat != nil }
-	return byClock(c.Document.Trigger) && c.Before != nil && byClock(c.Before.Document.Trigger)
+	if c.Before == nil {
+		return false
+	}
+	now, before := c.Document.Trigger, c.Before.Document.Trigger
+	return now.Heartbeat != nil && before.Heartbeat != nil || (now.Heartbeat != nil || now.Schedule != "") && before.Schedule != ""
 }
 
 // bindEmitted sees to it that a stream takes in what the rule's ticks publish.
