@@ -532,6 +532,27 @@ func TestBeatsOfAStream(t *testing.T) {
 	}
 }
 
+// A beat that is read late, once the rule waits for beats no more, begins no wait.
+func TestALateBeatOfWhatIsNoHeartbeatAnyMore(t *testing.T) {
+	s := opened(t)
+	const head = "name: silent\nentity: device\n"
+	saved(t, s, 0, head+"trigger: {heartbeat: {event: beats, key: event.id, every: 10m}}\n")
+	begins := func() bool {
+		effects, refused := refreshed(t, s).Match(event(1, "beats", `{"id": "pump-7"}`))
+		if len(effects) != 1 || len(refused) > 0 {
+			t.Fatal(effects, refused)
+		}
+		return len(futurejobs.Fold(effects, futurejobs.Known{}, at("12:00:00")).Create) > 0
+	}
+	if !begins() {
+		t.Error("a beat begins no wait")
+	}
+	saved(t, s, 9, head+"trigger: {event: beats, key: event.id}\nescalate: [{after: 1h}]\n")
+	if begins() {
+		t.Error("a beat from before the save begins a wait that nothing puts off")
+	}
+}
+
 // Nobody is silent before the stream of the beats is read past the slot.
 func TestTheStreamOfBeatsIsWaitedFor(t *testing.T) {
 	s := opened(t)

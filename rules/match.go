@@ -46,7 +46,8 @@ func (m *matching) ask(all *rule, v *version) {
 		m.refuse(v.saved.Name, "", err)
 		return
 	}
-	h := hearing{matching: m, Rule: r, paused: all.paused, made: func(j futurejobs.Job) *Rule {
+	unbeaten := r.beats != nil && all.versions[0].document.Trigger.Heartbeat == nil // a wait that begins now, nothing would put off
+	h := hearing{matching: m, Rule: r, paused: all.paused || unbeaten, made: func(j futurejobs.Job) *Rule {
 		if made, err := all.of(j.Version).compiled(); err == nil {
 			return made
 		}
