@@ -177,15 +177,20 @@ func (d Document) waitsFor(reads []Read) []string {
 	return slices.Compact(streams)
 }
 
-// hears are the streams that the rule's beats come by, sorted, and "" for pings; none where no
-// beats are waited for.
+// hears are the streams that the rule's beats come by, sorted; "" for pings, where no event is a
+// beat; none where no beats are waited for. Pings to a rule whose beats are events are beats too,
+// but its waits are not to begin anew for each restart that missed no event.
 func (d Document) hears(reads []Read) []string {
-	if d.Trigger.Heartbeat == nil {
+	h := d.Trigger.Heartbeat
+	switch {
+	case h == nil:
 		return nil
+	case h.Event == "":
+		return []string{""}
 	}
-	topics := []string{""}
+	var topics []string
 	for _, read := range reads {
-		if read.Subject == d.Trigger.Heartbeat.Event {
+		if read.Subject == h.Event {
 			topics = append(topics, read.Stream)
 		}
 	}
