@@ -119,7 +119,7 @@ func newSite(t *testing.T, random *rand.Rand, every, grace, slot time.Duration) 
 
 func playSite(t *testing.T, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 6))
-	every := []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute}[random.IntN(3)]
+	every := []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, time.Hour}[random.IntN(4)]
 	s := newSite(t, random, every, every/time.Duration(2+random.IntN(4)), 10*time.Second)
 	for i := range outagesOfSite {
 		s.fallSilent(i)

@@ -1,36 +1,50 @@
 package rules
 
-import "time"
+import (
+	"time"
 
-// How often in a row a wait begins anew because deadman could not hear. Then what is due is said:
-// not to know for ever is as bad as a word too many. A long wait is put off but once.
-const (
-	forgivenMost = 3
-	longWait     = time.Hour
+	futurejobs "deadman/future_jobs"
 )
 
-// forgiven is when a beat is overdue that would be at an instant, where one that came after since
-// may have gone unheard:
+// How often in a row a wait begins anew because deadman could not hear. Then what is due is said:
+// not to know for ever is as bad as a word too many. A wait of a day or more is put off but once.
+const (
+	forgivenMost = 3
+	longWait     = futurejobs.Day
+)
+
+// forgiven is when a beat is overdue that would be at an instant, where one that came before may
+// have gone unheard:
 //
 //  1. The wait begins anew when deadman hears again: the next beat may be a whole wait away.
 //  2. What was said stays, and the steps that follow are counted from it.
-//  3. A wait that began anew too often goes on from this look.
-func (r *Rule) forgiven(w wait, at, since time.Time) time.Time {
-	if !w.heard.After(since) {
-		return at
-	}
-	anew := r.beats.anew(w)
-	most := forgivenMost
-	if r.beats.long(anew.Sub(w.heard)) {
-		most = 1
-	}
+//  3. A wait that began anew too often is put off no more.
+func (r *Rule) forgiven(w wait, at time.Time) time.Time {
 	switch {
 	case !w.said.IsZero():
-		return latest(at, w.said.Add(-r.lead()))
-	case w.count >= most:
-		return latest(at, w.slot.Add(-r.lead()))
+		return latest(at, w.said.Add(-r.lead(w)))
+	case w.count >= r.beats.most(w):
+		return at
 	}
-	return latest(at, anew)
+	return latest(at, r.beats.anew(w))
+}
+
+// most is how often a wait begins anew.
+func (h *heartbeat) most(w wait) int {
+	if h.anew(w).Sub(w.heard) >= longWait {
+		return 1
+	}
+	return forgivenMost
+}
+
+// tooOften reports whether a wait of which nothing was said is put off no more, though a beat may
+// have gone unheard.
+func (r *Rule) tooOften(w wait) bool {
+	if r.beats == nil || w.count == 0 || w.heard.IsZero() || !w.said.IsZero() {
+		return false
+	}
+	_, since := r.undisturbed(w)
+	return w.heard.After(since) && w.count >= r.beats.most(w)
 }
 
 // anew is when a beat is overdue of a wait that begins when deadman hears again.
@@ -41,13 +55,17 @@ func (h *heartbeat) anew(w wait) time.Time {
 	return passed(nil, h.tick(w.heard), h.grace, w.pauses)
 }
 
-// long reports whether a wait is so long that it is not to be put off for every restart.
-func (h *heartbeat) long(wait time.Duration) bool { return wait > longWait }
-
-// lead is how long after the deadline the first step is, where that is written out.
-func (r *Rule) lead() time.Duration {
-	if len(r.steps) == 0 || r.steps[0].computed != nil || r.steps[0].at != nil || r.steps[0].of != nil {
+// lead is how long after the deadline the first step is taken of a key, as far as no calendar
+// counts it.
+func (r *Rule) lead(w wait) time.Duration {
+	if len(r.steps) == 0 {
 		return 0
 	}
-	return r.steps[0].after
+	later := r.later(w.key)
+	if first := &r.steps[0]; first.at == nil && first.of == nil {
+		if span, err := first.span(w.scope); err == nil { // else the look says so
+			return span + later
+		}
+	}
+	return later
 }

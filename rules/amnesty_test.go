@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"deadman/calendars"
 	"deadman/checks"
+	"deadman/rules"
 )
 
 const (
@@ -15,6 +17,11 @@ name: backup
 entity: host
 trigger: {heartbeat: {every: 24h, grace: 30m}}
 escalate: [{after: 0s, step: call}, {after: 1h, step: boss}]
+`
+	everyHour = `
+name: backup
+entity: host
+trigger: {heartbeat: {every: 1h, grace: 5m}}
 `
 	eachNight = `
 name: backup
@@ -43,8 +50,11 @@ func TestAmnesty(t *testing.T) {
 		{name: "deaf all the time", rule: everyTen, slot: "10:50:00", heard: "10:45:00", count: 3},
 		{name: "what was heard of", rule: everyTen, slot: "10:12:00", heard: "11:00:00", state: `{"heartbeat":{"kind":"fail","reason":"failed","overdue_at":"2026-03-02T10:11:00Z"}}`},
 		{name: "who never reported", rule: everyTen, slot: "10:12:00", heard: "11:00:00", state: `{"heartbeat":{"kind":"expected"}}`, next: "11:12:00"},
-		{name: "a long wait, of which no beat was due", rule: everyDay, slot: "+1 10:30:00", heard: "20:00:00"},
-		{name: "a long wait, of which the beat was due", rule: everyDay, slot: "+1 10:30:00", heard: "+1 09:40:00", next: "+2 10:10:00"},
+		{name: "a beat that may have come early", rule: everyHour, slot: "11:05:00", heard: "10:54:00", next: "11:59:00"},
+		{name: "an hour, for a second time", rule: everyHour, slot: "11:59:00", heard: "11:50:00", count: 1, next: "12:55:00"},
+		{name: "a long wait, at any time of it", rule: everyDay, slot: "+1 10:30:00", heard: "20:00:00", next: "+1 20:30:00"},
+		{name: "a long wait, to the end of it", rule: everyDay, slot: "+1 20:30:00", heard: "20:00:00", count: 1},
+		{name: "a long wait, late in it", rule: everyDay, slot: "+1 10:30:00", heard: "+1 09:40:00", next: "+2 10:10:00"},
 		{name: "a long wait, for a second time", rule: everyDay, slot: "+2 10:10:00", heard: "+2 10:09:00", count: 1},
 		{name: "a schedule, before the tick", rule: eachNight, slot: "+1 02:40:00", heard: "+1 02:00:00"},
 		{name: "a schedule, after the tick", rule: eachNight, slot: "+1 02:40:00", heard: "+1 02:00:01", next: "+2 02:40:00"},
@@ -73,6 +83,78 @@ func TestAmnesty(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestPutOffTooOften shows that a wait which began anew as often as it may is over at the next look,
+// and that the step after has its time.
+func TestPutOffTooOften(t *testing.T) {
+	known, err := calendars.Parse([]byte("calendars:\n  office: {zone: UTC, days: mon-sun, hours: \"01:00-23:00\"}\n"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ten = "name: silent\nentity: device\ntrigger: {heartbeat: {every: 10m, grace: 2m}}\nslot: 1m\n"
+	for _, c := range []struct {
+		name, rule string
+		most       int           // how often it is put off
+		then       time.Duration // until the next step; 0: as a calendar counts
+	}{
+		{"at once", ten + "escalate: [{after: 0s}, {after: 1h, step: boss}]\n", 3, time.Hour},
+		{"spread", ten + "spread: 10m\nescalate: [{after: 0s}, {after: 1h, step: boss}]\n", 3, time.Hour},
+		{"after a while", ten + "escalate: [{after: 30m, step: call}, {after: 1h, step: boss}]\n", 3, 30 * time.Minute},
+		{"computed", ten + "escalate: [{after: minutes(event.body == nil ? 30 : 31), step: call}, {after: 1h, step: boss}]\n", 3, 30 * time.Minute},
+		{"by a calendar", ten + "escalate: [{after: 1h, of: office, step: call}, {after: 2h, step: boss}]\n", 3, 0},
+		{"a day, spread", everyDay + "spread: 30m\n", 1, time.Hour},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := &device{T: t, rule: compiledAgainst(t, c.rule, known)}
+			d.beat("02:00:00", rules.Beat{})
+			j := *d.job
+			var heard time.Time
+			for looks := 0; ; looks++ {
+				slot := j.NextCheckAt
+				if looks < c.most+1 {
+					heard = slot.Add(-time.Minute) // deadman began again a minute ago
+				}
+				answer, err := d.rule.Engine().Handler.Check(t.Context(), checks.Check{
+					Key: j.Key, Since: j.Since, Slot: slot, At: slot, Count: j.CheckCount, HeardSince: heard, Event: j.Event, State: j.State,
+				})
+				switch {
+				case err != nil:
+					t.Fatal(err)
+				case answer.Step > 1 || (answer.Step == 1) != (looks == c.most):
+					t.Fatalf("at look %d, at %s, %d steps are taken; want one, at look %d", looks+1, slot, answer.Step, c.most+1)
+				case answer.Step == 0:
+					j.NextCheckAt, j.CheckCount = answer.Next, j.CheckCount+1
+					continue
+				case !answer.Next.After(slot), c.then > 0 && answer.Next.Sub(slot) != c.then:
+					t.Errorf("the next step is %s after the first; want %s", answer.Next.Sub(slot), c.then)
+				}
+				// Whatever is not heard from then on, the next step stays where it is.
+				again, err := d.rule.Engine().Handler.Check(t.Context(), checks.Check{
+					Key: j.Key, Since: j.Since, Slot: answer.Next, At: answer.Next, Count: j.CheckCount + 1, Step: 1, SaidAt: slot,
+					HeardSince: answer.Next.Add(-time.Second), Event: j.Event, State: j.State,
+				})
+				if err != nil || again.Step != 2 {
+					t.Errorf("at the next look %d steps are taken, %v; want both", again.Step, err)
+				}
+				return
+			}
+		})
+	}
+}
+
+// compiledAgainst is a rule that may name calendars.
+func compiledAgainst(t *testing.T, text string, known calendars.Set) *rules.Rule {
+	t.Helper()
+	documents, err := rules.ParseAgainst([]byte(text), "", known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule, err := rules.Compile(documents[0], rules.Saved{RuleID: 7, Version: 3}, known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rule
 }
 
 // day is an instant of the day of the last beat, or of one some days after it.

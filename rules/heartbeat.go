@@ -126,35 +126,41 @@ func (c *compiler) follows(pointer string, h *Heartbeat) {
 	}
 }
 
-// deadline is when a beat is overdue.
+// deadline is when a beat is overdue. Where deadman could not hear while a beat was due, it
+// forgives.
+func (r *Rule) deadline(w wait) time.Time {
+	at, since := r.undisturbed(w)
+	if !w.heard.After(since) {
+		return at
+	}
+	return r.forgiven(w, at)
+}
+
+// undisturbed is when a beat is overdue, where all were heard that came after since.
 //
 //  1. It is already, and since when is known: a run failed, or the next one began after that.
 //  2. While runs are going whose length is bounded, once the first of them takes too long.
 //  3. Otherwise once the time is over in which the next beat has to come, its grace included.
 //
-// In a pause time stands still. Where deadman could not hear while a beat was due, it forgives; what
-// it heard of stays. A beat is due all the while, where waits are short; where they are long, or
-// follow a schedule, when it is expected: what comes once a day is not put off for every restart.
-func (r *Rule) deadline(w wait) time.Time {
+// In a pause time stands still. A beat may come whenever its sender likes; one that follows a
+// schedule comes after the tick. What was heard of stays, whatever came after it.
+func (r *Rule) undisturbed(w wait) (at, since time.Time) {
 	h, p := r.beats, pulseOf(w.own)
-	at, due := p.OverdueAt, w.since
+	at, since = p.OverdueAt, w.since
 	switch begun, going := h.longest(p); {
 	case !at.IsZero():
 	case going:
-		at, due = passed(nil, begun, h.max, w.pauses), begun
+		at, since = passed(nil, begun, h.max, w.pauses), begun
 	default:
 		at = h.expected(w)
-		switch {
-		case h.ticks != nil:
-			due = at.Add(-h.grace)
-		case h.long(h.every + h.grace):
-			due = at.Add(-2 * h.grace)
+		if h.ticks != nil {
+			since = at.Add(-h.grace)
 		}
 	}
 	if p.Kind == Failure {
-		return at
+		since = futurejobs.Never
 	}
-	return r.forgiven(w, at, due)
+	return at, since
 }
 
 // longest is when the run began that is going for the longest, of those whose length is bounded.

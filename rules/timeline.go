@@ -61,8 +61,8 @@ type moment struct {
 
 // timeline returns when each step is taken, in this order: steps that are computed may come
 // before others that are written before them. What it returns is the same at each look,
-// but for the pauses since the last.
-func (r *Rule) timeline(w wait) ([]moment, error) { return r.line(w, len(r.steps)) }
+// but for the pauses since the last, and for what deadman could not hear.
+func (r *Rule) timeline(w wait) ([]moment, error) { return r.steady(w, len(r.steps)) }
 
 // timelineTo is the timeline up to the step of a place in it; further, where a later step may come
 // before that. A beat asks for the first of a thousand.
@@ -72,13 +72,30 @@ func (r *Rule) timelineTo(w wait, place int) ([]moment, error) {
 	if !r.rising || slices.ContainsFunc(r.steps[:n], again) {
 		n = len(r.steps)
 	}
-	return r.line(w, n)
+	return r.steady(w, n)
 }
 
-// line is when each of the first n steps is taken, in this order.
+// steady is the timeline of the first n steps. A first step that was put off too often, by what could
+// not be heard, is taken.
+func (r *Rule) steady(w wait, n int) ([]moment, error) {
+	w.from = r.begins(w)
+	line, err := r.line(w, n)
+	if err != nil || !r.tooOften(w) || r.due(line, w.slot) == 0 {
+		return line, err
+	}
+	// The first step was put off and is taken at last, and those after it have their time.
+	w.said = w.slot
+	w.from = r.begins(w)
+	line, err = r.line(w, n)
+	if err == nil {
+		line[0].at = earliest(line[0].at, w.slot)
+	}
+	return line, err
+}
+
+// line is the timeline of the first n steps, counted from an instant.
 func (r *Rule) line(w wait, n int) ([]moment, error) {
 	line := make([]moment, 0, n)
-	w.from = r.begins(w)
 	before := w.from
 	for i := range r.steps[:n] {
 		s := &r.steps[i]
@@ -206,6 +223,13 @@ func (r *Rule) written() bool {
 	return !slices.ContainsFunc(r.steps, func(s step) bool {
 		return s.computed != nil || s.at != nil || s.clock != nil || s.of != nil || s.within != nil
 	})
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func latest(a, b time.Time) time.Time {
