@@ -25,15 +25,20 @@ type Store interface {
 	DeletePingAddress(ctx context.Context, ruleID int32, key string) error
 
 	// LogPings adds pings to the log, oldest first, and takes away those of their keys that are
-	// older than the last Logged.
+	// older than the last Logged, and the bodies of those that are older than the last KeptBodies.
 	LogPings(ctx context.Context, entries []Entry) error
 	// PingLog returns pings of a rule, newest first: of a key, or of all where it is empty.
 	// Before narrows it to those with a smaller id; 0 narrows nothing.
 	PingLog(ctx context.Context, ruleID int32, key string, before int64, limit int) ([]Entry, error)
 }
 
-// Logged is how many pings of a key the log keeps.
-const Logged = 100
+const (
+	// Logged is how many pings of a key the log keeps.
+	Logged = 100
+	// KeptBodies is how much the bodies of a key's pings that the log keeps come to at most, in
+	// bytes: whoever knows a ping key can make MaxAddresses keys. It is more than any one body has.
+	KeptBodies = 50_000
+)
 
 // Entry is a line of the log.
 type Entry struct {
@@ -44,7 +49,7 @@ type Entry struct {
 	Signal   Signal
 	Run      string // a UUID; empty: it named none
 	Agent    string // what the client calls itself, clipped
-	Body     string // what was said beside, clipped to MaxBody
+	Body     string // what was said beside, clipped to MaxBody; empty also where it is older than what is kept
 	BodySize int    // bytes that were sent
 
 	// Took is how long the run took that the ping ends. It is found from the entries that are

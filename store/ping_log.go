@@ -34,6 +34,12 @@ func (s *Store) LogPings(ctx context.Context, entries []pings.Entry) error {
 			return failed("trim the log of pings", err)
 		}
 	}
+	bodied := slices.DeleteFunc(slices.Clone(entries), func(e pings.Entry) bool { return e.Body == "" })
+	for some := range slices.Chunk(lanesOf(bodied), pingBatch) {
+		if err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error { return trimBodies(ctx, tx, some) }); err != nil {
+			return failed("trim the bodies of the log of pings", err)
+		}
+	}
 	return nil
 }
 
@@ -113,13 +119,34 @@ func trimPings(ctx context.Context, tx *sql.Tx, lanes []pingLane) error {
 	return inChunks(ctx, tx, lanes, pingLanes, trimText, func(l pingLane) []any { return []any{l.rule, escape(l.key)} })
 }
 
+// lanesText is the keys that a statement is about, so many of them.
+func lanesText(n int) string {
+	return `WITH lane (rule_id, key) AS (VALUES ` + repeated(`(CAST(? AS int), CAST(? AS text))`, n) + `)`
+}
+
 // trimText is the statement of trimPings for so many keys.
 func trimText(n int) string {
-	return `WITH lane (rule_id, key) AS (VALUES ` + repeated(`(CAST(? AS int), CAST(? AS text))`, n) + `)
+	return lanesText(n) + `
 DELETE FROM ping_log WHERE id IN (
 	SELECT l.id FROM lane k JOIN ping_log l ON l.rule_id = k.rule_id AND l.key = k.key
 	WHERE l.id <= (SELECT m.id FROM ping_log m WHERE m.rule_id = k.rule_id AND m.key = k.key ORDER BY m.id DESC LIMIT 1 OFFSET ` +
 		strconv.Itoa(pings.Logged) + `))`
+}
+
+// trimBodies takes away what was said beside older pings of each key.
+func trimBodies(ctx context.Context, tx *sql.Tx, lanes []pingLane) error {
+	return inChunks(ctx, tx, lanes, pingLanes, bodiesText, func(l pingLane) []any { return []any{l.rule, escape(l.key)} })
+}
+
+// bodiesText is the statement of trimBodies for so many keys.
+func bodiesText(n int) string {
+	return lanesText(n) + `
+UPDATE ping_log SET body = NULL WHERE id IN (
+	SELECT id FROM (
+		SELECT l.id, sum(octet_length(l.body)) OVER (PARTITION BY l.rule_id, l.key ORDER BY l.id DESC) AS kept
+		FROM lane k JOIN ping_log l ON l.rule_id = k.rule_id AND l.key = k.key
+		WHERE l.body IS NOT NULL) AS bodies
+	WHERE kept > ` + strconv.Itoa(pings.KeptBodies) + `)`
 }
 
 // PingLog implements pings.Store.

@@ -43,7 +43,7 @@ type PingEntry struct {
 	Run      string    `json:"run,omitempty" doc:"The run that it is of; absent: it named none."`
 	TookMS   float64   `json:"took_ms,omitempty" doc:"How long the run took that it ends, in milliseconds, where its start is on the page."`
 	Agent    string    `json:"agent,omitempty" doc:"What the client calls itself." example:"curl/8.5.0"`
-	Body     string    `json:"body,omitempty" doc:"What was sent along, at most its first 10,000 bytes."`
+	Body     string    `json:"body,omitempty" doc:"What was sent along, at most its first 10,000 bytes; absent where newer pings of the key sent 50 kB along."`
 	BodySize int       `json:"body_size,omitempty" doc:"How many bytes were sent along."`
 }
 
@@ -72,7 +72,7 @@ func (a *api) mountPings() {
 	}, done(a.deletePingAddress))
 	add(a, operation{
 		ID: "list-pings", Tag: tagRules, Method: "GET", Path: path + "/log", Does: "lists the last pings of a rule, newest first",
-		Says:  "Of each key the last 100 are kept. They are written within a second; a crash may lose those of the last second here, and none of what they said.",
+		Says:  "Of each key the last 100 are kept, and the last 50 kB of what they sent along. They are written within a second; a crash may lose those of the last second here, and none of what they said.",
 		Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound},
 	}, shown(a.pingLog))
 }

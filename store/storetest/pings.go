@@ -213,6 +213,38 @@ func pingsAreForgotten(t *testing.T, w *world) {
 	}
 }
 
+// Of what was said beside the pings of a key the newest is kept, up to a bound; the lines stay.
+func bodiesAreForgotten(t *testing.T, w *world) {
+	bodied := func(key string, size int, of rune) pings.Entry {
+		body := strings.Repeat(string(of), size)
+		return pings.Entry{RuleID: w.rule.ID, Key: key, At: w.slot(), Signal: pings.Signal{Kind: rules.Success}, Body: body, BodySize: 2 * len(body)}
+	}
+	kept := func(key string) (count, bytes int, newest string) {
+		t.Helper()
+		got := must[[]pings.Entry](t)(w.PingLog(w.ctx(), w.rule.ID, key, 0, 1000))
+		for i, e := range got {
+			if e.BodySize == 0 || (i > 0 && e.Body != "" && got[i-1].Body == "") {
+				t.Errorf("%s, line %d: %d bytes are said, %d are kept after a line with none", key, i, e.BodySize, len(e.Body))
+			}
+			bytes += len(e.Body)
+		}
+		return len(got), bytes, got[0].Body
+	}
+	var many []pings.Entry
+	for range pings.Logged / 2 {
+		many = append(many, bodied("big", pings.MaxBody, 'x'), bodied("small", pings.KeptBodies/pings.Logged, 'x'))
+	}
+	w.must(w.LogPings(w.ctx(), many))
+	last := bodied("big", pings.MaxBody/2, '\u263a') // three bytes each, as what could not be read is
+	w.must(w.LogPings(w.ctx(), append(many, last)))
+	if count, bytes, newest := kept("big"); count != pings.Logged || bytes != 3*pings.MaxBody/2+3*pings.MaxBody || newest != last.Body {
+		t.Errorf("of large ones %d lines and %d bytes are kept, the newest of %d", count, bytes, len(newest))
+	}
+	if count, bytes, _ := kept("small"); count != pings.Logged || bytes != pings.KeptBodies {
+		t.Errorf("of small ones %d lines and %d bytes are kept, want all", count, bytes)
+	}
+}
+
 // A rule that was deleted long ago has no addresses left.
 func addressesGoWithTheirRule(t *testing.T, w *world) {
 	for i := range 3 {

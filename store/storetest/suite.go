@@ -134,6 +134,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"ping/deleted":          addressesGoWithTheirRule,
 	"ping/log":              pingsAreLogged,
 	"ping/forget":           pingsAreForgotten,
+	"ping/bodies":           bodiesAreForgotten,
 	"progress/advance":      progressIsMadeOnce,
 	"progress/still":        progressStandsStill,
 	"progress/swept":        shardsAreSwept,
