@@ -37,10 +37,14 @@ func (a *api) access(next http.Handler) http.Handler {
 	})
 }
 
-// logged is a path as the log has it: that of a ping is a secret.
+// logged is a path as it is repeated, in logs and answers: what may be the address of a ping is a
+// secret, also where a slash too many or a capital letter kept it from being taken for one.
 func logged(path string) string {
-	if strings.HasPrefix(path, pings.Prefix) {
-		return pings.Prefix
+	const word = "ping/"
+	for end := len(word); end <= len(path); end++ {
+		if strings.EqualFold(path[end-len(word):end], word) {
+			return path[:end]
+		}
 	}
 	return path
 }

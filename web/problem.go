@@ -189,7 +189,7 @@ func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
 	if strings.HasPrefix(r.URL.Path, apiPath+"/") {
 		hint = apiPath + " lists what there is"
 	}
-	a.fail(w, r, problem(http.StatusNotFound, "there is nothing at %s; %s", r.URL.Path, hint))
+	a.fail(w, r, problem(http.StatusNotFound, "there is nothing at %s; %s", logged(r.URL.Path), hint))
 }
 
 func (a *api) notAllowed(routes chi.Routes) http.HandlerFunc {
@@ -207,6 +207,6 @@ func (a *api) notAllowed(routes chi.Routes) http.HandlerFunc {
 		}
 		list := strings.Join(allowed, ", ")
 		w.Header().Set("Allow", list)
-		a.fail(w, r, problem(http.StatusMethodNotAllowed, "%s cannot be done to %s; it takes %s", r.Method, r.URL.Path, list))
+		a.fail(w, r, problem(http.StatusMethodNotAllowed, "%s cannot be done to %s; it takes %s", r.Method, logged(r.URL.Path), list))
 	}
 }
