@@ -39,6 +39,7 @@ type Finder struct {
 	Now   func() time.Time
 
 	recent recent
+	newest newest
 }
 
 // Find finds whose the ping of a path is, and what it says. create makes an address for a key that
@@ -48,9 +49,11 @@ type Finder struct {
 //     follows, and then a signal.
 //  2. Of the rules that have the ping key, one has to know the key: it declares it, or there is an
 //     address for it.
-//  3. Where none does, one that is alone with the ping key learns the key if it is to.
+//  3. Where none does, the rules are looked at anew: another node may have saved one.
+//  4. Where none does still, one that is alone with the ping key learns the key if it is to, and if
+//     it would take pings of it.
 //
-// It returns ErrUnknown, ErrAmbiguous, ErrExit or ErrFull.
+// It returns ErrUnknown, ErrAmbiguous, ErrExit, ErrFull, and the errors of rules.Rule.TakesBeats.
 func (f *Finder) Find(ctx context.Context, p Path, create bool) (to Target, says Signal, created bool, err error) {
 	targets, err := f.targets(ctx, p.ID)
 	if err != nil || len(targets) == 0 {
@@ -67,7 +70,10 @@ func (f *Finder) Find(ctx context.Context, p Path, create bool) (to Target, says
 	if says, err = readSignal(p.Rest[1:]); err != nil {
 		return to, says, false, err
 	}
-	to, err = f.knowing(ctx, targets, key)
+	revision := f.Book.Revision()
+	if to, err = f.knowing(ctx, targets, key); errors.Is(err, ErrUnknown) {
+		to, err = f.knowingSince(ctx, revision, targets, key)
+	}
 	if !create || !errors.Is(err, ErrUnknown) {
 		return to, says, false, err
 	}
@@ -116,6 +122,17 @@ func (f *Finder) knowing(ctx context.Context, having []Address, key string) (Tar
 	return Target{}, ErrAmbiguous
 }
 
+// knowingSince is knowing by the rules as they are now; ErrUnknown where they are at a revision still.
+func (f *Finder) knowingSince(ctx context.Context, revision int64, having []Address, key string) (Target, error) {
+	if err := f.newest.refresh(ctx, f.Book); err != nil {
+		return Target{}, err
+	}
+	if f.Book.Revision() == revision {
+		return Target{}, ErrUnknown
+	}
+	return f.knowing(ctx, having, key)
+}
+
 // knows reports whether the rule of a ping key declares a key, or has an address for it; or did so
 // seconds ago.
 func (f *Finder) knows(ctx context.Context, a Address, key string) (bool, error) {
@@ -149,6 +166,13 @@ func (f *Finder) learn(ctx context.Context, having []Address, key string) (Targe
 		return Target{}, false, ErrAmbiguous // nobody knows whose it is to be
 	}
 	of := having[0]
+	rule, err := f.Book.Newest(of.Rule)
+	if err != nil {
+		return Target{}, false, err
+	}
+	if err := rule.TakesBeats(key); err != nil { // an address that nothing can come in by helps nobody
+		return Target{}, false, err
+	}
 	_, created, err := f.Create(ctx, Address{RuleID: of.RuleID, Rule: of.Rule, Key: key}, false)
 	return Target{of.Rule, of.RuleID, key}, created, err
 }

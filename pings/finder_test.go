@@ -1,8 +1,11 @@
 package pings_test
 
 import (
+	"context"
 	"errors"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -118,6 +121,64 @@ func TestAPingMakesItsKeyKnown(t *testing.T) {
 		if _, _, _, err := w.find(all+"/"+key, true); !errors.Is(err, pings.ErrAmbiguous) {
 			t.Errorf("%s: %v, want ErrAmbiguous", key, err)
 		}
+	}
+}
+
+// A key that another node's save declares is known by the ping that comes next.
+func TestKeysThatAreDeclaredElsewhere(t *testing.T) {
+	w := newWorld(t)
+	all := w.address("").ID
+	if _, _, _, err := w.find(all+"/monthly", false); !errors.Is(err, pings.ErrUnknown) {
+		t.Fatalf("before: %v", err)
+	}
+	w.save(strings.Replace(backup, "weekly", "weekly, monthly", 1))
+	if to, _, created, err := w.find(all+"/monthly", true); to.Key != "monthly" || created || err != nil {
+		t.Errorf("%+v, created %t, %v", to, created, err)
+	}
+}
+
+// slow is a real book whose readings wait to be let go.
+type slow struct {
+	*rules.Book
+	asked atomic.Int64 // at which revision it is
+	read  atomic.Int64
+	letGo chan struct{}
+}
+
+func (s *slow) Revision() int64 {
+	s.asked.Add(1)
+	return s.Book.Revision()
+}
+
+func (s *slow) Refresh(ctx context.Context) error {
+	s.read.Add(1)
+	<-s.letGo
+	return s.Book.Refresh(ctx)
+}
+
+// Those who guess keys while the rules are read have them read together.
+func TestGuessesReadTheRulesTogether(t *testing.T) {
+	const guesses = 50
+	w := newWorld(t)
+	path, err := pings.ReadPath(w.address("").Path() + "/monthly")
+	fatal(t, err)
+	book := &slow{Book: w.book, letGo: make(chan struct{})}
+	finder := &pings.Finder{Store: w.Store, Book: book, Now: time.Now}
+	var sent sync.WaitGroup
+	for range guesses {
+		sent.Go(func() {
+			if _, _, _, err := finder.Find(t.Context(), path, false); !errors.Is(err, pings.ErrUnknown) {
+				t.Errorf("%v, want ErrUnknown", err)
+			}
+		})
+	}
+	for deadline := time.Now().Add(10 * time.Second); book.asked.Load() < guesses && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	close(book.letGo)
+	sent.Wait()
+	if n := book.read.Load(); n < 1 || n >= guesses {
+		t.Errorf("the rules were read %d times for %d guesses", n, guesses)
 	}
 }
 

@@ -92,10 +92,22 @@ type ping struct {
 // ErrNoHeartbeat means that a rule waits for no beats.
 var ErrNoHeartbeat = errors.New("the rule waits for no beats; give its trigger a heartbeat")
 
+// TakesBeats tells why the rule would take no ping of a key, whatever it said; nil: it would. The error is
+// ErrNoHeartbeat or Problems.
+func (r *Rule) TakesBeats(key string) error {
+	if r.beats == nil {
+		return fmt.Errorf("rule %s: %w", r.engine.Name, ErrNoHeartbeat)
+	}
+	if err := checkKey(key); err != nil {
+		return Problems{{Pointer: "/key", Rule: r.engine.Name, Message: err.Error()}}
+	}
+	return nil
+}
+
 // Beat is the effect of a ping. The error is ErrNoHeartbeat or Problems.
 func (r *Rule) Beat(b Beat, shards int) (futurejobs.Effect, error) {
-	if r.beats == nil {
-		return futurejobs.Effect{}, fmt.Errorf("rule %s: %w", r.engine.Name, ErrNoHeartbeat)
+	if err := r.TakesBeats(b.Key); err != nil {
+		return futurejobs.Effect{}, err
 	}
 	said := string(b.Kind)
 	if b.Exit != nil {
@@ -104,9 +116,6 @@ func (r *Rule) Beat(b Beat, shards int) (futurejobs.Effect, error) {
 	kind, _, err := signalOf(said)
 	if err != nil {
 		return futurejobs.Effect{}, Problems{{Pointer: "/kind", Rule: r.engine.Name, Message: err.Error()}}
-	}
-	if err := checkKey(b.Key); err != nil {
-		return futurejobs.Effect{}, Problems{{Pointer: "/key", Rule: r.engine.Name, Message: err.Error()}}
 	}
 	if err := checkRun(b.Run); err != nil {
 		return futurejobs.Effect{}, Problems{{Pointer: "/run", Rule: r.engine.Name, Message: err.Error()}}
