@@ -29,9 +29,10 @@ func (p *pinging) Take(ctx context.Context, ping pings.Ping) error {
 	return err
 }
 
-// note notes that somebody was not heard, unless that is the sender's own doing.
+// note notes that somebody was not heard, unless that is the sender's own doing. It puts all alarms
+// off that wait for pings, so nothing that a stranger does may come to it.
 func (p *pinging) note(err error) {
-	if err != nil && !pings.IsSenders(err) {
+	if err != nil && !pings.FaultOf(err).Senders() {
 		p.missed()
 	}
 }

@@ -1,44 +1,12 @@
 package pings
 
 import (
-	"errors"
 	"strconv"
 
 	"github.com/google/uuid"
 
-	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 )
-
-// What a ping may be of.
-var (
-	// ErrUnknown means that no ping comes in there.
-	ErrUnknown = errors.New("not found")
-	// ErrAmbiguous means that several rules have the ping key and the key.
-	ErrAmbiguous = errors.New("ambiguous slug")
-	// ErrExit means that an exit status is over 255.
-	ErrExit = errors.New("invalid url format")
-	// ErrRun means that a run is named by no UUID.
-	ErrRun = errors.New("invalid uuid format")
-	// ErrTaken means that another key has an id, or that the rule's key has another id.
-	ErrTaken = errors.New("the id is in use")
-	// ErrFull means that a rule has as many addresses as it may have.
-	ErrFull = errors.New("the rule has its most addresses")
-)
-
-// IsSenders reports whether an error says that who sent a ping has to do otherwise; any other means
-// that the ping is lost for no fault of theirs.
-func IsSenders(err error) bool {
-	if wrong := (rules.Problems{}); errors.As(err, &wrong) {
-		return true
-	}
-	for _, theirs := range []error{ErrUnknown, ErrAmbiguous, ErrExit, ErrRun, ErrFull, futurejobs.ErrNotFound, rules.ErrNoHeartbeat} {
-		if errors.Is(err, theirs) {
-			return true
-		}
-	}
-	return false
-}
 
 // Signal is what a ping says.
 type Signal struct {

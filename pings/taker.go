@@ -18,10 +18,6 @@ const (
 	lastTake   = 5 * time.Second      // what a node that stops gives the pings that it has
 )
 
-// ErrBusy means that the ping was not taken in: too many wait, or the node stops. It can be sent
-// again.
-var ErrBusy = errors.New("too many pings wait to be written, or the node stops; send it again in a moment")
-
 // Ping is a ping that is to be taken in.
 type Ping struct {
 	Target

@@ -14,6 +14,7 @@ import (
 	"deadman/checks/lookup"
 	"deadman/events"
 	futurejobs "deadman/future_jobs"
+	"deadman/pings"
 )
 
 // Metrics counts what a node does and serves it for Prometheus to scrape. It has a registry
@@ -119,14 +120,15 @@ func (m *Metrics) RoundTrip(source string, took time.Duration) {
 	m.tripTook.WithLabelValues(source).Observe(took.Seconds())
 }
 
-// Pinged counts a ping that was answered with a status.
-func (m *Metrics) Pinged(status int) {
+// Pinged counts a ping by the error that it came to; nil: it was taken in.
+func (m *Metrics) Pinged(err error) {
 	outcome := "taken"
 	switch {
-	case status >= http.StatusInternalServerError:
-		outcome = "failed"
-	case status >= http.StatusBadRequest:
+	case err == nil:
+	case pings.FaultOf(err).Senders():
 		outcome = "refused"
+	default:
+		outcome = "failed"
 	}
 	m.pings.WithLabelValues(outcome).Inc()
 }

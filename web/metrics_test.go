@@ -11,6 +11,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/events"
+	"deadman/pings"
 	"deadman/web"
 )
 
@@ -46,8 +47,8 @@ func TestMetrics(t *testing.T) {
 	m.Alerted(alerts.Alert{Rule: "r", Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Critical}}})
 	m.Taken("started", 7)
 	m.Beat("http", "sent")
-	for _, status := range []int{200, 201, 404, 503} {
-		m.Pinged(status)
+	for _, err := range []error{nil, nil, pings.ErrUnknown, context.Canceled, pings.ErrBusy} {
+		m.Pinged(err)
 	}
 	m.Taken(events.DeadLetter, 2)
 	text := scrape(t, m)
@@ -56,7 +57,7 @@ func TestMetrics(t *testing.T) {
 		`deadman_check_duration_seconds_count 2`, `deadman_check_duration_seconds_sum 0.008`,
 		`deadman_alerts_total{rule="r",severity="critical"} 1`, `deadman_events_total{outcome="started"} 7`,
 		`deadman_heartbeats_total{outcome="sent",to="http"} 1`, `deadman_dead_letters_total 2`,
-		`deadman_pings_total{outcome="taken"} 2`, `deadman_pings_total{outcome="refused"} 1`, `deadman_pings_total{outcome="failed"} 1`, `deadman_jobs_pending 5`, `deadman_jobs_due 4`, `deadman_alerts_unpublished 3`,
+		`deadman_pings_total{outcome="taken"} 2`, `deadman_pings_total{outcome="refused"} 2`, `deadman_pings_total{outcome="failed"} 1`, `deadman_jobs_pending 5`, `deadman_jobs_due 4`, `deadman_alerts_unpublished 3`,
 		`deadman_alerts_stream_filled_ratio 0.25`, `deadman_shards_held 16`, `deadman_sweep_lag_seconds 1.5`, `deadman_intake_lag_seconds{stream="ORDERS"} 2`,
 		`deadman_oldest_row_seconds{table="history"} 3600`, `deadman_gauges_failed 0`)
 	for _, part := range []string{`deadman_build_info{go_version="go`, `version="v1.2.3"} 1`, "\ngo_goroutines ", "\nprocess_cpu_seconds_total "} {

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
-	futurejobs "deadman/future_jobs"
 	"deadman/pings"
 )
 
@@ -34,6 +34,12 @@ const (
 	pingSlack = 1 << 20
 	// pingAgent is how much is kept of what a client calls itself, in bytes.
 	pingAgent = 200
+	// pingTime is how long a ping that is here may take to be committed: less than is left to write
+	// the answer after a body that came as slowly as it may.
+	pingTime = 10 * time.Second
+	// pingMethods are those that pings come by. Theirs looks at none; one that takes away or
+	// asks for something else is hardly meant to say that all is well.
+	pingMethods = "GET, HEAD, POST, PUT"
 )
 
 // ping takes in a ping. The address is a secret, and needs no token. The answers are those that
@@ -44,13 +50,19 @@ func (a *api) ping(w http.ResponseWriter, r *http.Request) {
 	h.Set("Cache-Control", "no-cache, no-store")
 	h.Set("Ping-Body-Limit", strconv.Itoa(pings.MaxBody))
 	if r.Method == http.MethodOptions { // a browser asks whether it may
-		h.Set("Access-Control-Allow-Methods", "GET, HEAD, POST")
+		h.Set("Access-Control-Allow-Methods", pingMethods)
 		h.Set("Access-Control-Allow-Headers", "*")
 		w.WriteHeader(http.StatusNoContent)
 		return
 	}
 	created, err := a.takePing(r)
+	if a.Metrics != nil {
+		a.Metrics.Pinged(err)
+	}
 	switch {
+	case errors.Is(err, pings.ErrMethod):
+		h.Set("Allow", pingMethods)
+		a.failPing(w, r, err)
 	case err != nil:
 		a.failPing(w, r, err)
 	case created:
@@ -61,40 +73,52 @@ func (a *api) ping(w http.ResponseWriter, r *http.Request) {
 }
 
 // takePing reads a ping and takes it in. created reports whether its key was made known by it.
+//
+// Once a ping is here it is taken in or not, whoever hangs up meanwhile: what comes of it says
+// whether the database could be reached, and no sender may have a say in that.
 func (a *api) takePing(r *http.Request) (created bool, err error) {
-	path, err := pings.ReadPath(r.URL.EscapedPath())
+	p, path, err := readPing(r)
 	if err != nil {
 		return false, err
 	}
-	query := r.URL.Query()
-	var p pings.Ping
-	if query.Has("rid") {
-		if p.Run, err = pings.ReadRun(query.Get("rid")); err != nil {
-			return false, err
-		}
-	}
-	if p.Target, p.Signal, created, err = a.Pings.Find(r.Context(), path, query.Get("create") == "1"); err != nil {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), pingTime)
+	defer cancel()
+	if p.Target, p.Signal, created, err = a.Pings.Find(ctx, path, r.URL.Query().Get("create") == "1"); err != nil {
 		return false, err
 	}
-	if p.Body, p.BodySize, err = readPingBody(r.Body); err != nil {
-		return false, err
-	}
-	p.Agent = begin(r.UserAgent(), pingAgent)
-	return created, a.Pings.Take(r.Context(), p)
+	return created, a.Pings.Take(ctx, p)
 }
 
-// errBodyCut means that a body broke off, or came too slowly.
-var errBodyCut = errors.New("the body broke off")
+// readPing reads all that a ping says, but for what its path means.
+func readPing(r *http.Request) (p pings.Ping, path pings.Path, err error) {
+	switch r.Method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut:
+	default:
+		return p, path, pings.ErrMethod
+	}
+	if path, err = pings.ReadPath(r.URL.EscapedPath()); err != nil {
+		return p, path, err
+	}
+	if query := r.URL.Query(); query.Has("rid") {
+		if p.Run, err = pings.ReadRun(query.Get("rid")); err != nil {
+			return p, path, err
+		}
+	}
+	p.Agent = begin(r.UserAgent(), pingAgent)
+	p.Body, p.BodySize, err = readPingBody(r.Body)
+	return p, path, err
+}
 
-// readPingBody reads what is kept of a body, and how long it is. What is no UTF-8 is replaced.
+// readPingBody reads what is kept of a body, and how long it is. What is no UTF-8 is replaced. It
+// returns pings.ErrCut.
 func readPingBody(body io.Reader) (kept string, size int, err error) {
 	first, err := io.ReadAll(io.LimitReader(body, pings.MaxBody+1))
 	if err != nil {
-		return "", 0, errBodyCut
+		return "", 0, pings.ErrCut
 	}
 	more, err := io.Copy(io.Discard, io.LimitReader(body, pingSlack))
 	if err != nil {
-		return "", 0, errBodyCut
+		return "", 0, pings.ErrCut
 	}
 	return begin(string(first), pings.MaxBody), len(first) + int(more), nil
 }
@@ -112,38 +136,22 @@ func begin(s string, most int) string {
 
 // failPing answers a ping that was not taken in, with a word that clients know.
 func (a *api) failPing(w http.ResponseWriter, r *http.Request, err error) {
-	for _, known := range []struct {
-		is     error
-		status int
-	}{
-		{pings.ErrUnknown, http.StatusNotFound},
-		{futurejobs.ErrNotFound, http.StatusNotFound},
-		{pings.ErrAmbiguous, http.StatusConflict},
-		{pings.ErrExit, http.StatusBadRequest},
-		{pings.ErrRun, http.StatusBadRequest},
-		{pings.ErrFull, http.StatusForbidden},
-		{errBodyCut, http.StatusRequestTimeout},
-		{pings.ErrBusy, http.StatusServiceUnavailable},
-	} {
-		if errors.Is(err, known.is) {
-			if known.status == http.StatusServiceUnavailable {
-				w.Header().Set("Retry-After", "1")
-			}
-			a.word(w, r, known.status, known.is.Error())
-			return
+	switch fault := pings.FaultOf(err); {
+	case fault.Text != "":
+		if !fault.Senders() {
+			w.Header().Set("Retry-After", "1")
 		}
+		a.word(w, r, fault.Status, fault.Text)
+	default:
+		p := a.refuse(r.Context(), r.Method, logged(r.URL.Path), err)
+		for name, values := range p.GetHeaders() {
+			w.Header()[name] = values
+		}
+		a.word(w, r, p.Status, p.Detail)
 	}
-	p := a.refuse(r.Context(), r.Method, logged(r.URL.Path), err)
-	for name, values := range p.GetHeaders() {
-		w.Header()[name] = values
-	}
-	a.word(w, r, p.Status, p.Detail)
 }
 
 // word answers with a word of plain text.
 func (a *api) word(w http.ResponseWriter, r *http.Request, status int, text string) {
-	if a.Metrics != nil {
-		a.Metrics.Pinged(status)
-	}
 	a.send(w, r, "text/plain; charset=utf-8", status, []byte(text))
 }

@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -126,7 +127,10 @@ func TestPingAnswers(t *testing.T) {
 		{"GET", own, 200, "OK"},
 		{"HEAD", own, 200, ""},
 		{"POST", own, 200, "OK"},
-		{"PUT", own, 200, "OK"}, // theirs looks at no method
+		{"PUT", own, 200, "OK"}, // curl -T
+		{"DELETE", own, 405, "a ping is a GET, a HEAD, a POST or a PUT"},
+		{"PATCH", own + "/fail", 405, "a ping is a GET, a HEAD, a POST or a PUT"},
+		{"TRACE", all + "/nightly", 405, "a ping is a GET, a HEAD, a POST or a PUT"},
 		{"GET", own + "/", 200, "OK"},
 		{"GET", own + "/start?rid=" + run, 200, "OK"},
 		{"POST", own + "/fail", 200, "OK"},
@@ -161,7 +165,7 @@ func TestPingAnswers(t *testing.T) {
 			t.Errorf("%s %s is %s", c.method, c.path, a.Header.Get("Content-Type"))
 		}
 	}
-	has(t, do(t, p.Server, "GET", "/metrics", "", admin...).body, `deadman_pings_total{outcome="taken"} 13`, `deadman_pings_total{outcome="refused"} 11`)
+	has(t, do(t, p.Server, "GET", "/metrics", "", admin...).body, `deadman_pings_total{outcome="taken"} 13`, `deadman_pings_total{outcome="refused"} 14`)
 	if got := strings.Join(p.said("db-1", admin...), ", "); got != "fail 3, start" {
 		t.Errorf("db-1 said %s", got)
 	}
@@ -227,6 +231,58 @@ func TestPingBodiesThatBreakOff(t *testing.T) {
 	}
 }
 
+// A ping of a rule that waits for no beats any more is refused, with a word why.
+func TestPingsOfARuleWithoutAHeartbeat(t *testing.T) {
+	p := newPinged(t)
+	own, all := p.address("photos"), p.address("")
+	p.stand.save("name: backup\nentity: host\ntrigger: {event: backups.*, key: event.host}\nescalate: [{after: 1h, severity: warning}]\n")
+	for _, path := range []string{own, all + "/db-1?create=1"} {
+		if a := do(t, p.Server, "GET", path, ""); a.StatusCode != 409 || !strings.Contains(a.body, "waits for no beats") {
+			t.Errorf("%s: %d %s", path, a.StatusCode, a.body)
+		}
+	}
+	p.addresses(2)
+}
+
+// A key that no job can have is refused, and leaves nothing behind.
+func TestKeysThatNoneCanHaveAreNotLearned(t *testing.T) {
+	p := newPinged(t)
+	all := p.address("")
+	for _, key := range []string{"a%00b", "%ff%fe", "%EF%BF%BD"} {
+		if a := do(t, p.Server, "GET", all+"/"+key+"?create=1", ""); a.StatusCode != 422 || !strings.Contains(a.body, "the key holds") {
+			t.Errorf("%s: %d %s", key, a.StatusCode, a.body)
+		}
+	}
+	p.addresses(1)
+}
+
+// addresses expects that there are so many of the rule.
+func (p *pinged) addresses(want int) {
+	p.t.Helper()
+	saved, err := p.stand.store.Named(p.t.Context(), "backup")
+	fatal(p.t, err)
+	if all, err := p.Addresses(p.t.Context(), saved[0].RuleID); err != nil || len(all) != want {
+		p.t.Errorf("the addresses are %+v, %v, want %d", all, err, want)
+	}
+}
+
+// Who sends a ping and hangs up has sent it: it is taken in, and counted so.
+func TestPingsOfWhoHangsUp(t *testing.T) {
+	p := newPinged(t)
+	own := p.address("photos")
+	gone, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	answer := httptest.NewRecorder()
+	p.Config.Handler.ServeHTTP(answer, httptest.NewRequestWithContext(gone, "POST", own, strings.NewReader("42 files")))
+	if answer.Code != 200 {
+		t.Errorf("%d %s", answer.Code, answer.Body)
+	}
+	if got := strings.Join(p.said("photos"), ", "); got != "success 42 files" {
+		t.Errorf("the log has %q", got)
+	}
+	has(t, do(t, p.Server, "GET", "/metrics", "").body, `deadman_pings_total{outcome="taken"} 1`)
+}
+
 // What is not committed is not said to be taken in, and can be sent again.
 func TestPingsWhileTheDatabaseIsAway(t *testing.T) {
 	p := newPinged(t)
@@ -255,14 +311,24 @@ func TestAddressesOfPingsAreNotLogged(t *testing.T) {
 		o.Log = slog.New(slog.NewTextHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	own := p.address("photos")
+	secret := strings.TrimPrefix(own, "/ping/")
+	for _, miswritten := range []string{"//ping/", "/PING/", "/Ping//", "/api/../ping/", "/api/v1/ping/", "/%70ing%2F"} {
+		a := do(t, p.Server, "GET", miswritten+secret, "")
+		if a.StatusCode != 404 && a.StatusCode != 200 {
+			t.Errorf("%s: %d %s", miswritten, a.StatusCode, a.body)
+		}
+		if strings.Contains(a.body, secret) {
+			t.Errorf("%s is answered with %s", miswritten, a.body)
+		}
+	}
 	do(t, p.Server, "GET", own, "")
 	p.away.Store(true)
 	do(t, p.Server, "GET", own, "")
 	p.Close()
-	if secret := strings.TrimPrefix(own, "/ping/"); strings.Contains(log.String(), secret) {
+	if strings.Contains(log.String(), secret) {
 		t.Errorf("the log has %s:\n%s", secret, log.String())
 	}
-	if n := strings.Count(log.String(), "path=/ping/"); n < 3 {
+	if n := strings.Count(strings.ToLower(log.String()), "ping/ status="); n < 9 {
 		t.Errorf("%d lines are about pings: nothing is tested\n%s", n, log.String())
 	}
 }
