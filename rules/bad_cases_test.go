@@ -292,7 +292,7 @@ entity: parcel`),
 		"heartbeat trigger",
 		edited("trigger: {heartbeat: {event: a, key: event.id}}"),
 		[]string{
-			"3:11 /trigger/heartbeat/every: a heartbeat has to come every so often; say how often, such as every: 10m",
+			`3:11 /trigger/heartbeat/every: it is not said how often a beat has to come; write every: 10m, or a crontab as schedule: "0 2 * * *"`,
 		},
 	},
 	{

@@ -513,7 +513,7 @@ handler: mine
 		"heartbeat of nothing",
 		edited("trigger: {heartbeat: {}}", "enabled: false"),
 		[]string{
-			"3:11 /trigger/heartbeat/every: a heartbeat has to come every so often; say how often, such as every: 10m",
+			`3:11 /trigger/heartbeat/every: it is not said how often a beat has to come; write every: 10m, or a crontab as schedule: "0 2 * * *"`,
 		},
 	},
 	{
@@ -525,7 +525,7 @@ handler: mine
 		"heartbeat unknown field",
 		edited("trigger: {heartbeat: {event: beats, key: event.id, evry: 10m}}", "enabled: false"),
 		[]string{
-			"3:11 /trigger/heartbeat/every: a heartbeat has to come every so often; say how often, such as every: 10m",
+			`3:11 /trigger/heartbeat/every: it is not said how often a beat has to come; write every: 10m, or a crontab as schedule: "0 2 * * *"`,
 			`3:52 /trigger/heartbeat/evry: unknown field "evry"; did you mean "every"?`,
 		},
 	},

@@ -93,7 +93,7 @@ func (c *compiler) unheard(d Document, steps []step) {
 func (c *compiler) often(pointer string, h *Heartbeat) {
 	switch {
 	case h.Every == 0 && h.Schedule == "":
-		c.problem(pointer+"/every", "a heartbeat has to come every so often; say how often, such as every: 10m")
+		c.problem(pointer+"/every", "it is not said how often a beat has to come; write every: 10m, or a crontab as schedule: \"0 2 * * *\"")
 	case h.Every != 0 && h.Schedule != "":
 		c.problem(pointer, "a beat has to come every so often or after each tick of a schedule; keep one of every and schedule")
 	case h.Schedule == "" && (h.Every < Duration(time.Second) || h.Every > longest):
