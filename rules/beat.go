@@ -150,7 +150,7 @@ func (h *hearing) hearBeat() error {
 	}
 	b := Beat{Key: key, At: h.event.At.UTC().Truncate(time.Microsecond), Kind: Success, Paused: h.paused}
 	if h.beats.kind != nil {
-		said, err := h.beats.kind.keyOf(s)
+		said, err := h.beats.kind.wordOf(s, "")
 		if err != nil {
 			return wrap("kind", err)
 		}

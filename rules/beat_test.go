@@ -521,7 +521,7 @@ func TestBeatsOfAStream(t *testing.T) {
 		{`{"status": "sucess"}`, "", `trigger: kind: "sucess" is not a kind of beat; did you mean "success"?`},
 		{`{"status": "green"}`, "", `trigger: kind: "green" is not a kind of beat; write one of success, start, fail, log, or an exit status`},
 		{`{"status": 256}`, "", "trigger: kind: 256 is no exit status; they are 0 to 255"},
-		{`{"state": 1}`, "", "trigger: kind: "},
+		{`{"state": 1}`, "", "trigger: kind: event.status: has to be text or a number, and is a missing value"},
 		{`{"status": 0, "run": true}`, "", "trigger: run: key event.run: has to be text or a number, and is true or false"},
 		{`{"status": 0}`, "crm 2026-03-02 12:01:00 ", ""},
 	} {

@@ -165,20 +165,27 @@ const MaxKey = 512
 
 // keyOf evaluates a key.
 func (x *expression) keyOf(s scope) (string, error) {
+	key, err := x.wordOf(s, "key ")
+	if err != nil {
+		return "", err
+	}
+	return key, checkKey(key)
+}
+
+// wordOf evaluates what has to be a word or a whole number; what it is, where it is neither, stands
+// before the expression in the error.
+func (x *expression) wordOf(s scope, what string) (string, error) {
 	v, err := x.run(s)
 	if err != nil {
 		return "", err
 	}
-	var key string
 	switch v := v.(type) {
 	case string:
-		key = v
+		return v, nil
 	case int:
-		key = strconv.Itoa(v)
-	default:
-		return "", fmt.Errorf("key %s: has to be text or a number, and is %s", clip(x.source, 120), naming(v))
+		return strconv.Itoa(v), nil
 	}
-	return key, checkKey(key)
+	return "", fmt.Errorf("%s%s: has to be text or a number, and is %s", what, clip(x.source, 120), naming(v))
 }
 
 func checkKey(key string) error {
