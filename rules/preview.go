@@ -197,6 +197,10 @@ func (r *Rule) Preview(ctx context.Context, events []PreviewEvent, until time.Ti
 		until = futurejobs.Never
 	}
 	p := previewing{Rule: r, out: Preview{Rule: r.engine.Name, Lines: []PreviewLine{}}, early: make(map[futurejobs.Ref]futurejobs.Early)}
+	if p.neverReports(events[0]) {
+		p.seq++
+		events = events[1:]
+	}
 	for i, e := range events {
 		if i == 0 && e.Subject == "" {
 			e.Subject = r.trigger.subject

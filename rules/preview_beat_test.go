@@ -63,3 +63,29 @@ func TestPreviewOfNoPing(t *testing.T) {
 		}
 	}
 }
+
+// Without an event, the first of the keys that are expected never reports; and pings are beats also
+// where events are.
+func TestPreviewOfKeysThatAreExpected(t *testing.T) {
+	const text = `name: device-silent
+entity: device
+trigger: {heartbeat: {event: devices.beat, key: event.id, schedule: "5 10 * * *", grace: 2m, keys: [a, b]}}
+`
+	got, _ := foreseen(t, text, "")
+	want := []string{
+		"10:00 starts no beat yet 10:07",
+		`10:07 says device a: has never reported, expected after each tick of "5 10 * * *" (grace 2m)`,
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("lines (-want +got):\n%s", diff)
+	}
+	p, err := (&rules.Registry{}).Preview(t.Context(), rules.PreviewRequest{Text: []byte(text), Events: []rules.PreviewEvent{
+		{At: clock(10, 0)}, {At: clock(10, 3), Subject: "ping", Data: []byte(`{"key": "a", "kind": "fail"}`)},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Lines) != 3 || p.Lines[1].Note != "ping" || p.Lines[2].Text != "device a: failed" || len(p.Unheard)+len(p.Refusals) > 0 {
+		t.Errorf("a ping: %+v", p)
+	}
+}

@@ -12,14 +12,14 @@ import (
 
 // PreviewEvent is an event of a preview.
 type PreviewEvent struct {
-	Subject text            `json:"subject,omitempty" doc:"Absent for the first event: what the trigger listens to; and for a ping, of a heartbeat without an event, whose data is such as {\"key\": \"backup\", \"kind\": \"success\"}." example:"orders.created"`
+	Subject text            `json:"subject,omitempty" doc:"Absent for the first event: what the trigger listens to; and for a ping, of a heartbeat without an event. Other pings have the subject ping. The data of a ping is such as {\"key\": \"backup\", \"kind\": \"success\"}; the kind expected is that the key is waited for and never reported." example:"orders.created"`
 	At      time.Time       `json:"at,omitzero" doc:"When the stream takes it in; absent for the first: now." example:"2026-01-31T15:04:05Z"`
 	Data    json.RawMessage `json:"data,omitempty" doc:"Its body."`
 }
 
 // PreviewAsk is what happens in a preview.
 type PreviewAsk struct {
-	Event PreviewEvent   `json:"event" doc:"What begins the wait. Of a rule with a schedule it is a time alone, from which the rule ticks."`
+	Event PreviewEvent   `json:"event" doc:"What begins the wait. Of a rule with a schedule it is a time alone, from which the rule ticks; of a heartbeat with keys it may be one: the first of them never reports."`
 	Then  []PreviewEvent `json:"then,omitempty" nullable:"false" maxItems:"100" doc:"What comes later, in the order of its times."`
 	Until time.Time      `json:"until,omitzero" doc:"When the preview ends; absent: when the job does."`
 

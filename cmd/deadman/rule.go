@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -168,4 +170,13 @@ func (p *program) deleteRuleCommand() *cobra.Command {
 		return err
 	}
 	return cmd
+}
+
+// rule is a rule as the node has it.
+func (c *client) rule(ctx context.Context, name string) (d rules.Document, err error) {
+	raw, err := c.ask(ctx, http.MethodGet, rulePath(name), nil, nil, http.Header{"Accept": {"application/json"}})
+	if err == nil {
+		err = json.Unmarshal(raw, &d)
+	}
+	return d, err
 }

@@ -24,16 +24,19 @@ shows what a rule would do: which looks, which steps, which texts, and what ends
 Nobody is told. A rule of a file needs no node; with --rule alone it is the one that the node
 has. With -f, --rule chooses one of several in the file. What a lookup would find is said with
 --found, as the same at every look; without it the node asks its source, once.
-The event of a heartbeat that only pings are beats of is such as {"key": "backup", "kind": "fail"}, and of those after it the subject is ping.
 
 A rule with a schedule needs no event: the preview shows its next ticks from --at on, with the
-slots of their steps, and follows what the first of them begins.
+slots of their steps, and follows what the first of them begins. Neither does a heartbeat with
+keys: the first of them never reports. Pings have the subject ping, which may be left out for the
+first of a heartbeat without an event, and are such as {"key": "backup", "kind": "fail"}; of the
+kind expected, the key is waited for from then on and has never reported.
 
 Times are as in 15:04, "2026-01-31 15:04", 2026-01-31T15:04:05Z, or +3h from --at.`,
 		Example: `  deadman rule preview -f order-unshipped.yaml --event '{"id": "1"}'
   deadman rule preview -f order-unshipped.yaml --event @order.json --then 'orders.shipped={"id": "1"}@+4h'
   deadman rule preview --rule order-unshipped --event '{"id": "1"}' --at 10:05
-  deadman rule preview -f import-missing.yaml --at 2026-03-28T12:00:00Z`,
+  deadman rule preview -f import-missing.yaml --at 2026-03-28T12:00:00Z
+  deadman rule preview -f backup.yaml --then 'ping={"key": "photos"}@+4h'`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return v.run(cmd.Context()) },
 	}
@@ -82,10 +85,8 @@ func (v *previewing) run(ctx context.Context) error {
 		return usage("--found cannot be the standard input where -f or --event is")
 	}
 	if v.event == "" {
-		if ticks, err := v.ticks(ctx); err != nil {
+		if err := v.eventless(ctx); err != nil {
 			return err
-		} else if !ticks {
-			return usage(`--event is missing: the event that begins the wait, such as --event '{"id": "1"}'`)
 		}
 	}
 	ask, err := v.ask()
@@ -107,22 +108,32 @@ func (v *previewing) run(ctx context.Context) error {
 	return err
 }
 
-// ticks reports whether a schedule begins the rule's waits, and no event.
-func (v *previewing) ticks(ctx context.Context) (bool, error) {
+// eventless returns an error where no wait begins without an event: neither a schedule begins the
+// rule's waits, nor are there keys that a heartbeat expects.
+func (v *previewing) eventless(ctx context.Context) error {
+	d, err := v.asked(ctx)
+	beats := d.Trigger.Heartbeat
+	switch {
+	case err != nil:
+		return err
+	case d.Trigger.Schedule != "" || beats != nil && len(beats.Keys) > 0:
+		return nil
+	case beats != nil && beats.Event == "":
+		return usage(`--event is missing: the ping that begins the wait, such as --event '{"key": "backup"}'`)
+	}
+	return usage(`--event is missing: the event that begins the wait, such as --event '{"id": "1"}'`)
+}
+
+// asked is the rule that is to be previewed.
+func (v *previewing) asked(ctx context.Context) (d rules.Document, err error) {
 	if v.file != "" {
-		d, err := v.document()
-		return d.Trigger.Schedule != "", err
+		return v.document()
 	}
 	c, err := v.p.client()
 	if err != nil {
-		return false, err
+		return d, err
 	}
-	var d rules.Document
-	raw, err := c.ask(ctx, http.MethodGet, rulePath(v.rule), nil, nil, http.Header{"Accept": {"application/json"}})
-	if err == nil {
-		err = json.Unmarshal(raw, &d)
-	}
-	return d.Trigger.Schedule != "", err
+	return c.rule(ctx, v.rule)
 }
 
 func (v *previewing) preview(ctx context.Context, ask previewAsk) (rules.Preview, error) {

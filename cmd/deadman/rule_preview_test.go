@@ -283,3 +283,22 @@ due  nothing is waited for: a tick publishes an event on imports.due
 due  the schedule does not tick any more
 `)
 }
+
+// A heartbeat with keys needs no event: the first of them never reports, unless it pings.
+func TestPreviewOfAHeartbeat(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	file := write(t, dir, "backup.yaml", "name: backup\nentity: host\ntrigger: {heartbeat: {event: backups.done, key: event.id, every: 1h, keys: [photos]}}\n")
+	silent := previewed(t, file)
+	if silent.code != 0 || !strings.Contains(silent.out, "no beat yet") || !strings.Contains(silent.out, "host photos: has never reported, expected every 1h") {
+		t.Errorf("%+v", silent)
+	}
+	beaten := previewed(t, file, "--then", `ping={"key": "photos"}@+30m`)
+	if beaten.code != 0 || !strings.Contains(beaten.out, "no beat since 10:35:00 UTC") {
+		t.Errorf("%+v", beaten)
+	}
+	pinged := write(t, dir, "pinged.yaml", "name: backup\nentity: host\ntrigger: {heartbeat: {schedule: '@daily'}}\n")
+	if got := previewed(t, pinged); got.code != 2 || !strings.Contains(got.err, `--event '{"key": "backup"}'`) {
+		t.Errorf("without keys: %+v", got)
+	}
+}
