@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strings"
 
@@ -61,9 +62,7 @@ func (n *node) ackAsked(ctx context.Context, subject string, body []byte) (futur
 	}
 	var of ackRequest
 	if len(bytes.TrimSpace(body)) > 0 {
-		d := json.NewDecoder(bytes.NewReader(body))
-		d.DisallowUnknownFields()
-		if err := d.Decode(&of); err != nil {
+		if err := of.read(body); err != nil {
 			return futurejobs.Listed{}, wrongAck(`the request is not like {"for": "2h", "note": "I am on it", "by": "ada"}: %v`, err)
 		}
 	}
@@ -75,6 +74,27 @@ func (n *node) ackAsked(ctx context.Context, subject string, body []byte) (futur
 		return futurejobs.Listed{}, err
 	}
 	return n.Acknowledge(access.As(ctx, access.Actor{Name: "nats:" + cmp.Or(of.By, "somebody")}), id, ack)
+}
+
+// read reads a request strictly: what it does not know is an error, as is what follows it.
+func (of *ackRequest) read(body []byte) error {
+	d := json.NewDecoder(bytes.NewReader(body))
+	d.DisallowUnknownFields()
+	err := d.Decode(of)
+	var kind *json.UnmarshalTypeError
+	switch {
+	case errors.As(err, &kind) && kind.Field == "":
+		return fmt.Errorf("it is no object but of the type %s", kind.Value)
+	case errors.As(err, &kind):
+		name := kind.Field[strings.LastIndexByte(kind.Field, '.')+1:] // without the struct that it is embedded by
+		return fmt.Errorf("%s cannot be of the type %s", name, kind.Value)
+	case err != nil:
+		return err
+	}
+	if _, err := d.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("something follows the object; send one alone")
+	}
+	return nil
 }
 
 // wrongAck is a request that says nothing that could be done.
