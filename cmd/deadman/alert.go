@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
 	"deadman/alerts"
@@ -41,16 +40,16 @@ func (p *program) alertCommand() *cobra.Command {
 				since("decided_after", "after", "said"), until("decided_before", "before", "said"),
 			},
 			none:   "nothing was said yet",
-			header: []string{"said", "severity", "rule", "entity", "key", "step", "text"},
+			header: []string{"id", "said", "severity", "rule", "entity", "key", "step", "text"},
 			row: func(p *program, a web.Alert) []cell {
 				said := a.Said()
 				return []cell{
-					say(web.Relative(said.DecidedAt, p.now())), sayIn(newsColour(said), loudness(said)),
+					faint("%s", shortID(said.ID)), say(web.Relative(said.DecidedAt, p.now())), sayIn(newsColour(said), loudness(said)),
 					say(said.Rule), say(said.Entity), say(said.Key), say(said.Step), say(said.Text),
 				}
 			},
 		}.command(p),
-		&cobra.Command{Use: "get ID", Short: "Show one alert", Args: exactly("ID"), RunE: p.getAlert},
+		&cobra.Command{Use: "get ID", Short: "Show one alert; the last letters of its id will do", Args: exactly("ID"), RunE: p.getAlert},
 		p.tailCommand(),
 		p.ackCommand(), p.unackCommand(),
 		p.republishCommand(),
@@ -67,11 +66,11 @@ func loudness(a alerts.Alert) string {
 }
 
 func (p *program) getAlert(cmd *cobra.Command, args []string) error {
-	id, err := uuid.Parse(args[0])
-	if err != nil {
-		return usage("%q is no id of an alert: %v", args[0], err)
-	}
 	c, err := p.client()
+	if err != nil {
+		return err
+	}
+	id, err := c.alertOf(cmd.Context(), args[0])
 	if err != nil {
 		return err
 	}
@@ -170,10 +169,10 @@ func (p *program) showHeard(h heard) error {
 	return err
 }
 
-// alertLine is an alert for people: time, severity, rule, entity and key, step, text.
+// alertLine is an alert for people: time, id, severity, rule, entity and key, step, text.
 func (p *program) alertLine(a alerts.Alert) string {
 	parts := []string{
-		p.palette.paint(dim, a.DecidedAt.In(p.zone).Format("15:04:05")),
+		p.palette.paint(dim, a.DecidedAt.In(p.zone).Format("15:04:05")), p.palette.paint(dim, shortID(a.ID)),
 		p.palette.paint(newsColour(a), fmt.Sprintf("%-8s", loudness(a))),
 		plain(a.Rule), p.palette.paint(bold, plain(a.Entity+" "+a.Key)),
 	}

@@ -3,19 +3,21 @@ package main
 import (
 	"net/http"
 
-	"github.com/google/uuid"
 	"github.com/spf13/cobra"
 
+	"deadman/alerts"
 	"deadman/web"
 )
 
 func (p *program) ackCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "ack ID", Short: "Acknowledge an alert: further steps stay unsaid, for a while or for good", Args: exactly("ID"),
+		Use: "ack ID | ack RULE KEY", Short: "Acknowledge an alert: further steps stay unsaid, for a while or for good", Args: idOrJob,
+		ValidArgsFunction: p.completeRule,
 		Long: `Keeps further steps of the alert's job unsaid: for a while, after which the highest step that
-came due speaks, or for good. What resolves the job closes what was said all the same.`,
-		Example: `  deadman alert ack 019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d --for 2h --note "I am on it"
-  deadman alert ack 019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d`,
+came due speaks, or for good. What resolves the job closes what was said all the same. Of an id
+the last letters will do, as lists show them; a rule and a key are the last alert of that job.`,
+		Example: `  deadman alert ack 6c8e0b1d --for 2h --note "I am on it"
+  deadman alert ack order-unshipped 1042`,
 	}
 	span := cmd.Flags().String("for", "", "for this long, such as 2h (default: for good)")
 	until := cmd.Flags().String("until", "", "until this time (15:04, 2026-01-31T15:04:05Z, +2h)")
@@ -31,25 +33,39 @@ came due speaks, or for good. What resolves the job closes what was said all the
 		if wish.Until, err = p.instantFlag("until", *until, p.now()); err != nil {
 			return err
 		}
-		return p.setAck(cmd, http.MethodPost, args[0], wish)
+		return p.setAck(cmd, http.MethodPost, args, wish)
 	}
 	return cmd
 }
 
 func (p *program) unackCommand() *cobra.Command {
 	return &cobra.Command{
-		Use: "unack ID", Short: "Take an acknowledgement back: the highest step that came due speaks", Args: exactly("ID"),
-		RunE: func(cmd *cobra.Command, args []string) error { return p.setAck(cmd, http.MethodDelete, args[0], nil) },
+		Use: "unack ID | unack RULE KEY", Short: "Take an acknowledgement back: the highest step that came due speaks", Args: idOrJob,
+		ValidArgsFunction: p.completeRule,
+		RunE:              func(cmd *cobra.Command, args []string) error { return p.setAck(cmd, http.MethodDelete, args, nil) },
 	}
 }
 
-// setAck changes whether an alert is acknowledged, and shows its job.
-func (p *program) setAck(cmd *cobra.Command, method, alert string, body any) error {
-	id, err := uuid.Parse(alert)
-	if err != nil {
-		return usage("%q is no id of an alert: %v", alert, err)
+// idOrJob takes an alert by its id, or by its rule and key.
+func idOrJob(cmd *cobra.Command, args []string) error {
+	if n := len(args); n != 1 && n != 2 {
+		return usage("%s takes ID, or RULE KEY; it got %s", cmd.CommandPath(), number(n, "argument"))
 	}
+	return nil
+}
+
+// setAck changes whether an alert is acknowledged, and shows its job.
+func (p *program) setAck(cmd *cobra.Command, method string, alert []string, body any) error {
 	c, err := p.client()
+	if err != nil {
+		return err
+	}
+	var id alerts.ID
+	if len(alert) == 2 {
+		id, err = c.lastAlert(cmd.Context(), alert)
+	} else {
+		id, err = c.alertOf(cmd.Context(), alert[0])
+	}
 	if err != nil {
 		return err
 	}

@@ -21,7 +21,7 @@ func (p *program) jobCommand() *cobra.Command {
 				{parameter: "overdue", does: "those whose slot has come only", kind: filterFlag},
 				since("due_after", "", "due"), until("due_before", "", "due"),
 			},
-			none: "nothing is waited for", header: []string{"next look", "rule", "entity", "key", "step", "looks", "status"},
+			none: "nothing is waited for", header: []string{"next look", "rule", "entity", "key", "step", "looks", "status", "acked"},
 			row: jobRow,
 		}.command(p),
 		p.onJob(&cobra.Command{Use: "get RULE KEY", Short: "Show one pending job", RunE: p.getJob}),
@@ -41,13 +41,35 @@ func (p *program) onJob(cmd *cobra.Command) *cobra.Command {
 
 func jobRow(p *program, j web.Job) []cell {
 	next := say("")
-	if !j.NextCheckAt.IsZero() {
+	switch rest := j.NextCheckAt.Sub(p.now()); {
+	case j.NextCheckAt.IsZero():
+	case rest > soonest:
+		next = faint("-")
+	default:
 		next = say(web.Relative(j.NextCheckAt, p.now()))
 	}
 	return []cell{
 		next, say(j.Rule), say(j.Entity), say(j.Key),
 		sayNumber(j.Step), sayNumber(j.Checks), sayIn(statusColour(j.Status), string(j.Status)),
+		say(ackedUntil(p, j.Acknowledged)),
 	}
+}
+
+// soonest is how far off a look is that is as good as none: all is said, and the job stays until a
+// beat comes, or for good.
+const soonest = 366 * 24 * time.Hour
+
+// ackedUntil is until when what was said is acknowledged, in a few words; empty: it is not.
+func ackedUntil(p *program, a *web.Acknowledged) string {
+	switch {
+	case a == nil:
+		return ""
+	case a.Until.IsZero():
+		return "for good"
+	case !a.Until.After(p.now()):
+		return "" // it is over, and the next look forgets it
+	}
+	return "until " + p.exact(a.Until)
 }
 
 // jobPath is where a job is, and its key as a parameter, which every key fits.

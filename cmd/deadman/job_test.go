@@ -62,6 +62,29 @@ func TestJobVerbs(t *testing.T) {
 	n.says(1, []string{"alert", "list", "--status", "fired"}, "query.status")
 }
 
+// Of a job that stays until a beat comes, no look is shown that is years away.
+func TestJobRow(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+	p := &program{now: func() time.Time { return now }, zone: time.UTC}
+	for _, c := range []struct {
+		job  web.Job
+		next string
+		ack  string
+	}{
+		{web.Job{NextCheckAt: now.Add(3649 * 24 * time.Hour)}, "-", ""},
+		{web.Job{NextCheckAt: now.Add(time.Minute)}, "in 60 s", ""},
+		{web.Job{Acknowledged: &web.Acknowledged{}}, "", "for good"},
+		{web.Job{Acknowledged: &web.Acknowledged{Until: now.Add(time.Hour)}}, "", "until 2026-03-02 13:00:00 UTC"},
+		{web.Job{Acknowledged: &web.Acknowledged{Until: now}}, "", ""},
+	} {
+		row := jobRow(p, c.job)
+		if next, ack := row[0].text, row[len(row)-1].text; next != c.next || ack != c.ack {
+			t.Errorf("%+v: next look %q, acknowledged %q", c.job, next, ack)
+		}
+	}
+}
+
 // A dead letter is shown with the event as it came.
 func TestDeadLetter(t *testing.T) {
 	t.Parallel()

@@ -219,8 +219,27 @@ func TestVerbs(t *testing.T) {
 	if got := n.run(t, "alert", "get", id); !strings.Contains(got.out, "note           I am on it") {
 		t.Errorf("acknowledged: %+v", got)
 	}
-	if got := n.run(t, "alert", "ack", id); got.code != 0 || !strings.Contains(got.out, "until          for good") {
+	if got := n.run(t, "job", "list", "--rule", "order-unshipped"); !strings.Contains(got.out, "ACKED") || !strings.Contains(got.out, "until 20") {
+		t.Errorf("acknowledged: %+v", got)
+	}
+	short := id[len(id)-8:]
+	if got := n.run(t, "alert", "list"); !strings.Contains(got.out, short) || strings.Contains(got.out, id) {
+		t.Errorf("without a short id: %+v", got)
+	}
+	if got := n.run(t, "alert", "get", short); !strings.Contains(got.out, id) {
+		t.Errorf("by a short id: %+v", got)
+	}
+	if got := n.run(t, "alert", "ack", strings.ToUpper(short)); got.code != 0 || !strings.Contains(got.out, "until          for good") {
 		t.Errorf("%+v", got)
+	}
+	if got := n.run(t, "alert", "unack", short); got.code != 0 || strings.Contains(got.out, "acknowledged") {
+		t.Errorf("%+v", got)
+	}
+	if got := n.run(t, "alert", "ack", "order-unshipped", key); got.code != 0 || !strings.Contains(got.out, "until          for good") {
+		t.Errorf("by its job: %+v", got)
+	}
+	if got := n.run(t, "job", "list", "--rule", "order-unshipped"); !strings.Contains(got.out, "for good") {
+		t.Errorf("acknowledged for good: %+v", got)
 	}
 	if got := n.run(t, "alert", "unack", id); got.code != 0 || strings.Contains(got.out, "acknowledged") {
 		t.Errorf("%+v", got)
@@ -234,6 +253,8 @@ func TestVerbs(t *testing.T) {
 		{[]string{"alert", "ack", id, "--for", "2 h"}, 2, "--for"},
 		{[]string{"alert", "ack", "x"}, 2, "no id of an alert"},
 		{[]string{"alert", "ack", "019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d"}, 1, "not found"},
+		{[]string{"alert", "ack", id[:9] + "ffff"}, 1, "ends with"},
+		{[]string{"alert", "ack", "order-unshipped", "other"}, 1, "not found"},
 		{[]string{"alert", "unack"}, 2, "takes ID"},
 	} {
 		if got := n.run(t, c.args...); got.code != c.code || !strings.Contains(got.err, c.part) {

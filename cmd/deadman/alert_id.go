@@ -1,0 +1,69 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/google/uuid"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/web"
+)
+
+// shownOfID is how many of the last letters of an id are shown where there is no place for more.
+// An id begins with the instant, which all alerts of a slot share, and ends with what is its own.
+const shownOfID = 8
+
+// leastOfID is how many letters have to be given.
+const leastOfID = 4
+
+func shortID(id alerts.ID) string {
+	s := id.String()
+	return s[len(s)-shownOfID:]
+}
+
+// alertOf is the alert of an id, or of a part that one of the newest alerts alone ends or begins with.
+func (c *client) alertOf(ctx context.Context, id string) (alerts.ID, error) {
+	whole, err := uuid.Parse(id)
+	if err == nil {
+		return whole, nil
+	}
+	part := strings.ToLower(id)
+	if len(part) < leastOfID || strings.Trim(part, "0123456789abcdef-") != "" {
+		return whole, usage("%q is no id of an alert, nor %d or more of its last letters, as deadman alert list shows them", id, leastOfID)
+	}
+	page, _, err := get[web.Page[web.Alert]](ctx, c, "/alerts", url.Values{"limit": {strconv.Itoa(futurejobs.MaxLimit)}})
+	if err != nil {
+		return whole, err
+	}
+	var found []string
+	for _, a := range page.Items {
+		if s := a.ID.String(); strings.HasSuffix(s, part) || strings.HasPrefix(s, part) {
+			whole, found = a.ID, append(found, s)
+		}
+	}
+	switch len(found) {
+	case 0:
+		return whole, fmt.Errorf("no id of the last %s ends with %s; give the whole id, or RULE KEY to alert ack", number(len(page.Items), "alert"), id)
+	case 1:
+		return whole, nil
+	}
+	return whole, usage("%d alerts have %s in their ids; give more of it: %s", len(found), id, strings.Join(found[:min(len(found), 5)], ", "))
+}
+
+// lastAlert is what was said last about the job of a rule and a key.
+func (c *client) lastAlert(ctx context.Context, of []string) (id alerts.ID, err error) {
+	path, query := jobPath(of)
+	j, _, err := get[web.Job](ctx, c, path, query)
+	switch {
+	case err != nil:
+		return id, err
+	case len(j.Alerts) == 0:
+		return id, fmt.Errorf("nothing was said yet about the wait of rule %s for %s, so there is nothing to acknowledge; deadman job snooze lets it rest", of[0], of[1])
+	}
+	return j.Alerts[len(j.Alerts)-1], nil
+}
