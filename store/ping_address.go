@@ -64,7 +64,7 @@ func noPingAddress(key string) error {
 	if key == "" {
 		return fmt.Errorf("ping key: %w", futurejobs.ErrNotFound)
 	}
-	return fmt.Errorf("address of pings for key %q: %w", key, futurejobs.ErrNotFound)
+	return fmt.Errorf("key %q: %w", key, futurejobs.ErrNotFound)
 }
 
 // CreatePingAddress implements pings.Store. Whoever changes a rule's addresses has its row locked.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -55,6 +57,8 @@ func (p *program) pingsCommand() *cobra.Command {
 func (w pingsWish) check() error {
 	one := w.key != "" || w.all
 	switch {
+	case !utf8.ValidString(w.key):
+		return usage("--key %q is no UTF-8, and no key has such bytes", w.key)
 	case w.key != "" && w.all:
 		return usage("--key and --ping-key are two addresses; give one of them")
 	case !one && (w.id != "" || w.rotate || w.remove):
@@ -72,30 +76,63 @@ func (p *program) pings(ctx context.Context, rule string, wish pingsWish) error 
 	if err != nil {
 		return err
 	}
-	path := rulePath(rule) + "/pings"
+	path := pingsPath(rule)
 	switch {
 	case wish.log:
 		return p.pingLog(ctx, path+"/log", wish.key)
 	case wish.remove:
 		return p.removePing(ctx, c, path, wish)
 	case wish.key != "" || wish.all:
-		return p.makePing(ctx, c, path, wish)
+		return p.makePing(ctx, c, rule, wish)
 	}
-	return p.listPings(ctx, c, path)
+	return p.listPings(ctx, c, rule)
 }
 
+func pingsPath(rule string) string { return rulePath(rule) + "/pings" }
+
 // makePing shows an address on a line of its own, for scripts.
-func (p *program) makePing(ctx context.Context, c *client, path string, wish pingsWish) error {
+func (p *program) makePing(ctx context.Context, c *client, rule string, wish pingsWish) error {
 	body := map[string]any{"key": wish.key, "id": wish.id, "rotate": wish.rotate}
-	address, raw, err := tell[web.PingAddress](ctx, c, http.MethodPost, path, nil, body)
+	address, _, err := tell[web.PingAddress](ctx, c, http.MethodPost, pingsPath(rule), nil, body)
 	if err != nil {
 		return err
 	}
+	address.URL = c.whole(address.URL)
 	if p.output == asJSON {
-		return writeJSON(p.out, raw)
+		return writeValue(p.out, address)
 	}
-	_, err = fmt.Fprintln(p.out, plain(c.whole(address.URL)))
-	return err
+	if _, err = fmt.Fprintln(p.out, plain(shown(address))); err != nil {
+		return err
+	}
+	return p.hintUndeclared(ctx, c, rule, []web.PingAddress{address})
+}
+
+// shown is an address as it is asked for: behind that of a ping key the key follows.
+func shown(a web.PingAddress) string {
+	if a.Key == "" {
+		return a.URL + "/<key>"
+	}
+	return a.URL
+}
+
+// hintUndeclared says which addresses are of keys that the rule does not name, while it names others:
+// they may be misspelt, or were taken out of the rule.
+func (p *program) hintUndeclared(ctx context.Context, c *client, rule string, all []web.PingAddress) error {
+	d, err := c.rule(ctx, rule)
+	if err != nil || d.Trigger.Heartbeat == nil || len(d.Trigger.Heartbeat.Keys) == 0 {
+		return err
+	}
+	var others []string
+	for _, a := range all {
+		if a.Key != "" && !slices.Contains(d.Trigger.Heartbeat.Keys, a.Key) {
+			others = append(others, plain(a.Key))
+		}
+	}
+	if len(others) > 0 {
+		fmt.Fprintf(p.err, "not in keys of rule %s: %s; a ping there begins a wait all the same, and --remove takes an address away\n",
+			plain(rule), strings.Join(others, ", "))
+	}
+	return nil
 }
 
 // whole is an address in full, also where the node told its path alone.
@@ -117,8 +154,8 @@ func (p *program) removePing(ctx context.Context, c *client, path string, wish p
 	return err
 }
 
-func (p *program) listPings(ctx context.Context, c *client, path string) error {
-	all, err := every[web.PingAddress](ctx, c, path, url.Values{})
+func (p *program) listPings(ctx context.Context, c *client, rule string) error {
+	all, err := every[web.PingAddress](ctx, c, pingsPath(rule), url.Values{})
 	if err != nil {
 		return err
 	}
@@ -134,14 +171,21 @@ func (p *program) listPings(ctx context.Context, c *client, path string) error {
 	}
 	t := newTable(p.out, p.palette, "key", "address", "made", "by")
 	for _, a := range all {
-		key, address := say(a.Key), a.URL
+		key := say(a.Key)
 		if a.Key == "" {
-			key, address = faint("any"), a.URL+"/<key>"
+			key = faint("any")
 		}
-		t.row(key, say(address), say(web.Relative(a.CreatedAt, p.now())), say(a.CreatedBy))
+		t.row(key, say(shown(a)), say(web.Relative(a.CreatedAt, p.now())), say(a.CreatedBy))
 	}
-	return t.end() // whole, whatever the width is: it is to be copied
+	if err := t.end(); err != nil { // whole, whatever the width is: it is to be copied
+		return err
+	}
+	return p.hintUndeclared(ctx, c, rule, all)
 }
+
+// agentShown is how many letters are shown of what a client calls itself: what it sent along stands
+// behind that.
+const agentShown = 32
 
 func (p *program) pingLog(ctx context.Context, path, key string) error {
 	query := url.Values{"limit": {"100"}}
@@ -153,7 +197,7 @@ func (p *program) pingLog(ctx context.Context, path, key string) error {
 		header: []string{"when", "at", "key", "said", "run", "took", "client", "sent along"},
 		row: func(p *program, e web.PingEntry) []cell {
 			return []cell{
-				say(web.Relative(e.At, p.now())), say(p.exact(e.At)), say(e.Key), saidBy(e), say(e.Run), took(e), say(e.Agent), say(e.Body),
+				say(web.Relative(e.At, p.now())), say(p.exact(e.At)), say(e.Key), saidBy(e), say(e.Run), took(e), say(clip(e.Agent, agentShown)), say(e.Body),
 			}
 		},
 	}.run(ctx, p, path, query)

@@ -33,6 +33,7 @@ func TestRulePings(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		request.Header.Set("User-Agent", "curl/8.5.0 "+strings.Repeat("x", 189))
 		answer, err := http.DefaultTransport.RoundTrip(request)
 		if err != nil {
 			t.Fatal(err)
@@ -45,12 +46,19 @@ func TestRulePings(t *testing.T) {
 	eventually(t, "the pings are in the log", func() bool {
 		return len(read[web.Page[web.PingEntry]](n, "rule", "pings", "backup", "--log", "--key", "nightly").Items) == 2
 	})
-	n.says(0, []string{"rule", "pings", "backup", "--log"}, "success", "fail (exit 7)", "42 files", "nightly", "Go-http-client")
+	if got := n.says(0, []string{"rule", "pings", "backup", "--log"}, "success", "fail (exit 7)", "42 files", "nightly", "curl/8.5.0"); strings.Contains(got.out, strings.Repeat("x", 40)) {
+		t.Errorf("a client that says much of itself: %s", got.out)
+	}
 
 	const given = "5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"
 	n.says(1, []string{"rule", "pings", "backup", "--key", "nightly", "--uuid", given}, "rotate")
 	n.says(0, []string{"rule", "pings", "backup", "--key", "nightly", "--uuid", given, "--rotate"}, "/ping/"+given)
-	n.says(0, []string{"rule", "pings", "backup", "--ping-key"}, n.at.HTTP+"/ping/")
+	if got := n.says(0, []string{"rule", "pings", "backup", "--ping-key"}, n.at.HTTP+"/ping/", "/<key>"); got.err != "" {
+		t.Errorf("with a hint: %s", got.err)
+	}
+	if a := read[web.PingAddress](n, "rule", "pings", "backup", "--key", "nightly"); a.URL != n.at.HTTP+"/ping/"+given {
+		t.Errorf("as JSON: %+v", a)
+	}
 	n.says(0, []string{"rule", "pings", "backup"}, "any", "/<key>", "nightly", n.at.HTTP+"/ping/"+given, "loopback")
 	if page := read[web.Page[web.PingAddress]](n, "rule", "pings", "backup"); len(page.Items) != 2 || page.Items[1].URL != n.at.HTTP+"/ping/"+given {
 		t.Errorf("%+v", page)
@@ -58,7 +66,14 @@ func TestRulePings(t *testing.T) {
 	n.says(0, []string{"rule", "pings", "backup", "--key", "nightly", "--remove"}, "removed")
 	n.says(1, []string{"rule", "pings", "backup", "--key", "nightly", "--remove"}, "not found")
 
+	if got := n.says(0, []string{"rule", "pings", "backup", "--key", "nigthly"}, n.at.HTTP+"/ping/"); !strings.Contains(got.err, "not in keys of rule backup: nigthly") {
+		t.Errorf("misspelt: %+v", got)
+	}
+	if got := n.says(0, []string{"rule", "pings", "backup"}); !strings.Contains(got.err, "not in keys of rule backup: nigthly") {
+		t.Errorf("misspelt, in the list: %+v", got)
+	}
 	for _, args := range [][]string{
+		{"--key", "\xff"},
 		{"--key", "a", "--ping-key"},
 		{"--uuid", given},
 		{"--rotate"},
