@@ -21,10 +21,15 @@ func (r *Rule) spreadOut(w wait, s *step, at time.Time) time.Time {
 // later is by how much the steps of a key are later than those of the first: a whole number of
 // slots, so that as many keys have the first slot of the spread as any other.
 func (r *Rule) later(key string) time.Duration {
+	return time.Duration(r.turn(key)) * time.Duration(r.engine.Grid)
+}
+
+// turn is by how many slots the steps of a key are later.
+func (r *Rule) turn(key string) int {
 	if r.spread <= 1 {
 		return 0
 	}
-	return time.Duration(futurejobs.TurnOf(r.engine.Name, key, r.spread)) * time.Duration(r.engine.Grid)
+	return futurejobs.TurnOf(r.engine.Name, key, r.spread)
 }
 
 // spread checks over which span the steps are spread.

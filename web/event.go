@@ -39,7 +39,8 @@ type Book interface {
 	Refresh(ctx context.Context) error
 	// Newest returns the newest version of a rule, or futurejobs.ErrNotFound.
 	Newest(name string) (*rules.Rule, error)
-	// Ticks is how many waits schedules will begin after now, in each part of a span.
+	// Ticks is how many waits that schedules will begin after now are first looked at, in each part
+	// of a span.
 	Ticks(span futurejobs.Span, now time.Time) []int
 }
 

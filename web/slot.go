@@ -37,7 +37,7 @@ type Slot struct {
 	WorstLag float64   `json:"worst_lag_seconds,omitempty" doc:"How long after its slot the latest of the looks was decided."`
 	Planned  int64     `json:"planned,omitempty" doc:"Pending jobs that are due."`
 	More     bool      `json:"planned_more,omitempty" doc:"Not all pending jobs were counted; there may be more."`
-	Ticks    int       `json:"ticks,omitempty" doc:"Waits that schedules will begin."`
+	Ticks    int       `json:"ticks,omitempty" doc:"First looks at waits that schedules will begin."`
 }
 
 // Slots is the load of a span of time, one item for each bucket.

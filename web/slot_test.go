@@ -14,8 +14,13 @@ import (
 	"deadman/web"
 )
 
-// ticking is a rule with two keys, as it is kept.
-const ticking = `{"name":"import-missing","entity":"import","enabled":true,"trigger":{"schedule":"30 * * * *","keys":["customers","products"]}}`
+// ticking is a rule with two keys, of which both are looked at five minutes after the tick.
+const ticking = `
+name: import-missing
+entity: import
+trigger: {schedule: "58 * * * *", keys: [customers, products]}
+escalate: [{after: 5m}]
+`
 
 // slotsOf asks for the load.
 func slotsOf(t *testing.T, s *stand, query url.Values) (slots web.Slots) {
@@ -39,7 +44,11 @@ func same(t *testing.T, want []web.Slot, got web.Slots) {
 // bucket of its slot.
 func TestSlots(t *testing.T) {
 	s := newStand(t, func(o *web.Options, s *stand) { o.Now = func() time.Time { return s.now } })
-	_, err := s.store.Save(t.Context(), rules.Saved{Name: "import-missing", Entity: "import", Document: []byte(ticking)}, rules.AnyVersion)
+	documents, err := rules.Parse([]byte(ticking), "")
+	fatal(t, err)
+	document, err := documents[0].Canonical()
+	fatal(t, err)
+	_, err = s.store.Save(t.Context(), rules.Saved{Name: "import-missing", Entity: "import", Document: document}, rules.AnyVersion)
 	fatal(t, err)
 	fatal(t, s.rules.Book.Refresh(t.Context()))
 	hour := s.now.Truncate(time.Hour)
@@ -53,13 +62,13 @@ func TestSlots(t *testing.T) {
 	query := url.Values{"from": {hour.Format(time.RFC3339)}, "to": {hour.Add(3 * time.Hour).Format(time.RFC3339)}, "bucket": {"1h"}}
 
 	all := slotsOf(t, s, query)
-	ticks := 2 // of the hour at hand, if its half is yet to come
-	if s.now.Sub(hour) >= 30*time.Minute {
+	ticks := 2 // of the tick in the hour at hand, if that is yet to come
+	if s.now.Sub(hour) >= 58*time.Minute {
 		ticks = 0
 	}
 	want := []web.Slot{
-		{From: hour, Checks: 7, Alerts: 2, WorstLag: 1.5, Ticks: ticks},
-		{From: hour.Add(time.Hour), Ticks: 2},
+		{From: hour, Checks: 7, Alerts: 2, WorstLag: 1.5},
+		{From: hour.Add(time.Hour), Ticks: ticks},
 		{From: hour.Add(2 * time.Hour), Planned: 2, Ticks: 2},
 	}
 	same(t, want, all)
