@@ -39,7 +39,7 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 		condition("intake", n.intakeErr(), fmt.Sprintf("reads every stream that is this node's, by rules at revision %d", n.book.Revision()),
 			"a stream or the rules cannot be read; jobs that wait for it are not judged"),
 		n.streams(),
-		condition("ticks", n.ticker.Err(), "nothing behind", "ticks of schedules cannot be applied; they are made up for once they can"),
+		n.ticks(),
 		condition("sweep", n.sweepErr(), "nothing behind", "jobs that are due are not being checked"),
 		condition("relay", n.relay.Err(), "nothing held up", "alerts are decided and do not get out; they wait in the database"),
 		n.alertsStream(),
@@ -80,6 +80,21 @@ func (n *node) alertsStream() web.Condition {
 		c.Detail += "; raise its max_bytes before it is full"
 	default:
 		c.OK, c.Detail = false, "full; new alerts wait in the database until its max_bytes is raised or old alerts go"
+	}
+	return c
+}
+
+// ticks names the rules whose ticks cannot be applied.
+func (n *node) ticks() web.Condition {
+	c := condition("ticks", n.ticker.Err(), "nothing behind", "ticks of schedules cannot be applied; they are made up for once they can")
+	if failing := n.ticker.Failing(); len(failing) > 0 {
+		const most = 5
+		c.OK = false
+		c.Detail = "ticks of rule " + strings.Join(failing[:min(len(failing), most)], ", ")
+		if len(failing) > most {
+			c.Detail += fmt.Sprintf(" and of %d others", len(failing)-most)
+		}
+		c.Detail += " cannot be applied; the log says why, and after a minute an alert of rule deadman. They are made up for once they can"
 	}
 	return c
 }

@@ -15,6 +15,16 @@ func (s *Store) Announce(ctx context.Context, r alerts.Remark) (a alerts.Alert, 
 	return s.say(ctx, r, func(*sql.Tx, *alerts.Remark) (bool, error) { return true, nil })
 }
 
+// Conclude is Announce of a Resolved remark, if the one that it closes was said.
+func (s *Store) Conclude(ctx context.Context, r alerts.Remark) (a alerts.Alert, said bool, err error) {
+	return s.say(ctx, r, func(tx *sql.Tx, r *alerts.Remark) (was bool, err error) {
+		closing := r.Alert(time.Time{})
+		shard := futurejobs.ShardOf(closing.Entity, closing.Key, s.shards)
+		err = tx.QueryRowContext(ctx, `SELECT count(*) > 0 FROM alert WHERE shard = $1 AND id = $2`, shard, closing.Closes[0][:]).Scan(&was)
+		return was, err
+	})
+}
+
 // say writes the alert of a remark, in the transaction in which when finds that there is reason
 // to, and what the remark lacks.
 func (s *Store) say(ctx context.Context, r alerts.Remark, when func(*sql.Tx, *alerts.Remark) (bool, error)) (a alerts.Alert, said bool, err error) {

@@ -9,7 +9,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// step applies the ticks of a rule that are due by now, the last of them for all.
+// apply applies the ticks of a rule that are due by now, the last of them for all.
 //
 //  1. What people have to know is said: said again it is no news.
 //  2. An event is published, and the stream has it: published again it is there already.
@@ -17,7 +17,7 @@ import (
 //     hear of it. After a while it ends without, and that is said.
 //  4. The waits begin, and the cursor moves, in one transaction. So whatever fails before it is
 //     done again, and nothing after it.
-func (w *worker) step(ctx context.Context, l *line, now time.Time) error {
+func (w *worker) apply(ctx context.Context, l *line, now time.Time) error {
 	due, ok, err := l.Due(l.after(), now)
 	if err != nil {
 		return err

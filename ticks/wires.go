@@ -26,6 +26,9 @@ type Ledger interface {
 	// OpenCursor is that of futurejobs.Ledger, and so is Apply.
 	OpenCursor(ctx context.Context, c futurejobs.Cursor) error
 	Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error)
+	// Conclude writes the alert of a Resolved remark, if the one that it closes was said and this
+	// was not.
+	Conclude(ctx context.Context, r alerts.Remark) (a alerts.Alert, said bool, err error)
 }
 
 // Shards says which shards this node holds. It is safe for concurrent use.
@@ -45,7 +48,8 @@ type Emitter interface {
 type Observer interface {
 	// Ticked counts n ticks of a rule of which the same became.
 	Ticked(rule string, outcome futurejobs.TickOutcome, n int)
-	// Alerted is told of an alert that was written, because a tick began a wait anew.
+	// Alerted is told of an alert that was written, because a tick began a wait anew or ticks are
+	// applied again.
 	Alerted(a alerts.Alert)
 }
 

@@ -32,8 +32,9 @@ type worker struct {
 	lines    *lines // nil: where they stand is to be read
 	revision int64  // of the rules that the lines are of
 
-	mu     sync.Mutex
-	failed error
+	mu       sync.Mutex
+	failed   error
+	failures failures
 }
 
 func newWorker(o Options, emits bool) *worker {

@@ -91,6 +91,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"idempotency/forget":    requestsAreForgotten,
 	"outbox/turns":          outboxTakesTurns,
 	"outbox/without":        outboxLeavesOut,
+	"own/conclude":          concludes,
 	"remark/stands":         remarksStand,
 	"remark/changes":        remarksOnChanges,
 	"outbox/republish":      alertsAreRepublished,

@@ -1,0 +1,35 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+
+	"deadman/alerts"
+)
+
+// What is over is said once, if it was said that it began.
+func concludes(t *testing.T, w *world) {
+	r := alerts.Remark{Topic: "rule/a", Step: "ticks", Status: alerts.Firing, Severity: alerts.Error, Since: w.slot(), Text: "it is so"}
+	over := r
+	over.Status = alerts.Resolved
+	conclude := func(want bool) alerts.Alert {
+		t.Helper()
+		a, said, err := w.Conclude(w.ctx(), over)
+		if err != nil || said != want {
+			t.Errorf("said %v, want %v: %v", said, want, err)
+		}
+		return a
+	}
+	conclude(false)
+	firing, said, err := w.Announce(w.ctx(), r)
+	if err != nil || !said {
+		t.Fatal(said, err)
+	}
+	if a := conclude(true); !slices.Equal(a.Closes, []alerts.ID{firing.ID}) {
+		t.Errorf("it closes %v, not %v", a.Closes, firing.ID)
+	}
+	conclude(false)
+	if all := w.unpublished(); len(all) != 2 {
+		t.Errorf("%d alerts", len(all))
+	}
+}
