@@ -217,17 +217,18 @@ func (r *Registry) documentOf(ctx context.Context, ruleID, version int32) (Docum
 	return v.document, nil
 }
 
-// expected are the keys that a rule names as those of its heartbeat.
+// expected are the keys that a rule names as those of its heartbeat, or of its schedule.
 func (d Document) expected() []string {
 	if d.Trigger.Heartbeat == nil {
-		return nil
+		return d.Trigger.Keys
 	}
 	return d.Trigger.Heartbeat.Keys
 }
 
-// expects are the keys that a rule waits for without a beat; none, while it rests.
+// expects are the keys that a rule waits for without a beat; none, while it rests. Those of a
+// schedule are begun by its ticks.
 func (d Document) expects() []string {
-	if !d.Enabled {
+	if !d.Enabled || d.Trigger.Heartbeat == nil {
 		return nil
 	}
 	return d.expected()
@@ -246,10 +247,14 @@ func (r *Rule) expecting(key string, now time.Time) (start futurejobs.Start, err
 
 // dropped ends the wait for an entity that is no longer expected.
 func (r *Rule) dropped() futurejobs.End {
-	end := futurejobs.End{Outcome: checks.Cancelled, Reason: "the rule no longer expects its beats"}
+	reason, text := "the rule no longer expects its beats", "%s %s is no longer expected to beat"
+	if r.beats == nil {
+		reason, text = "the rule no longer names its key", "%s %s is no longer waited for"
+	}
+	end := futurejobs.End{Outcome: checks.Cancelled, Reason: reason}
 	if !r.document.Quiet {
 		end.Close = func(j futurejobs.Job) alerts.Draft {
-			return r.engine.Closing(j, fmt.Sprintf("%s %s is no longer expected to beat", r.engine.Entity, j.Key))
+			return r.engine.Closing(j, fmt.Sprintf(text, r.engine.Entity, j.Key))
 		}
 	}
 	return end

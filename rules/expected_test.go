@@ -317,3 +317,40 @@ func TestASaveThatChangesNothingLooksAtNoJob(t *testing.T) {
 		t.Errorf("changed: %t, %d jobs went on; want the one that was left", c.Changed, c.Moved)
 	}
 }
+
+// A key that a schedule no longer names is no longer waited for.
+func TestKeysThatAScheduleDropsAreNotWaitedFor(t *testing.T) {
+	s := opened(t)
+	_, b := broker(t)
+	r := registry(b, s)
+	save := func(keys string) {
+		t.Helper()
+		text := "name: nightly\nentity: job\ntrigger: {schedule: '@daily', keys: [" + keys + "]}\nescalate: [{after: 1h}]\n"
+		if _, err := r.Save(t.Context(), []byte(text), "", rules.SaveOptions{Version: rules.AnyVersion}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Book.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save("backup, import")
+	revision, all := r.Book.Scheduled()
+	due, ok, err := all[0].Due(all[0].From(), time.Now().Add(25*time.Hour))
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if _, err := s.Apply(t.Context(), futurejobs.Batch{RuleSet: revision, Effects: due.Effects}); err != nil {
+		t.Fatal(err)
+	}
+	if got := waitedFor(t, s); got != "backup import" {
+		t.Fatalf("the tick began %q", got)
+	}
+	save("import, report")
+	if got := waitedFor(t, s); got != "import" {
+		t.Errorf("waited for %q", got)
+	}
+	ended, err := s.History(t.Context(), futurejobs.Filter{})
+	if err != nil || len(ended.Items) != 1 || ended.Items[0].Key != "backup" || ended.Items[0].Reason != "the rule no longer names its key" {
+		t.Errorf("history %+v, %v", ended.Items, err)
+	}
+}
