@@ -32,7 +32,7 @@ type Change struct {
 	Moved    int      // pending jobs that were taken to the new version
 	Past     int      // waits that began because of events before the save, or would
 	Partly   []Road   // wildcards of which streams take in only a part; the rest is not heard
-	Warnings []string // what could not be checked, and why
+	Warnings []string // what could not be checked, and why; and that the rule never ticks
 }
 
 // Save saves the one rule of a text, YAML or JSON. name is what it has to be called; empty:
@@ -104,6 +104,9 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 		c.After.PausedAt, c.After.PausedBy = before.PausedAt, before.PausedBy
 	}
 	c.Changed = before == nil || !before.same(c.After)
+	if c.Changed && r.Now != nil {
+		c.Warnings = append(c.Warnings, d.Over(r.Now())...)
+	}
 	c.Diff = diffOf(before, c.After)
 	if c.Partly, err = r.partly(ctx, d.Subjects()); err != nil {
 		return c, wrap("bind "+d.Name, err)

@@ -121,6 +121,19 @@ func zoneOf(name string) (*time.Location, error) {
 	return nil, fmt.Errorf("%q is not a time zone; write a name of the IANA database, such as Europe/Berlin or UTC", clip(name, 80))
 }
 
+// Over warns of a schedule that does not tick any more after now. It is no reason to refuse a rule:
+// its files stay where they are.
+func (d Document) Over(now time.Time) []string {
+	s := d.schedule()
+	if s == nil || now.IsZero() {
+		return nil
+	}
+	if _, more := s.Next(now); more {
+		return nil
+	}
+	return []string{fmt.Sprintf("schedule: %s is over, so the rule never ticks; write a time to come, or a crontab", clip(d.Trigger.Schedule, 80))}
+}
+
 // schedule is when the rule ticks, from 1970; nil: it does not tick, or nobody can read when. It
 // needs nothing that a rule may name, so that a rule whose calendar is gone still has its ticks.
 func (d Document) schedule() schedules.Schedule {

@@ -45,7 +45,7 @@ type Rule struct {
 	PausedBy    string    `json:"paused_by,omitempty"`
 	Subjects    []string  `json:"subjects" nullable:"false" doc:"What it listens to."`
 	Schedule    string    `json:"schedule,omitempty" doc:"When it ticks, if it does." example:"30 1 * * 1-5"`
-	NextTickAt  time.Time `json:"next_tick_at,omitzero" doc:"When it ticks next, if it does."`
+	NextTickAt  time.Time `json:"next_tick_at,omitzero" doc:"When it ticks next, if it does. Nothing comes of the ticks of a rule that is paused or not enabled."`
 	Over        bool      `json:"over,omitempty" doc:"Its schedule does not tick any more."`
 	Problem     string    `json:"problem,omitempty" doc:"Why this version of deadman cannot read it."`
 }
@@ -63,7 +63,10 @@ func newRule(l rules.Listing, now time.Time) Rule {
 		r.Problem = l.Err.Error()
 	}
 	if at, ticks := l.NextTick(now); ticks {
-		r.Schedule, r.NextTickAt, r.Over = l.Document.Trigger.Schedule, at, at.IsZero()
+		r.Schedule, r.Over = l.Document.Trigger.Schedule, at.IsZero()
+		if l.Document.Enabled && l.PausedAt.IsZero() {
+			r.NextTickAt = at
+		}
 	}
 	return r
 }
@@ -221,7 +224,7 @@ type RuleChange struct {
 	Diff    string `json:"diff,omitempty" doc:"What changed, as a unified diff of the rule as YAML."`
 
 	Partly   []PartlyHeard `json:"partly_heard,omitempty" doc:"Subjects of which streams take in only a part. The rest is not heard."`
-	Warnings []string      `json:"warnings,omitempty" nullable:"false" doc:"What could not be checked, and why."`
+	Warnings []string      `json:"warnings,omitempty" nullable:"false" doc:"What could not be checked, and why; and that a schedule is over."`
 }
 
 // PartlyHeard is a subject with wildcards of which only a part is heard.

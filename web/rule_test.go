@@ -301,6 +301,15 @@ func TestRulesSayTheirNextTick(t *testing.T) {
 	if over := save("once", "@at 2026-01-01T00:00:00Z"); !over.Over || !over.NextTickAt.IsZero() {
 		t.Errorf("once: %+v", over)
 	}
+	save("paused", "@every 1h")
+	var paused web.Rule
+	if a := do(t, s.Server, "POST", "/api/v1/rules/paused/pause", ""); json.Unmarshal([]byte(a.body), &paused) != nil || !paused.NextTickAt.IsZero() || paused.Over || paused.Schedule == "" {
+		t.Errorf("paused: %s", a.body)
+	}
+	const rests = "name: rests\nentity: import\nenabled: false\ntrigger: {schedule: '@every 1h'}\nescalate: [{after: 1m}]\n"
+	if rests := changed(t, do(t, s.Server, "POST", "/api/v1/rules", rests), 201).Rule; !rests.NextTickAt.IsZero() || rests.Over {
+		t.Errorf("at rest: %+v", rests)
+	}
 	var listed struct{ Items []web.Rule }
 	if a := do(t, s.Server, "GET", "/api/v1/rules?name=every", ""); json.Unmarshal([]byte(a.body), &listed) != nil || len(listed.Items) != 1 {
 		t.Fatal(a.body)

@@ -72,6 +72,11 @@ func (p *program) lint(ctx context.Context, args []string, calendarFile, sourceF
 	if sourceFile == "" {
 		f.Warnings = unasked(all)
 	}
+	for _, r := range all {
+		for _, warning := range r.Over(p.now()) {
+			f.Warnings = append(f.Warnings, r.Name+": "+warning)
+		}
+	}
 	if err := p.show(f); err != nil {
 		return err
 	}

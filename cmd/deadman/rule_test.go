@@ -273,6 +273,14 @@ func TestLintSaysWhatItDidNotCheck(t *testing.T) {
 	}
 }
 
+func TestLintWarnsOfAScheduleThatIsOver(t *testing.T) {
+	t.Parallel()
+	const past = "name: past\nentity: import\ntrigger: {schedule: '@at 2020-01-01T00:00:00Z'}\nescalate: [{after: 1h}]\n"
+	if got := runHere(t, past, nil, "rule", "lint", "-"); got.code != 0 || !strings.Contains(got.out, "warning: past: schedule: @at 2020-01-01T00:00:00Z is over") {
+		t.Errorf("%+v", got)
+	}
+}
+
 // What new writes passes lint, begins with the line that editors look for, and says what was
 // asked for.
 func TestNewRule(t *testing.T) {
