@@ -55,7 +55,7 @@ func (l *load) add(r *Rule, s schedules.Schedule) {
 		}
 		for turn, keys := range turns {
 			at := first.within.Next(first.at.Add(time.Duration(turn) * time.Duration(r.engine.Grid)))
-			l.at(r.sooner(w.scope, tick, r.engine.Grid.Up(at)), ticks*keys)
+			l.at(r.sooner(w.scope, tick, r.slotAfter(tick, at)), ticks*keys)
 		}
 	}
 }

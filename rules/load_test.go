@@ -49,6 +49,7 @@ func TestTicksAreWhereTheyAreLookedAt(t *testing.T) {
 		"a tick before the span":   {`trigger: {schedule: "30 9 * * *"}` + "\nescalate: [{after: 2h}]", map[string]int{"11:30": 1}},
 		"one that was, is no more": {`trigger: {schedule: "59 8 * * *"}` + "\nescalate: [{after: 2h}]", map[string]int{}},
 		"at a time of day":         {`trigger: {schedule: "0 11 * * *", keys: [a, b]}` + "\nescalate: [{at: '12:40'}]", map[string]int{"12:30": 2}},
+		"at the tick":              {`trigger: {schedule: "15 11 * * *"}` + "\nescalate: [{at: '11:15'}]\nslot: 15m", map[string]int{"11:30": 1}},
 		"within":                   {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 10m, within: office}]", map[string]int{"12:00": 1}},
 		"of":                       {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 20m, of: office}]", map[string]int{"12:15": 1}},
 		"many": {`trigger: {schedule: "@every 1s"}` + "\nescalate: [{after: 2h20m}]", map[string]int{"11:15": 539, // the last tick of a minute stands for it

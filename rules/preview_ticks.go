@@ -96,6 +96,12 @@ func (p *previewing) close() {
 	}
 }
 
+// slotAfter is the slot of a look that is due at an instant, at a wait that a tick begins: one that is
+// due by the tick itself comes a slot later.
+func (r *Rule) slotAfter(tick, at time.Time) time.Time {
+	return latest(r.engine.Grid.Up(at), r.engine.Grid.After(tick))
+}
+
 // ticksFrom are the next ticks after an instant, with the slots of their steps. A step that can't
 // be reckoned without its job is left out.
 func (r *Rule) ticksFrom(from time.Time) []PreviewTick {
@@ -110,7 +116,7 @@ func (r *Rule) ticksFrom(from time.Time) []PreviewTick {
 			line, _ := r.timeline(waitOf(futurejobs.Job{Ref: futurejobs.Ref{Key: r.keysAt(tick)[0]}, Since: tick, Event: body}))
 			for _, m := range line {
 				if m.turn == 1 {
-					t.Steps = append(t.Steps, PreviewStep{Step: m.name, At: r.engine.Grid.Up(m.at)})
+					t.Steps = append(t.Steps, PreviewStep{Step: m.name, At: r.slotAfter(tick, m.at)})
 				}
 			}
 		}

@@ -10,7 +10,8 @@ import (
 	"deadman/rules"
 )
 
-// The ticks of a preview show each step once, however often it is repeated.
+// The ticks of a preview show each step once, however often it is repeated, and at the slot of its
+// look: at the tick itself nobody is waited for yet.
 func TestPreviewOfTicks(t *testing.T) {
 	p, err := (&rules.Registry{}).Preview(t.Context(), rules.PreviewRequest{
 		Text: []byte(`name: import-missing
@@ -18,6 +19,7 @@ entity: import
 trigger: {schedule: "30 1 * * *", zone: Europe/Berlin, keys: [customers]}
 resolve: {event: imports.finished, key: event.source}
 escalate:
+  - {at: "01:30", step: now}
   - {at: "06:00", step: late}
   - {every: 30m, times: 2, step: later}
   - {every: 30m, until: acknowledged, step: nag}
@@ -32,7 +34,7 @@ escalate:
 			got = append(got, fmt.Sprint(s.Step, " ", s.At.Format("15:04")))
 		}
 	}
-	if diff := cmp.Diff([]string{"late 05:00", "later 05:30", "nag 06:30"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"now 00:31", "late 05:00", "later 05:30", "nag 06:30"}, got); diff != "" {
 		t.Errorf("steps after the next tick (-want +got):\n%s", strings.TrimSpace(diff))
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -121,7 +122,10 @@ func TestTicksBeginOrEmit(t *testing.T) {
 		"data":        {"emit: {subject: imports.due, data: [1, x]}", 0, `emitted; imports.due due-1777890600 [1,"x"]`},
 		"its tick":    {"emit: {subject: imports.due}", 0, `emitted; imports.due due-1777890600 {"tick":"2026-05-04T10:30:00Z","missed":0}`},
 		"late":        {"keys: [a]", 2 * time.Hour, "began; a first 10:31"},
-		"skipped":     {"keys: [a]}\ncatch_up: {after: 1h, do: skip", 2 * time.Hour, "skipped"},
+		"skipped": {
+			"keys: [a]}\ncatch_up: {after: 1h, do: skip", 2 * time.Hour,
+			"skipped; expired: rule due, tick at 2026-05-04T10:30:00Z: the tick was found 2h late, more than catch_up.after, 1h; it is skipped",
+		},
 		"not yet late": {
 			"keys: [a]}\ncatch_up: {after: 1h, do: skip", time.Hour, "began; a first 10:31",
 		},
@@ -158,6 +162,23 @@ func TestTicksBeginOrEmit(t *testing.T) {
 				t.Errorf("\ngot  %s\nwant %s", got, c.want)
 			}
 		})
+	}
+}
+
+// What is said of a tick that is found too late says how many before it were missed, and is as loud as
+// the rule takes it.
+func TestATickThatIsTooLateSaysWhatWasMissed(t *testing.T) {
+	for do, loud := range map[string]alerts.Severity{"expire": alerts.Warning, "skip": alerts.Info} {
+		s := scheduledAt(t, map[int]string{0: `trigger: {schedule: "*/10 * * * *", keys: [a]}` + "\ncatch_up: {after: 1m, do: " + do + "}" + steps})
+		for m, want := range map[int]string{12: "catch_up.after, 1m", 22: "; 1 tick before it was missed", 33: "; 2 ticks before it were missed"} {
+			d, ok, err := s.Due(s.From(), tenPast(m))
+			if err != nil || !ok || len(d.Remarks) != 1 {
+				t.Fatalf("%+v, %v, %v", d, ok, err)
+			}
+			if said := d.Remarks[0]; !strings.HasSuffix(strings.TrimSuffix(said.Text, "; it is skipped"), want) || said.Severity != loud {
+				t.Errorf("%s at %d: %s %s", do, m, said.Severity, said.Text)
+			}
+		}
 	}
 }
 

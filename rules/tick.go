@@ -22,12 +22,16 @@ func (t ticked) json() (json.RawMessage, error) { return json.Marshal(t) }
 // by.
 //
 //  1. One that is found too late is skipped, or what it begins is expired, if the rule wants that.
+//     Either is said.
 //  2. It emits an event, or begins a wait for each of the rule's keys. Without keys it is the key.
 //  3. A wait that can't begin is said: nobody would look.
 func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futurejobs.Due) {
-	late, reason := r.tooLate(d.At, now)
+	late, reason := r.tooLate(*d, now)
 	if late == Skip {
 		d.Outcome = futurejobs.TickSkipped
+		skipped := r.remark("tick", alerts.Expired, d.At, reason+"; it is skipped")
+		skipped.Severity = alerts.Info // as the rule wants it
+		d.Remarks = append(d.Remarks, skipped)
 		return
 	}
 	body, err := ticked{d.At, d.Missed}.json()
@@ -86,12 +90,20 @@ func (r *Rule) unsaid(now time.Time) futurejobs.Closing {
 }
 
 // tooLate is what is done with a tick that is found too late, and why; Run: it is not.
-func (r *Rule) tooLate(tick, now time.Time) (Late, string) {
-	c, late := r.document.CatchUp, Duration(now.Sub(tick).Truncate(time.Second))
+func (r *Rule) tooLate(d futurejobs.Due, now time.Time) (Late, string) {
+	c, late := r.document.CatchUp, Duration(now.Sub(d.At).Truncate(time.Second))
 	if c.After == 0 || late <= c.After || c.Do == Run {
 		return Run, ""
 	}
-	return c.Do, fmt.Sprintf("the tick was found %s late, more than catch_up.after, %s", late, c.After)
+	reason := fmt.Sprintf("the tick was found %s late, more than catch_up.after, %s", late, c.After)
+	switch d.Missed {
+	case 0:
+	case 1:
+		reason += "; 1 tick before it was missed"
+	default:
+		reason += fmt.Sprintf("; %d ticks before it were missed", d.Missed)
+	}
+	return c.Do, reason
 }
 
 // keysAt are the keys of the waits that a tick begins.
