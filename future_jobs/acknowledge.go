@@ -32,8 +32,8 @@ type AckOf struct {
 }
 
 // Acknowledge keeps the steps of a job unsaid until an instant, in the place of what was
-// acknowledged before; or lets them speak again, where Until is zero. What stands already changes
-// nothing. A job that did not say the alert is missed.
+// acknowledged before, with its note and its name; or lets them speak again, where Until is zero. To take
+// back what was not acknowledged changes nothing. A job that did not say the alert is missed.
 type Acknowledge struct{ Ack Ack }
 
 func (a Acknowledge) play(f *fold, e Effect, s *standing) {
@@ -41,7 +41,7 @@ func (a Acknowledge) play(f *fold, e Effect, s *standing) {
 		f.net.Missed++
 		return
 	}
-	if a.Ack.Until.Equal(s.job.AckedUntil) {
+	if a.Ack.Until.IsZero() && s.job.AckedUntil.IsZero() {
 		return
 	}
 	s.job.AckedUntil, s.changed = a.Ack.Until, true
@@ -63,11 +63,7 @@ func (j *Job) bringForward(r *Rule, slot, now time.Time) {
 	if slot.IsZero() {
 		return
 	}
-	next := j.NextCheckAt
-	if !j.PausedAt().IsZero() {
-		next = j.PausedNext
-	}
-	if slot = r.notBehind(slot, now); slot.Before(next) {
+	if slot = r.notBehind(r.rested(*j, slot), now); slot.Before(j.due()) {
 		j.reschedule(slot)
 	}
 }

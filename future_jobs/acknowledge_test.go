@@ -60,21 +60,25 @@ func TestAnAcknowledgementBringsTheNextLookForward(t *testing.T) {
 	}
 }
 
-func TestAcknowledgingAgainChangesNothing(t *testing.T) {
+func TestTheLastAcknowledgementCounts(t *testing.T) {
 	rule, job, alert := said()
 	now := noon.Add(4 * time.Hour)
-	for _, until := range []time.Time{{}, checks.Forever, noon.Add(5 * time.Hour)} {
+	for _, until := range []time.Time{checks.Forever, noon.Add(5 * time.Hour)} {
 		job.AckedUntil = until
-		if net := acknowledged(rule, job, Ack{Alert: alert, Until: until}, now); len(net.Change)+len(net.Acks)+net.Missed > 0 {
-			t.Errorf("until %s, as it is: %+v", until, net)
+		net := acknowledged(rule, job, Ack{Alert: alert, By: "grace", Until: until, Note: "mine"}, now)
+		if len(net.Change) != 1 || len(net.Acks) != 1 || net.Acks[0].Ack.By != "grace" || net.Acks[0].Ack.Note != "mine" {
+			t.Errorf("until %s again, by somebody else: %+v", until, net)
 		}
+	}
+	job.AckedUntil = time.Time{}
+	if net := acknowledged(rule, job, Ack{Alert: alert}, now); len(net.Change)+len(net.Acks)+net.Missed > 0 {
+		t.Errorf("taken back, and nobody acknowledged it: %+v", net)
 	}
 	other := alerts.Decision{JobID: job.ID + 1, At: noon}.ID()
 	if net := acknowledged(rule, job, Ack{Alert: other, Until: checks.Forever}, now); net.Missed != 1 || len(net.Change) > 0 {
 		t.Errorf("an alert of another job: %+v", net)
 	}
 	ended := []Effect{one(rule, Acknowledge{Ack{Alert: alert, Until: checks.Forever}}), one(rule, End{Outcome: checks.Resolved})}
-	job.AckedUntil = time.Time{}
 	if net := folded(ended, map[Ref]Job{job.Ref: job}, now); len(net.Acks) > 0 || len(net.End) != 1 {
 		t.Errorf("acknowledged and resolved in one go: %+v", net)
 	}

@@ -101,7 +101,8 @@ type Resume struct {
 	Next func(Job) time.Time
 }
 
-// Snooze puts the next look off, or brings it forward.
+// Snooze puts the next look off until an instant, before which nothing but another snooze brings it
+// forward; or brings it forward.
 type Snooze struct{ Until time.Time }
 
 // Move takes a job to the version of the effect's rule.

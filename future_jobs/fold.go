@@ -64,6 +64,7 @@ type Known struct {
 //  3. An end takes the job away, and closes what was said about it.
 //  4. A pause takes the next check away, and a resume puts it back, later by the pause.
 //  5. What comes late says nothing of a wait that began after it happened.
+//  6. A job that was snoozed is not looked at before that is over, whatever comes meanwhile.
 func Fold(effects []Effect, known Known, now time.Time) Net {
 	f := &fold{now: now, known: known, at: make(map[Ref]*standing), early: make(map[Ref]*Early)}
 	for _, e := range effects {
@@ -212,12 +213,12 @@ func (a Beat) play(f *fold, e Effect, s *standing) {
 		Start{Job: *to.Begin}.play(f, e, nil)
 	case to.Job == nil && s == nil:
 		f.net.Missed++
-	case to.Job == nil, !to.News && !s.isNew && !s.changed && (to.Next.IsZero() || to.Next.Equal(s.job.due())):
+	case to.Job == nil, !to.News && !s.isNew && !s.changed && (to.Next.IsZero() || e.Rule.rested(s.job, to.Next).Equal(s.job.due())):
 		f.net.Coalesced++
 	default:
 		s.job = *to.Job
 		if !to.Next.IsZero() {
-			s.job.reschedule(e.Rule.notBehind(to.Next, f.now))
+			s.job.reschedule(e.Rule.notBehind(e.Rule.rested(s.job, to.Next), f.now))
 		}
 		s.changed = true
 		f.net.Beaten++
@@ -341,7 +342,7 @@ func (a Resume) play(f *fold, e Effect, s *standing) {
 			next = at
 		}
 	}
-	s.job.NextCheckAt = e.Rule.notBehind(e.Rule.Grid.Up(next), f.now)
+	s.job.NextCheckAt = e.Rule.notBehind(e.Rule.rested(s.job, e.Rule.Grid.Up(next)), f.now)
 	s.changed = true
 	f.net.Resumed++
 }
@@ -351,6 +352,7 @@ func (a Snooze) play(f *fold, e Effect, s *standing) {
 		f.net.Missed++
 		return
 	}
+	s.job.SnoozedUntil = a.Until
 	s.job.reschedule(e.Rule.notBehind(e.Rule.Grid.Up(a.Until), f.now))
 	s.changed = true
 	f.net.Changed++
@@ -364,11 +366,19 @@ func (a Move) play(f *fold, e Effect, s *standing) {
 	s.job.Version = e.Rule.Version
 	if a.Next != nil {
 		if at := a.Next(s.job); !at.IsZero() {
-			s.job.reschedule(e.Rule.notBehind(at, f.now))
+			s.job.reschedule(e.Rule.notBehind(e.Rule.rested(s.job, at), f.now))
 		}
 	}
 	s.changed = true
 	f.net.Changed++
+}
+
+// rested is a slot or, where somebody snoozed the job until after it, the first one after that.
+func (r *Rule) rested(j Job, slot time.Time) time.Time {
+	if slot.Before(j.SnoozedUntil) {
+		return r.Grid.Up(j.SnoozedUntil)
+	}
+	return slot
 }
 
 // notBehind is a slot that the sweep is still to come to.

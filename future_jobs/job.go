@@ -41,6 +41,8 @@ type Job struct {
 	Members    Members        // of the sets that resolve it
 	AckedUntil time.Time      // until when its steps stay unsaid; zero: it is not acknowledged; checks.Forever: for good
 
+	SnoozedUntil time.Time // before when it is not looked at, because somebody said so; zero, or past: as it comes
+
 	Alerts []alerts.ID // what was said about this job, oldest first
 
 	Last Look

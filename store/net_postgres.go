@@ -107,11 +107,12 @@ JOIN unnest($15::text[], $16::text[]) WITH ORDINALITY AS ended (outcome, reason,
 	changeJobs = `
 UPDATE future_job f SET rev = f.rev + 1, next_check_at = job.next_check_at, version = job.version,
 	pauses = job.pauses, paused_next_at = job.paused_next_at, members = job.members, state = job.state, acked_until = job.acked_until,
-	since_at = job.since_at, event = job.event, step = job.step, check_count = job.check_count, undecided = job.undecided
+	since_at = job.since_at, event = job.event, step = job.step, check_count = job.check_count, undecided = job.undecided,
+	snoozed_until = job.snoozed_until
 FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::bytea[], $5::timestamptz[], $6::int[], $7::bytea[], $8::timestamptz[],
-	$9::timestamptz[], $10::timestamptz[], $11::text[], $12::int[], $13::int[], $14::int[])
+	$9::timestamptz[], $10::timestamptz[], $11::text[], $12::int[], $13::int[], $14::int[], $15::timestamptz[])
 	AS job (shard, id, state, members, next_check_at, version, pauses, paused_next_at,
-	acked_until, since_at, event, step, check_count, undecided)
+	acked_until, since_at, event, step, check_count, undecided, snoozed_until)
 WHERE f.shard = job.shard AND f.id = job.id`
 
 	updateJobs = `
@@ -186,15 +187,15 @@ func queueChanges(q *pgx.Batch, jobs []futurejobs.Job) {
 	}
 	next, versions := make([]time.Time, n), make([]int32, n)
 	pauses, pausedNext, acked := make([][]byte, n), make([]pgtype.Timestamptz, n), make([]pgtype.Timestamptz, n)
-	since, events := make([]time.Time, n), make([]*string, n)
+	since, events, snoozed := make([]time.Time, n), make([]*string, n), make([]pgtype.Timestamptz, n)
 	steps, counts, undecided := make([]int32, n), make([]int32, n), make([]int32, n)
 	for i, j := range jobs {
 		next[i], versions[i] = j.NextCheckAt, j.Version
 		pauses[i], pausedNext[i], acked[i] = pausesOf(j.Pauses), stamp(j.PausedNext), stamp(j.AckedUntil)
-		since[i], events[i] = j.Since, body(j.Event)
+		since[i], events[i], snoozed[i] = j.Since, body(j.Event), stamp(j.SnoozedUntil)
 		steps[i], counts[i], undecided[i] = int32(j.Step), int32(j.CheckCount), int32(j.Undecided)
 	}
-	q.Queue(changeJobs, append(newsColumns(jobs), next, versions, pauses, pausedNext, acked, since, events, steps, counts, undecided)...).
+	q.Queue(changeJobs, append(newsColumns(jobs), next, versions, pauses, pausedNext, acked, since, events, steps, counts, undecided, snoozed)...).
 		Exec(expect(n, errNotLocked))
 }
 

@@ -15,8 +15,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) RETURNING id`
 
 	changeOne = `
 UPDATE future_job SET rev = rev + 1, next_check_at = $1, version = $2, pauses = $3, paused_next_at = $4, state = $5, members = $6,
-	acked_until = $7, since_at = $8, event = $9, step = $10, check_count = $11, undecided = $12
-WHERE id = $13`
+	acked_until = $7, since_at = $8, event = $9, step = $10, check_count = $11, undecided = $12, snoozed_until = $13
+WHERE id = $14`
 
 	updateOne = `UPDATE future_job SET state = $1, members = $2 WHERE id = $3`
 
@@ -65,7 +65,7 @@ func (w *writer) writeNet(net futurejobs.Net, now time.Time) error {
 func (w *writer) changeAll(net futurejobs.Net) error {
 	for _, j := range net.Change {
 		if _, err := w.exec(changeOne, j.NextCheckAt, j.Version, blob(pausesOf(j.Pauses)), when(j.PausedNext),
-			body(j.State), blob(j.Members), when(j.AckedUntil), j.Since, body(j.Event), j.Step, j.CheckCount, j.Undecided, j.ID); err != nil {
+			body(j.State), blob(j.Members), when(j.AckedUntil), j.Since, body(j.Event), j.Step, j.CheckCount, j.Undecided, when(j.SnoozedUntil), j.ID); err != nil {
 			return err
 		}
 	}

@@ -52,7 +52,7 @@ func TestJobsByHand(t *testing.T) {
 			t.Errorf("snoozed until %s", got.NextCheckAt)
 		}
 		until := s.now.Add(5 * time.Hour)
-		if got := jobOf(t, do(t, s.Server, "POST", verb("snooze"), fmt.Sprintf(`{"until": %q}`, until.Format(time.RFC3339))), 200); !got.NextCheckAt.Equal(until) {
+		if got := jobOf(t, do(t, s.Server, "POST", verb("snooze"), fmt.Sprintf(`{"until": %q}`, until.Format(time.RFC3339))), 200); !got.NextCheckAt.Equal(until) || !got.SnoozedUntil.Equal(until) {
 			t.Errorf("snoozed until %s, want %s", got.NextCheckAt, until)
 		}
 		for body, part := range map[string]string{

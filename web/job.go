@@ -24,6 +24,7 @@ type Job struct {
 	CreatedAt    time.Time `json:"created_at"`
 	FirstCheckAt time.Time `json:"first_check_at" doc:"The slot of the first look; it never changes."`
 	NextCheckAt  time.Time `json:"next_check_at,omitzero" doc:"The slot of the next look; absent while time stands still, and in history."`
+	SnoozedUntil time.Time `json:"snoozed_until,omitzero" doc:"It is not looked at before, because somebody said so; absent once that is over."`
 	PausedAt     time.Time `json:"paused_at,omitzero" doc:"Since when time stands still for it."`
 
 	CheckCount int `json:"check_count" doc:"Decided looks."`
@@ -94,7 +95,11 @@ func newJob(l futurejobs.Listed) Job {
 
 func (a *api) pending(l futurejobs.Listed) Job {
 	j := newJob(l)
-	j.Status = StatusOf(l.Job, a.Now())
+	now := a.Now()
+	j.Status = StatusOf(l.Job, now)
+	if l.SnoozedUntil.After(now) {
+		j.SnoozedUntil = l.SnoozedUntil
+	}
 	return j
 }
 

@@ -50,7 +50,7 @@ func jobRow(p *program, j web.Job) []cell {
 	}
 	return []cell{
 		next, say(j.Rule), say(j.Entity), say(j.Key),
-		sayNumber(j.Step), sayNumber(j.Checks), sayIn(statusColour(j.Status), string(j.Status)),
+		sayNumber(j.Step), sayNumber(j.Checks), sayIn(statusColour(j.Status), statusText(j)),
 		say(ackedUntil(p, j.Acknowledged)),
 	}
 }
@@ -70,6 +70,14 @@ func ackedUntil(p *program, a *web.Acknowledged) string {
 		return "" // it is over, and the next look forgets it
 	}
 	return "until " + p.exact(a.Until)
+}
+
+// statusText is the status of a job, and what somebody did to it.
+func statusText(j web.Job) string {
+	if j.SnoozedUntil.IsZero() {
+		return string(j.Status)
+	}
+	return string(j.Status) + ", snoozed"
 }
 
 // jobPath is where a job is, and its key as a parameter, which every key fits.
@@ -102,6 +110,7 @@ func (p *program) showJob(j web.Job) error {
 	s.instant("paused since", j.PausedAt)
 	s.instant("first look", j.FirstCheckAt)
 	s.instant("next look", j.NextCheckAt)
+	s.instant("snoozed until", j.SnoozedUntil)
 	s.line("steps taken", "%d", j.Step)
 	s.line("looks", "%d decided, %d in all", j.CheckCount, j.Checks)
 	if j.Checks > 0 {

@@ -46,7 +46,7 @@ func TestShowJob(t *testing.T) {
 	p := inProcess(&out, nil)
 	err := p.showJob(web.Job{
 		Rule: "order-unshipped", RuleVersion: 3, Entity: "order", Key: "12\n34", Status: web.Open,
-		Since: at(-3600), CreatedAt: at(-3600), FirstCheckAt: at(-5), NextCheckAt: at(7200), CheckCount: 1, Step: 1, Checks: 2,
+		Since: at(-3600), CreatedAt: at(-3600), FirstCheckAt: at(-5), NextCheckAt: at(7200), SnoozedUntil: at(7200), CheckCount: 1, Step: 1, Checks: 2,
 		StartedAt: at(-5), CompletedAt: at(-4), CheckSecondsTotal: 0.0153, CheckSecondsMax: 0.01,
 		Acknowledged: &web.Acknowledged{By: "ada", At: at(-5), Until: at(7200)},
 		Alerts:       []alerts.ID{sampleAlert().ID}, Event: json.RawMessage(`{"id": "1234", "note": "\u0007 ` + "\u202e" + `"}`),
@@ -61,6 +61,7 @@ status         open
 waits since    2026-01-31 14:04:05 UTC (60 m ago)
 first look     2026-01-31 15:04:00 UTC (5 s ago)
 next look      2026-01-31 17:04:05 UTC (in 2 h)
+snoozed until  2026-01-31 17:04:05 UTC (in 2 h)
 steps taken    1
 looks          1 decided, 2 in all
 they took      15.3ms in all, 10ms the slowest

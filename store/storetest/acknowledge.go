@@ -51,9 +51,10 @@ func alertsAreAcknowledged(t *testing.T, w *world) {
 		t.Errorf("a settle left it acknowledged until %s", j.AckedUntil)
 	}
 
-	does("alert.ack", w.acknowledges("a", said, until)) // as it is
 	does("alert.ack", w.acknowledges("a", said, checks.Forever))
-	if got := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, "a")); !got.Ack.Good() || !got.AckedUntil.Equal(checks.Forever) {
+	again := futurejobs.Ack{Alert: said, By: "grace", Until: checks.Forever, Note: "mine"}
+	does("alert.ack", w.asking(w.rule, "a", time.Time{}, futurejobs.Acknowledge{Ack: again}))
+	if got := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, "a")); !got.Ack.Good() || got.Ack.By != "grace" || got.Ack.Note != "mine" || !got.AckedUntil.Equal(checks.Forever) {
 		t.Errorf("for good: %+v, until %s", got.Ack, got.AckedUntil)
 	}
 	does("alert.unack", w.acknowledges("a", said, time.Time{}))
@@ -65,6 +66,7 @@ func alertsAreAcknowledged(t *testing.T, w *world) {
 	deeds := []string{
 		"ada alert.ack " + object + " order-unshipped/a; until " + until.Format(time.RFC3339) + "; it's me",
 		"ada alert.ack " + object + " order-unshipped/a; for good; it's me",
+		"ada alert.ack " + object + " order-unshipped/a; for good; mine",
 		"ada alert.unack " + object + " ",
 	}
 	if diff := cmp.Diff(deeds, w.audited(access.Filter{Object: object})); diff != "" {

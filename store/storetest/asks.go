@@ -161,10 +161,10 @@ func handsChangeJobs(t *testing.T, w *world) {
 	if got.Changed != 2 || got.Missed != 1 {
 		t.Errorf("applied %+v, want two changes and a miss", got)
 	}
-	if j := w.one("a"); !j.NextCheckAt.Equal(w.slot().Add(5*time.Hour+time.Minute)) || j.Rev != a.Rev+1 || !j.FirstCheckAt.Equal(a.FirstCheckAt) {
+	if j := w.one("a"); !j.NextCheckAt.Equal(w.slot().Add(5*time.Hour+time.Minute)) || j.Rev != a.Rev+1 || !j.FirstCheckAt.Equal(a.FirstCheckAt) || !j.SnoozedUntil.Equal(until) {
 		t.Errorf("snoozed: %+v", j)
 	}
-	if j := w.one("b"); j.Rev != 0 || !j.NextCheckAt.Equal(w.slot()) {
+	if j := w.one("b"); j.Rev != 0 || !j.SnoozedUntil.IsZero() || !j.NextCheckAt.Equal(w.slot()) {
 		t.Errorf("asked for another rev: %+v", j)
 	}
 	if j := w.one("c"); j.Version != 7 || j.Rev != 1 || !j.NextCheckAt.Equal(w.slot().Add(time.Hour)) {

@@ -1,0 +1,72 @@
+package futurejobs
+
+import (
+	"testing"
+	"time"
+
+	"deadman/alerts"
+)
+
+// What would bring the next look forward leaves a snooze alone; what would have it later is later.
+func TestASnoozeHolds(t *testing.T) {
+	rule, job, alert := said()
+	newer := *rule
+	newer.Version = 2
+	for _, r := range []*Rule{rule, &newer} {
+		r.Upcoming = func(Job, time.Time) time.Time { return noon.Add(4 * time.Hour) }
+	}
+	soon, late := noon.Add(4*time.Hour), noon.Add(9*time.Hour)
+	until, slot := noon.Add(6*time.Hour+time.Second), noon.Add(6*time.Hour+time.Minute)
+	next := func(at time.Time) func(Job) time.Time { return func(Job) time.Time { return at } }
+	quiet := job
+	quiet.Alerts = nil
+	for name, c := range map[string]struct {
+		job  Job
+		then []Effect
+		want time.Time
+	}{
+		"by a beat":                   {quiet, []Effect{beaten(soon, true)}, slot},
+		"by a beat, which is later":   {quiet, []Effect{beaten(late, true)}, late},
+		"by an acknowledgement":       {job, []Effect{one(rule, Acknowledge{Ack{Alert: alert, Until: soon}})}, slot},
+		"by one that is taken back":   {job, []Effect{one(rule, Acknowledge{Ack{Alert: alert, Until: soon}}), one(rule, Acknowledge{Ack{Alert: alert}})}, slot},
+		"by another version":          {job, []Effect{one(&newer, Move{Next: next(soon)})}, slot},
+		"by another version, later":   {job, []Effect{one(&newer, Move{Next: next(late)})}, late},
+		"by the end of a pause":       {job, []Effect{one(rule, Pause{}).by(noon), one(rule, Resume{Next: next(soon)}).by(noon.Add(time.Minute))}, slot},
+		"but by another snooze":       {job, []Effect{one(rule, Snooze{Until: soon})}, soon},
+		"another, and what follows":   {job, []Effect{one(rule, Snooze{Until: soon}), one(&newer, Move{Next: next(noon.Add(time.Hour))})}, soon},
+		"by a beat while time is not": {quiet, []Effect{one(rule, Pause{}).by(noon), beaten(soon, true), one(rule, Resume{}).by(noon)}, slot},
+	} {
+		t.Run(name, func(t *testing.T) {
+			effects := append([]Effect{one(rule, Snooze{Until: until})}, c.then...)
+			net := folded(effects, map[Ref]Job{c.job.Ref: c.job}, noon)
+			if len(net.Change) != 1 || !net.Change[0].NextCheckAt.Equal(c.want) {
+				t.Errorf("changed %+v, want a next look at %s", net.Change, c.want)
+			}
+		})
+	}
+}
+
+// Beats that leave the look where the snooze put it are not worth a write.
+func TestBeatsOfASnoozedJobCoalesce(t *testing.T) {
+	_, pending := waiting()
+	for ref, j := range pending {
+		j.SnoozedUntil, j.NextCheckAt = noon.Add(8*time.Hour), noon.Add(8*time.Hour)
+		pending[ref] = j
+	}
+	if net := folded([]Effect{beaten(noon.Add(4*time.Hour), false)}, pending, noon); net.Coalesced != 1 || len(net.Change) > 0 {
+		t.Errorf("%+v, want nothing to write", net)
+	}
+}
+
+// A snooze is of its wait: the next one is looked at as it comes.
+func TestASnoozeEndsWithItsWait(t *testing.T) {
+	_, pending := waiting()
+	for ref, j := range pending {
+		j.SnoozedUntil, j.Alerts = noon.Add(8*time.Hour), []alerts.ID{{1}}
+		pending[ref] = j
+	}
+	net := folded([]Effect{beaten(noon.Add(4*time.Hour), false)}, pending, noon)
+	if len(net.Create) != 1 || !net.Create[0].SnoozedUntil.IsZero() || !net.Create[0].NextCheckAt.Equal(noon.Add(4*time.Hour)) {
+		t.Errorf("%+v, want a new wait without a snooze", net.Create)
+	}
+}
