@@ -82,7 +82,7 @@ func acked(t *testing.T, text, end string, story ...does) (lines []string) {
 func TestAcknowledged(t *testing.T) {
 	const (
 		three = `escalate: [{after: 1h, step: one, text: one}, {after: 2h, step: two, text: two}, {after: 3h, step: three, text: three}]`
-		nags  = `escalate: [{after: 1h, step: one, text: one}, {every: 30m, until: acknowledged, step: nag, text: "nag {{job.turn}}"}, {after: 3h, step: last, text: last}]`
+		nags  = `escalate: [{after: 1h, step: one, text: one}, {every: 30m, until: acknowledged, step: nag, text: "nag {{job.turn}}{{job.turns > 0 ? '?' : ''}}"}, {after: 3h, step: last, text: last}]`
 	)
 	for name, c := range map[string]struct {
 		rule  string
@@ -109,7 +109,8 @@ func TestAcknowledged(t *testing.T) {
 		"nagging, for good":               {of(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []does{{"1h40m", forGood}}, []string{"1h one", "1h30m nag 1", "2h held", "3h held", "5h held exhausted"}},
 		"nagging, for a while":            {of(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []does{{"1h40m", "2h50m"}}, []string{"1h one", "1h30m nag 1", "2h held", "2h30m held", "3h last instead of 3", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
 		"nagging, for good and no more":   {of(doneResolves, nags, "guards: {horizon: 4h}"), "9h", []does{{"2h10m", forGood}, {"2h20m", takeBack}}, []string{"1h one", "1h30m nag 1", "2h nag 2", "2h30m nag 3", "3h last instead of 1", "3h30m nag 5", "4h nag 6", "5h exhausted"}},
-		"nagging alone, for good, no end": {of(`while: event.n == 2`, `escalate: [{after: 1h, step: one, text: one}, {every: 30m, until: acknowledged, step: nag, text: nag}]`), "9h", []does{{"1h40m", forGood}}, []string{"1h one", "1h30m nag", "2h held exhausted"}},
+		"nagging alone, for good, no end": {of(`quiet: true`, `escalate: [{after: 1h, step: one, text: one}, {every: 30m, until: acknowledged, step: nag, text: nag}]`), "9h", []does{{"1h40m", forGood}}, []string{"1h one", "1h30m nag", "2h held exhausted"}},
+		"nagging, for good, a condition":  {of(`while: event.n == 2`, nags, "guards: {horizon: 4h}"), "9h", []does{{"1h40m", forGood}}, []string{"1h one", "1h30m nag 1", "2h held", "2h30m held", "3h held", "3h30m held", "4h held exhausted"}},
 		"max_checks are not used up":      {of(doneResolves, three, "guards: {max_checks: 4}", "slot: 5m"), "9h", []does{{"1h1m", "1h2m"}, {"2h5m", "2h6m"}, {"2h10m", "2h11m"}, {"2h20m", "4h"}, {"3h10m", "3h20m"}, {"3h30m", "5h"}}, []string{"1h one", "2h two", "3h held", "3h20m three", "4h20m exhausted"}},
 	} {
 		t.Run(name, func(t *testing.T) {

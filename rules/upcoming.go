@@ -10,8 +10,8 @@ import (
 // upcoming is the slot at which something can be said next, where so many steps were taken and
 // what was said is acknowledged until an instant; the zero time, where nothing is any more. A
 // step that is due by at and is held back speaks once the acknowledgement is over. Those after it
-// are looked at all the same, because it may have happened by then; but for those that are
-// repeated until somebody acknowledges, where that is for good.
+// are looked at all the same, because the condition may not hold any more by then. Where there is none,
+// those that are repeated until somebody acknowledges are not, if that is for good.
 func (r *Rule) upcoming(line []moment, step int, at, ackedUntil time.Time) time.Time {
 	if step >= len(line) {
 		return time.Time{}
@@ -24,7 +24,7 @@ func (r *Rule) upcoming(line []moment, step int, at, ackedUntil time.Time) time.
 	}
 	for _, m := range line[step:] {
 		slot := r.engine.Grid.Up(m.at)
-		if good && m.nags || held && !slot.After(at) {
+		if good && m.nags && r.while == nil || held && !slot.After(at) {
 			continue
 		}
 		if next.IsZero() || slot.Before(next) {
