@@ -462,6 +462,29 @@ func TestAFailureLeavesASnoozeAlone(t *testing.T) {
 	)
 }
 
+func TestASnoozeHoldsWhateverBeats(t *testing.T) {
+	d := newDevice(t, everyTen)
+	d.beat("10:00:00", rules.Beat{})
+	d.apply("10:05:00", futurejobs.Effect{Rule: d.rule.Engine(), Ref: d.ref, Ask: futurejobs.Snooze{Until: at("11:00:00")}})
+	d.beat("10:08:00", rules.Beat{})
+	d.due("11:00:00")
+	d.beat("10:55:00", rules.Beat{})
+	d.due("11:07:00")
+	d.look("11:07:00")
+	d.expect("11:07:00 warning firing: device pump-7: no beat since 10:55:00 UTC, expected every 10m (grace 2m)")
+}
+
+func TestWhatIsRepeatedUntilSomebodyAcknowledgesHasNoNumber(t *testing.T) {
+	d := newDevice(t, everyTen+"escalate: [{every: 10m, until: acknowledged, step: nag}]\n")
+	d.beat("10:00:00", rules.Beat{})
+	d.look("10:22:00")
+	d.look("10:32:00")
+	d.expect(
+		"10:22:00 warning firing: device pump-7: no beat since 10:00:00 UTC, expected every 10m (grace 2m) (nag 1)",
+		"10:32:00 warning firing: device pump-7: no beat since 10:00:00 UTC, expected every 10m (grace 2m) (nag 2)",
+	)
+}
+
 func TestBeatsPutAHandlerOff(t *testing.T) {
 	d := newDevice(t, everyTen+"handler: pumps\n")
 	d.beat("10:00:00", rules.Beat{})

@@ -127,6 +127,9 @@ func lookedAt(c checks.Check) time.Time {
 func (r *Rule) speak(due []moment, at int, s scope) alerts.Draft {
 	last := due[len(due)-1]
 	s.step, s.turn, s.turns = last.name, last.turn, last.turns
+	if last.nags {
+		s.turns = 0 // nobody knows
+	}
 	var passed []string
 	for _, m := range due[:len(due)-1] {
 		passed = append(passed, m.name)
@@ -145,12 +148,7 @@ func (r *Rule) text(m moment, s scope) string {
 	if r.beats != nil {
 		return r.missed(m, s)
 	}
-	name := m.name
-	if m.nags {
-		name = fmt.Sprintf("%s %d", m.name, m.turn)
-	} else if m.turns > 1 {
-		name = fmt.Sprintf("%s %d of %d", m.name, m.turn, m.turns)
-	}
+	name := m.called()
 	after := Duration(m.at.Sub(s.since).Truncate(time.Second))
 	switch {
 	case len(r.resolves) > 0:
@@ -159,6 +157,18 @@ func (r *Rule) text(m moment, s scope) string {
 		return fmt.Sprintf("%s %s: the condition still holds after %s (%s)", r.engine.Entity, s.key, after, name)
 	}
 	return fmt.Sprintf("%s %s: %s have passed (%s)", r.engine.Entity, s.key, after, name)
+}
+
+// called is the step's name with its turn, where it has several. Of how many is not said where that
+// is until somebody acknowledges.
+func (m moment) called() string {
+	switch {
+	case m.nags:
+		return fmt.Sprintf("%s %d", m.name, m.turn)
+	case m.turns > 1:
+		return fmt.Sprintf("%s %d of %d", m.name, m.turn, m.turns)
+	}
+	return m.name
 }
 
 // label fills the labels in.

@@ -224,8 +224,8 @@ func (h *heartbeat) missedFrom(p pulse, since time.Time) time.Time {
 // missed is what a step says of a beat that is overdue, unless it has a text of its own.
 func (r *Rule) missed(m moment, s scope) string {
 	text := r.engine.Entity + " " + s.key + ": " + r.beats.why(pulseOf(s.own), s.since, m.at)
-	if m.turns > 1 {
-		text += fmt.Sprintf(" (%s %d of %d)", m.name, m.turn, m.turns)
+	if m.nags || m.turns > 1 {
+		text += " (" + m.called() + ")"
 	}
 	return text
 }
