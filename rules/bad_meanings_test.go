@@ -9,7 +9,7 @@ var badMeanings = []struct {
 	{
 		"a schedule that outruns its steps",
 		edited(`trigger: {schedule: "@every 1h", keys: [a]}`),
-		[]string{"1:1 /again: a tick comes 1h after the one before and begins the wait anew, and the first step is not taken before that (slot 1m), so nothing is ever said; write again: keep, or let the steps come sooner"},
+		[]string{"1:1 /again: a tick comes 1h after the one before and begins the wait anew, and the first step is not taken before that (slot 15m), so nothing is ever said; write again: keep, or let the steps come sooner"},
 	},
 	{
 		"a crontab that outruns its steps because of the slot",

@@ -423,7 +423,7 @@ func TestWhatIsNoBeat(t *testing.T) {
 	}{
 		"no heartbeat":   {event, rules.Beat{Key: "a", Kind: rules.Success}, "the rule waits for no beats; give its trigger a heartbeat"},
 		"no kind":        {heartbeat, rules.Beat{Key: "a", Kind: "sucess"}, `"sucess" is not a kind of beat; did you mean "success"?`},
-		"an exit status": {heartbeat, exit(256), "256 is no exit status; they are 0 to 255"},
+		"an exit status": {heartbeat, rules.Beat{Key: "a", Exit: new(256)}, "256 is no exit status; they are 0 to 255"},
 		"no key":         {heartbeat, rules.Beat{Kind: rules.Success}, "the key is empty"},
 		"a long run":     {heartbeat, rules.Beat{Key: "a", Kind: rules.Success, Run: strings.Repeat("a", 513)}, "the key has 513 bytes"},
 	} {

@@ -111,7 +111,7 @@ func TestUpkeepExpectsWhatASaveDidNot(t *testing.T) {
 // for a key that it named again meanwhile.
 func TestAPausedRuleExpectsNobodyMore(t *testing.T) {
 	for name, saves := range map[string]func(text []byte, r *rules.Registry, s *store.Store){
-		"by the save": func(text []byte, r *rules.Registry, s *store.Store) {
+		"by the save": func(text []byte, r *rules.Registry, _ *store.Store) {
 			if _, err := r.Save(t.Context(), text, "", rules.SaveOptions{Version: rules.AnyVersion}); err != nil {
 				t.Fatal(err)
 			}

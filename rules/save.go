@@ -83,18 +83,8 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	if err != nil {
 		return Change{}, err
 	}
-	bind := r.Binder.Bind
-	if o.DryRun {
-		bind = r.Binder.Find
-	}
-	reads, err := bind(ctx, d.Subjects())
-	if errors.Is(err, ErrSubject) {
-		return Change{}, Problems{d.problem("", "/trigger", err.Error())}
-	}
+	reads, err := r.bind(ctx, d, o)
 	if err != nil {
-		return Change{}, wrap("bind "+d.Name, err)
-	}
-	if err := d.bindEmitted(ctx, bind); err != nil {
 		return Change{}, err
 	}
 	c := Change{Before: before, Document: d.Document, Warnings: warnings, After: Saved{
@@ -132,6 +122,22 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 		c.Past, err = p.begin(ctx, c.After)
 	}
 	return c, errors.Join(err, r.expectSaved(ctx, c))
+}
+
+// bind finds what to read for the subjects of a document, and sees to it that what it emits is taken in.
+func (r *Registry) bind(ctx context.Context, d placed, o SaveOptions) ([]Read, error) {
+	bind := r.Binder.Bind
+	if o.DryRun {
+		bind = r.Binder.Find
+	}
+	reads, err := bind(ctx, d.Subjects())
+	if errors.Is(err, ErrSubject) {
+		return nil, Problems{d.problem("", "/trigger", err.Error())}
+	}
+	if err != nil {
+		return nil, wrap("bind "+d.Name, err)
+	}
+	return reads, d.bindEmitted(ctx, bind)
 }
 
 // recurs reports whether the rule's trigger comes by the clock, and did before: then what is

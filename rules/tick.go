@@ -78,12 +78,10 @@ func (r *Rule) unsaid(now time.Time) futurejobs.Closing {
 		d := alerts.Draft{Status: alerts.Expired, Severity: r.engine.Loudest, StepIndex: j.Step, Labels: r.label(w.scope)}
 		d.Text = fmt.Sprintf("%s %s: nobody looked in time, and the next tick began the wait anew", r.engine.Entity, j.Key)
 		line, err := r.timeline(w)
-		if n := 0; err == nil {
-			if n = r.due(line, now); n > j.Step {
-				m := line[n-1]
-				d.Severity, d.Step, d.StepIndex = m.severity, m.name, n-1
-				d.Text += fmt.Sprintf("; %s was due at %s", m.name, m.at.UTC().Format(time.RFC3339))
-			}
+		if n := r.due(line, now); err == nil && n > j.Step {
+			m := line[n-1]
+			d.Severity, d.Step, d.StepIndex = m.severity, m.name, n-1
+			d.Text += fmt.Sprintf("; %s was due at %s", m.name, m.at.UTC().Format(time.RFC3339))
 		}
 		return d
 	}

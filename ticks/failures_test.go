@@ -20,7 +20,8 @@ import (
 // again.
 func TestTicksThatCannotBeAppliedAreSaid(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4}, `
+	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
+	w.rule = w.save(`
 name: office-import
 entity: import
 trigger: {schedule: "@every 30s", keys: [customers]}
