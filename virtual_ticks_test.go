@@ -119,7 +119,7 @@ escalate: [{after: 2h, step: late}]
 		"skip": {
 			"catch_up: {after: 5h, do: skip}",
 			map[futurejobs.TickOutcome]int{futurejobs.TickBegan: 1, futurejobs.TickSkipped: 1, futurejobs.TickMissed: 2},
-			nil, 2,
+			nil, 3,
 			`{"tick":"2026-06-01T06:00:00Z","missed":0}`,
 		},
 		"expire": {
