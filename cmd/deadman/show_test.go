@@ -108,11 +108,11 @@ event          {"id":"1234"}
 func TestAlertLine(t *testing.T) {
 	p := inProcess(nil, nil)
 	a := sampleAlert()
-	compare(t, p.alertLine(a), `15:03:55  critical  order-unshipped  order 1234  escalated  order 1234 waits\x1b[2J`)
+	compare(t, p.alertLine(a), `15:03:55  00000001  critical  order-unshipped  order 1234  escalated  order 1234 waits\x1b[2J`)
 	a.Status, a.Step, a.Text = alerts.Resolved, "", "it shipped"
-	compare(t, p.alertLine(a), `15:03:55  resolved  order-unshipped  order 1234  it shipped`)
+	compare(t, p.alertLine(a), `15:03:55  00000001  resolved  order-unshipped  order 1234  it shipped`)
 	p.palette.on = true
-	compare(t, p.alertLine(a), "\x1b[02m15:03:55\x1b[00m  \x1b[32mresolved\x1b[00m  order-unshipped  \x1b[01morder 1234\x1b[00m  it shipped")
+	compare(t, p.alertLine(a), "\x1b[02m15:03:55\x1b[00m  \x1b[02m00000001\x1b[00m  \x1b[32mresolved\x1b[00m  order-unshipped  \x1b[01morder 1234\x1b[00m  it shipped")
 }
 
 func TestShowHeardAsJSONLine(t *testing.T) {
