@@ -48,11 +48,11 @@ const (
 
 var outageKinds = []outageKind{nodeDown, brokerDown, databaseOff, standstill}
 
-// TestOutages plays outages of deadman itself, in virtual time on the real SQLite store, while
+// TestVirtualOutages plays outages of deadman itself, in virtual time on the real SQLite store, while
 // devices go on beating and some fall silent: nobody who lives is said to be silent, and whoever
 // is silent is said to be, within an interval, two graces and a slot of the last thing that was in
 // the way.
-func TestOutages(t *testing.T) {
+func TestVirtualOutages(t *testing.T) {
 	sites := 3
 	if *runs > 0 {
 		sites = 100 // 1,000 outages
