@@ -42,15 +42,20 @@ func (n *node) do(ctx context.Context, what deed, ask func() ([]futurejobs.Effec
 			}
 			continue
 		}
-		for _, a := range applied.Said {
-			n.witness.Alerted(a)
-		}
-		if applied.Created+applied.Changed > 0 {
-			n.sweeper.Wake() // it may be due before anything else
-		}
+		n.tell(applied)
 		return applied, err
 	}
 	return futurejobs.Applied{}, futurejobs.ErrRulesChanged
+}
+
+// tell tells the parts whom it concerns what effects came to.
+func (n *node) tell(done futurejobs.Applied) {
+	for _, a := range done.Said {
+		n.witness.Alerted(a)
+	}
+	if done.Created+done.Changed > 0 {
+		n.sweeper.Wake() // a job may be due before any other
+	}
 }
 
 // doOne is do for the pending job of a rule and a key, asking again where the job changed

@@ -52,12 +52,5 @@ func (n *node) openPings() *pinging {
 // beaten is told what pings came to.
 type beaten struct{ *node }
 
-// Beaten implements pings.Observer. A job that pings put off, or begin, may be due before any other.
-func (b beaten) Beaten(done futurejobs.Applied) {
-	for _, a := range done.Said {
-		b.witness.Alerted(a)
-	}
-	if done.Created+done.Changed > 0 {
-		b.sweeper.Wake()
-	}
-}
+// Beaten implements pings.Observer.
+func (b beaten) Beaten(done futurejobs.Applied) { b.tell(done) }

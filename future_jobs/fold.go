@@ -1,59 +1,10 @@
 package futurejobs
 
 import (
-	"slices"
 	"time"
 
 	"deadman/alerts"
-	"deadman/checks"
 )
-
-// Net is what a run of effects comes to.
-type Net struct {
-	Create []Job      // new jobs, without an id
-	End    []Decision // of jobs that were pending before
-	Born   []Decision // of jobs that began and ended within the run: history only
-	Change []Job      // that go on otherwise, in anything but what never changes and what a look writes; rev grows
-	Acks   []AckOf    // of jobs that go on: what is acknowledged of them now
-	Update []Job      // of which more is known: State, Members; rev stays
-
-	Remember []Early      // what happened before anybody waited for it
-	Forget   []Ref        // whose Early somebody waited for
-	Letters  []DeadLetter // events that could not be played
-	Tally
-}
-
-// Tally counts what became of effects.
-type Tally struct {
-	Created    int
-	Ended      int
-	Kept       int // triggers for keys that were waited for already
-	Missed     int // effects on keys that nobody waited for
-	Restarted  int
-	Updated    int // and gathered
-	Paused     int
-	Resumed    int
-	Remembered int // ends, and members of sets, that came before anybody waited
-	Changed    int // by hand: snoozed, moved, acknowledged
-	Beaten     int // put off by a beat, or brought forward
-	Coalesced  int // beats that left the job as it was
-	Refused    int
-}
-
-// Early is what happened before anybody waited for it: an outcome, or members of sets.
-type Early struct {
-	Ref
-	At      time.Time // when it happened, the last of it
-	Until   time.Time // how long it is remembered
-	Outcome checks.Outcome
-	Members Members
-}
-
-// Known is what a run of effects finds: the jobs and what is remembered, of its refs.
-type Known struct {
-	Pending map[Ref]Job
-	Early   map[Ref]Early
-}
 
 // Fold plays effects in their order over what is known, and returns the net effect. now is
 // the database's time.
@@ -224,31 +175,6 @@ func (a Beat) play(f *fold, e Effect, s *standing) {
 		f.net.Beaten++
 	}
 }
-
-// before is how the wait ends that is there. One that was due, and at which nobody looked in time, is
-// not just begun anew.
-func (a Start) before(s *standing, now time.Time) End {
-	if a.Unsaid != nil && !s.isNew && s.job.isDue(now) {
-		return End{Outcome: checks.Expired, Reason: "it was due and nobody had looked when it began anew", Say: a.Unsaid}
-	}
-	return End{Outcome: checks.Restarted, Close: a.Close}
-}
-
-// Unlooked reports whether one of the effects would begin a wait anew that is due, and at which
-// nobody has looked yet.
-func Unlooked(effects []Effect, known Known, now time.Time) bool {
-	return slices.ContainsFunc(effects, func(e Effect) bool {
-		start, begins := e.Ask.(Start)
-		if lapse, lapses := e.Ask.(Lapse); lapses {
-			start, begins = lapse.Start, true
-		}
-		j, pending := known.Pending[e.Ref]
-		return begins && start.Restart && pending && j.isDue(now)
-	})
-}
-
-// isDue reports whether the job's slot has come.
-func (j Job) isDue(now time.Time) bool { return j.PausedAt().IsZero() && !j.NextCheckAt.After(now) }
 
 func (a End) play(f *fold, e Effect, s *standing) {
 	switch {

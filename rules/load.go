@@ -20,8 +20,7 @@ func (b *Book) Ticks(span futurejobs.Span, now time.Time) []int {
 			continue
 		}
 		if compiled, err := v.compiled(); err == nil {
-			began := r.versions[len(r.versions)-1].saved.SavedAt // as in charges
-			l.add(compiled, v.schedule.From(began))
+			l.add(compiled, v.schedule.From(r.began()))
 		}
 	}
 	return l.parts

@@ -55,9 +55,9 @@ type charge struct {
 }
 
 // charges are those of all versions with a schedule, oldest first. @every counts from the first
-// save of the rule, whatever its versions say.
+// save of the rule.
 func (s scheduled) charges() iter.Seq[charge] {
-	began := s.versions[len(s.versions)-1].saved.SavedAt
+	began := s.began()
 	return func(yield func(charge) bool) {
 		for i, v := range slices.Backward(s.versions) {
 			if v.schedule == nil {

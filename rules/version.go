@@ -58,6 +58,9 @@ type rule struct {
 	paused   bool // no new waits begin
 }
 
+// began is when the rule was first saved, whatever its versions say.
+func (r *rule) began() time.Time { return r.versions[len(r.versions)-1].saved.SavedAt }
+
 // inCharge is the version that decides about an event: the newest that was saved before it.
 // It is nil for an event that came before the rule, that the rule no longer reads, or that it has
 // from elsewhere.

@@ -36,6 +36,9 @@ func (w *worker) failing() (names []string) {
 	}
 	w.failures.mu.Lock()
 	defer w.failures.mu.Unlock()
+	if len(w.failures.rules) == 0 {
+		return nil
+	}
 	_, all := w.Book.Scheduled()
 	for _, s := range all {
 		if w.failures.rules[s.Name()] {

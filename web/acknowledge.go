@@ -10,7 +10,6 @@ import (
 	"deadman/alerts"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
-	"deadman/rules"
 )
 
 // Acks is what a person may do about alerts. An alert that is not there is futurejobs.ErrNotFound,
@@ -61,20 +60,14 @@ func (w AckWish) Ack(now time.Time) (a futurejobs.Ack, err error) {
 	if len(w.Note) > ackNote {
 		return a, refused("body.note", "it has %d bytes, the most is %d", len(w.Note), ackNote)
 	}
-	a = futurejobs.Ack{Until: w.Until.UTC().Truncate(time.Microsecond), Note: w.Note}
-	switch {
-	case w.For != "" && !w.Until.IsZero():
-		return a, refused("body.for", "it comes with until, and one of them is enough")
-	case w.For != "":
-		span, err := rules.ParseDuration(w.For)
-		if err != nil {
-			return a, refused("body.for", "%v", err)
-		}
-		a.Until = now.UTC().Add(time.Duration(span)).Truncate(time.Microsecond)
-	case w.Until.IsZero():
-		a.Until = checks.Forever
-		return a, nil
+	until, err := untilOf(w.Until, w.For, now)
+	if err != nil {
+		return a, err
 	}
+	if until.IsZero() {
+		return futurejobs.Ack{Until: checks.Forever, Note: w.Note}, nil
+	}
+	a = futurejobs.Ack{Until: until.UTC().Truncate(time.Microsecond), Note: w.Note}
 	if !a.Until.After(now) || a.Until.Sub(now) > ackMost {
 		return a, refused("body.until", "%s is not within a year from now; to acknowledge for good, leave until and for out", a.Until.Format(time.RFC3339))
 	}

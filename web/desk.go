@@ -132,22 +132,16 @@ func (a *api) snooze(ctx context.Context, of ref, body SnoozeBody) (Job, error) 
 
 // until is when the rest ends.
 func (b SnoozeBody) until(now time.Time) (time.Time, error) {
+	until, err := untilOf(b.Until, b.For, now)
 	switch {
-	case b.For == "" && b.Until.IsZero():
-		return now, refused("body", `it says not how long; send {"for": "2h"} or {"until": "2026-01-31T15:04:05Z"}`)
-	case b.For != "" && !b.Until.IsZero():
-		return now, refused("body.for", "it comes with until, and one of them is enough")
-	case b.For != "":
-		span, err := rules.ParseDuration(b.For)
-		if err != nil {
-			return now, refused("body.for", "%v", err)
-		}
-		b.Until = now.Add(time.Duration(span))
+	case err != nil:
+		return now, err
+	case until.IsZero():
+		return now, noEnd()
+	case !until.After(now):
+		return now, refused("body.until", "%s has passed; a job rests until an instant to come", until.Format(time.RFC3339))
 	}
-	if !b.Until.After(now) {
-		return now, refused("body.until", "%s has passed; a job rests until an instant to come", b.Until.Format(time.RFC3339))
-	}
-	return b.Until, nil
+	return until, nil
 }
 
 // Cancelled is how many jobs ended by hand.

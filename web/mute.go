@@ -10,7 +10,6 @@ import (
 	"deadman/access"
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
-	"deadman/rules"
 )
 
 // Mutes keeps what people do not want to be told. The store implements it. Implementations are
@@ -109,28 +108,23 @@ func (a *api) createMute(ctx context.Context, in *struct{ Body MuteWish }) (Mute
 	if a.Mutes == nil {
 		return Mute{}, noChannels()
 	}
-	m := alerts.Mute{Match: in.Body.Match, Reason: in.Body.Reason, EndsAt: in.Body.Until.UTC()}
+	m := alerts.Mute{Match: in.Body.Match, Reason: in.Body.Reason}
 	if err := m.Match.Check(); err != nil {
 		return Mute{}, refused("body.match", "%v", err)
 	}
-	now := a.Now().UTC()
-	switch {
-	case in.Body.For != "" && !in.Body.Until.IsZero():
-		return Mute{}, refused("body.for", "it comes with until, and one of them is enough")
-	case in.Body.For != "":
-		span, err := rules.ParseDuration(in.Body.For)
-		if err != nil {
-			return Mute{}, refused("body.for", "%v", err)
-		}
-		m.EndsAt = now.Add(time.Duration(span))
-	case in.Body.Until.IsZero():
-		return Mute{}, refused("body", `it says not how long; send {"for": "2h"} or {"until": "2026-01-31T15:04:05Z"}`)
+	now := a.Now()
+	until, err := untilOf(in.Body.Until, in.Body.For, now)
+	if err != nil {
+		return Mute{}, err
 	}
+	if until.IsZero() {
+		return Mute{}, noEnd()
+	}
+	m.EndsAt = until.UTC()
 	if !m.EndsAt.After(now) || m.EndsAt.Sub(now) > muteMost {
 		return Mute{}, refused("body.until", "%s is not within a year from now; what is to be silent for longer is a matter of the rule or the routes", m.EndsAt.Format(time.RFC3339))
 	}
-	m, err := a.Mutes.CreateMute(ctx, m)
-	if err != nil {
+	if m, err = a.Mutes.CreateMute(ctx, m); err != nil {
 		return Mute{}, err
 	}
 	return a.mute(m), nil

@@ -157,18 +157,14 @@ func (c client) overtaken(v editorView) (editorView, error) {
 // try shows what a rule that is being written would do because of an event.
 func (u *UI) try(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 4<<20)
-	t := &tried{Event: r.PostFormValue("event")}
-	c := client{u.api, r}
 	text, err := json.Marshal(r.PostFormValue("text"))
-	switch {
-	case err != nil || !json.Valid([]byte(t.Event)):
-		t.Wrong = notJSON
-	default:
-		ask := web.PreviewText{Rule: text, PreviewAsk: web.PreviewAsk{Event: web.PreviewEvent{Data: json.RawMessage(t.Event)}}}
-		if err := c.do(http.MethodPost, "/rules/preview", nil, ask, &t.Preview); err != nil {
-			t.Wrong = err.Error()
-		}
+	if err != nil {
+		u.fail(w, r, err)
+		return
 	}
+	t := client{u.api, r}.try("/rules/preview", r.PostFormValue("event"), func(ask web.PreviewAsk) any {
+		return web.PreviewText{Rule: text, PreviewAsk: ask}
+	})
 	var out bytes.Buffer
 	if err := u.templates["editor.html"].ExecuteTemplate(&out, "tried", t); err != nil {
 		u.fail(w, r, err)
@@ -177,5 +173,3 @@ func (u *UI) try(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	_, _ = w.Write(out.Bytes()) // a browser that left needs no answer
 }
-
-const notJSON = `The event is not JSON. Write an object, such as {"id": "1234"}.`

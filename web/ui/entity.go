@@ -41,7 +41,7 @@ func (u *UI) entity(c client, r *http.Request) (view, error) {
 		v.Line = append(v.Line, began(j))
 	}
 	for _, e := range known.History.Items {
-		v.Line = append(v.Line, began(e.Job), moment{At: e.EndedAt, Rule: e.Rule, Kind: string(e.Outcome), Word: string(e.Outcome), Text: e.Reason})
+		v.Line = append(v.Line, began(e.Job), moment{At: e.EndedAt, Rule: e.Rule, Kind: outcome(e.Outcome), Word: string(e.Outcome), Text: e.Reason})
 	}
 	for _, a := range known.Alerts.Items {
 		v.Line = append(v.Line, said(a))

@@ -161,20 +161,20 @@ func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
 			u.fail(w, r, err)
 			return
 		}
-		v.Tried = c.try(path, r.PostFormValue("event"))
+		v.Tried = c.try(path+"/preview", r.PostFormValue("event"), func(ask web.PreviewAsk) any { return ask })
 		u.render(w, r, http.StatusOK, "rule", view{Title: name, Body: v}, "")
 	}
 }
 
-// try asks what a rule would do because of an event.
-func (c client) try(path, event string) *tried {
+// try asks what a rule would do because of an event. question is what the path is asked.
+func (c client) try(path, event string, question func(web.PreviewAsk) any) *tried {
 	t := &tried{Event: event}
 	if !json.Valid([]byte(event)) {
-		t.Wrong = notJSON
+		t.Wrong = `The event is not JSON. Write an object, such as {"id": "1234"}.`
 		return t
 	}
-	ask := web.PreviewAsk{Event: web.PreviewEvent{Data: json.RawMessage(event)}}
-	if err := c.do(http.MethodPost, path+"/preview", nil, ask, &t.Preview); err != nil {
+	ask := question(web.PreviewAsk{Event: web.PreviewEvent{Data: json.RawMessage(event)}})
+	if err := c.do(http.MethodPost, path, nil, ask, &t.Preview); err != nil {
 		t.Wrong = err.Error()
 	}
 	return t

@@ -1,0 +1,33 @@
+package futurejobs
+
+import (
+	"slices"
+	"time"
+
+	"deadman/checks"
+)
+
+// before is how the wait ends that is there. One that was due, and at which nobody looked in time, is
+// not just begun anew.
+func (a Start) before(s *standing, now time.Time) End {
+	if a.Unsaid != nil && !s.isNew && s.job.isDue(now) {
+		return End{Outcome: checks.Expired, Reason: "it was due and nobody had looked when it began anew", Say: a.Unsaid}
+	}
+	return End{Outcome: checks.Restarted, Close: a.Close}
+}
+
+// Unlooked reports whether one of the effects would begin a wait anew that is due, and at which
+// nobody has looked yet.
+func Unlooked(effects []Effect, known Known, now time.Time) bool {
+	return slices.ContainsFunc(effects, func(e Effect) bool {
+		start, begins := e.Ask.(Start)
+		if lapse, lapses := e.Ask.(Lapse); lapses {
+			start, begins = lapse.Start, true
+		}
+		j, pending := known.Pending[e.Ref]
+		return begins && start.Restart && pending && j.isDue(now)
+	})
+}
+
+// isDue reports whether the job's slot has come.
+func (j Job) isDue(now time.Time) bool { return j.PausedAt().IsZero() && !j.NextCheckAt.After(now) }

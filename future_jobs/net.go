@@ -1,0 +1,54 @@
+package futurejobs
+
+import (
+	"time"
+
+	"deadman/checks"
+)
+
+// Net is what a run of effects comes to.
+type Net struct {
+	Create []Job      // new jobs, without an id
+	End    []Decision // of jobs that were pending before
+	Born   []Decision // of jobs that began and ended within the run: history only
+	Change []Job      // that go on otherwise, in anything but what never changes and what a look writes; rev grows
+	Acks   []AckOf    // of jobs that go on: what is acknowledged of them now
+	Update []Job      // of which more is known: State, Members; rev stays
+
+	Remember []Early      // what happened before anybody waited for it
+	Forget   []Ref        // whose Early somebody waited for
+	Letters  []DeadLetter // events that could not be played
+	Tally
+}
+
+// Tally counts what became of effects.
+type Tally struct {
+	Created    int
+	Ended      int
+	Kept       int // triggers for keys that were waited for already
+	Missed     int // effects on keys that nobody waited for
+	Restarted  int
+	Updated    int // and gathered
+	Paused     int
+	Resumed    int
+	Remembered int // ends, and members of sets, that came before anybody waited
+	Changed    int // by hand: snoozed, moved, acknowledged
+	Beaten     int // put off by a beat, or brought forward
+	Coalesced  int // beats that left the job as it was
+	Refused    int
+}
+
+// Early is what happened before anybody waited for it: an outcome, or members of sets.
+type Early struct {
+	Ref
+	At      time.Time // when it happened, the last of it
+	Until   time.Time // how long it is remembered
+	Outcome checks.Outcome
+	Members Members
+}
+
+// Known is what a run of effects finds: the jobs and what is remembered, of its refs.
+type Known struct {
+	Pending map[Ref]Job
+	Early   map[Ref]Early
+}
