@@ -46,6 +46,9 @@ const stream = "EVENTS"
 // settles is how long the engine may take for what is due, its patience with batches included.
 const settles = 500 * time.Millisecond
 
+// starts is how long the engine may take until it holds its shards, should the first try not do.
+const starts = 15 * time.Second
+
 // patience is how many moments a timeline may have at which somebody looks.
 const patience = 2000
 
@@ -136,6 +139,8 @@ func (v *virtual) take(l line) {
 		}
 		v.missed = nil
 		v.run() // so that what was missed is taken in before any tick
+		v.settle()
+		time.Sleep(starts)
 	case finds:
 		v.shelf.put(l.text)
 	case acks:
