@@ -332,7 +332,7 @@ handler: mine
 	{
 		"crontab weekday",
 		edited(`trigger: {schedule: "0 0 * * 8"}`, "enabled: false"),
-		[]string{`3:21 /trigger/schedule: the day of week, "8", is not possible; it is 0 to 6 or SUN to SAT, ranges rise, and steps are 1 or more`},
+		[]string{`3:21 /trigger/schedule: the day of week, "8", is not possible; it is 0 to 7 or SUN to SAT, ranges rise, and steps are 1 or more`},
 	},
 	{
 		"crontab range falls",

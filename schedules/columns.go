@@ -3,6 +3,7 @@ package schedules
 import (
 	"fmt"
 	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/robfig/cron/v3"
@@ -22,7 +23,7 @@ var columns = []column{
 	{"hour", "0 to 23", 0, 23},
 	{"day of month", "1 to 31", 1, 28},
 	{"month", "1 to 12 or JAN to DEC", 1, 12},
-	{"day of week", "0 to 6 or SUN to SAT", 0, 6},
+	{"day of week", "0 to 7 or SUN to SAT", 0, 6},
 }
 
 var fieldPattern = regexp.MustCompile(`^(\?|(\*|[0-9]+|[A-Za-z]{3})(-([0-9]+|[A-Za-z]{3}))?(/[0-9]+)?(,(\*|[0-9]+|[A-Za-z]{3})(-([0-9]+|[A-Za-z]{3}))?(/[0-9]+)?)*)$`)
@@ -70,13 +71,40 @@ func (c column) read(i int, field, seed string) (string, error) {
 	return field, nil
 }
 
+// sundays is a day of week in which Sunday, also where it is written as the 7 that a range ends
+// with, is the 0 that alone the parser knows.
+func sundays(field string) string {
+	var parts []string
+	for part := range strings.SplitSeq(field, ",") {
+		days, step, stepped := strings.Cut(part, "/")
+		from, to, ranged := strings.Cut(days, "-")
+		if !ranged {
+			to = from
+		}
+		if !stepped {
+			step = "1"
+		}
+		first, err := strconv.Atoi(from)
+		every, errStep := strconv.Atoi(step)
+		if to != "7" || err != nil || errStep != nil || every < 1 || first > 7 {
+			parts = append(parts, part)
+			continue
+		}
+		for day := first; day <= 7; day += min(every, 8) {
+			parts = append(parts, strconv.Itoa(day%7))
+		}
+	}
+	return strings.Join(parts, ",")
+}
+
 // star is the bit by which the parser marks a field that has any value. Where one of the day
 // fields has it, the other decides alone.
 const star = 1 << 63
 
 // parseFields is the library's parser. What it panics at is an error.
 func parseFields(fields []string) (c crontab, err error) {
-	text := strings.Join(fields, " ")
+	week := len(fields) - 1
+	text := strings.Join(fields[:week], " ") + " " + sundays(fields[week])
 	defer func() {
 		if r := recover(); r != nil {
 			err = fmt.Errorf("%q is not a crontab", papers.Clip(text, quoted))

@@ -33,6 +33,7 @@ func newOracle(text string, zone *time.Location) oracle {
 	for i, field := range fields {
 		o.values[i] = meant(strings.TrimPrefix(field, "+"), bounds[i][0], bounds[i][1])
 	}
+	o.values[4][0] = o.values[4][0] || o.values[4][7] // both are Sunday
 	o.dom, o.dow = fields[2], fields[4]
 	o.all = !slices.Contains(o.values[1][:24], false)
 	return o
@@ -49,7 +50,7 @@ func meant(field string, least, most int) [60]bool {
 			first = number(from)
 			last = first
 			if stepped {
-				last = most
+				last = max(first, most)
 			}
 		}
 		if ranged {
@@ -213,7 +214,7 @@ func draw(r *rand.Rand) string {
 			one(r, "*", "*", "*/2", "0", "0", "1", "2", "2", "3", "0-5", "1,2,3", "23", "22-23", field(r, 0, 23)),
 			one(r, "*", "*", "*", "*", "1", "29", "30", "31", "*/2", field(r, 1, 31)),
 			one(r, "*", "*", "*", "*", "*", "2", "3,10", "MAR-nov/8", "oct-DEC", field(r, 1, 12)),
-			one(r, "*", "*", "*", "SUN", "+SUN", "1-5", "+FRI,sat", "*/3", "+*/2", field(r, 0, 6)),
+			one(r, "*", "*", "*", "SUN", "+SUN", "1-5", "+FRI,sat", "*/3", "+*/2", "5-7", "1-7/2", "+7", field(r, 0, 7)),
 		}
 		text := strings.Join(fields, " ")
 		if _, err := schedules.Parse(text, nil, ""); err == nil {

@@ -13,8 +13,8 @@ func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                                   `a crontab has 5 fields, minute, hour, day of month, month and day of week, not 0; write it like "0 9 * * 1-5"`,
 		"60 * * * *":                         `the minute, "60", is not possible; it is 0 to 59, ranges rise, and steps are 1 or more`,
-		"0 0 * * 7":                          `the day of week, "7", is not possible; it is 0 to 6 or SUN to SAT, ranges rise, and steps are 1 or more`,
-		"0 0 * * +7":                         `the day of week, "7", is not possible; it is 0 to 6 or SUN to SAT, ranges rise, and steps are 1 or more`,
+		"0 0 * * 8":                          `the day of week, "8", is not possible; it is 0 to 7 or SUN to SAT, ranges rise, and steps are 1 or more`,
+		"0 0 * * +8":                         `the day of week, "8", is not possible; it is 0 to 7 or SUN to SAT, ranges rise, and steps are 1 or more`,
 		"0 0 * * ++1":                        `the day of week, "+1", is not a field of a crontab; write *, ?, a number, a range such as 1-5, steps such as */15, or several with "," between`,
 		"0 0 +1 * 1":                         `the day of month, "+1", is not a field of a crontab; write *, ?, a number, a range such as 1-5, steps such as */15, or several with "," between`,
 		"0 0 31 2,4 +MON":                    `"0 0 31 2,4 +MON" never comes: no month has such a day`,
