@@ -12,20 +12,23 @@ type Scope string
 const (
 	Read   Scope = "read"   // see everything but tokens and the audit
 	Events Scope = "events" // publish events, and nothing else
-	Rules  Scope = "rules"  // change rules and their jobs; implies read
+	OnCall Scope = "oncall" // acknowledge alerts, look at jobs and snooze them, mute; implies read
+	Rules  Scope = "rules"  // change rules and their jobs; implies oncall
 	Admin  Scope = "admin"  // everything; no other is enough for tokens, the audit and what is done to dead letters
 )
 
 // Scopes are all scopes, least first.
-var Scopes = []Scope{Read, Events, Rules, Admin}
+var Scopes = []Scope{Read, Events, OnCall, Rules, Admin}
 
 // covers reports whether having s is having other.
 func (s Scope) covers(other Scope) bool {
 	switch s {
 	case other:
 		return true
-	case Rules:
+	case OnCall:
 		return other == Read
+	case Rules:
+		return other == OnCall || other == Read
 	case Admin:
 		return slices.Contains(Scopes, other)
 	}

@@ -18,23 +18,27 @@ func TestMay(t *testing.T) {
 		scopes string
 		prefix string
 		rule   string
-		may    string // of read, events, rules, admin
+		may    string // of the scopes
 	}{
 		{"read", "", "", "read"},
 		{"events", "", "", "events"},
-		{"rules", "", "", "read rules"},
-		{"admin", "", "", "read events rules admin"},
+		{"oncall", "", "", "read oncall"},
+		{"oncall", "acme-", "acme-late", "read oncall"},
+		{"oncall", "acme-", "other", ""},
+		{"oncall", "acme-", "", "read"},
+		{"rules", "", "", "read oncall rules"},
+		{"admin", "", "", "read events oncall rules admin"},
 		{"read events", "", "", "read events"},
-		{"events rules", "", "", "read events rules"},
+		{"events rules", "", "", "read events oncall rules"},
 		{"", "", "", ""},
 		{"root", "", "", ""},
 		{"read", "", "acme-late", "read"},
-		{"rules", "", "acme-late", "read rules"},
+		{"rules", "", "acme-late", "read oncall rules"},
 
 		{"read", "acme-", "acme-late", "read"},
-		{"rules", "acme-", "acme-late", "read rules"},
-		{"admin", "acme-", "acme-late", "read events rules admin"},
-		{"admin", "acme-", "acme-", "read events rules admin"},
+		{"rules", "acme-", "acme-late", "read oncall rules"},
+		{"admin", "acme-", "acme-late", "read events oncall rules admin"},
+		{"admin", "acme-", "acme-", "read events oncall rules admin"},
 		{"admin", "acme-", "acme", ""},
 		{"admin", "acme-", "other", ""},
 		{"admin", "acme-", "not-acme-late", ""},

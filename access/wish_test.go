@@ -39,7 +39,7 @@ func TestWishesAreRead(t *testing.T) {
 func TestBadWishesChangeNothing(t *testing.T) {
 	k := keeper(t)
 	const names = `is not 1 to 63 of letters, digits, ".", "_", "@" and "-", beginning with a letter or digit`
-	const four = "read, events, rules and admin"
+	const all = "read, events, oncall, rules and admin"
 	for _, c := range []struct {
 		wish access.Wish
 		want string // one line a problem
@@ -58,12 +58,12 @@ func TestBadWishesChangeNothing(t *testing.T) {
 			wish("01890a5d-ac96-774b-bcce-b302099a8057", "read"),
 			`name: "01890a5d-ac96-774b-bcce-b302099a8057" looks like a token's id; take another name`,
 		},
-		{wish("n", ""), "scopes: there is none; give at least one of " + four},
-		{wish("n", "event"), `scopes[0]: "event" is not one of ` + four + "; did you mean events?"},
-		{wish("n", "read rules:write"), `scopes[1]: "rules:write" is not one of ` + four + "; did you mean rules?"},
-		{wish("n", "Administrator"), `scopes[0]: "Administrator" is not one of ` + four + "; did you mean admin?"},
-		{wish("n", "write"), `scopes[0]: "write" is not one of ` + four},
-		{wish("n", "x"), `scopes[0]: "x" is not one of ` + four},
+		{wish("n", ""), "scopes: there is none; give at least one of " + all},
+		{wish("n", "event"), `scopes[0]: "event" is not one of ` + all + "; did you mean events?"},
+		{wish("n", "read rules:write"), `scopes[1]: "rules:write" is not one of ` + all + "; did you mean rules?"},
+		{wish("n", "Administrator"), `scopes[0]: "Administrator" is not one of ` + all + "; did you mean admin?"},
+		{wish("n", "write"), `scopes[0]: "write" is not one of ` + all},
+		{wish("n", "x"), `scopes[0]: "x" is not one of ` + all},
 		{
 			access.Wish{Name: "n", Scopes: scopesOf("read"), Prefix: "*"},
 			`prefix: "*" is all rules; leave the prefix out if the token is for all of them`,
@@ -82,7 +82,7 @@ func TestBadWishesChangeNothing(t *testing.T) {
 		},
 		{
 			access.Wish{Name: "", Prefix: "*"},
-			`name: "" ` + names + "\nscopes: there is none; give at least one of " + four +
+			`name: "" ` + names + "\nscopes: there is none; give at least one of " + all +
 				"\n" + `prefix: "*" is all rules; leave the prefix out if the token is for all of them`,
 		},
 	} {

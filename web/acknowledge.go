@@ -76,7 +76,7 @@ func (w AckWish) Ack(now time.Time) (a futurejobs.Ack, err error) {
 
 func (a *api) mountAcks() {
 	o := operation{
-		Tag: tagAlerts, Path: "/alerts/{id}/ack", Scope: access.Rules, Reach: byItself, Status: http.StatusOK,
+		Tag: tagAlerts, Path: "/alerts/{id}/ack", Scope: access.OnCall, Reach: byItself, Status: http.StatusOK,
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}
 	o.ID, o.Method, o.Does, o.Once = "acknowledge-alert", "POST", "keeps further steps of the alert's job unsaid, for a while or for good", true

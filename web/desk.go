@@ -95,7 +95,7 @@ type SnoozeBody struct {
 
 func (a *api) mountSnooze() {
 	inPath, inQuery := operation{
-		ID: "snooze-job", Method: "POST", Does: "lets a job rest for a while", Scope: access.Rules, Once: true,
+		ID: "snooze-job", Method: "POST", Does: "lets a job rest for a while", Scope: access.OnCall, Once: true,
 		Says: "It is not looked at before. What resolves it ends it all the same, and a step that came due meanwhile speaks after it.",
 	}.keyed("/snooze")
 	add(a, inPath, shown(func(ctx context.Context, in *struct {

@@ -129,7 +129,7 @@ func (a *api) mountJobs() {
 		ID: "cancel-job", Method: "DELETE", Does: "ends a wait", Says: "What was said about it is closed by an alert.", Scope: access.Rules,
 	}, "", done(func(ctx context.Context, of *keyRef) error { return notPending(a.Desk.Cancel(ctx, of.rule, of.key)) }))
 	addKeyed(a, operation{
-		ID: "check-job", Method: "POST", Does: "looks at a job now", Scope: access.Rules, Once: true,
+		ID: "check-job", Method: "POST", Does: "looks at a job now", Scope: access.OnCall, Once: true,
 		Says: "The look may end the job, if what is waited for has happened. It takes no step and does not count.",
 	}, "/check", shown(func(ctx context.Context, of *keyRef) (Looked, error) { return a.check(ctx, of.ref) }))
 	a.mountSnooze()

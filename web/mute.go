@@ -64,12 +64,12 @@ func (a *api) mountMutes() {
 	add(a, operation{
 		ID: "create-mute", Tag: tagPeople, Method: "POST", Path: "/mutes", Does: "keeps alerts from people for a while",
 		Says:  "What matches is in the stream and in the lists all the same. What was told already is closed when it is over.",
-		Scope: access.Rules, Reach: everything, Status: http.StatusCreated, Once: true,
+		Scope: access.OnCall, Reach: everything, Status: http.StatusCreated, Once: true,
 	}, shown(a.createMute))
 	add(a, operation{
 		ID: "end-mute", Tag: tagPeople, Method: "DELETE", Path: "/mutes/{id}", Does: "ends a mute before its time",
 		Says:  "What it muted is not told afterwards.",
-		Scope: access.Rules, Reach: everything, Errors: []int{http.StatusNotFound},
+		Scope: access.OnCall, Reach: everything, Errors: []int{http.StatusNotFound},
 	}, done(a.endMute))
 }
 

@@ -15,7 +15,7 @@ import (
 type Token struct {
 	ID         string    `json:"id"`
 	Name       string    `json:"name" example:"ci"`
-	Scopes     []string  `json:"scopes" nullable:"false" enum:"read,events,rules,admin"`
+	Scopes     []string  `json:"scopes" nullable:"false" enum:"read,events,oncall,rules,admin"`
 	Prefix     string    `json:"prefix,omitempty" doc:"What the names of its rules begin with; absent: all rules." example:"acme-"`
 	Standing   string    `json:"standing" enum:"live,expired,revoked"`
 	CreatedAt  time.Time `json:"created_at"`
@@ -45,7 +45,7 @@ type NewToken struct {
 // TokenWish is what a token is to be.
 type TokenWish struct {
 	Name    string   `json:"name" doc:"No two live tokens have the same." example:"ci"`
-	Scopes  []string `json:"scopes" nullable:"false" doc:"At least one of read, events, rules and admin. rules implies read; admin implies all." example:"events"`
+	Scopes  []string `json:"scopes" nullable:"false" doc:"At least one of read, events, oncall, rules and admin. oncall implies read, rules oncall, and admin all." example:"events"`
 	Prefix  string   `json:"prefix,omitempty" doc:"Only rules whose names begin so." example:"acme-*"`
 	Expires string   `json:"expires,omitempty" doc:"A span from now; absent: never." example:"90d"`
 }

@@ -38,7 +38,7 @@ func TestCompletion(t *testing.T) {
 		{[]string{"DEADMAN_URL=no"}, []string{"rule", "get", ""}, nil, words},
 		{nil, []string{"alert", "list", "--severity", ""}, []string{"info", "warning", "error", "critical"}, words},
 		{nil, []string{"alert", "list", "--status", ""}, []string{"firing", "resolved", "undetermined", "gave_up", "expired"}, words},
-		{nil, []string{"token", "create", "x", "--scope", ""}, []string{"read", "events", "rules", "admin"}, words},
+		{nil, []string{"token", "create", "x", "--scope", ""}, []string{"read", "events", "oncall", "rules", "admin"}, words},
 		{nil, []string{"rule", "apply", "-f", ""}, []string{"yaml", "yml", "json"}, endings},
 		{nil, []string{"rule", "lint", ""}, []string{"yaml", "yml", "json"}, endings},
 		{nil, []string{"rule", "list", "-o", ""}, []string{"text", "json"}, words},

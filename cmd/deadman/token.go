@@ -57,7 +57,8 @@ func (p *program) createTokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create NAME --scope SCOPE", Short: "Make a token; its secret is shown once",
 		Example: `  deadman token create ci --scope events --expires 90d
-  deadman token create acme --scope events --scope rules --prefix 'acme-*'`,
+  deadman token create acme --scope events --scope rules --prefix 'acme-*'
+  deadman token create ada --scope oncall`,
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(wish.Scopes) == 0 {

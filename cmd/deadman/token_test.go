@@ -55,7 +55,7 @@ func TestTokenVerbs(t *testing.T) {
 	n.says(0, []string{"token", "list"}, "acme-*", "in 89 d", "live", "ci", "first")
 	n.says(1, []string{"token", "create", "ci", "--scope", "read"}, "name is in use")
 	n.says(1, []string{"token", "create", "a b", "--scope", "raed"}, "name: ", "scopes[0]: ")
-	n.says(2, []string{"token", "create", "x"}, "--scope is missing", "read, events, rules, admin")
+	n.says(2, []string{"token", "create", "x"}, "--scope is missing", "read, events, oncall, rules, admin")
 	n.says(2, []string{"token", "create", "x", "--scope", "read", "--expires", "90 days"}, "--expires")
 	n.says(2, []string{"token", "create", "x", "--scope", "read", "--expires", "0s"}, "--expires", "over 0")
 
