@@ -37,6 +37,7 @@ type Filter struct {
 	Outcome  checks.Outcome  // history only
 	Status   alerts.Status   // alerts only
 	Severity alerts.Severity // alerts only
+	Open     bool            // alerts only: the newest of each pending job that said something, and of each open outage
 	Subject  string          // dead letters only
 
 	Cursor string // where the last page ended; opaque
@@ -69,4 +70,5 @@ type Ended struct {
 type Said struct {
 	alerts.Alert
 	Published bool // it is in the stream
+	Ack       *Ack // of a list of open ones only: who acknowledged what its job said; nil: nobody
 }

@@ -57,12 +57,25 @@ type Outages interface {
 // ErrNotHeld means that the shards are held by another node. Nothing was written.
 var ErrNotHeld = errors.New("the shards are held by another node")
 
-// outageAlert is what is said about an outage. Its id follows from when it was opened.
-func (r *Rule) outageAlert(o Outage, status alerts.Status, now time.Time) alerts.Alert {
+// Opening is the alert that an outage of a rule was opened with, as far as the outage tells it: it has
+// its id, and what it is about.
+func (o Outage) Opening(rule, entity string) alerts.Alert {
+	return o.alert(rule, entity, alerts.Undetermined, o.OpenedAt)
+}
+
+// alert is an alert about an outage of a rule. Its id follows from when the outage was opened.
+func (o Outage) alert(rule, entity string, status alerts.Status, at time.Time) alerts.Alert {
 	a := alerts.Remark{
-		Topic: "outage/" + o.Source, Step: r.Name, Status: status, Severity: r.Loudest, Since: o.OpenedAt, Source: o.Source, Count: o.Jobs,
-	}.Alert(now)
-	a.Rule, a.RuleID, a.RuleVersion, a.Entity, a.Step = r.Name, r.ID, int(r.Version), r.Entity, ""
+		Topic: "outage/" + o.Source, Step: rule, Status: status, Since: o.OpenedAt, Source: o.Source, Count: o.Jobs,
+	}.Alert(at)
+	a.Rule, a.RuleID, a.RuleVersion, a.Entity, a.Step = rule, o.RuleID, int(o.Version), entity, ""
+	return a
+}
+
+// outageAlert is what is said about an outage.
+func (r *Rule) outageAlert(o Outage, status alerts.Status, now time.Time) alerts.Alert {
+	a := o.alert(r.Name, r.Entity, status, now)
+	a.RuleID, a.RuleVersion, a.Severity = r.ID, int(r.Version), r.Loudest
 	a.Text = o.text(status, r.Entity)
 	if status == alerts.Resolved {
 		a.Closes = []alerts.ID{r.outageAlert(o, alerts.Undetermined, now).ID}

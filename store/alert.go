@@ -41,9 +41,13 @@ func readSaid(row scanner, s *futurejobs.Said) error {
 // lastAlert is past every alert's id.
 var lastAlert = alerts.ID(bytes.Repeat([]byte{0xff}, len(alerts.ID{})))
 
-// Alerts lists what was said, newest first.
+// Alerts lists what was said, newest first; with f.Open, of what goes on, the newest of each.
 func (s *Store) Alerts(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Said], error) {
-	page, err := s.alerts(ctx, f)
+	list := s.alerts
+	if f.Open {
+		list = s.openAlerts
+	}
+	page, err := list(ctx, f)
 	if err != nil {
 		return page, failed("alerts", err)
 	}

@@ -107,6 +107,8 @@ func refused(pg *pgconn.PgError, err error) error {
 	return fmt.Errorf("database: %w", pg)
 }
 
+func (p *postgres) idOf(bytes string) string { return `encode(` + bytes + `, 'hex')::uuid` }
+
 func (p *postgres) tables() string {
 	return `SELECT tablename FROM pg_tables WHERE schemaname = current_schema()`
 }

@@ -179,6 +179,8 @@ func (w *writer) row(dest []any, text string, args ...any) (ok bool, err error) 
 	}
 }
 
+func (e *sqlite) idOf(bytes string) string { return bytes }
+
 func (e *sqlite) tables() string {
 	return `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'`
 }

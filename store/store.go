@@ -79,6 +79,8 @@ type engine interface {
 	// MarkPublished is alerts.Outbox's.
 	MarkPublished(ctx context.Context, sent []alerts.Alert) error
 
+	// idOf is the expression for the id of an alert whose bytes are in an expression.
+	idOf(bytes string) string
 	// tables is the statement that lists the names of all tables.
 	tables() string
 	// opening is the first statement of a transaction; it answers with the time.

@@ -20,7 +20,7 @@ type Alert struct {
 	Published  bool       `json:"published" doc:"It is in the stream."`
 	Deliveries []Delivery `json:"deliveries,omitempty" doc:"What became of it on each channel; of a single alert only."`
 
-	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Who acknowledged what its job said, while that goes on; of a single alert only."`
+	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Who acknowledged what its job said, while that goes on; of a single alert, and in a list of open ones."`
 }
 
 // AlertFields has the fields of an alerts.Alert and not its MarshalJSON, which knows nothing
@@ -28,7 +28,9 @@ type Alert struct {
 type AlertFields alerts.Alert
 
 func newAlert(s futurejobs.Said) Alert {
-	return Alert{SchemaVersion: alerts.SchemaVersion, AlertFields: AlertFields(s.Alert), Published: s.Published}
+	return Alert{
+		SchemaVersion: alerts.SchemaVersion, AlertFields: AlertFields(s.Alert), Published: s.Published, Acknowledged: AcknowledgedAs(s.Ack),
+	}
 }
 
 // Said is the alert alone.
@@ -39,6 +41,7 @@ type alertListIn struct {
 	Narrowing
 	Status   string    `query:"status" enum:"firing,resolved,undetermined,gave_up,expired" doc:"What kind of news."`
 	Severity string    `query:"severity" enum:"info,warning,error,critical" doc:"How much it matters."`
+	Open     bool      `query:"open" doc:"What goes on: the newest alert of each pending job about which something was said, acknowledged or not, and of each outage."`
 	After    time.Time `query:"decided_after" doc:"Then or later." example:"2026-01-31T15:04:05Z"`
 	Before   time.Time `query:"decided_before" doc:"Before then." example:"2026-01-31T15:04:05Z"`
 	Backlog  int       `query:"backlog" minimum:"0" maximum:"500" doc:"Of a stream only: how many of the newest alerts come first."`
@@ -73,7 +76,7 @@ func (a *api) alertList(ctx context.Context, in *alertListIn) (*alertListOut, er
 		return nil, refused("query.backlog", "it is of a stream; send Accept: text/event-stream, or ask for a page with limit")
 	}
 	f := in.page(in.filter())
-	f.Status, f.Severity = alerts.Status(in.Status), alerts.Severity(in.Severity)
+	f.Open, f.Status, f.Severity = in.Open, alerts.Status(in.Status), alerts.Severity(in.Severity)
 	f.After, f.Before = in.After.UTC(), in.Before.UTC()
 	page, err := a.alerts(ctx, f)
 	return &alertListOut{Vary: "Accept", Body: page}, err

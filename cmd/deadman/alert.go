@@ -35,6 +35,7 @@ func (p *program) alertCommand() *cobra.Command {
 			short: "List alerts, newest first", path: "/alerts",
 			filters: []filter{
 				byRule, byEntity, byKey,
+				{parameter: "open", does: "what goes on only: the newest alert of each pending job, and of each outage", kind: filterFlag},
 				{parameter: "status", does: "of this kind of news only: " + strings.Join(statuses, ", "), values: statuses},
 				{parameter: "severity", does: "of this severity only: " + strings.Join(severities, ", "), values: severities},
 				since("decided_after", "after", "said"), until("decided_before", "before", "said"),
@@ -44,7 +45,7 @@ func (p *program) alertCommand() *cobra.Command {
 			row: func(p *program, a web.Alert) []cell {
 				said := a.Said()
 				return []cell{
-					faint("%s", shortID(said.ID)), say(web.Relative(said.DecidedAt, p.now())), sayIn(newsColour(said), loudness(said)),
+					faint("%s", shortID(said.ID)), say(web.Relative(said.DecidedAt, p.now())), sayIn(newsColour(said), loudnessOf(p, a)),
 					say(said.Rule), say(said.Entity), say(said.Key), say(said.Step), say(said.Text),
 				}
 			},
@@ -55,6 +56,14 @@ func (p *program) alertCommand() *cobra.Command {
 		p.republishCommand(),
 	)
 	return cmd
+}
+
+// loudnessOf is the loudness of an alert, and whether somebody knows of it.
+func loudnessOf(p *program, a web.Alert) string {
+	if ackedUntil(p, a.Acknowledged) == "" {
+		return loudness(a.Said())
+	}
+	return loudness(a.Said()) + ", acked"
 }
 
 // loudness is the severity, and what kind of news it is where that is not the usual one.

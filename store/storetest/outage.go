@@ -21,7 +21,7 @@ func (w *world) met(rule *futurejobs.Rule, jobs int) futurejobs.Met {
 }
 
 func outageAlert(rule *futurejobs.Rule, o futurejobs.Outage, status alerts.Status) alerts.Alert {
-	a := alerts.Remark{Topic: o.Source, Step: rule.Name, Status: status, Severity: alerts.Error, Since: o.OpenedAt, Count: o.Jobs}.Alert(o.OpenedAt)
+	a := alerts.Remark{Topic: "outage/" + o.Source, Step: rule.Name, Status: status, Severity: alerts.Error, Since: o.OpenedAt, Count: o.Jobs}.Alert(o.OpenedAt)
 	a.Rule, a.RuleID, a.RuleVersion, a.Entity = rule.Name, rule.ID, int(rule.Version), rule.Entity
 	return a
 }

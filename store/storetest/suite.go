@@ -104,6 +104,8 @@ var behaviours = map[string]func(*testing.T, *world){
 	"list/outcomes":         historyIsFiltered,
 	"list/alerts":           alertsAreListed,
 	"list/severities":       alertsAreFiltered,
+	"list/open":             alertsAreOpen,
+	"list/outages":          outagesAreOpenAlerts,
 	"list/cursor":           cursorsBelongToTheirList,
 	"letter/bytes":          lettersKeepTheirBytes,
 	"letter/list":           lettersAreListed,

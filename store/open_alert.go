@@ -1,0 +1,110 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+// newestAlert is the last id of a job f's, in bytes, as the index future_job_open has it.
+const newestAlert = `substr(f.alert_ids, length(f.alert_ids) - 15)`
+
+// openAlerts lists the newest alert of each pending job about which something was said, and of
+// each outage that goes on, newest first. An alert whose retention is over is not there.
+func (s *Store) openAlerts(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.Said], err error) {
+	before := position{Alert: lastAlert}
+	if err := before.read("open", f.Cursor); err != nil {
+		return page, err
+	}
+	scopes, err := s.scopes(ctx, f)
+	if err != nil {
+		return page, err
+	}
+	open, err := s.openOutages(ctx, f, before.Alert)
+	if err != nil {
+		return page, err
+	}
+	for _, c := range scopes {
+		found, err := s.openOfShard(ctx, c, f, before.Alert)
+		if err != nil {
+			return page, err
+		}
+		open = append(open, found...)
+	}
+	slices.SortFunc(open, func(a, b futurejobs.Said) int { return bytes.Compare(b.ID[:], a.ID[:]) })
+	return paged("open", open, f, func(a futurejobs.Said) position { return position{Alert: a.ID} }), nil
+}
+
+// openOfShard walks over the jobs that said something, or looks at those of a key.
+func (s *Store) openOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID) ([]futurejobs.Said, error) {
+	w := where{`SELECT ` + alertColumns + `, ` + unpublished + `, ` + ackColumns + `
+FROM future_job f
+JOIN alert a ON a.shard = f.shard AND a.id = ` + s.idOf(newestAlert) + `
+JOIN rule r ON r.id = f.rule_id` + withAck + `
+WHERE f.shard = ? AND f.alert_ids IS NOT NULL AND ` + newestAlert + ` < ?` + c.and("f"), []any{c.shard, before[:]}}
+	if f.Key != "" {
+		w.and(`f.key = ?`, verbatim(f.Key))
+	}
+	w.said(f)
+	return query(ctx, s.read, readOpen, numbered(w.text+` ORDER BY `+newestAlert+` DESC LIMIT `+strconv.Itoa(limit(f)+1)), w.args...)
+}
+
+// readOpen is readSaid with the acknowledgement of the alert's job.
+func readOpen(row scanner, s *futurejobs.Said) error {
+	var k readAck
+	err := readSaid(wider{row, k.fields()}, s)
+	s.Ack = k.ack()
+	return err
+}
+
+// wider is a row that has more columns than those that are asked for.
+type wider struct {
+	scanner
+	more []any
+}
+
+func (w wider) Scan(dest ...any) error { return w.scanner.Scan(append(dest, w.more...)...) }
+
+// openOutage is an outage that goes on, with the rule that it is one for.
+type openOutage struct {
+	futurejobs.Outage
+	rule, entity string
+}
+
+func readOpenOutage(row scanner, o *openOutage) error {
+	return readOutage(wider{row, []any{&o.rule, &o.entity}}, &o.Outage)
+}
+
+// openOutages are the alerts of outages that go on.
+func (s *Store) openOutages(ctx context.Context, f futurejobs.Filter, before alerts.ID) ([]futurejobs.Said, error) {
+	w := where{text: `SELECT ` + outageColumns + `, r.name, r.entity FROM outage o JOIN rule r ON r.id = o.rule_id WHERE o.closed_at IS NULL`}
+	w.named(`r.name`, f)
+	if f.Entity != "" {
+		w.and(`r.entity = ?`, escape(f.Entity))
+	}
+	outages, err := query(ctx, s.read, readOpenOutage, numbered(w.text+` ORDER BY o.id DESC`), w.args...)
+	if err != nil {
+		return nil, err
+	}
+	var open []futurejobs.Said
+	for _, o := range outages {
+		a := o.Opening(o.rule, o.entity)
+		if bytes.Compare(a.ID[:], before[:]) >= 0 || f.Key != "" && f.Key != a.Key {
+			continue
+		}
+		said, err := s.said(ctx, a.ID, []int16{futurejobs.ShardOf(a.Entity, a.Key, s.shards)})
+		switch {
+		case errors.Is(err, futurejobs.ErrNotFound): // its retention is over
+		case err != nil:
+			return nil, err
+		case wanted(f, said.Alert):
+			open = append(open, said)
+		}
+	}
+	return open, nil
+}

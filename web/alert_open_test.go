@@ -1,0 +1,42 @@
+package web_test
+
+import (
+	"testing"
+	"time"
+
+	"deadman/web"
+)
+
+// The open alerts are the newest of each wait that goes on, and say who knows of them.
+func TestOpenAlerts(t *testing.T) {
+	s := newStand(t)
+	for _, key := range []string{"1", "2", "3"} {
+		s.place(key, time.Hour, `{}`)
+	}
+	s.alert("1", "1 is late", 2*time.Hour)
+	known := s.alert("1", "1 is still late", 3*time.Hour)
+	s.alert("2", "2 is late", 2*time.Hour)
+	do(t, s.Server, "POST", "/api/v1/alerts/"+known.ID.String()+"/ack", `{"for": "2h"}`)
+
+	open := func(query string) map[string]web.Alert {
+		t.Helper()
+		found := make(map[string]web.Alert)
+		for _, a := range get[web.Page[web.Alert]](t, s.Server, "/api/v1/alerts?open=true"+query).Items {
+			found[a.Text] = a
+		}
+		return found
+	}
+	got := open("")
+	first, second := got["1 is still late"], got["2 is late"]
+	if len(got) != 2 || first.Acknowledged == nil || first.Acknowledged.Alert != known.ID || second.ID != second.Said().ID || second.Acknowledged != nil {
+		t.Errorf("open: %+v", got)
+	}
+	if got := open("&key=2&rule=order-unshipped&entity=order"); len(got) != 1 || got["2 is late"].Key != "2" {
+		t.Errorf("of a key: %+v", got)
+	}
+	s.end("2")
+	if got := open(""); len(got) != 1 || got["1 is still late"].Key != "1" {
+		t.Errorf("after one was over: %+v", got)
+	}
+	isProblem(t, do(t, s.Server, "GET", "/api/v1/alerts?open=maybe", ""), 400, web.BadRequest, "open")
+}
