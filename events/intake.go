@@ -188,6 +188,7 @@ type Status struct {
 	Seq      uint64    // the last sequence applied
 	MarkedAt time.Time // the database time up to which nothing is known to be pending
 	CaughtUp time.Time // the database time through which it was read; the stream's, while it is behind
+	Left     uint64    // events for the rules that were known to follow when the last one came
 	Err      error     // why reading does not get on; nil: it does
 }
 

@@ -164,12 +164,13 @@ func (t *tap) step(ctx context.Context) error {
 // caughtUp notes how far the stream is read: to now where nothing is left of it, and else to the
 // last event that was applied.
 func (t *tap) caughtUp() {
-	at := t.in.Now()
-	if last := t.cursor.LastAt; last.Before(at) && (t.reader.Left() > 0 || len(t.ahead.events) > 0) {
+	at, left := t.in.Now(), t.reader.Left()+uint64(len(t.ahead.events))
+	if last := t.cursor.LastAt; last.Before(at) && left > 0 {
 		at = last
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.now.Left = left
 	if at.After(t.now.CaughtUp) {
 		t.now.CaughtUp = at
 	}

@@ -173,6 +173,10 @@ func (b *Book) MatchAgain(l futurejobs.DeadLetter) ([]futurejobs.Effect, []futur
 // since events may be waiting that came before the newest.
 func (b *Book) Reads() map[string][]string { return clone(b.current.Load().reads) }
 
+// Readers returns the names of the rules that are told by a stream, in order, those of whom only
+// older versions are included. The caller must not change it.
+func (b *Book) Readers(stream string) []string { return b.current.Load().readers[stream] }
+
 // Finest returns the finest grid of the rules that wait for a stream, by stream. A rule
 // waits for the streams that can end its jobs.
 func (b *Book) Finest() map[string]futurejobs.Grid {

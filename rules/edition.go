@@ -19,6 +19,7 @@ type edition struct {
 	names    map[string]*rule
 	subjects trie[*rule]
 	reads    map[string][]string
+	readers  map[string][]string // the names of the rules that read a stream, by stream
 	finest   map[string]futurejobs.Grid
 	grids    []futurejobs.Grid  // of all versions, each once
 	ending   map[int32][]string // by rule, the streams that its newest version hears of
@@ -94,7 +95,7 @@ func sameReads(a, b []Read) bool {
 func newEdition(revision int64, saved []Saved, before *edition, world outside) *edition {
 	e := &edition{
 		revision: revision, versions: make(map[id]*version, len(saved)), names: make(map[string]*rule),
-		reads: make(map[string][]string), finest: make(map[string]futurejobs.Grid), ending: make(map[int32][]string),
+		reads: make(map[string][]string), readers: make(map[string][]string), finest: make(map[string]futurejobs.Grid), ending: make(map[int32][]string),
 	}
 	rules := make(map[int32]*rule)
 	var order []*rule
@@ -125,9 +126,11 @@ func newEdition(revision int64, saved []Saved, before *edition, world outside) *
 		slices.SortFunc(r.versions, func(a, b *version) int { return int(b.saved.Version) - int(a.saved.Version) })
 		e.add(r)
 	}
-	for stream, subjects := range e.reads {
-		slices.Sort(subjects)
-		e.reads[stream] = slices.Compact(subjects)
+	for _, names := range []map[string][]string{e.reads, e.readers} {
+		for stream, those := range names {
+			slices.Sort(those)
+			names[stream] = slices.Compact(those)
+		}
 	}
 	return e
 }
@@ -144,6 +147,7 @@ func (e *edition) add(r *rule) {
 	for _, v := range r.versions {
 		for _, read := range v.saved.Reads {
 			e.reads[read.Stream] = append(e.reads[read.Stream], read.Subject)
+			e.readers[read.Stream] = append(e.readers[read.Stream], newest.saved.Name)
 			if !seen[read.Subject] {
 				seen[read.Subject] = true
 				e.subjects.add(read.Subject, r)

@@ -100,11 +100,25 @@ func (s *Store) TickCursors(ctx context.Context) (map[string]futurejobs.Cursor, 
 	if err != nil {
 		return nil, failed("tick cursors", err)
 	}
+	return byStream(all), nil
+}
+
+// Cursors returns where the streams of the broker stand, and what comes without one under the
+// empty name; by stream.
+func (s *Store) Cursors(ctx context.Context) (map[string]futurejobs.Cursor, error) {
+	all, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE `+isHeard)
+	if err != nil {
+		return nil, failed("cursors", err)
+	}
+	return byStream(all), nil
+}
+
+func byStream(all []futurejobs.Cursor) map[string]futurejobs.Cursor {
 	cursors := make(map[string]futurejobs.Cursor, len(all))
 	for _, c := range all {
 		cursors[c.Stream] = c
 	}
-	return cursors, nil
+	return cursors
 }
 
 // Hear implements futurejobs.Ledger and futurejobs.Ears. It never goes back.
@@ -133,9 +147,9 @@ const isHeard = `stream NOT LIKE '%/%'`
 
 // ReadThrough implements futurejobs.Queue.
 func (s *Store) ReadThrough(ctx context.Context) (map[string]futurejobs.Reading, error) {
-	cursors, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE `+isHeard)
+	cursors, err := s.Cursors(ctx)
 	if err != nil {
-		return nil, failed("read through", err)
+		return nil, err
 	}
 	through := make(map[string]futurejobs.Reading, len(cursors))
 	for _, c := range cursors {

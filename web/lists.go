@@ -45,3 +45,25 @@ func pageOf[S, T any](p futurejobs.Page[S], show func(S) T) Page[T] {
 	}
 	return out
 }
+
+// namedListIn is which part of a list is asked for whose items are told apart by their names.
+type namedListIn struct {
+	Limit  int  `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
+	Cursor text `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+}
+
+// pageOfNamed is a page of all that there is, which is in the order of its names.
+func pageOfNamed[T any](in *namedListIn, all []T, name func(T) string) Page[T] {
+	page := Page[T]{Items: []T{}}
+	for _, item := range all {
+		switch {
+		case name(item) <= string(in.Cursor):
+		case len(page.Items) == in.Limit:
+			page.Next = name(page.Items[in.Limit-1])
+			return page
+		default:
+			page.Items = append(page.Items, item)
+		}
+	}
+	return page
+}

@@ -38,6 +38,7 @@ func (a *api) mount(r chi.Router) {
 	a.mountAlerts()
 	a.mountRepublish()
 	a.mountChannels()
+	a.mountStreams()
 	a.mountSources()
 	a.mountHandlers()
 	a.mountMutes()

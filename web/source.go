@@ -63,30 +63,18 @@ func (a *api) mountSources() {
 	}, shown(a.testSource))
 }
 
-// sourceListIn is which part of the sources is asked for.
-type sourceListIn struct {
-	Limit  int  `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
-	Cursor text `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
-}
-
 // sourceIn names a source.
 type sourceIn struct {
 	Name text `path:"name" doc:"The source's name." example:"shop"`
 }
 
-func (a *api) sources(_ context.Context, in *sourceListIn) (Page[Source], error) {
-	page := Page[Source]{Items: []Source{}}
-	for _, s := range a.Sources.States() {
-		switch {
-		case s.Name <= string(in.Cursor):
-		case len(page.Items) == in.Limit:
-			page.Next = page.Items[in.Limit-1].Name
-			return page, nil
-		default:
-			page.Items = append(page.Items, newSource(s))
-		}
+func (a *api) sources(_ context.Context, in *namedListIn) (Page[Source], error) {
+	all := a.Sources.States()
+	sources := make([]Source, len(all))
+	for i, s := range all {
+		sources[i] = newSource(s)
 	}
-	return page, nil
+	return pageOfNamed(in, sources, func(s Source) string { return s.Name }), nil
 }
 
 func (a *api) source(_ context.Context, in *sourceIn) (Source, error) {

@@ -17,7 +17,7 @@ import (
 )
 
 func (p *program) eventCommand() *cobra.Command {
-	cmd := group("event", "Tell that something happened")
+	cmd := group("event", "Tell that something happened, and see how far streams are read")
 	addURL(cmd.PersistentFlags(), p)
 	var id string
 	send := &cobra.Command{
@@ -50,7 +50,7 @@ func (p *program) eventCommand() *cobra.Command {
 		},
 	}
 	send.Flags().StringVar(&id, "id", "", "the event's own id; a repeat of it is stored once")
-	cmd.AddCommand(send)
+	cmd.AddCommand(send, p.streamsCommand())
 	return cmd
 }
 

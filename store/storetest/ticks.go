@@ -39,6 +39,9 @@ func ticksHaveCursors(t *testing.T, w *world) {
 	if diff := cmp.Diff(want, all()); diff != "" {
 		t.Errorf("cursors (-want +got):\n%s", diff)
 	}
+	if streams := must[map[string]futurejobs.Cursor](t)(w.Cursors(w.ctx())); len(streams) != 2 || streams[name].Stream != "" {
+		t.Errorf("cursors of streams: %v", streams)
+	}
 	if through := must[map[string]futurejobs.Reading](t)(w.ReadThrough(w.ctx())); len(through) != 2 { // the world's stream, and pings
 		t.Errorf("streams: %v", through)
 	}

@@ -1,0 +1,75 @@
+package deadman_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman"
+	"deadman/bus/bustest"
+	"deadman/store/storetest"
+	"deadman/web"
+)
+
+// streams are the streams as a node shows them, by name.
+func (n *node) streams() map[string]web.Stream {
+	n.Helper()
+	var page web.Page[web.Stream]
+	if status := n.get("/api/v1/streams", &page); status != http.StatusOK {
+		n.Fatalf("streams: status %d", status)
+	}
+	all := make(map[string]web.Stream)
+	for _, s := range page.Items {
+		all[s.Name] = s
+	}
+	return all
+}
+
+// Of each stream that rules are told by is known how far it is read, which jobs came of it, who
+// reads it and who waits for it: on each node the same, whichever of them reads. One that is
+// deleted is said to be gone.
+func TestStreamsAreShown(t *testing.T) {
+	t.Parallel()
+	url := broker(t)
+	js := bustest.JetStream(t, url)
+	for name, subject := range map[string]string{"ORDERS": "orders.>", "OTHERS": "others.>"} {
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c := deadman.Config{DatabaseURL: storetest.Postgres(t), NATSURL: url, Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule})}
+	nodes := []*node{serve(t, config(t, c, 0)), serve(t, config(t, c, 1))}
+	const orders = 5
+	for i := range orders {
+		nodes[0].want(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", fmt.Sprintf(`{"id":"o%d"}`, i))
+	}
+	for _, n := range nodes {
+		var s web.Stream
+		n.eventually("all orders are read", func() bool {
+			s = n.streams()["ORDERS"]
+			return s.Created == orders && s.State == web.StreamRead && !s.ReadThrough.IsZero()
+		})
+		if len(n.streams()) != 1 {
+			t.Errorf("there are %v; no rule names the other", n.streams())
+		}
+		if s.Behind == nil || *s.Behind != 0 || s.Lag == nil || *s.Lag != 0 || s.LastSeq != orders || s.EndSeq != orders || !s.LastAt.Equal(s.EndAt) {
+			t.Errorf("how far it is read: %+v", s)
+		}
+		if time.Since(s.LastAt) > time.Minute || s.ReadBy == "" || s.Problem != "" || !s.BlindSince.IsZero() {
+			t.Errorf("how it does: %+v", s)
+		}
+		if !slices.Equal(s.Rules, []string{"order-unshipped"}) || s.RuleCount != 1 || s.Subjects < 2 {
+			t.Errorf("who is told by it: %+v", s)
+		}
+	}
+	if err := js.DeleteStream(t.Context(), "ORDERS"); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range nodes {
+		n.eventually("it is said to be gone", func() bool { s := n.streams()["ORDERS"]; return s.State == web.StreamGone && s.Problem != "" })
+	}
+}
