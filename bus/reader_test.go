@@ -33,10 +33,16 @@ func read(t *testing.T, b *bus.Bus, stream string, after uint64, subjects ...str
 func drain(t *testing.T, b *bus.Bus, stream string, after uint64, subjects ...string) []futurejobs.Event {
 	t.Helper()
 	r := read(t, b, stream, after, subjects...)
-	defer r.Close()
+	defer func() { r.Close() }()
 	var all []futurejobs.Event
-	for {
+	for again := 0; ; {
 		got, err := r.Next(t.Context(), 7, 10*time.Millisecond)
+		if errors.Is(err, bus.ErrReaderLost) && again < 10 { // a cluster has chosen another leader
+			again++
+			r.Close()
+			r = read(t, b, stream, after, subjects...)
+			continue
+		}
 		if err != nil {
 			t.Fatal(err)
 		}
