@@ -72,3 +72,12 @@ type Said struct {
 	Published bool // it is in the stream
 	Ack       *Ack // of a list of open ones only: who acknowledged what its job said; nil: nobody
 }
+
+// RuleJobs is how many jobs of a rule are waited for, and how they do.
+type RuleJobs struct {
+	Waiting      int64     // all that are pending
+	Alerting     int64     // about which something was said
+	Undetermined int64     // of which the last look could not find out
+	GaveUp       int64     // ended by a guard, whose slot was in the last 24 hours
+	NextCheckAt  time.Time // zero: time stands still for all of them, or there are none
+}

@@ -15,6 +15,8 @@ type Lists interface {
 	Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Listed], error)
 	// Job returns the pending job of a rule and a key.
 	Job(ctx context.Context, rule, key string) (futurejobs.Listed, error)
+	// RuleJobs counts what is waited for, by the id of the rule. It reads all pending jobs.
+	RuleJobs(ctx context.Context) (map[int32]futurejobs.RuleJobs, error)
 	// History returns ended jobs, newest first.
 	History(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Ended], error)
 	// Alerts returns what was said, newest first.

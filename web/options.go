@@ -14,6 +14,7 @@ import (
 
 	"deadman/access"
 	"deadman/checks/lookup"
+	futurejobs "deadman/future_jobs"
 	"deadman/hooks"
 	"deadman/pings"
 )
@@ -100,7 +101,10 @@ func New(o Options) http.Handler {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	a := &api{Options: o, troubles: troubles{known: make(map[string]trouble)}}
+	a := &api{
+		Options: o, troubles: troubles{known: make(map[string]trouble)},
+		ruleJobs: counter[map[int32]futurejobs.RuleJobs]{what: "jobs by rule", count: o.Lists.RuleJobs, now: o.Now, log: o.Log},
+	}
 	r := chi.NewRouter()
 	var whole http.Handler = r
 	r.Use(a.access, a.rescue, headers, a.sameSite(), middleware.GetHead, bounded)
@@ -141,6 +145,7 @@ func New(o Options) http.Handler {
 type api struct {
 	Options
 	troubles troubles
+	ruleJobs counter[map[int32]futurejobs.RuleJobs]
 	huma     huma.API
 	routes   []Route
 	spelled  func() ([]byte, error) // what huma knows of the API, as JSON

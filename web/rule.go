@@ -48,6 +48,29 @@ type Rule struct {
 	NextTickAt  time.Time `json:"next_tick_at,omitzero" doc:"When it ticks next, if it does. Nothing comes of the ticks of a rule that is paused or not enabled."`
 	Over        bool      `json:"over,omitempty" doc:"Its schedule does not tick any more."`
 	Problem     string    `json:"problem,omitempty" doc:"Why this version of deadman cannot read it."`
+	Jobs        *RuleJobs `json:"jobs,omitempty" doc:"What it waits for, of a list only; absent before it was first counted."`
+}
+
+// RuleJobs is how many jobs of a rule are waited for, as it goes out.
+type RuleJobs struct {
+	Waiting      int64     `json:"waiting" doc:"Pending jobs."`
+	Alerting     int64     `json:"alerting" doc:"About which something was said."`
+	Undetermined int64     `json:"undetermined" doc:"Of which the last look could not find out."`
+	GaveUp       int64     `json:"gave_up" doc:"Not pending: those that a guard ended and whose slot was in the last 24 hours."`
+	NextCheckAt  time.Time `json:"next_check_at,omitzero" doc:"The slot of the next look at one of them."`
+	CountedAt    time.Time `json:"counted_at" doc:"It is counted while somebody asks, every two seconds, or less often where that takes long."`
+}
+
+// jobsOfRules are how many jobs of each rule are waited for; nil before it was first counted.
+func (a *api) jobsOfRules(ctx context.Context) func(rule int32) *RuleJobs {
+	last, ok := a.ruleJobs.newest(ctx)
+	return func(rule int32) *RuleJobs {
+		if !ok {
+			return nil
+		}
+		n := last.What[rule]
+		return &RuleJobs{n.Waiting, n.Alerting, n.Undetermined, n.GaveUp, n.NextCheckAt, last.At.UTC()}
+	}
 }
 
 func newRule(l rules.Listing, now time.Time) Rule {
@@ -154,7 +177,7 @@ func (a *api) ruleList(ctx context.Context, in *ruleListIn) (Page[Rule], error) 
 	if err != nil {
 		return Page[Rule]{}, err
 	}
-	v, page := visitorOf(ctx), Page[Rule]{Items: []Rule{}}
+	v, page, jobs := visitorOf(ctx), Page[Rule]{Items: []Rule{}}, a.jobsOfRules(ctx)
 	for _, l := range all { // by name
 		switch {
 		case l.Name <= after || !v.sees(l.Name) || !in.wants(l):
@@ -163,7 +186,9 @@ func (a *api) ruleList(ctx context.Context, in *ruleListIn) (Page[Rule], error) 
 			page.Next = base64.RawURLEncoding.EncodeToString([]byte(ruleCursor + last))
 			return page, nil
 		default:
-			page.Items = append(page.Items, newRule(l, a.Now()))
+			r := newRule(l, a.Now())
+			r.Jobs = jobs(l.RuleID)
+			page.Items = append(page.Items, r)
 		}
 	}
 	return page, nil

@@ -53,10 +53,10 @@ func (p *program) listRulesCommand() *cobra.Command {
 			{parameter: "paused", does: "true: those that are paused only; false: the others only", values: []string{"true", "false"}},
 		},
 		none:   "there are no rules; deadman rule new writes one to start from",
-		header: []string{"rule", "entity", "version", "state", "bundle", "saved", "by", "next tick", "listens to"},
+		header: []string{"rule", "entity", "version", "state", "waiting", "alerting", "bundle", "saved", "by", "next tick", "listens to"},
 		row: func(p *program, r web.Rule) []cell {
 			return []cell{
-				say(r.Name), say(r.Entity), sayNumber(r.Version), ruleState(r), say(r.Bundle),
+				say(r.Name), say(r.Entity), sayNumber(r.Version), ruleState(r), waiting(r), alerting(r), say(r.Bundle),
 				say(web.Relative(r.SavedAt, p.now())), say(r.SavedBy), nextTick(p, r), say(strings.Join(r.Subjects, " ")),
 			}
 		},
@@ -74,6 +74,25 @@ func ruleState(r web.Rule) cell {
 		return sayIn(yellow, "disabled")
 	}
 	return sayIn(green, "enabled")
+}
+
+// waiting is how many jobs of a rule are pending; empty: that is not counted yet.
+func waiting(r web.Rule) cell {
+	if r.Jobs == nil {
+		return say("")
+	}
+	return sayNumber(r.Jobs.Waiting)
+}
+
+// alerting is about how many of them something was said.
+func alerting(r web.Rule) cell {
+	switch {
+	case r.Jobs == nil:
+		return say("")
+	case r.Jobs.Alerting > 0:
+		return sayIn(yellow, fmt.Sprint(r.Jobs.Alerting))
+	}
+	return faint("0")
 }
 
 // nextTick is when a rule's schedule ticks next.

@@ -106,6 +106,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"list/severities":       alertsAreFiltered,
 	"list/open":             alertsAreOpen,
 	"list/outages":          outagesAreOpenAlerts,
+	"list/rules":            jobsAreCountedByRule,
 	"list/cursor":           cursorsBelongToTheirList,
 	"letter/bytes":          lettersKeepTheirBytes,
 	"letter/list":           lettersAreListed,

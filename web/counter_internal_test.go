@@ -1,0 +1,117 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// counting is a counter whose counts take a while, and what became of them.
+func counting(takes time.Duration) (c *counter[int], counts *int) {
+	counts = new(int)
+	return &counter[int]{
+		what: "test", now: time.Now, log: slog.New(slog.DiscardHandler),
+		count: func(ctx context.Context) (int, error) {
+			*counts++
+			n := *counts
+			select {
+			case <-time.After(takes):
+				return n, nil
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		},
+	}, counts
+}
+
+// asks asks every 100 ms for a while, and fails when an answer took longer than it may.
+func (c *counter[T]) asks(t *testing.T, d time.Duration) (last counted[T], ok bool) {
+	t.Helper()
+	for end := time.Now().Add(d); time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+		asked := time.Now()
+		if last, ok = c.newest(t.Context()); time.Since(asked) > countWait {
+			t.Fatalf("an answer took %s", time.Since(asked))
+		}
+	}
+	return last, ok
+}
+
+func TestCounterAnswersAtOnceWhatIsQuick(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, counts := counting(20 * time.Millisecond)
+		began := time.Now()
+		if got, ok := c.newest(t.Context()); !ok || got.What != 1 || !got.At.Equal(began) {
+			t.Errorf("%+v, %v", got, ok)
+		}
+		if got, ok := c.asks(t, time.Second); !ok || got.What != 1 {
+			t.Errorf("while it rests: %+v, %v", got, ok)
+		}
+		time.Sleep(2 * time.Second)
+		if got, _ := c.newest(t.Context()); got.What != 2 {
+			t.Errorf("after its rest: %+v", got)
+		}
+		time.Sleep(time.Hour)
+		if *counts != 2 {
+			t.Errorf("counted %d times, and twice somebody asked", *counts)
+		}
+	})
+}
+
+func TestCounterSpendsAPartOfTheTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, counts := counting(3 * time.Second)
+		if _, ok := c.asks(t, 2*time.Second); ok {
+			t.Error("something was counted that takes 3 s")
+		}
+		if got, ok := c.asks(t, time.Hour); !ok || got.What < 2 {
+			t.Errorf("%+v, %v", got, ok)
+		}
+		if most := int(time.Hour / (3*time.Second + countParts*3*time.Second)); *counts < most-1 || *counts > most+1 {
+			t.Errorf("counted %d times in an hour, want %d", *counts, most)
+		}
+		synctest.Wait()
+		time.Sleep(time.Minute)
+	})
+}
+
+func TestCounterKeepsWhatItKnows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := counting(time.Millisecond)
+		well := c.count
+		c.asks(t, time.Second)
+		c.count = func(context.Context) (int, error) { return 0, errors.New("gone") }
+		if got, ok := c.asks(t, time.Minute); !ok || got.What != 1 || time.Since(got.At) < time.Minute {
+			t.Errorf("%+v, %v", got, ok)
+		}
+		c.count = well
+		if got, _ := c.asks(t, 3*time.Second); got.What != 2 || time.Since(got.At) > 5*time.Second {
+			t.Errorf("%+v", got)
+		}
+	})
+}
+
+// Whoever asked first may leave, and what a node that stops is counting is left.
+func TestCounterOutlivesTheRequestAndNotTheNode(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := counting(10 * time.Second)
+		ctx, leave := context.WithCancel(t.Context())
+		leave()
+		c.newest(ctx)
+		time.Sleep(11 * time.Second)
+		if got, ok := c.newest(t.Context()); !ok || got.What != 1 {
+			t.Errorf("%+v, %v", got, ok)
+		}
+
+		c, _ = counting(10 * time.Second)
+		left := make(chan struct{})
+		c.newest(context.WithValue(t.Context(), leavingKey{}, (<-chan struct{})(left)))
+		close(left)
+		synctest.Wait()
+		if c.ends != nil {
+			t.Error("a count goes on when the node stops")
+		}
+	})
+}

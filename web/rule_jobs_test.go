@@ -1,0 +1,38 @@
+package web_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/web"
+)
+
+// A list of rules says what each of them waits for, once that was counted.
+func TestJobsOfRules(t *testing.T) {
+	s := newStand(t)
+	s.save(strings.ReplaceAll(unshipped, "order-unshipped", "order-unpaid"))
+	for _, key := range []string{"1", "2", "3"} {
+		s.place(key, time.Hour, `{}`)
+	}
+	s.alert("1", "1 is late", 2*time.Hour)
+	jobs, deadline := make(map[string]*web.RuleJobs), time.Now().Add(10*time.Second)
+	for range time.Tick(10 * time.Millisecond) {
+		for _, r := range get[web.Page[web.Rule]](t, s.Server, "/api/v1/rules").Items {
+			jobs[r.Name] = r.Jobs
+		}
+		if jobs["order-unpaid"] != nil {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("the jobs are not counted")
+		}
+	}
+	got := jobs["order-unshipped"]
+	if got.Waiting != 3 || got.Alerting != 1 || got.Undetermined != 0 || got.GaveUp != 0 || got.NextCheckAt.IsZero() || got.CountedAt.IsZero() {
+		t.Errorf("%+v", got)
+	}
+	if none := jobs["order-unpaid"]; none.Waiting != 0 || !none.NextCheckAt.IsZero() || none.CountedAt.IsZero() {
+		t.Errorf("of a rule that waits for nothing: %+v", none)
+	}
+}
