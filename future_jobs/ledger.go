@@ -44,6 +44,22 @@ type DeadLetter struct {
 	LastTriedAt time.Time
 }
 
+// LetterReason is how many dead letters there are of one rule and one reason.
+type LetterReason struct {
+	Rule    string // empty: no rule's fault
+	Reason  string
+	Letters int64
+	Newest  int64 // the id of the newest of them
+	At      time.Time
+}
+
+// LetterReasons is why events could not be taken in, most letters first.
+type LetterReasons struct {
+	Reasons []LetterReason
+	Letters int64 // that were counted: the newest
+	More    bool  // there may be older letters, which were not counted
+}
+
 // Batch is a run of events of one stream, folded into effects.
 type Batch struct {
 	Stream      string // empty: by hand, no cursor moves

@@ -39,6 +39,7 @@ type Filter struct {
 	Severity alerts.Severity // alerts only
 	Open     bool            // alerts only: the newest of each pending job that said something, and of each open outage
 	Subject  string          // dead letters only
+	Reason   string          // dead letters only
 
 	Cursor string // where the last page ended; opaque
 	Limit  int    // 1 to MaxLimit; 0: 50

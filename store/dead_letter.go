@@ -58,8 +58,8 @@ func (s *Store) DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter
 	return letters[0], nil
 }
 
-// DeadLetters lists what could not be taken in, newest first. A filter's Rule, RulePrefix and
-// Subject narrow it; what else a filter says does not apply.
+// DeadLetters lists what could not be taken in, newest first. A filter's Rule, RulePrefix,
+// Subject and Reason narrow it; what else a filter says does not apply.
 func (s *Store) DeadLetters(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.DeadLetter], error) {
 	var page futurejobs.Page[futurejobs.DeadLetter]
 	before := position{ID: maxID}

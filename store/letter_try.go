@@ -62,8 +62,8 @@ func sortLetters(b futurejobs.Batch, folded []futurejobs.DeadLetter) (again stri
 
 func letterObject(id int64) string { return fmt.Sprintf("dead-letter/%d", id) }
 
-// LettersAfter returns up to limit dead letters of a filter's Rule, RulePrefix and Subject that
-// follow an id, oldest first.
+// LettersAfter returns up to limit dead letters of a filter's Rule, RulePrefix, Subject and Reason
+// that follow an id, oldest first.
 func (s *Store) LettersAfter(ctx context.Context, f futurejobs.Filter, after int64, limit int) ([]futurejobs.DeadLetter, error) {
 	w := where{`SELECT ` + letterColumns + ` FROM dead_letter WHERE id > ?`, []any{after}}
 	w.letters(f)
@@ -92,8 +92,8 @@ func (s *Store) DropLetter(ctx context.Context, id int64) error {
 	return nil
 }
 
-// DropLetters takes the dead letters away that a filter's Rule, RulePrefix and Subject leave,
-// and returns how many.
+// DropLetters takes the dead letters away that a filter's Rule, RulePrefix, Subject and Reason
+// leave, and returns how many.
 func (s *Store) DropLetters(ctx context.Context, f futurejobs.Filter) (dropped int64, err error) {
 	w := where{`DELETE FROM dead_letter WHERE 1 = 1`, nil}
 	w.letters(f)
@@ -117,6 +117,9 @@ func narrowed(f futurejobs.Filter) string {
 	}
 	if f.Subject != "" {
 		said += " on " + f.Subject
+	}
+	if f.Reason != "" {
+		said += " because: " + f.Reason
 	}
 	return said
 }

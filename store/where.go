@@ -36,6 +36,9 @@ func (w *where) letters(f futurejobs.Filter) {
 	if f.Subject != "" {
 		w.and(`subject = ?`, escape(f.Subject))
 	}
+	if f.Reason != "" {
+		w.and(`reason = ?`, escape(f.Reason))
+	}
 }
 
 // beginning is the condition that a column begins with a text, given its length and itself.

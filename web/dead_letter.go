@@ -44,6 +44,30 @@ func newDeadLetter(d futurejobs.DeadLetter) DeadLetter {
 	return out
 }
 
+// LetterReason is how many dead letters there are of one rule and one reason.
+type LetterReason struct {
+	Rule    string    `json:"rule,omitempty" doc:"Absent: no rule's fault."`
+	Reason  string    `json:"reason"`
+	Letters int64     `json:"letters"`
+	Newest  int64     `json:"newest" doc:"The id of the newest of them."`
+	At      time.Time `json:"at" doc:"When the newest of them was refused."`
+}
+
+// LetterReasons is why events could not be taken in.
+type LetterReasons struct {
+	Items   []LetterReason `json:"items" nullable:"false"`
+	Letters int64          `json:"letters" doc:"How many were counted, the newest."`
+	More    bool           `json:"more,omitempty" doc:"There may be older ones, which were not counted."`
+}
+
+func newLetterReasons(c futurejobs.LetterReasons) LetterReasons {
+	out := LetterReasons{Items: make([]LetterReason, len(c.Reasons)), Letters: c.Letters, More: c.More}
+	for i, r := range c.Reasons {
+		out.Items[i] = LetterReason(r)
+	}
+	return out
+}
+
 // deadLetterListIn is what the dead letters are narrowed by.
 type deadLetterListIn struct {
 	LetterFilter
@@ -54,10 +78,11 @@ type deadLetterListIn struct {
 type LetterFilter struct {
 	Rule    text `query:"rule" doc:"That this rule could not take in." example:"order-unshipped"`
 	Subject text `query:"subject" doc:"That came on this subject." example:"orders.created"`
+	Reason  text `query:"reason" doc:"That were refused for this reason, word by word." example:"trigger: missing value event.id"`
 }
 
 func (f LetterFilter) filter() futurejobs.Filter {
-	return futurejobs.Filter{Rule: string(f.Rule), Subject: string(f.Subject)}
+	return futurejobs.Filter{Rule: string(f.Rule), Subject: string(f.Subject), Reason: string(f.Reason)}
 }
 
 // deadLetterIn names a dead letter.
@@ -85,6 +110,17 @@ func (a *api) mountDeadLetters() {
 			return DeadLetter{}, err
 		}
 		return newDeadLetter(d), nil
+	}))
+	add(a, operation{
+		ID: "list-dead-letter-reasons", Tag: tagEvents, Method: "GET", Path: "/dead-letters/reasons", Does: "counts dead letters by rule and reason, most letters first",
+		Says:  "The newest 5,000 letters are counted, and up to 50 reasons are named.",
+		Scope: access.Read, Reach: everything,
+	}, shown(func(ctx context.Context, in *LetterFilter) (LetterReasons, error) {
+		counted, err := a.Lists.LetterReasons(ctx, in.filter())
+		if err != nil {
+			return LetterReasons{}, err
+		}
+		return newLetterReasons(counted), nil
 	}))
 	a.mountLetterDeeds()
 }

@@ -38,16 +38,16 @@ type Dropped struct {
 // LettersMeant says which dead letters are meant. That all are has to be said.
 type LettersMeant struct {
 	LetterFilter
-	All bool `query:"all" doc:"All that there are; in place of rule and subject."`
+	All bool `query:"all" doc:"All that there are; in place of rule, subject and reason."`
 }
 
 func (in LettersMeant) check() error {
-	some := in.Rule != "" || in.Subject != ""
+	some := in.LetterFilter != LetterFilter{}
 	switch {
 	case !some && !in.All:
-		return refused("query", "it does not say which letters are meant; give rule, subject, or all=true")
+		return refused("query", "it does not say which letters are meant; give rule, subject, reason, or all=true")
 	case some && in.All:
-		return refused("query.all", "it comes with rule or subject, and all leaves none out; give one or the other")
+		return refused("query.all", "it comes with rule, subject or reason, and all leaves none out; give one or the other")
 	}
 	return nil
 }

@@ -90,7 +90,7 @@ func TestLettersAreDropped(t *testing.T) {
 	for _, step := range []struct {
 		query string
 		want  int64
-	}{{"subject=orders.shipped", 1}, {"rule=other", 0}, {"rule=order-unshipped&subject=orders.created", 1}, {"all=true", 1}, {"all=true", 0}} {
+	}{{"subject=orders.shipped", 1}, {"rule=other", 0}, {"reason=as+the+rule", 0}, {"rule=order-unshipped&subject=orders.created", 1}, {"all=true", 1}, {"all=true", 0}} {
 		if got := tell[web.Dropped](t, s, "DELETE", "/dead-letters?"+step.query); got.Dropped != step.want {
 			t.Errorf("%s: %d dropped, want %d", step.query, got.Dropped, step.want)
 		}

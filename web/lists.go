@@ -27,6 +27,8 @@ type Lists interface {
 	DeadLetters(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.DeadLetter], error)
 	// DeadLetter returns one of them.
 	DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter, error)
+	// LetterReasons counts the newest of them by what refused them, and why.
+	LetterReasons(ctx context.Context, f futurejobs.Filter) (futurejobs.LetterReasons, error)
 	// Nodes returns the live nodes.
 	Nodes(ctx context.Context) ([]futurejobs.Node, error)
 	// Leases returns all shards, in order.

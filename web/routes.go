@@ -46,6 +46,7 @@ func (a *api) mount(r chi.Router) {
 	a.mountDeadLetters()
 	a.mountNodes()
 	a.mountTokens()
+	a.mountSelf()
 	a.mountAudit()
 
 	index := func(context.Context, *nothing) (Index, error) {

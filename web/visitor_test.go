@@ -82,6 +82,8 @@ func TestScopes(t *testing.T) {
 		{"GET", "/api/v1/dead-letters", "", "read oncall rules admin"},
 		{"GET", "/api/v1/nodes", "", "read oncall rules admin"},
 		{"GET", "/api/v1/streams", "", "read oncall rules admin"},
+		{"GET", "/api/v1/tokens/self", "", "read oncall rules admin"},
+		{"GET", "/api/v1/dead-letters/reasons", "", "read oncall rules admin"},
 		{"POST", "/api/v1/rules/lint", unshipped, "read oncall rules admin"},
 		{"POST", "/api/v1/rules/order-unshipped/preview", `{"event": {"data": {"id": "1"}}}`, "read oncall rules admin"},
 		{"POST", "/api/v1/events/orders.created", `{"id": "1"}`, "events admin"},

@@ -11,12 +11,18 @@ import (
 	"deadman/web"
 )
 
+// letterFilters are what dead letters can be narrowed by.
+var letterFilters = []filter{
+	byRule, {parameter: "subject", does: "that came on this subject only"},
+	{parameter: "reason", does: "that were refused for this reason only, word by word"},
+}
+
 func (p *program) deadLetterCommand() *cobra.Command {
 	cmd := group("dead-letter", "The events that could not be taken in: look at them, retry and drop them")
 	addURL(cmd.PersistentFlags(), p)
 	cmd.AddCommand(
 		listing[web.DeadLetter]{
-			short: "List dead letters, newest first", path: "/dead-letters", filters: []filter{byRule, {parameter: "subject", does: "that came on this subject only"}},
+			short: "List dead letters, newest first", path: "/dead-letters", filters: letterFilters,
 			none: "no event was refused", header: []string{"id", "refused", "rule", "subject", "stream", "seq", "reason"},
 			row: func(p *program, d web.DeadLetter) []cell {
 				return []cell{
@@ -26,6 +32,7 @@ func (p *program) deadLetterCommand() *cobra.Command {
 			},
 		}.command(p),
 		&cobra.Command{Use: "get ID", Short: "Show one dead letter, and the event", Args: exactly("ID"), RunE: p.getDeadLetter},
+		p.letterReasonsCommand(),
 		p.retryLettersCommand(), p.dropLettersCommand(),
 	)
 	return cmd

@@ -128,6 +128,13 @@ func TestDeadLetterDeeds(t *testing.T) {
 	eventually(t, "the dead letters are there", func() bool {
 		return len(read[web.Page[web.DeadLetter]](n, "dead-letter", "list", "--subject", "orders.created").Items) == 3
 	})
+	counted := read[web.LetterReasons](n, "dead-letter", "reasons", "--rule", "order-unshipped")
+	if len(counted.Items) != 1 || counted.Letters != 3 || counted.Items[0].Letters != 3 {
+		t.Errorf("counted: %+v", counted)
+	}
+	n.says(0, []string{"dead-letter", "reasons"}, "3        order-unshipped", counted.Items[0].Reason)
+	n.says(0, []string{"dead-letter", "reasons", "--reason", "another"}, "no event was refused")
+	n.says(0, []string{"dead-letter", "list", "--reason", counted.Items[0].Reason}, counted.Items[0].Reason)
 	n.says(1, []string{"dead-letter", "retry", "1"}, "retried: 1 dead letter; 0 taken in, 1 refused again")
 	n.says(0, []string{"dead-letter", "get", "1"}, "tried again    1 time")
 

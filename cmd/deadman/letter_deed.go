@@ -14,14 +14,15 @@ import (
 
 // letters are the dead letters that a command is about: those of ids, or those of a filter.
 type letters struct {
-	ids           []string
-	rule, subject string
-	all           bool
+	ids                   []string
+	rule, subject, reason string
+	all                   bool
 }
 
 func (l *letters) flags(flags *pflag.FlagSet) {
 	flags.StringVar(&l.rule, "rule", "", "those that this rule could not take in")
 	flags.StringVar(&l.subject, "subject", "", "those that came on this subject")
+	flags.StringVar(&l.reason, "reason", "", "those that were refused for this reason, word by word")
 	flags.BoolVar(&l.all, "all", false, "all that there are")
 }
 
@@ -34,13 +35,13 @@ func (l *letters) take(cmd *cobra.Command, ids []string) error {
 	}
 	l.ids = ids
 	ways := 0
-	for _, given := range []bool{len(ids) > 0, l.rule != "" || l.subject != "", l.all} {
+	for _, given := range []bool{len(ids) > 0, l.rule+l.subject+l.reason != "", l.all} {
 		if given {
 			ways++
 		}
 	}
 	if ways != 1 {
-		return usage("%s takes IDs, or --rule and --subject, or --all", cmd.CommandPath())
+		return usage("%s takes IDs, or --rule, --subject and --reason, or --all", cmd.CommandPath())
 	}
 	return nil
 }
@@ -48,7 +49,7 @@ func (l *letters) take(cmd *cobra.Command, ids []string) error {
 // query is the filter, as the API takes it.
 func (l *letters) query() url.Values {
 	q := url.Values{}
-	for name, value := range map[string]string{"rule": l.rule, "subject": l.subject} {
+	for name, value := range map[string]string{"rule": l.rule, "subject": l.subject, "reason": l.reason} {
 		if value != "" {
 			q.Set(name, value)
 		}

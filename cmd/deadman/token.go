@@ -32,6 +32,7 @@ func (p *program) tokenCommand() *cobra.Command {
 			},
 		}.command(p),
 		p.revokeTokenCommand(),
+		&cobra.Command{Use: "self", Short: "Show which token this is, and what it may", Args: exactly(), RunE: p.showSelf},
 		p.auditCommand(),
 	)
 	return cmd

@@ -46,6 +46,7 @@ func TestTokenVerbs(t *testing.T) {
 		t.Errorf("it sees %+v", page.Items)
 	}
 	acme.says(1, []string{"token", "list"}, "Forbidden", "admin")
+	acme.says(0, []string{"token", "self"}, " acme\n", " read, oncall, rules\n", " acme-*\n")
 
 	shown := n.run("", "token", "create", "ci", "--scope", "events,read")
 	shown.check(t, nil, 0, "scopes         read, events", "secret         dm_", "rules          *", "it is not shown again")
@@ -77,6 +78,7 @@ func TestTokenOfAnOpenNode(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
 	n.says(0, []string{"token", "list"}, "there are no tokens")
+	n.says(0, []string{"token", "self"}, "loopback", "asks nobody for a token", "read, events, oncall, rules, admin")
 	n.says(0, []string{"token", "create", "ci", "--scope", "events"}, "The node is open still", "--scope admin")
 	n.says(0, []string{"token", "create", "me", "--scope", "admin"}, "takes tokens only from now on", "DEADMAN_TOKEN")
 	n.says(1, []string{"token", "list"}, "DEADMAN_TOKEN")

@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -75,5 +76,52 @@ func lettersAreListed(t *testing.T, w *world) {
 	}
 	if _, err := w.DeadLetter(w.ctx(), got[0].ID+1); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("no such letter: %v, want ErrNotFound", err)
+	}
+}
+
+// Letters are counted by what refused them, and why; the most come first, and a reason narrows
+// every list of letters.
+func lettersAreCounted(t *testing.T, w *world) {
+	refuse := func(rule, reason string, subjects ...string) {
+		var b futurejobs.Batch
+		b.RuleSet = w.set
+		for _, subject := range subjects {
+			b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{Event: futurejobs.Event{Stream: "ORDERS", Subject: subject}, Rule: rule, Reason: reason})
+		}
+		must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	}
+	refuse("r1", "no key\x00", "a", "a", "b")
+	refuse("r2", "no key\x00", "a")
+	refuse("", "no JSON", "b", "b")
+	all := pages(t, futurejobs.Filter{}, w.DeadLetters) // newest first
+	counted := func(f futurejobs.Filter) (out string) {
+		got := must[futurejobs.LetterReasons](t)(w.LetterReasons(w.ctx(), f))
+		for _, r := range got.Reasons {
+			out += fmt.Sprintf("%d %s %q; ", r.Letters, r.Rule, r.Reason)
+			i := slices.IndexFunc(all, func(l futurejobs.DeadLetter) bool { return l.Rule == r.Rule && l.Reason == r.Reason })
+			if all[i].ID != r.Newest || !all[i].At.Equal(r.At) {
+				t.Errorf("the newest of %q is letter %d of %s, want %d of %s", r.Reason, r.Newest, r.At, all[i].ID, all[i].At)
+			}
+		}
+		return fmt.Sprintf("%s%d %t", out, got.Letters, got.More)
+	}
+	for _, c := range []struct {
+		filter futurejobs.Filter
+		want   string
+	}{
+		{futurejobs.Filter{}, `3 r1 "no key\x00"; 2  "no JSON"; 1 r2 "no key\x00"; 6 false`},
+		{futurejobs.Filter{Subject: "b"}, `2  "no JSON"; 1 r1 "no key\x00"; 3 false`},
+		{futurejobs.Filter{Reason: "no key\x00", Rule: "r2"}, `1 r2 "no key\x00"; 1 false`},
+		{futurejobs.Filter{Reason: "no"}, "0 false"},
+	} {
+		if got := counted(c.filter); got != c.want {
+			t.Errorf("%+v: %s, want %s", c.filter, got, c.want)
+		}
+	}
+	if got := pages(t, futurejobs.Filter{Reason: "no key\x00"}, w.DeadLetters); len(got) != 4 {
+		t.Errorf("%d letters of one reason, want 4", len(got))
+	}
+	if n := must[int64](t)(w.DropLetters(w.ctx(), futurejobs.Filter{Reason: "no JSON"})); n != 2 {
+		t.Errorf("%d letters of one reason were dropped, want 2", n)
 	}
 }

@@ -110,6 +110,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"list/cursor":           cursorsBelongToTheirList,
 	"letter/bytes":          lettersKeepTheirBytes,
 	"letter/list":           lettersAreListed,
+	"letter/reasons":        lettersAreCounted,
 	"letter/retry":          lettersAreTriedOnce,
 	"letter/again":          lettersStayWhereTheyAreRefused,
 	"letter/split":          lettersOfAllRulesAreSplit,

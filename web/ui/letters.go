@@ -1,60 +1,108 @@
 package ui
 
 import (
-	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/go-chi/chi/v5"
 
 	"deadman/web"
 )
 
-// lettersView is the events that could not be taken in, newest first.
+// lettersView is the events that could not be taken in, newest first, and why.
 type lettersView struct {
 	listing
+	may
 	Letters []web.DeadLetter
+	Reasons []reason
+	Counted web.LetterReasons
+	Done    *doing // what was just done; nil: nothing
 }
 
+// reason is why events could not be taken in.
+type reason struct {
+	web.LetterReason
+	At string // the list of these letters alone
+}
+
+// lettersAt is the path of the list.
+const lettersAt = "/dead-letters"
+
+// letterFilter is what letters are narrowed by.
+var letterFilter = []string{"rule", "subject", "reason"}
+
 func (u *UI) letters(c client, r *http.Request) (view, error) {
-	v := lettersView{listing: listingOf(r, "rule", "subject")}
+	v := lettersView{listing: listingOf(r, letterFilter...), Done: doneOf(r.URL.Query(), "dead letter", takenIn, dropped)}
+	var err error
+	if v.may, err = c.may(); err != nil {
+		return view{}, err
+	}
 	var page web.Page[web.DeadLetter]
-	if err := c.get("/dead-letters", v.query(), &page); err != nil {
+	if err := c.get(lettersAt, v.query(), &page); err != nil {
 		return view{}, err
 	}
 	v.Letters = page.Items
 	v.goesOn(page.Next)
+	narrowed := v.query()
+	narrowed.Del("limit")
+	narrowed.Del("cursor")
+	if err := c.get(lettersAt+"/reasons", narrowed, &v.Counted); err != nil {
+		return view{}, err
+	}
+	for _, counted := range v.Counted.Items {
+		v.Reasons = append(v.Reasons, reason{counted, alike(counted.Rule, counted.Reason)})
+	}
 	return view{Title: "Dead letters", Body: v}, nil
 }
 
 // letterView is one of them.
 type letterView struct {
 	web.DeadLetter
-	Text string // its body, as people read it
+	may
+	Text   string // its body, as people read it
+	Binary bool   // the body is no text, and is shown byte by byte
+	Alike  string // the list of those of its rule and reason
 }
 
 func (u *UI) letter(c client, r *http.Request) (view, error) {
 	var l web.DeadLetter
-	if err := c.get("/dead-letters/"+url.PathEscape(chi.URLParam(r, "id")), nil, &l); err != nil {
+	if err := c.get(letterAt(chi.URLParam(r, "id")), nil, &l); err != nil {
 		return view{}, err
 	}
-	v := letterView{DeadLetter: l, Text: indented([]byte(l.Body))}
-	if v.Text == "" {
-		v.Text = base64.StdEncoding.EncodeToString(l.BodyBase64)
-	}
-	return view{Title: "Dead letter " + strconv.FormatInt(l.ID, 10), Body: v}, nil
+	v := letterView{DeadLetter: l, Alike: alike(l.Rule, l.Reason)}
+	v.Text, v.Binary = bodyOf(l)
+	var err error
+	v.may, err = c.may()
+	return view{Title: "Dead letter " + strconv.FormatInt(l.ID, 10), Body: v}, err
 }
 
-// letterDeed tries a dead letter again, or drops it.
-func (u *UI) letterDeed(w http.ResponseWriter, r *http.Request) {
-	path, method := "/dead-letters/"+url.PathEscape(chi.URLParam(r, "id")), http.MethodDelete
-	if r.PostFormValue("do") == "retry" {
-		path, method = path+"/retry", http.MethodPost
+// bodyOf is the body of a letter as people read it: JSON indented, text as it is, and what is
+// neither byte by byte, as hexdump -C does.
+func bodyOf(l web.DeadLetter) (text string, binary bool) {
+	body := l.BodyBase64
+	if body == nil {
+		body = []byte(l.Body)
 	}
-	if err := (client{u.api, r}).do(method, path, nil, nil, nil); err != nil {
-		u.fail(w, r, err)
-		return
+	switch {
+	case json.Valid(body):
+		return indented(body), false
+	case utf8.Valid(body):
+		return string(body), false
 	}
-	http.Redirect(w, r, "/dead-letters", http.StatusSeeOther)
+	return hex.Dump(body), true
 }
+
+// alike is the list of the letters of a rule and a reason.
+func alike(rule, reason string) string {
+	query := url.Values{"reason": {reason}}
+	if rule != "" {
+		query.Set("rule", rule)
+	}
+	return lettersAt + "?" + query.Encode()
+}
+
+func letterAt(id string) string { return lettersAt + "/" + url.PathEscape(id) }

@@ -94,6 +94,7 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Post("/alerts/{id}", u.alertDeed)
 	r.Get("/history", u.page("history", u.history))
 	r.Get("/dead-letters", u.page("letters", u.letters))
+	r.Post("/dead-letters", u.lettersDeed)
 	r.Get("/dead-letters/{id}", u.page("letter", u.letter))
 	r.Post("/dead-letters/{id}", u.letterDeed)
 	r.Get("/health", u.page("health", u.health))

@@ -198,8 +198,9 @@ func TestDeeds(t *testing.T) {
 	send(t, home, "orders.created", `{"no": "id"}`)
 	b.visit("/dead-letters")
 	b.shows("missing value")
-	b.click("td a")
+	b.click(`td a[href^="/dead-letters/"]`)
 	b.click("button[value=drop]")
+	b.click("button.grave")
 	b.shows("each event was taken in")
 }
 

@@ -1,0 +1,127 @@
+package ui
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+
+	"deadman/web"
+)
+
+// doing is what came of doing something to several things, one after the other.
+type doing struct {
+	Verb string // what was done to them, such as acknowledged
+	Noun string // what one of them is, such as alert
+	Done int
+	Left []left // what could not be done
+	Back string // the page it was asked for on
+}
+
+// left are things that were left as they are, for one reason.
+type left struct {
+	Why    string
+	Number int
+	Names  []string // empty: nobody named them
+}
+
+// each does something to each of names. What can't be done does not hold up the others; that
+// nobody may do it at all, or that the browser left, does.
+func (d *doing) each(r *http.Request, names []string, do func(name string) error) {
+	for _, name := range names {
+		if err := r.Context().Err(); err != nil {
+			d.leave(name, fmt.Errorf("there was no time left: %w", err))
+			continue
+		}
+		if err := do(name); err != nil {
+			d.leave(name, err)
+			continue
+		}
+		d.Done++
+	}
+}
+
+// leave notes what could not be done, and why.
+func (d *doing) leave(name string, err error) {
+	why := whyOf(err)
+	i := slices.IndexFunc(d.Left, func(l left) bool { return l.Why == why })
+	if i < 0 {
+		i, d.Left = len(d.Left), append(d.Left, left{Why: why})
+	}
+	d.Left[i].Names = append(d.Left[i].Names, name)
+	d.Left[i].Number++
+}
+
+// Others is how many of them are not named, where there are many.
+func (l left) Others() int { return max(0, len(l.Names)-leftNamed) }
+
+// Named are those that are named.
+func (l left) Named() []string { return l.Names[:min(len(l.Names), leftNamed)] }
+
+// leftNamed is how many things of one reason are named.
+const leftNamed = 20
+
+// whyOf is what a person is told of an error.
+func whyOf(err error) string {
+	var p *web.Problem
+	if !errors.As(err, &p) {
+		return err.Error()
+	}
+	for _, e := range p.Errors {
+		return e.Message
+	}
+	if p.Detail != "" {
+		return p.Detail
+	}
+	return p.Title
+}
+
+// report shows what was done: on the page it was asked for on where all of it was, and else on
+// one of its own that says what was not, and why.
+func (u *UI) report(w http.ResponseWriter, r *http.Request, d doing) {
+	if len(d.Left) > 0 {
+		u.render(w, r, http.StatusOK, "doing", view{Title: "Not all was done", Body: d, Still: true}, "")
+		return
+	}
+	http.Redirect(w, r, backWith(d), http.StatusSeeOther)
+}
+
+// backWith is the address of the page that a deed was asked for on, with what was done.
+func backWith(d doing) string {
+	at := backOf(d.Back)
+	query := at.Query()
+	query.Set("did", d.Verb)
+	query.Set("done", strconv.Itoa(d.Done))
+	at.RawQuery = query.Encode()
+	return at.String()
+}
+
+// doneOf is what the address of a page says was done: nil where it says nothing, or what can't be
+// done to things of this kind.
+func doneOf(query url.Values, noun string, verbs ...string) *doing {
+	n, err := strconv.Atoi(query.Get("done"))
+	if err != nil || n < 0 || !slices.Contains(verbs, query.Get("did")) {
+		return nil
+	}
+	return &doing{Verb: query.Get("did"), Noun: noun, Done: n}
+}
+
+// formMost is the most that a form may have, in bytes.
+const formMost = 1 << 20
+
+// form reads the form of a request, and reports whether it could be.
+func (u *UI) form(w http.ResponseWriter, r *http.Request) bool {
+	r.Body = http.MaxBytesReader(w, r.Body, formMost)
+	if err := r.ParseForm(); err != nil {
+		u.fail(w, r, &web.Problem{Status: http.StatusBadRequest, Title: "The form can't be read", Detail: "Choose fewer things; a form has at most 1 MiB."})
+		return false
+	}
+	return true
+}
+
+// nothingAsked is what a form gets that does not say what to do.
+func nothingAsked(detail string) *web.Problem {
+	return &web.Problem{Status: http.StatusBadRequest, Title: "Nothing was done", Detail: detail}
+}

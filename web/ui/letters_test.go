@@ -1,0 +1,79 @@
+package ui_test
+
+import (
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+
+	"deadman/web"
+)
+
+// Dead letters are looked at, retried and dropped: one, some, and all that are alike.
+func TestDeadLetters(t *testing.T) {
+	home := serve(t, orders)
+	for i := range 4 {
+		send(t, home, "orders.created", fmt.Sprintf(`{"number": %d}`, i))
+	}
+	send(t, home, "orders.created", `{"id": {"`+nasty[:8]+`": "\u202e"}}`)
+	call(t, home, "POST", "/events/orders.created", "application/octet-stream", "\x00\x01\xff deadman", nil)
+	b := open(t, home, 1400, 900)
+	b.visit("/dead-letters")
+	b.shows("6 in all", "missing value")
+	b.accessible("dead letters")
+	b.shoot("letters")
+	var counted web.LetterReasons
+	call(t, home, "GET", "/dead-letters/reasons", "", "", &counted)
+	missing, binary := counted.Items[0], counted.Items[1]
+
+	// One: what is binary is shown byte by byte; it is refused again, and stays.
+	b.visit(fmt.Sprintf("/dead-letters/%d", binary.Newest))
+	b.shows("no text; byte by byte", "00000000  00 01 ff 20 64 65 61 64", "|... deadman|")
+	b.accessible("a dead letter")
+	b.shoot("letter")
+	b.click("button[value=retry]")
+	b.shows("Not all was done", "1 dead letter could not be taken in", "refused again")
+	b.accessible("not all was done")
+	b.shoot("doing")
+
+	// Some: it is asked whether that is meant, and the way back changes nothing.
+	b.visit("/dead-letters?" + url.Values{"reason": {missing.Reason}}.Encode())
+	for _, id := range []int64{missing.Newest, missing.Newest - 1} {
+		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Choose letter %d"]`, id))))
+	}
+	b.click(".deeds button[value=drop]")
+	b.shows("Drop 2 dead letters?")
+	b.accessible("sure")
+	b.click("form a.button")
+	b.shows("4 in all")
+	for _, id := range []int64{missing.Newest, missing.Newest - 1} {
+		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Choose letter %d"]`, id))))
+	}
+	b.click(".deeds button[value=drop]")
+	b.click("button.grave")
+	b.shows("2 dead letters were dropped.", "2 in all")
+
+	// All that are alike: the rule learns to take them, and they are taken in.
+	call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", strings.Replace(orders, "created, key: event.id", "created, key: event.number", 1), nil)
+	b.visit("/dead-letters")
+	b.click(`button[aria-label="Retry all 2 of this reason"]`)
+	b.shows("Retry all dead letters of rule order-unshipped with the reason")
+	b.click("button.main")
+	b.shows("2 dead letters were taken in.")
+	var jobs web.Page[web.Job]
+	if call(t, home, "GET", "/jobs", "", "", &jobs); len(jobs.Items) != 2 {
+		t.Errorf("%d jobs came of two letters", len(jobs.Items))
+	}
+
+	// All that there are.
+	b.visit("/dead-letters")
+	for range counted.Items[1:] {
+		b.click(`td button[value=drop]`)
+		b.shows("Drop all dead letters")
+		b.click("button.grave")
+		b.shows("1 dead letter was dropped.")
+	}
+	b.shows("each event was taken in")
+}

@@ -1,0 +1,37 @@
+package ui
+
+import (
+	"slices"
+
+	"deadman/access"
+	"deadman/web"
+)
+
+// may is what the visitor of a page may do beside looking. A page shows no button for what it
+// would be refused.
+type may struct {
+	Answer bool // what is said: acknowledge it, snooze its job, look at that now
+	Change bool // rules and their jobs
+	Admin  bool // everything
+	Some   bool // all of this for some rules alone, and nothing that belongs to none
+}
+
+// Mute reports whether the visitor may keep alerts from people.
+func (m may) Mute() bool { return m.Answer && !m.Some }
+
+// Rescue reports whether the visitor may retry and drop what could not be taken in.
+func (m may) Rescue() bool { return m.Admin && !m.Some }
+
+// may asks what the visitor's token allows.
+func (c client) may() (may, error) {
+	var self web.Self
+	if err := c.get("/tokens/self", nil, &self); err != nil {
+		return may{}, err
+	}
+	return may{
+		Answer: slices.Contains(self.Scopes, string(access.OnCall)),
+		Change: slices.Contains(self.Scopes, string(access.Rules)),
+		Admin:  slices.Contains(self.Scopes, string(access.Admin)),
+		Some:   self.Prefix != "",
+	}, nil
+}

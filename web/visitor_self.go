@@ -1,0 +1,36 @@
+package web
+
+import (
+	"context"
+	"net/http"
+
+	"deadman/access"
+)
+
+// Self is who asks, and what they may.
+type Self struct {
+	Name   string   `json:"name" doc:"The token's; loopback where the node is open." example:"ci"`
+	Open   bool     `json:"open" doc:"The node asks nobody for a token, and everything may be done."`
+	Scopes []string `json:"scopes" nullable:"false" enum:"read,events,oncall,rules,admin" doc:"With those that they imply."`
+	Prefix string   `json:"prefix,omitempty" doc:"What the names of its rules begin with; absent: all rules." example:"acme-"`
+}
+
+func (a *api) mountSelf() {
+	add(a, operation{
+		ID: "get-own-token", Tag: tagTokens, Method: http.MethodGet, Path: "/tokens/self", Does: "says who asks, and what they may",
+		Scope: access.Read, Reach: anyone,
+	}, shown(func(ctx context.Context, _ *nothing) (Self, error) { return visitorOf(ctx).self(), nil }))
+}
+
+func (v visitor) self() Self {
+	s := Self{Name: v.token.Name, Open: v.open, Scopes: []string{}, Prefix: v.token.Prefix}
+	if v.open {
+		s.Name = access.Loopback
+	}
+	for _, scope := range access.Scopes {
+		if v.may(scope) == nil {
+			s.Scopes = append(s.Scopes, string(scope))
+		}
+	}
+	return s
+}
