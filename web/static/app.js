@@ -1,4 +1,5 @@
-// What a page needs a script for: times as somebody reads them, and boxes that check all boxes.
+// What a page needs a script for: times as somebody reads them, boxes that check all boxes, a page that
+// holds still, and texts to be copied.
 // Without it the pages work; times are then those of UTC.
 "use strict";
 
@@ -20,6 +21,11 @@
     return seconds > 0 ? `in ${span(seconds)}` : `${span(-seconds)} ago`;
   }
 
+  // How times are shown: as the page wants it, in the viewer's own zone, or in UTC.
+  const times = () => localStorage.getItem("times") ?? "relative";
+
+  const inUTC = (at) => new Date(at).toISOString().replace("T", " ").replace(/\.\d+Z/, " UTC");
+
   const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
   const short = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
@@ -27,15 +33,15 @@
   // show writes each time as the page wants it: relative to now, or in the viewer's own zone; the
   // other one and UTC are in its title.
   function show() {
-    const now = Date.now();
+    const now = Date.now(), shown = times();
     for (const t of document.querySelectorAll("time[datetime]")) {
       const at = Date.parse(t.dateTime);
       if (Number.isNaN(at)) continue;
       const near = new Date(at).toDateString() === new Date(now).toDateString();
       const own = near ? short.format(at) : exact.format(at);
-      const text = t.dataset.show === "exact" ? own : relative(at, now);
+      const text = shown === "UTC" ? inUTC(at) : shown === "own" || t.dataset.show === "exact" ? own : relative(at, now);
       if (t.textContent !== text) t.textContent = text;
-      const title = `${exact.format(at)} (${zone})\n${new Date(at).toISOString().replace("T", " ").replace(/\.\d+Z/, " UTC")}`;
+      const title = `${exact.format(at)} (${zone})\n${inUTC(at)}`;
       if (t.title !== title) t.title = title;
     }
   }
@@ -45,6 +51,10 @@
     // A box with data-all checks all boxes of its form that have the name it gives.
     if (all) for (const box of e.target.form.querySelectorAll(`[name="${CSS.escape(all)}"]`)) box.checked = e.target.checked;
     // A list with data-into puts what is chosen into a field.
+    if (e.target.matches("[data-times]")) {
+      localStorage.setItem("times", e.target.value);
+      show();
+    }
     if (into && e.target.value) {
       const field = document.getElementById(into);
       field.value = e.target.value;
@@ -52,7 +62,31 @@
     }
   });
 
-  document.addEventListener("DOMContentLoaded", show);
+  document.addEventListener("DOMContentLoaded", () => {
+    for (const e of document.querySelectorAll("[data-scripted]")) e.hidden = false;
+    for (const e of document.querySelectorAll("[data-times]")) e.value = times();
+    show();
+  });
+  // A page that holds still does not show what is new; to go on, it is loaded anew.
+  let still = false;
+  document.addEventListener("htmx:sse:before:message", (e) => { if (still) e.preventDefault(); });
+  document.addEventListener("click", (e) => {
+    const copy = e.target.closest("[data-copy]"), live = e.target.closest("[data-live]");
+    if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => { copy.textContent = "Copied"; }, () => { copy.textContent = "It can't be copied"; });
+    if (live && still) location.reload();
+    else if (live) {
+      still = true;
+      live.setAttribute("aria-pressed", "true");
+      live.textContent = "Held still; go on";
+    }
+  });
+  // The key / goes to the field that finds things.
+  document.addEventListener("keydown", (e) => {
+    if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, [contenteditable]")) return;
+    e.preventDefault();
+    document.querySelector("[name=q]").focus();
+  });
+
   document.addEventListener("htmx:after:swap", show);
   setInterval(show, 1000);
 })();

@@ -23,6 +23,7 @@ func (u *UI) functions() template.FuncMap {
 		"at":           func(t time.Time) (template.HTML, error) { return clock(t, "relative") },
 		"exactly":      func(t time.Time) (template.HTML, error) { return clock(t, "exact") },
 		"entityAt":     entityPath,
+		"jobsOf":       func(prefix string) string { return "/jobs?" + url.Values{"key": {prefix + "*"}}.Encode() },
 		"words":        func(word any) string { return strings.ReplaceAll(fmt.Sprint(word), "_", " ") },
 		"count":        count,
 		"loudness":     loudness,

@@ -98,6 +98,7 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Get("/dead-letters/{id}", u.page("letter", u.letter))
 	r.Post("/dead-letters/{id}", u.letterDeed)
 	r.Get("/health", u.page("health", u.health))
+	r.Get("/find", u.find)
 }
 
 // Static serves what pages load, to everybody.

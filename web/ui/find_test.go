@@ -1,0 +1,71 @@
+package ui_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// Whoever has an id from a ticket types it, and is there.
+func TestFind(t *testing.T) {
+	home := serve(t, orders, strings.NewReplacer("order-unshipped", "order-unpaid", "entity: order", "entity: payment").Replace(orders))
+	send(t, home, "orders.created", `{"id": "1234", "total": 1}`)
+	b := open(t, home, 1200, 900)
+	b.visit("/alerts")
+	b.shows("order 1234 (1) is not shipped")
+	alert := evaluate[string](b, `new URL(document.querySelector(".alerts a").href).pathname.split("/").pop()`)
+	for asked, shows := range map[string]string{
+		"order 1234":           "order-unshipped:",
+		"order-unshipped/1234": "order-unshipped:",
+		"order-unp":            "How it goes",
+		alert:                  "Where it went",
+		"1234":                 "payment",
+		"order-un":             "order-unpaid",
+		"nobody":               "Nothing goes by nobody",
+	} {
+		b.visit("/")
+		evaluate[any](b, `document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "/", bubbles: true})); 0`)
+		b.do(chromedp.KeyEvent(asked+"\r"))
+		for evaluate[string](b, "location.pathname") == "/" {
+			wait(b.ctx)
+		}
+		b.shows(shows)
+	}
+	b.accessible("find")
+}
+
+// A page holds still when somebody asks for it, and times are in the zone that was chosen.
+func TestStill(t *testing.T) {
+	home := serve(t, orders)
+	send(t, home, "orders.created", `{"id": "first", "total": 1}`)
+	b := open(t, home, 1200, 900)
+	b.visit("/jobs")
+	b.shows("order first")
+	evaluate[any](b, `window.came = 0; document.addEventListener("htmx:sse:before:message", () => { window.came++ }); 0`)
+	came := func(n int) {
+		t.Helper()
+		for deadline := time.Now().Add(within); evaluate[int](b, "window.came") < n; wait(b.ctx) {
+			if time.Now().After(deadline) {
+				t.Fatal("nothing comes")
+			}
+		}
+	}
+	came(1)
+	b.do(chromedp.Click(chromedp.CSS("[data-live]")))
+	b.shows("Held still")
+	before := evaluate[int](b, "window.came")
+	send(t, home, "orders.created", `{"id": "second", "total": 1}`)
+	came(before + 1)
+	if strings.Contains(b.text(), "order second") {
+		t.Error("it does not hold still")
+	}
+	b.do(chromedp.Click(chromedp.CSS("[data-live]")))
+	b.shows("order second")
+
+	evaluate[any](b, `const s = document.querySelector("[data-times]"); s.value = "UTC"; s.dispatchEvent(new Event("change", {bubbles: true})); 0`)
+	b.shows(" UTC")
+	b.visit("/jobs")
+	b.shows(" UTC") // it stays chosen
+}
