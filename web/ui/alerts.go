@@ -1,64 +1,226 @@
 package ui
 
 import (
+	"cmp"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
-	"github.com/go-chi/chi/v5"
-
+	"deadman/alerts"
 	"deadman/web"
 )
 
-// alertsView is what was said, newest first.
-type alertsView struct {
+// alertsAt is the path of the inbox.
+const alertsAt = "/alerts"
+
+// inboxView is what goes on: open alerts, in groups as they are told, and below them those that
+// somebody acknowledged.
+type inboxView struct {
 	listing
-	Alerts     []web.Alert
+	may
 	Severities []string
-	Statuses   []string
+	Ways       []string // what may be grouped by
+	By         string   // what is grouped by
+	Open       int
+	Groups     []group
+	Known      []openAlert // acknowledged
+	Unshown    int         // more of these
+	More       bool        // there are more, older ones
+	Seen       alerts.ID   // the newest that is shown
+	Done       *doing      // what was just done; nil: nothing
 }
 
-func (u *UI) alerts(c client, r *http.Request) (view, error) {
-	v := alertsView{
-		listing:    listingOf(r, "rule", "entity", "key", "severity", "status"),
-		Severities: []string{"info", "warning", "error", "critical"},
-		Statuses:   []string{"firing", "resolved", "undetermined", "gave_up", "expired"},
+// openAlert is an alert that goes on.
+type openAlert struct {
+	web.Alert
+	Mute *web.Mute // that keeps it from people; nil: none does
+}
+
+// group is open alerts that have something in common.
+type group struct {
+	Name     string // what they have in common; empty: that they have nothing there
+	Loudest  string // as alerts are shown
+	Oldest   time.Time
+	Alerts   []openAlert // those that are shown
+	Count    int
+	At       string // the inbox with this group alone; empty: it can't be narrowed so
+	MuteAt   string // where it is muted
+	Muted    int    // how many are muted
+	Answered bool   // some can be acknowledged
+}
+
+// The inbox shows so many open alerts, and so many of a group; the others are counted.
+const (
+	inboxMost = "500"
+	groupRows = 15
+	knownRows = 50
+)
+
+// inboxFilter is what the inbox is narrowed by.
+var inboxFilter = []string{"rule", "entity", "key", "severity"}
+
+// alerts is the inbox; where a status or a time is asked for, as in messages to people, what was
+// said.
+func (u *UI) alerts() http.HandlerFunc {
+	inbox := u.page("alerts", u.inbox)
+	return func(w http.ResponseWriter, r *http.Request) {
+		asked := r.URL.Query()
+		for _, name := range []string{"status", "decided_after", "decided_before"} {
+			if asked.Get(name) != "" {
+				http.Redirect(w, r, saidAt+"?"+asked.Encode(), http.StatusSeeOther)
+				return
+			}
+		}
+		inbox(w, r)
 	}
-	var page web.Page[web.Alert]
-	if err := c.get("/alerts", v.query(), &page); err != nil {
+}
+
+func (u *UI) inbox(c client, r *http.Request) (view, error) {
+	v := inboxView{
+		listing: listingOf(r, append([]string{"by"}, inboxFilter...)...), Severities: severities,
+		Done: doneOf(r.URL.Query(), "alert", acknowledged, takenBack),
+	}
+	v.By = cmp.Or(v.Asked["by"], "rule")
+	var err error
+	if v.may, err = c.may(); err != nil {
 		return view{}, err
 	}
-	v.Alerts = page.Items
-	v.goesOn(page.Next)
+	open, more, err := c.open(v.query())
+	if err != nil {
+		return view{}, err
+	}
+	v.More = more
+	v.sort(open)
 	return view{Title: "Alerts", Body: v}, nil
 }
 
-// alertView is one alert, and what became of it.
-type alertView struct {
-	web.Alert
-	Event, State string // as people read JSON; empty: there is none
-}
+// severities are those of alerts, least first.
+var severities = []string{string(alerts.Info), string(alerts.Warning), string(alerts.Error), string(alerts.Critical)}
 
-func (u *UI) alert(c client, r *http.Request) (view, error) {
-	var a web.Alert
-	if err := c.get("/alerts/"+url.PathEscape(chi.URLParam(r, "id")), nil, &a); err != nil {
-		return view{}, err
+// open asks for open alerts, newest first, and marks those that are muted.
+func (c client) open(query url.Values) (open []openAlert, more bool, err error) {
+	query.Del("by")
+	query.Set("open", "true")
+	query.Set("limit", inboxMost)
+	var page web.Page[web.Alert]
+	if err := c.get(alertsAt, query, &page); err != nil {
+		return nil, false, err
 	}
-	return view{Title: a.Text, Body: alertView{Alert: a, Event: indented(a.Event), State: indented(a.State)}}, nil
-}
-
-// alertDeed acknowledges an alert, or takes that back.
-func (u *UI) alertDeed(w http.ResponseWriter, r *http.Request) {
-	at := "/alerts/" + url.PathEscape(chi.URLParam(r, "id"))
-	c := client{u.api, r}
-	var err error
-	if r.PostFormValue("do") == "unack" {
-		err = c.do(http.MethodDelete, at+"/ack", nil, nil, nil)
-	} else {
-		err = c.do(http.MethodPost, at+"/ack", nil, web.AckWish{For: r.PostForm.Get("for"), Note: r.PostForm.Get("note")}, nil)
-	}
+	mutes, err := c.liveMutes()
 	if err != nil {
-		u.fail(w, r, err)
-		return
+		return nil, false, err
 	}
-	http.Redirect(w, r, at, http.StatusSeeOther)
+	for _, a := range page.Items {
+		o := openAlert{Alert: a}
+		if i := slices.IndexFunc(mutes, func(m web.Mute) bool { return alerts.Match(m.Match).Has(a.Said()) }); i >= 0 {
+			o.Mute = &mutes[i]
+		}
+		open = append(open, o)
+	}
+	return open, page.Next != "", nil
+}
+
+// liveMutes asks for the mutes that go on; whoever sees some rules alone is shown none.
+func (c client) liveMutes() ([]web.Mute, error) {
+	var page web.Page[web.Mute]
+	err := c.get(mutesAt, url.Values{"limit": {"500"}}, &page)
+	if refused := asProblem(err); refused != nil && refused.Status == http.StatusForbidden {
+		return nil, nil
+	}
+	return slices.DeleteFunc(page.Items, func(m web.Mute) bool { return !m.Live }), err
+}
+
+// sort puts each open alert into its group, or below where it was acknowledged; the loudest group
+// first, and in it the loudest alert.
+func (v *inboxView) sort(open []openAlert) {
+	groups, labels := map[string]*group{}, map[string]bool{}
+	for _, a := range open {
+		if string(a.ID[:]) > string(v.Seen[:]) {
+			v.Seen = a.ID
+		}
+		for name := range a.Labels {
+			labels[name] = true
+		}
+		if a.Acknowledged != nil {
+			v.Known = append(v.Known, a)
+			continue
+		}
+		v.Open++
+		name := a.Said().Field(v.By)
+		if groups[name] == nil {
+			groups[name] = &group{Name: name, At: v.at(name), MuteAt: muteOf(v.By, name)}
+		}
+		groups[name].add(a)
+	}
+	for _, name := range slices.Sorted(maps.Keys(groups)) {
+		v.Groups = append(v.Groups, groups[name].sorted())
+	}
+	slices.SortStableFunc(v.Groups, func(a, b group) int {
+		return cmp.Or(cmp.Compare(rank(b.Alerts[0].Alert), rank(a.Alerts[0].Alert)), cmp.Compare(b.Count, a.Count))
+	})
+	if n := len(v.Known) - knownRows; n > 0 {
+		v.Known, v.Unshown = v.Known[:knownRows], n
+	}
+	v.Ways = append([]string{"rule", "severity", "entity"}, slices.Sorted(maps.Keys(labels))...)
+	if !slices.Contains(v.Ways, v.By) {
+		v.Ways = append(v.Ways, v.By)
+	}
+}
+
+func (g *group) add(a openAlert) {
+	g.Alerts = append(g.Alerts, a)
+	g.Count++
+	if g.Oldest.IsZero() || a.DecidedAt.Before(g.Oldest) {
+		g.Oldest = a.DecidedAt
+	}
+	if a.Mute != nil {
+		g.Muted++
+	}
+	g.Answered = g.Answered || a.Answerable()
+}
+
+// sorted is the group as it is shown: the loudest first, and of those the newest.
+func (g *group) sorted() group {
+	slices.SortStableFunc(g.Alerts, func(a, b openAlert) int { return cmp.Compare(rank(b.Alert), rank(a.Alert)) })
+	g.Loudest = loudness(g.Alerts[0].Alert)
+	g.Alerts = g.Alerts[:min(len(g.Alerts), groupRows)]
+	return *g
+}
+
+// Others is how many alerts of the group are not shown.
+func (g group) Others() int { return g.Count - len(g.Alerts) }
+
+// rank is the order of alerts by severity and by what kind of news they are.
+func rank(a web.Alert) int {
+	states := []alerts.Status{alerts.Resolved, alerts.Firing, alerts.Undetermined, alerts.Expired, alerts.GaveUp}
+	return slices.Index(severities, string(a.Severity))*len(states) + slices.Index(states, a.Status)
+}
+
+// Answerable reports whether the alert can be acknowledged: it is about a job.
+func (a openAlert) Answerable() bool { return a.Key != "" }
+
+// at is the inbox with the alerts of one group alone; empty: it can't be narrowed so.
+func (v inboxView) at(name string) string {
+	if !slices.Contains(inboxFilter, v.By) || name == "" || v.Asked[v.By] != "" {
+		return ""
+	}
+	l := listing{At: alertsAt, Asked: maps.Clone(v.Asked)}
+	l.Asked[v.By] = name
+	return l.page("")
+}
+
+// Says is the inbox in a sentence.
+func (v inboxView) Says() string {
+	var said []string
+	if v.Open > 0 {
+		said = append(said, count(v.Open, "open alert"))
+	}
+	if n := len(v.Known) + v.Unshown; n > 0 {
+		said = append(said, strconv.Itoa(n)+" acknowledged")
+	}
+	return strings.Join(said, ", ")
 }

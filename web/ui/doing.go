@@ -65,8 +65,8 @@ const leftNamed = 20
 
 // whyOf is what a person is told of an error.
 func whyOf(err error) string {
-	var p *web.Problem
-	if !errors.As(err, &p) {
+	p := asProblem(err)
+	if p == nil {
 		return err.Error()
 	}
 	for _, e := range p.Errors {
@@ -76,6 +76,15 @@ func whyOf(err error) string {
 		return p.Detail
 	}
 	return p.Title
+}
+
+// asProblem is what the API answered; nil: it did not.
+func asProblem(err error) *web.Problem {
+	var p *web.Problem
+	if !errors.As(err, &p) {
+		return nil
+	}
+	return p
 }
 
 // report shows what was done: on the page it was asked for on where all of it was, and else on

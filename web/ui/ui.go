@@ -89,9 +89,13 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Get("/new-rule", u.page("editor", u.newRule))
 	r.Post("/new-rule", u.saveRule)
 	r.Post("/try-rule", u.try)
-	r.Get("/alerts", u.page("alerts", u.alerts))
+	r.Get("/alerts", u.alerts())
+	r.Post("/alerts", u.alertsDeed)
+	r.Get("/alerts/said", u.page("said", u.said))
 	r.Get("/alerts/{id}", u.page("alert", u.alert))
 	r.Post("/alerts/{id}", u.alertDeed)
+	r.Get("/mutes", u.page("mutes", u.mutes))
+	r.Post("/mutes", u.muteDeed)
 	r.Get("/history", u.page("history", u.history))
 	r.Get("/dead-letters", u.page("letters", u.letters))
 	r.Post("/dead-letters", u.lettersDeed)
@@ -138,7 +142,7 @@ func (l layout) Places() []place {
 		{Name: "Health", Path: "/health"},
 		{Name: "API", Path: "/docs"},
 	}
-	pages := map[string]int{"now": 0, "jobs": 1, "entity": 1, "confirm": 1, "alerts": 2, "alert": 2, "rules": 3, "rule": 3, "editor": 3, "history": 4, "letters": 5, "letter": 5, "health": 6}
+	pages := map[string]int{"now": 0, "jobs": 1, "entity": 1, "confirm": 1, "alerts": 2, "said": 2, "alert": 2, "mutes": 2, "rules": 3, "rule": 3, "editor": 3, "history": 4, "letters": 5, "letter": 5, "health": 6}
 	if at, is := pages[l.Page]; is {
 		all[at].Here = true
 	}

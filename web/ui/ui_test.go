@@ -102,7 +102,7 @@ func send(t *testing.T, home, subject, body string) {
 func places(key string) []string {
 	return []string{
 		"/", "/jobs", "/entities/order?key=" + url.QueryEscape(key), "/rules", "/rules/order-unshipped", "/rules/order-unshipped/edit", "/new-rule",
-		"/alerts", "/history", "/dead-letters", "/health",
+		"/alerts", "/alerts/said", "/mutes", "/history", "/dead-letters", "/health",
 	}
 }
 
@@ -170,12 +170,12 @@ func TestDeeds(t *testing.T) {
 	b.shows("2 jobs were snoozed.")
 
 	b.visit("/alerts?key=3")
-	b.click(".alerts a")
+	b.click("#inbox a.plain")
 	b.do(chromedp.SendKeys(chromedp.CSS("input[name=note]"), "I am on it"))
 	b.click("button[value=ack]")
 	b.shows("Acknowledged by", "for good", "I am on it")
 	b.click("button[value=unack]")
-	b.shows("Acknowledge for")
+	b.shows("Its further steps stay unsaid meanwhile")
 
 	b.visit("/rules/order-unshipped/edit")
 	b.shows("What would happen", "primary")

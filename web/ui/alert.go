@@ -1,0 +1,188 @@
+package ui
+
+import (
+	"cmp"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"deadman/rules"
+	"deadman/web"
+)
+
+// alertView is one alert: the wait that it belongs to, and what became of it.
+type alertView struct {
+	web.Alert
+	may
+	Event, State string // as people read JSON; empty: there is none
+	Story        []chapter
+	Ahead        []rung    // steps that are still to come
+	NextAt       time.Time // of the wait's next look; zero: there is none
+	Pending      bool      // the wait goes on
+	MuteAt       string    // where alerts of its rule are muted
+}
+
+// chapter is something that happened in a wait.
+type chapter struct {
+	At    time.Time
+	Kind  string // how it is marked
+	Word  string
+	Text  string
+	Alert *web.Alert // nil: it is none
+	Here  bool       // it is the alert that the page is about
+}
+
+// How much of a wait's story is looked for.
+const (
+	storyAlerts = "50"
+	storyDeeds  = 10 // alerts whose deeds are looked for
+)
+
+func (u *UI) alert(c client, r *http.Request) (view, error) {
+	var a web.Alert
+	if err := c.get(alertAt(chi.URLParam(r, "id")), nil, &a); err != nil {
+		return view{}, err
+	}
+	v := alertView{Alert: a, Event: indented(a.Event), State: indented(a.State)}
+	if a.Rule != "" {
+		v.MuteAt = muteOf("rule", a.Rule)
+	}
+	var err error
+	if v.may, err = c.may(); err != nil {
+		return view{}, err
+	}
+	if a.Key != "" {
+		if err := v.tell(c); err != nil {
+			return view{}, err
+		}
+	}
+	return view{Title: a.Text, Body: v}, nil
+}
+
+// tell finds out what happened in the wait of the alert, and what is still to come.
+func (v *alertView) tell(c client) error {
+	of := url.Values{"rule": {v.Rule}, "entity": {v.Entity}, "key": {v.Key}}
+	if err := v.said(c, of); err != nil {
+		return err
+	}
+	if err := v.goesOn(c, of); err != nil {
+		return err
+	}
+	if v.Admin && !v.Some {
+		if err := v.deeds(c); err != nil {
+			return err
+		}
+	}
+	slices.SortStableFunc(v.Story, func(a, b chapter) int { return cmp.Compare(a.At.UnixMicro(), b.At.UnixMicro()) })
+	return nil
+}
+
+// said adds the alerts of the same wait.
+func (v *alertView) said(c client, of url.Values) error {
+	of = url.Values{"rule": of["rule"], "entity": of["entity"], "key": of["key"], "limit": {storyAlerts}}
+	var page web.Page[web.Alert]
+	if err := c.get(alertsAt, of, &page); err != nil {
+		return err
+	}
+	v.Story = append(v.Story, chapter{At: v.Since, Kind: "waiting", Word: "began", Text: "the wait began"})
+	for _, a := range page.Items {
+		if a.Since.Equal(v.Since) {
+			v.Story = append(v.Story, chapter{At: a.DecidedAt, Kind: loudness(a), Word: loudness(a), Text: a.Text, Alert: &a, Here: a.ID == v.ID})
+		}
+	}
+	return nil
+}
+
+// goesOn adds how the wait ended, or what is still to come of it.
+func (v *alertView) goesOn(c client, of url.Values) error {
+	var jobs web.Page[web.Job]
+	if err := c.get("/jobs", of, &jobs); err != nil {
+		return err
+	}
+	for _, j := range jobs.Items {
+		if slices.Contains(j.Alerts, v.ID) {
+			v.Pending, v.NextAt = true, j.NextCheckAt
+			return v.ahead(c, j)
+		}
+	}
+	var past web.Page[web.Ended]
+	if err := c.get("/history", of, &past); err != nil {
+		return err
+	}
+	for _, e := range past.Items {
+		if slices.Contains(e.Alerts, v.ID) {
+			v.Story = append(v.Story, chapter{At: e.EndedAt, Kind: outcome(e.Outcome), Word: string(e.Outcome), Text: cmp.Or(e.Reason, "the wait ended")})
+		}
+	}
+	return nil
+}
+
+// ahead are the steps that are still to come of a job: those that follow the ones taken. A step
+// that is said again and again counts each time.
+func (v *alertView) ahead(c client, j web.Job) error {
+	var d rules.Document
+	if err := c.get("/rules/"+url.PathEscape(j.Rule)+"/versions/"+strconv.Itoa(int(j.RuleVersion)), nil, &d); err != nil {
+		return err
+	}
+	taken := j.Step
+	for _, r := range ladder(d.Escalate) {
+		if times := max(1, r.Times); taken >= times && r.Until == "" {
+			taken -= times
+			continue
+		}
+		taken = 0
+		v.Ahead = append(v.Ahead, r)
+	}
+	return nil
+}
+
+// words of deeds, for people.
+var deedWords = map[string]string{
+	"alert.ack": "acknowledged", "alert.unack": "unacknowledged", "job.snooze": "snoozed", "job.check": "looked at", "job.cancel": "cancelled",
+	"alert.republish": "published again",
+}
+
+// deeds adds who did what, as the audit has it: to the alerts of the wait and to its job, since it
+// began.
+func (v *alertView) deeds(c client) error {
+	objects := []string{"job/" + v.Rule + "/" + v.Key}
+	for _, s := range v.Story {
+		if s.Alert != nil && len(objects) <= storyDeeds {
+			objects = append(objects, "alert/"+s.Alert.ID.String())
+		}
+	}
+	until := v.Since
+	for _, s := range v.Story {
+		if s.At.After(until) {
+			until = s.At
+		}
+	}
+	for _, object := range objects {
+		query := url.Values{"object": {object}, "after": {v.Since.UTC().Format(time.RFC3339Nano)}}
+		if !v.Pending { // another wait may have followed
+			query.Set("before", until.Add(time.Second).UTC().Format(time.RFC3339Nano))
+		}
+		var page web.Page[web.Entry]
+		if err := c.get("/audit", query, &page); err != nil {
+			return err
+		}
+		for _, e := range page.Items {
+			if word := deedWords[e.Action]; word != "" {
+				v.Story = append(v.Story, chapter{At: e.At, Kind: "info", Word: word, Text: "by " + e.Actor + detailOf(e)})
+			}
+		}
+	}
+	return nil
+}
+
+// detailOf is what the audit says more of a deed.
+func detailOf(e web.Entry) string {
+	if e.Detail == "" {
+		return ""
+	}
+	return ": " + e.Detail
+}

@@ -1,0 +1,184 @@
+package ui_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+
+	"deadman/web"
+)
+
+const payments = `name: payment-missing
+entity: payment
+labels: {site: "<b>\u202enorth"}
+trigger: {event: payments.asked, key: event.id}
+resolve: {event: payments.made, key: event.id}
+escalate:
+  - {after: 1s, step: late, severity: error, text: "payment {{key}} is missing"}
+  - {after: 4h, step: very-late, severity: critical}
+  - {every: 24h, times: 3, step: reminder}
+slot: 1s
+`
+
+// waitOpen waits until so many alerts are open.
+func waitOpen(t *testing.T, home string, n int) (open []web.Alert) {
+	t.Helper()
+	for deadline := time.Now().Add(within); ; wait(t.Context()) {
+		var page web.Page[web.Alert]
+		call(t, home, "GET", "/alerts?open=true&limit=500", "", "", &page)
+		if len(page.Items) == n {
+			return page.Items
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d alerts are open, want %d", len(page.Items), n)
+		}
+	}
+}
+
+// begin sends an event of each id.
+func begin(t *testing.T, home, subject string, ids ...string) {
+	t.Helper()
+	for _, id := range ids {
+		body, err := json.Marshal(map[string]any{"id": id, "total": 7})
+		if err != nil {
+			t.Fatal(err)
+		}
+		send(t, home, subject, string(body))
+	}
+}
+
+// acknowledgedOf is who acknowledged what, and with which note, by key.
+func acknowledgedOf(t *testing.T, home string) map[string]string {
+	t.Helper()
+	var page web.Page[web.Alert]
+	call(t, home, "GET", "/alerts?open=true&limit=500", "", "", &page)
+	notes := map[string]string{}
+	for _, a := range page.Items {
+		if a.Acknowledged != nil {
+			notes[a.Key] = a.Acknowledged.Note
+		}
+	}
+	return notes
+}
+
+// The inbox has what goes on, in groups: one, some and a whole group are acknowledged, and that is
+// taken back.
+func TestInbox(t *testing.T) {
+	home := serve(t, orders, payments)
+	begin(t, home, "orders.created", "1", "2", nasty)
+	var many []string
+	for i := range 20 {
+		many = append(many, fmt.Sprint("p-", i))
+	}
+	begin(t, home, "payments.asked", many...)
+	waitOpen(t, home, 23)
+	b := open(t, home, 1400, 900)
+	b.visit("/alerts")
+	b.shows("23 open alerts", "payment-missing", "20 alerts, the oldest", "and 5 more", "order-unshipped")
+	b.accessible("inbox")
+	b.shoot("inbox")
+	if first := evaluate[string](b, `document.querySelector(".group h2").innerText`); first != "payment-missing" {
+		t.Errorf("the first group is %s, and payment-missing is the loudest", first)
+	}
+
+	// Some.
+	for _, key := range []string{"1", "2"} {
+		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`input[aria-label="Choose order %s (7) is not shipped"]`, key))))
+	}
+	b.do(chromedp.SendKeys(chromedp.CSS(".tools input[name=note]"), "I am on it\r")) // Enter acknowledges the chosen, not a group
+	b.shows("2 alerts were acknowledged.", "2 acknowledged", "for good")
+	if got := fmt.Sprint(acknowledgedOf(t, home)); got != "map[1:I am on it 2:I am on it]" {
+		t.Errorf("acknowledged are %s", got)
+	}
+
+	// A group, with what of it is not shown, and not what came since.
+	b.visit("/alerts?by=entity")
+	seen := evaluate[string](b, `document.querySelector("[name=seen]").value`)
+	begin(t, home, "payments.asked", "unseen")
+	waitOpen(t, home, 24)
+	evaluate[any](b, fmt.Sprintf(`document.querySelector("[name=seen]").value = %q; 0`, seen))
+	b.click(`button[aria-label="Acknowledge all 20 of payment"], button[aria-label="Acknowledge all 21 of payment"]`)
+	b.shows("20 alerts were acknowledged.")
+	if got := acknowledgedOf(t, home); len(got) != 22 || got["unseen"] != "" {
+		t.Errorf("acknowledged are %v", got)
+	}
+	b.accessible("inbox of acknowledged alerts")
+	b.shoot("inbox-acknowledged")
+
+	// It is taken back; and what ended meanwhile is named.
+	b.visit("/alerts?rule=order-unshipped")
+	for _, key := range []string{"1", "2"} {
+		b.do(chromedp.Click(chromedp.CSS(fmt.Sprintf(`tr.known input[aria-label="Choose order %s (7) is not shipped"]`, key))))
+	}
+	call(t, home, "DELETE", "/jobs/order-unshipped/2", "", "", nil)
+	evaluate[any](b, `document.querySelectorAll("tr.known").length`)
+	b.click("button[value=unack]")
+	b.shows("Not all was done", "1 alert was unacknowledged.", "1 alert could not be unacknowledged", "order 2 (7) is not shipped")
+	if got := acknowledgedOf(t, home); len(got) != 20 {
+		t.Errorf("acknowledged are %v", got)
+	}
+
+	// By a label; in the dark, in a narrow window.
+	b.dark(true)
+	b.visit("/alerts?by=site")
+	b.shows("<b>⟨U+202E⟩north", "no site")
+	b.shoot("inbox-dark")
+	narrow := open(t, home, 400, 800)
+	narrow.visit("/alerts")
+	narrow.shows("open alerts")
+	narrow.shoot("inbox-narrow")
+	for _, at := range []string{"/alerts", "/alerts/said", "/mutes"} {
+		narrow.visit(at)
+		if wide := evaluate[int](narrow, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
+			t.Errorf("%s is %d px too wide for 400 px", at, wide)
+		}
+	}
+}
+
+// An alert's page has the story of its wait, what is to come, and who did what.
+func TestAlertPage(t *testing.T) {
+	home := serve(t, payments)
+	begin(t, home, "payments.asked", "1")
+	a := waitOpen(t, home, 1)[0]
+	b := open(t, home, 1400, 900)
+	b.visit("/alerts/" + a.ID.String())
+	b.shows("the wait began", "next look", "after 4h", "very-late", "every 1d, 3 times", "the stream DEADMAN_ALERTS")
+	b.do(chromedp.SendKeys(chromedp.CSS("input[name=note]"), "<i>looking"))
+	b.click("button[value=ack]")
+	b.shows("Acknowledged by", "<i>looking", "acknowledged by loopback")
+	b.accessible("an alert")
+	b.shoot("alert")
+	call(t, home, "DELETE", "/jobs/payment-missing/1", "", "", nil)
+	b.visit("/alerts/" + a.ID.String())
+	b.shows("cancelled by loopback")
+	for _, gone := range []string{"next look", "very-late", "Take it back"} {
+		if strings.Contains(b.text(), gone) {
+			t.Errorf("the wait is over, and the page shows %q:\n%s", gone, b.text())
+		}
+	}
+}
+
+// What messages to people lead to is the list of what was said, narrowed.
+func TestSaid(t *testing.T) {
+	home := serve(t, orders)
+	begin(t, home, "orders.created", "1")
+	waitOpen(t, home, 1)
+	b := open(t, home, 1200, 900)
+	for query, want := range map[string]string{
+		"rule=order-unshipped&status=firing&decided_after=" + url.QueryEscape(time.Now().Add(-time.Hour).UTC().Format(time.RFC3339)): "order 1 (7) is not shipped",
+		"rule=order-unshipped&status=resolved": "No alert is as you ask.",
+		"decided_before=2020-01-01T00:00:00Z":  "No alert is as you ask.",
+	} {
+		b.visit("/alerts?" + query)
+		b.shows("what was said", want)
+	}
+	b.visit("/alerts/said?within=1h")
+	b.shows("order 1 (7) is not shipped")
+	b.accessible("what was said")
+	b.shoot("said")
+}

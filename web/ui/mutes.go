@@ -1,0 +1,199 @@
+package ui
+
+import (
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"deadman/alerts"
+	"deadman/web"
+)
+
+// mutesAt is the path of the mutes.
+const mutesAt = "/mutes"
+
+// ended is what was done to a mute.
+const ended = "ended"
+
+// mutesView is what is kept from people, and a form for more.
+type mutesView struct {
+	listing
+	may
+	Live  []mute
+	Past  []mute
+	Wish  wish
+	Wrong *web.Problem // why there is no such mute; nil: nobody asked, or there is
+	Done  *doing
+}
+
+// mute is a mute as it is shown.
+type mute struct {
+	web.Mute
+	Matches []matched
+}
+
+// matched is a field that a mute asks for, and its pattern.
+type matched struct{ Name, Pattern string }
+
+// wish is a mute as it is being written.
+type wish struct {
+	Fields []matched // those that every alert has
+	Labels string    // name=pattern, one a line
+	For    string
+	Reason string
+}
+
+// muteFields are the fields of the form.
+var muteFields = []string{"rule", "entity", "key", "severity"}
+
+// muteSpans are how long a mute is, as one can choose.
+var muteSpans = []span{{Words: "15 minutes", Text: "15m"}, {Words: "1 hour", Text: "1h"}, {Words: "4 hours", Text: "4h"}, {Words: "1 day", Text: "1d"}, {Words: "a week", Text: "7d"}, {Words: "30 days", Text: "30d"}}
+
+// Spans are how long it may be.
+func (wish) Spans() []span { return muteSpans }
+
+// Severities are those of alerts.
+func (wish) Severities() []string { return severities }
+
+func (u *UI) mutes(c client, r *http.Request) (view, error) {
+	v, err := c.mutes(r)
+	v.Wish = wished(r.URL.Query())
+	v.Done = doneOf(r.URL.Query(), "mute", ended, "made")
+	// Somebody may be writing: the form came with what is to be muted.
+	return view{Title: "Mutes", Body: v, Still: v.Wish.Open()}, err
+}
+
+// mutes asks for the mutes.
+func (c client) mutes(r *http.Request) (v mutesView, err error) {
+	v.listing = listingOf(r)
+	v.At = mutesAt
+	if v.may, err = c.may(); err != nil {
+		return v, err
+	}
+	var page web.Page[web.Mute]
+	if err := c.get(mutesAt, v.query(), &page); err != nil {
+		return v, err
+	}
+	for _, m := range page.Items {
+		shown := mute{Mute: m}
+		for _, name := range slices.Sorted(maps.Keys(m.Match)) {
+			shown.Matches = append(shown.Matches, matched{name, m.Match[name]})
+		}
+		if m.Live {
+			v.Live = append(v.Live, shown)
+		} else {
+			v.Past = append(v.Past, shown)
+		}
+	}
+	v.goesOn(page.Next)
+	return v, nil
+}
+
+// wished is what a form, or a link to it, asks for. What is no field of alerts is a label.
+func wished(form url.Values) wish {
+	w := wish{Labels: form.Get("labels"), For: form.Get("for"), Reason: form.Get("reason")}
+	for _, name := range muteFields {
+		w.Fields = append(w.Fields, matched{name, form.Get(name)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(form)) {
+		if label, ok := strings.CutPrefix(name, "label."); ok {
+			w.Labels = strings.TrimPrefix(w.Labels+"\n"+label+"="+form.Get(name), "\n")
+		}
+	}
+	return w
+}
+
+// Field is the pattern of a field.
+func (w wish) Field(name string) string {
+	for _, f := range w.Fields {
+		if f.Name == name {
+			return f.Pattern
+		}
+	}
+	return ""
+}
+
+// Open reports whether anything is asked for.
+func (w wish) Open() bool {
+	return w.Labels+w.For+w.Reason != "" || slices.ContainsFunc(w.Fields, func(f matched) bool { return f.Pattern != "" })
+}
+
+// match is what a mute is to match, as the API takes it. A line without = is a label that has to be
+// there.
+func (w wish) match() map[string]string {
+	match := map[string]string{}
+	for _, f := range w.Fields {
+		if pattern := strings.TrimSpace(f.Pattern); pattern != "" {
+			match[f.Name] = pattern
+		}
+	}
+	for line := range strings.Lines(w.Labels) {
+		name, pattern, ok := strings.Cut(strings.TrimSpace(line), "=")
+		switch {
+		case name == "" && !ok:
+		case !ok:
+			match[name] = "*"
+		default:
+			match[strings.TrimSpace(name)] = strings.TrimSpace(pattern)
+		}
+	}
+	return match
+}
+
+// muteOf is where a mute of what alerts have in common is made.
+func muteOf(field, value string) string {
+	name := field
+	if !slices.Contains(alerts.Fields, field) {
+		name = "label." + field
+	}
+	return mutesAt + "?" + url.Values{name: {value}}.Encode() + "#new"
+}
+
+// muteDeed makes a mute, or ends some.
+func (u *UI) muteDeed(w http.ResponseWriter, r *http.Request) {
+	if !u.form(w, r) {
+		return
+	}
+	c := client{u.api, r}
+	switch r.PostForm.Get("do") {
+	case "make":
+		u.makeMute(w, r, c)
+	case "end":
+		d := doing{Noun: "mute", Verb: ended, Back: mutesAt}
+		d.each(r, r.PostForm["mute"], func(id string) error {
+			return c.do(http.MethodDelete, mutesAt+"/"+url.PathEscape(id), nil, nil, nil)
+		})
+		u.report(w, r, d)
+	default:
+		u.fail(w, r, nothingAsked("The form says not whether to make a mute or to end one."))
+	}
+}
+
+// makeMute makes a mute. One that is refused is shown again, with what is wrong.
+func (u *UI) makeMute(w http.ResponseWriter, r *http.Request, c client) {
+	asked := wished(r.PostForm)
+	var made web.Mute
+	err := c.do(http.MethodPost, mutesAt, nil, web.MuteWish{Match: asked.match(), Reason: asked.Reason, For: asked.For}, &made)
+	if err == nil {
+		u.report(w, r, doing{Noun: "mute", Verb: "made", Done: 1, Back: mutesAt})
+		return
+	}
+	problem := asProblem(err)
+	if problem == nil || problem.Status == http.StatusForbidden {
+		u.fail(w, r, err)
+		return
+	}
+	v, listErr := c.mutes(r)
+	if listErr != nil {
+		u.fail(w, r, listErr)
+		return
+	}
+	v.Wish, v.Wrong = asked, problem
+	u.render(w, r, problem.Status, "mutes", view{Title: "Mutes", Body: v, Still: true}, "")
+}
+
+// Named names a mute for those who don't see its row.
+func (m mute) Named() string { return "mute " + strconv.FormatInt(m.ID, 10) }

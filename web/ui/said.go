@@ -1,0 +1,61 @@
+package ui
+
+import (
+	"net/http"
+	"time"
+
+	"deadman/alerts"
+	"deadman/web"
+)
+
+// saidAt is the path of the list of what was said.
+const saidAt = "/alerts/said"
+
+// saidView is what was said, newest first.
+type saidView struct {
+	listing
+	Alerts     []web.Alert
+	Severities []string
+	Statuses   []string
+	Spans      []span
+	Within     string // the span that is asked for
+}
+
+// span is how far a list looks back.
+type span struct {
+	Words string
+	Text  string // as it is in the address
+	width time.Duration
+}
+
+// spans are those that one can choose.
+var spans = []span{
+	{"the last hour", "1h", time.Hour}, {"the last day", "24h", 24 * time.Hour}, {"the last week", "7d", 7 * 24 * time.Hour},
+}
+
+// saidFilter is what the list is narrowed by.
+var saidFilter = []string{"rule", "entity", "key", "severity", "status", "decided_after", "decided_before"}
+
+func (u *UI) said(c client, r *http.Request) (view, error) {
+	v := saidView{
+		listing:    listingOf(r, append([]string{"within"}, saidFilter...)...),
+		Severities: severities,
+		Statuses:   []string{string(alerts.Firing), string(alerts.Resolved), string(alerts.Undetermined), string(alerts.GaveUp), string(alerts.Expired)},
+		Spans:      spans,
+	}
+	v.Within = v.Asked["within"]
+	query := v.query()
+	query.Del("within")
+	for _, s := range spans {
+		if s.Text == v.Within && query.Get("decided_after") == "" {
+			query.Set("decided_after", u.Now().Add(-s.width).UTC().Format(time.RFC3339))
+		}
+	}
+	var page web.Page[web.Alert]
+	if err := c.get(alertsAt, query, &page); err != nil {
+		return view{}, err
+	}
+	v.Alerts = page.Items
+	v.goesOn(page.Next)
+	return view{Title: "What was said", Body: v}, nil
+}
