@@ -25,6 +25,29 @@ func (s *Store) Outages(ctx context.Context) ([]futurejobs.Outage, error) {
 	return open, nil
 }
 
+// ListedOutages returns outages, newest first, also those that are over, until they are pruned.
+func (s *Store) ListedOutages(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedOutage], error) {
+	var page futurejobs.Page[futurejobs.ListedOutage]
+	before := position{ID: maxID}
+	if err := before.read("outage", f.Cursor); err != nil {
+		return page, err
+	}
+	w := where{`SELECT o.id, coalesce(r.name, ''), o.closed_at, o.source, o.rule_id, o.version, o.opened_at, o.seen_at, o.jobs, o.reason
+FROM outage o LEFT JOIN rule r ON r.id = o.rule_id WHERE o.id < ?`, []any{before.ID}}
+	w.named(`r.name`, f)
+	if f.Open {
+		w.and(`o.closed_at IS NULL`)
+	}
+	all, err := query(ctx, s.read, func(row scanner, o *futurejobs.ListedOutage) error {
+		return row.Scan(&o.ID, (*verbatim)(&o.Rule), at(&o.ClosedAt), (*verbatim)(&o.Source), &o.RuleID, &o.Version,
+			at(&o.OpenedAt), at(&o.SeenAt), &o.Jobs, (*verbatim)(&o.Reason))
+	}, numbered(w.text+` ORDER BY o.id DESC LIMIT ?`), append(w.args, limit(f)+1)...)
+	if err != nil {
+		return page, failed("outages", err)
+	}
+	return paged("outage", all, f, func(o futurejobs.ListedOutage) position { return position{ID: o.ID} }), nil
+}
+
 // Meet implements futurejobs.Outages.
 func (s *Store) Meet(ctx context.Context, m futurejobs.Met) (said []alerts.Alert, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
@@ -34,7 +57,7 @@ func (s *Store) Meet(ctx context.Context, m futurejobs.Met) (said []alerts.Alert
 		}
 		o := m.Outage
 		o.OpenedAt, o.SeenAt = now, now
-		n, err := exec(ctx, tx, `UPDATE outage SET seen_at = $1, jobs = jobs + $2 WHERE source = $3 AND rule_id = $4 AND closed_at IS NULL`,
+		n, err := exec(ctx, tx, `UPDATE outage SET seen_at = CASE WHEN seen_at > $1 THEN seen_at ELSE $1 END, jobs = jobs + $2 WHERE source = $3 AND rule_id = $4 AND closed_at IS NULL`,
 			now, o.Jobs, verbatim(o.Source), o.RuleID)
 		if err != nil || n > 0 {
 			return err

@@ -99,15 +99,34 @@ func (s *Store) SweptBeside(ctx context.Context, node string) (through time.Time
 // OldestDue returns the slot of the pending job that is due first, in all shards; zero where
 // there is none.
 func (s *Store) OldestDue(ctx context.Context) (slot time.Time, err error) {
-	ctx, cancel := patiently(ctx)
-	defer cancel()
-	err = s.read.QueryRowContext(ctx, `SELECT min(t) FROM (SELECT (
-	SELECT f.next_check_at FROM future_job f WHERE f.shard = l.shard ORDER BY f.next_check_at, f.id LIMIT 1
-) AS t FROM shard_lease l) AS q`).Scan(at(&slot))
-	if err != nil {
-		return slot, failed("oldest due", err)
+	all, err := s.OldestDues(ctx)
+	for _, first := range all {
+		if slot.IsZero() || first.Before(slot) {
+			slot = first
+		}
 	}
-	return slot, nil
+	return slot, err
+}
+
+// OldestDues returns the slot of the pending job that is due first in each shard that has one.
+func (s *Store) OldestDues(ctx context.Context) (map[int16]time.Time, error) {
+	type due struct {
+		shard int16
+		slot  time.Time
+	}
+	all, err := query(ctx, s.read, func(row scanner, d *due) error { return row.Scan(&d.shard, at(&d.slot)) }, `SELECT l.shard, (
+	SELECT f.next_check_at FROM future_job f WHERE f.shard = l.shard ORDER BY f.next_check_at, f.id LIMIT 1
+) AS t FROM shard_lease l`)
+	if err != nil {
+		return nil, failed("oldest due", err)
+	}
+	slots := make(map[int16]time.Time, len(all))
+	for _, d := range all {
+		if !d.slot.IsZero() {
+			slots[d.shard] = d.slot
+		}
+	}
+	return slots, nil
 }
 
 // LateJobs counts the pending jobs, of the rules (all, when nil), that were due after from and

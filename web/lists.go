@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"time"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
@@ -33,6 +34,10 @@ type Lists interface {
 	Nodes(ctx context.Context) ([]futurejobs.Node, error)
 	// Leases returns all shards, in order.
 	Leases(ctx context.Context) ([]futurejobs.Lease, error)
+	// OldestDues returns the slot of the pending job that is due first in each shard that has one.
+	OldestDues(ctx context.Context) (map[int16]time.Time, error)
+	// ListedOutages returns outages, newest first.
+	ListedOutages(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.ListedOutage], error)
 }
 
 // Page is one page of a list as it goes out.

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -218,13 +219,23 @@ func TestDeadLetters(t *testing.T) {
 }
 
 func TestNodes(t *testing.T) {
-	s := newStand(t)
+	var ahead atomic.Int64
+	s := newStand(t, func(o *web.Options, _ *stand) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(ahead.Load())) }
+	})
 	s.place("1", time.Second, `{}`)
 	s.alert("1", "late", time.Hour) // takes the shard of its job
 	got := get[web.Nodes](t, s.Server, "/api/v1/nodes")
 	shard := s.ref("1").Shard
 	if len(got.Items) != 1 || fmt.Sprint(got.Items[0].Shards) != fmt.Sprint([]int16{shard}) || got.Items[0].Name != "host/1" || len(got.FreeShards) != 3 {
 		t.Errorf("%+v", got)
+	}
+	if leases := got.Items[0].Leases; len(leases) != 1 || leases[0].Shard != shard || !leases[0].ExpiresAt.After(s.now) || leases[0].Epoch == 0 || got.Items[0].Lag != 0 {
+		t.Errorf("by which it holds it: %+v, lag %v", leases, got.Items[0].Lag)
+	}
+	ahead.Store(int64(3 * time.Hour))
+	if lag := get[web.Nodes](t, s.Server, "/api/v1/nodes").Items[0].Lag; lag < 3600 || lag > 3*3600 {
+		t.Errorf("with a job that is overdue, the lag is %v s", lag)
 	}
 	fatal(t, s.store.Leave(t.Context(), "node-1"))
 	if got := get[web.Nodes](t, s.Server, "/api/v1/nodes"); len(got.Items) != 0 || len(got.FreeShards) != 4 {

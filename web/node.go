@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"deadman/access"
+	futurejobs "deadman/future_jobs"
 )
 
 // Node is a running process as it goes out.
@@ -17,7 +18,17 @@ type Node struct {
 	SeenAt    time.Time       `json:"seen_at"`
 	ExpiresAt time.Time       `json:"expires_at"`
 	Shards    []int16         `json:"shards" nullable:"false" doc:"That it holds."`
-	Doing     json.RawMessage `json:"doing,omitempty"`
+	Leases    []Lease         `json:"leases" nullable:"false" doc:"By which it holds them."`
+	Lag       float64         `json:"lag_seconds" doc:"How long the longest overdue job of its shards is overdue; 0: none is. A job whose stream is not read through its slot counts, too."`
+	Doing     json.RawMessage `json:"doing,omitempty" doc:"Up to 20 of the checks that ran when it was seen last."`
+}
+
+// Lease is a shard that a node holds, as it goes out.
+type Lease struct {
+	Shard     int16     `json:"shard"`
+	Epoch     int64     `json:"epoch" doc:"How often it was taken."`
+	ExpiresAt time.Time `json:"expires_at" doc:"Another node may take it from then on, unless it is renewed."`
+	SweptAt   time.Time `json:"swept_at,omitzero" doc:"All that was due by then was looked at, when the lease was renewed last."`
 }
 
 // Nodes are all processes, and the shards that none of them holds.
@@ -42,13 +53,17 @@ func (a *api) nodes(ctx context.Context, _ *nothing) (Nodes, error) {
 	if err != nil {
 		return Nodes{}, err
 	}
+	due, err := a.Lists.OldestDues(ctx)
+	if err != nil {
+		return Nodes{}, err
+	}
 	out := Nodes{Items: make([]Node, len(live)), FreeShards: []int16{}}
 	place := make(map[string]int, len(live))
 	for i, n := range live {
 		place[n.ID] = i
 		out.Items[i] = Node{
 			ID: n.ID, Name: n.Name, Version: n.Version,
-			StartedAt: n.StartedAt, SeenAt: n.SeenAt, ExpiresAt: n.ExpiresAt, Shards: []int16{},
+			StartedAt: n.StartedAt, SeenAt: n.SeenAt, ExpiresAt: n.ExpiresAt, Shards: []int16{}, Leases: []Lease{},
 		}
 		if json.Valid([]byte(n.Doing)) {
 			out.Items[i].Doing = json.RawMessage(n.Doing)
@@ -60,7 +75,16 @@ func (a *api) nodes(ctx context.Context, _ *nothing) (Nodes, error) {
 			out.FreeShards = append(out.FreeShards, l.Shard)
 			continue
 		}
-		out.Items[i].Shards = append(out.Items[i].Shards, l.Shard)
+		out.Items[i].hold(l, due[l.Shard], a.Now())
 	}
 	return out, nil
+}
+
+// hold adds a shard that the node holds, whose first job is due then.
+func (n *Node) hold(l futurejobs.Lease, due, now time.Time) {
+	n.Shards = append(n.Shards, l.Shard)
+	n.Leases = append(n.Leases, Lease{Shard: l.Shard, Epoch: l.Epoch, ExpiresAt: l.ExpiresAt, SweptAt: l.Swept})
+	if !due.IsZero() {
+		n.Lag = max(n.Lag, now.Sub(due).Seconds())
+	}
 }

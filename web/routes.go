@@ -40,6 +40,7 @@ func (a *api) mount(r chi.Router) {
 	a.mountChannels()
 	a.mountStreams()
 	a.mountSources()
+	a.mountOutages()
 	a.mountHandlers()
 	a.mountMutes()
 	a.mountEvents()

@@ -172,6 +172,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"GET", "/api/v1/dead-letters", "", "PageDeadLetter", 200},
 		{"GET", "/api/v1/nodes", "", "Nodes", 200},
 		{"GET", "/api/v1/streams", "", "PageStream", 200},
+		{"GET", "/api/v1/outages", "", "PageOutage", 200},
 		{"POST", "/api/v1/tokens", `{"name": "x", "scopes": ["read", "events"]}`, "NewToken", 201},
 		{"GET", "/api/v1/tokens", "", "PageToken", 200},
 		{"GET", "/api/v1/audit", "", "PageEntry", 200},

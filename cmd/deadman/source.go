@@ -20,6 +20,12 @@ func (p *program) sourceCommand() *cobra.Command {
 			header: []string{"name", "kind", "state", "asked", "round trips", "p99 ms", "waiting", "abandoned", "failing since", "error"},
 			row:    sourceRow,
 		}.command(p),
+		listing[web.Outage]{
+			use: "outages", short: "List when what rules ask could not be asked, newest first", path: "/outages",
+			filters: []filter{byRule, {parameter: "open", does: "those that are not over", kind: filterFlag}},
+			none:    "there was no outage", header: []string{"source", "rule", "from", "until", "looks", "reason"},
+			row: outageRow,
+		}.command(p),
 		&cobra.Command{
 			Use: "test NAME", Short: "Try whether the node can reach a source; exit code 3 where it can't",
 			Args: exactly("NAME"), RunE: p.testSource,
@@ -40,6 +46,14 @@ func sourceRow(p *program, s web.Source) []cell {
 		sayIn(bold, s.Name), say(s.Kind), state, sayNumber(s.Asked), sayNumber(s.RoundTrips), say(fmt.Sprintf("%.1f", s.P99)),
 		sayNumber(int64(s.Waiting)), sayNumber(int64(s.Abandoned)), p.sometime(s.FailingSince, ""), say(why),
 	}
+}
+
+func outageRow(p *program, o web.Outage) []cell {
+	until := sayIn(red, "not over")
+	if !o.ClosedAt.IsZero() {
+		until = say(web.Relative(o.ClosedAt, p.now()))
+	}
+	return []cell{sayIn(bold, o.Source), say(o.Rule), say(web.Relative(o.OpenedAt, p.now())), until, sayNumber(int64(o.Jobs)), say(o.Reason)}
 }
 
 func (p *program) testSource(cmd *cobra.Command, args []string) error {

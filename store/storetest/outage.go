@@ -94,6 +94,41 @@ func outagesEndOnce(t *testing.T, w *world) {
 	}
 }
 
+func outagesAreListed(t *testing.T, w *world) {
+	list := func(f futurejobs.Filter) futurejobs.Page[futurejobs.ListedOutage] {
+		t.Helper()
+		return must[futurejobs.Page[futurejobs.ListedOutage]](t)(w.ListedOutages(w.ctx(), f))
+	}
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, 2)))
+	over := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
+	_, _, err := w.EndOutage(w.ctx(), over, func(o futurejobs.Outage) alerts.Alert { return outageAlert(w.rule, o, alerts.Resolved) })
+	w.must(err)
+	other := w.save("other", "order")
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(other, 5)))
+
+	all := list(futurejobs.Filter{}).Items
+	if len(all) != 2 || all[0].Rule != "other" || all[0].Jobs != 5 || !all[0].ClosedAt.IsZero() || all[0].Reason != "connection refused" {
+		t.Fatalf("all: %+v, want the other rule's, which is open, first", all)
+	}
+	if all[1].Rule != w.rule.Name || all[1].ClosedAt.Before(all[1].OpenedAt) || !all[1].OpenedAt.Equal(over.OpenedAt) || all[1].Source != "shop" {
+		t.Errorf("the one that is over: %+v", all[1])
+	}
+	if open := list(futurejobs.Filter{Open: true}).Items; len(open) != 1 || open[0].ID != all[0].ID {
+		t.Errorf("open: %+v", open)
+	}
+	if own := list(futurejobs.Filter{Rule: w.rule.Name}).Items; len(own) != 1 || own[0].ID != all[1].ID {
+		t.Errorf("of one rule: %+v", own)
+	}
+	first := list(futurejobs.Filter{Limit: 1})
+	second := list(futurejobs.Filter{Limit: 1, Cursor: first.Next})
+	if len(first.Items) != 1 || first.Items[0].ID != all[0].ID || len(second.Items) != 1 || second.Items[0].ID != all[1].ID || second.Next != "" {
+		t.Errorf("by pages: %+v, %+v", first, second)
+	}
+	if _, err := w.ListedOutages(w.ctx(), futurejobs.Filter{Cursor: "nonsense"}); !errors.Is(err, futurejobs.ErrBadCursor) {
+		t.Errorf("a cursor of nothing: %v", err)
+	}
+}
+
 func outagesNeedTheFence(t *testing.T, w *world) {
 	stale := w.met(w.rule, 1)
 	w.save("other", "order")

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	futurejobs "deadman/future_jobs"
 	"deadman/store"
 )
@@ -134,6 +136,15 @@ func lateJobsAreCounted(t *testing.T, w *world) {
 	w.byHand(w.starting(other, "p", from.Add(2*time.Minute)))
 	if got := must[time.Time](t)(w.OldestDue(w.ctx())); !got.Equal(from) {
 		t.Errorf("the oldest is due at %s, want %s", got, from)
+	}
+	first := make(map[int16]time.Time)
+	for _, j := range w.all() {
+		if at, ok := first[j.Shard]; !ok || j.NextCheckAt.Before(at) {
+			first[j.Shard] = j.NextCheckAt
+		}
+	}
+	if diff := cmp.Diff(first, must[map[int16]time.Time](t)(w.OldestDues(w.ctx()))); diff != "" {
+		t.Errorf("the oldest of each shard (-want +got):\n%s", diff)
 	}
 	for _, c := range []struct {
 		rules []int32

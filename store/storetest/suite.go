@@ -117,6 +117,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"letter/drop":           lettersAreDropped,
 	"outage/open":           outagesOpenOnce,
 	"outage/end":            outagesEndOnce,
+	"outage/list":           outagesAreListed,
 	"outage/fence":          outagesNeedTheFence,
 	"check/once":            checksBeginOnce,
 	"retention/prune":       retentionPrunes,
