@@ -60,7 +60,7 @@ func (c client) find(asked string) ([]found, error) {
 }
 
 func (c client) findAlert(asked string) ([]found, error) {
-	if _, err := uuid.Parse(asked); err != nil {
+	if uuid.Validate(asked) != nil {
 		return nil, nil
 	}
 	var a web.Alert

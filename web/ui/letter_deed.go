@@ -58,7 +58,7 @@ func (u *UI) doToLetters(w http.ResponseWriter, r *http.Request, keepAt, keep st
 		if len(chosen) > 0 && r.PostForm.Get("sure") == "" {
 			q := sure{
 				Title: "Drop " + count(len(chosen), "dead letter") + "?", Says: "The event is lost: nothing of it is kept here.", Names: chosen,
-				At: lettersAt, Form: []field{{"do", "drop"}}, Do: "Drop " + count(len(chosen), "dead letter"), Grave: true, Keep: keep, Back: keepAt,
+				At: lettersAt, Form: []field{{"do", "drop"}}, Do: "Drop " + count(len(chosen), "dead letter"), Grave: true, Keep: keep, Back: keepAt, Then: d.Back,
 			}
 			for _, id := range chosen {
 				q.Form = append(q.Form, field{"letter", id})

@@ -1,6 +1,9 @@
 package ui
 
-import "net/http"
+import (
+	"cmp"
+	"net/http"
+)
 
 // sure is a question that is asked before something is done that can't be undone.
 type sure struct {
@@ -13,6 +16,7 @@ type sure struct {
 	Grave bool     // something is lost by it
 	Keep  string   // on the way back
 	Back  string
+	Then  string // where one goes once it is done; empty: Back
 }
 
 // field is a field of a form that nobody sees.
@@ -20,6 +24,6 @@ type field struct{ Name, Value string }
 
 // ask asks.
 func (u *UI) ask(w http.ResponseWriter, r *http.Request, q sure) {
-	q.Form = append(q.Form, field{"sure", "yes"}, field{"back", q.Back})
+	q.Form = append(q.Form, field{"sure", "yes"}, field{"back", cmp.Or(q.Then, q.Back)})
 	u.render(w, r, http.StatusOK, "sure", view{Title: q.Title, Body: q, Still: true}, "")
 }
