@@ -55,6 +55,8 @@ type Answer struct {
 	Step    int            // steps taken after this check
 	Alerts  []alerts.Draft // what to say, in this order
 	Held    bool           // a step is due and stays unsaid for a while: the check is not counted
+	// Saw is what the condition saw, for people who ask why; empty: nobody needs to be told.
+	Saw string
 	// State is what is known once a source was asked, for the alerts to carry; nil: what the
 	// job knows. The job keeps what it knew.
 	State json.RawMessage

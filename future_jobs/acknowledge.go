@@ -51,9 +51,14 @@ func (a Acknowledge) play(f *fold, e Effect, s *standing) {
 		ack.At = f.now
 		s.ack.Ack = &ack
 	}
+	kind := Acknowledged
+	if a.Ack.Until.IsZero() {
+		kind = Reopened
+	}
 	if e.Rule.Upcoming != nil {
 		s.job.bringForward(e.Rule, e.Rule.Upcoming(s.job, f.now), f.now)
 	}
+	f.trace(e, s, kind)
 	f.net.Changed++
 }
 

@@ -198,6 +198,7 @@ func (a Gather) play(f *fold, e Effect, s *standing) {
 		}
 		if more {
 			s.job.Members, s.updated = members, true
+			f.trace(e, s, Updated)
 		}
 		f.net.Updated++
 		f.complete(e, s, a)
@@ -239,6 +240,7 @@ func (a Update) play(f *fold, e Effect, s *standing) {
 		return
 	}
 	s.job.State, s.updated = state, true
+	f.trace(e, s, Updated)
 	f.net.Updated++
 	for _, set := range a.Sets {
 		if f.complete(e, s, set) {
@@ -254,6 +256,7 @@ func (Pause) play(f *fold, e Effect, s *standing) {
 	}
 	s.job.pause(f.when(e))
 	s.changed = true
+	f.trace(e, s, Paused)
 	f.net.Paused++
 }
 
@@ -270,6 +273,7 @@ func (a Resume) play(f *fold, e Effect, s *standing) {
 	}
 	s.job.NextCheckAt = e.Rule.notBehind(e.Rule.rested(s.job, e.Rule.Grid.Up(next)), f.now)
 	s.changed = true
+	f.trace(e, s, Resumed)
 	f.net.Resumed++
 }
 
@@ -281,6 +285,7 @@ func (a Snooze) play(f *fold, e Effect, s *standing) {
 	s.job.SnoozedUntil = a.Until
 	s.job.reschedule(e.Rule.notBehind(e.Rule.Grid.Up(a.Until), f.now))
 	s.changed = true
+	f.trace(e, s, Snoozed)
 	f.net.Changed++
 }
 
@@ -296,6 +301,7 @@ func (a Move) play(f *fold, e Effect, s *standing) {
 		}
 	}
 	s.changed = true
+	f.trace(e, s, Moved)
 	f.net.Changed++
 }
 

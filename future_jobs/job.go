@@ -45,6 +45,10 @@ type Job struct {
 
 	Alerts []alerts.ID // what was said about this job, oldest first
 
+	// Trail has what is new where the job is written, and all that is kept where it is listed by its
+	// key. It is read nowhere else.
+	Trail Trail
+
 	Last Look
 	Cost
 }

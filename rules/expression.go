@@ -34,9 +34,10 @@ type expression struct {
 	program *vm.Program
 	event   extent
 	state   extent
-	job     bool  // it reads the job
-	wild    bool  // it reads what the subject's wildcards matched
-	uses    []use // what it takes the fields it reads for
+	job     bool    // it reads the job
+	wild    bool    // it reads what the subject's wildcards matched
+	uses    []use   // what it takes the fields it reads for
+	sees    []sight // of a while: what people are told of
 }
 
 // compileExpression checks the text against its dialect. Errors are for people.
@@ -69,6 +70,9 @@ func compileExpression(source string, d dialect) (x *expression, err error) {
 	}
 	if err := x.checkResult(plain.Node(), g); err != nil {
 		return nil, err
+	}
+	if d.place == inWhile.place {
+		x.sees = sights(plain.Node())
 	}
 	x.uses, err = usesOf(plain.Node(), d)
 	return x, err

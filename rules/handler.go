@@ -72,7 +72,18 @@ func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error)
 	if err != nil {
 		return checks.Answer{}, err
 	}
+	if !answer.Next.IsZero() {
+		answer.Saw = r.saw(w)
+	}
 	return r.known(c, w, answer)
+}
+
+// saw is what the condition saw, for a look of which no alert tells.
+func (r *Rule) saw(w wait) string {
+	if r.while == nil {
+		return ""
+	}
+	return r.while.saw(w.scope)
 }
 
 // climb takes the steps that are due at an instant, as far as what was said is not acknowledged.
@@ -101,6 +112,8 @@ func (r *Rule) cleared(c checks.Check, w wait) checks.Answer {
 	if c.Said > 0 && !r.document.Quiet {
 		text := fmt.Sprintf("%s %s: the condition no longer holds", r.engine.Entity, c.Key)
 		answer.Alerts = []alerts.Draft{r.closes(w, c.Step, text)}
+	} else {
+		answer.Saw = r.saw(w)
 	}
 	return answer
 }

@@ -26,6 +26,7 @@ type columns struct {
 	checks                             []int32
 	total, slowest                     []int64 // µs
 	alertIDs                           [][]byte
+	trail                              pgtype.FlatArray[*string] // what is new of it
 
 	alertJob  []int64
 	alertID   [][16]byte
@@ -68,6 +69,7 @@ func (c *columns) add(d futurejobs.Decision) {
 	c.total = append(c.total, j.CheckTotal.Microseconds())
 	c.slowest = append(c.slowest, j.CheckSlowest.Microseconds())
 	c.alertIDs = append(c.alertIDs, packed(j.Alerts))
+	c.trail = append(c.trail, optional(string(j.Trail)))
 }
 
 func (c *columns) say(d futurejobs.Decision) error {
@@ -89,7 +91,7 @@ func (c *columns) args() []any {
 	args := []any{
 		c.shard, c.id, c.rev, c.outcome, c.reason, c.next, c.undecided,
 		c.checkCount, c.step, c.picked, c.started, c.completed, c.failed,
-		c.checks, c.total, c.slowest, c.alertIDs,
+		c.checks, c.total, c.slowest, c.alertIDs, c.trail,
 	}
 	if len(c.alertID) > 0 {
 		args = append(args, c.alertJob, c.alertID, c.decidedAt, c.detail)

@@ -9,7 +9,7 @@ import (
 )
 
 const historyOfKey = `
-SELECT ` + endedColumns + ` FROM history f JOIN rule r ON r.id = f.rule_id
+SELECT ` + wholeEndedColumns + ` FROM history f JOIN rule r ON r.id = f.rule_id
 WHERE f.shard = ? AND f.key = ? AND (f.ended_at, f.id) < (?, ?)`
 
 // History lists jobs that ended, newest first.
@@ -49,7 +49,7 @@ func (s *Store) historyOf(ctx context.Context, f futurejobs.Filter) (page future
 	for _, c := range scopes {
 		w := where{historyOfKey + c.and("f"), []any{c.shard, verbatim(f.Key), before.At, before.ID}}
 		w.ended(f)
-		found, err := query(ctx, s.read, readEnded, numbered(w.text+` ORDER BY f.ended_at DESC, f.id DESC LIMIT ?`),
+		found, err := query(ctx, s.read, readWholeEnded, numbered(w.text+` ORDER BY f.ended_at DESC, f.id DESC LIMIT ?`),
 			append(w.args, limit(f)+1)...)
 		if err != nil {
 			return page, err

@@ -15,7 +15,11 @@ import (
 // forever is after every slot, and after when a paused job is due.
 var forever = futurejobs.Never.Add(time.Hour)
 
-const fromJobs = `SELECT ` + listedColumns + ` FROM future_job f JOIN rule r ON r.id = f.rule_id` + withAck + ` WHERE f.shard = $1`
+const (
+	ofShard   = ` FROM future_job f JOIN rule r ON r.id = f.rule_id` + withAck + ` WHERE f.shard = $1`
+	fromJobs  = `SELECT ` + listedColumns + ofShard
+	wholeJobs = `SELECT ` + wholeColumns + ofShard
+)
 
 // Jobs lists pending jobs, those next due first. A page is as stable as its jobs: one that
 // is looked at between two pages may come again, later.
@@ -70,7 +74,7 @@ const few = 1000
 // that passes over the others.
 func (s *Store) jobsOf(ctx context.Context, c scope, key string, w window) ([]futurejobs.Listed, error) {
 	if key != "" {
-		found, err := query(ctx, s.read, readListed, fromJobs+c.and("f")+` AND f.key = $2`, c.shard, verbatim(key))
+		found, err := query(ctx, s.read, readWhole, wholeJobs+c.and("f")+` AND f.key = $2`, c.shard, verbatim(key))
 		return w.within(found), err
 	}
 	if c.rules != nil {

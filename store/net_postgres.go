@@ -102,24 +102,28 @@ SELECT shard, rule_id, version, key, created_at, since_at, first_check_at, coale
 	nextval('future_job_id_seq'), $14, ended.outcome, ended.reason, 0, 0, 0, 0, 0
 FROM (SELECT row_number() OVER () AS place, job.* FROM ` + newJobs + `) AS job
 JOIN unnest($15::text[], $16::text[]) WITH ORDINALITY AS ended (outcome, reason, place) ON ended.place = job.place`
+)
 
+var (
 	// The jobs of changeJobs and updateJobs are locked: there is nothing to compare.
 	changeJobs = `
 UPDATE future_job f SET rev = f.rev + 1, next_check_at = job.next_check_at, version = job.version,
 	pauses = job.pauses, paused_next_at = job.paused_next_at, members = job.members, state = job.state, acked_until = job.acked_until,
 	since_at = job.since_at, event = job.event, step = job.step, check_count = job.check_count, undecided = job.undecided,
-	snoozed_until = job.snoozed_until
-FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::bytea[], $5::timestamptz[], $6::int[], $7::bytea[], $8::timestamptz[],
-	$9::timestamptz[], $10::timestamptz[], $11::text[], $12::int[], $13::int[], $14::int[], $15::timestamptz[])
-	AS job (shard, id, state, members, next_check_at, version, pauses, paused_next_at,
+	snoozed_until = job.snoozed_until, trail = ` + trailWith("f.trail", "job.trail", findInPostgres) + `
+FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::bytea[], $5::text[], $6::timestamptz[], $7::int[], $8::bytea[],
+	$9::timestamptz[], $10::timestamptz[], $11::timestamptz[], $12::text[], $13::int[], $14::int[], $15::int[], $16::timestamptz[])
+	AS job (shard, id, state, members, trail, next_check_at, version, pauses, paused_next_at,
 	acked_until, since_at, event, step, check_count, undecided, snoozed_until)
 WHERE f.shard = job.shard AND f.id = job.id`
 
 	updateJobs = `
-UPDATE future_job f SET state = job.state, members = job.members
-FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::bytea[]) AS job (shard, id, state, members)
+UPDATE future_job f SET state = job.state, members = job.members, trail = ` + trailWith("f.trail", "job.trail", findInPostgres) + `
+FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::bytea[], $5::text[]) AS job (shard, id, state, members, trail)
 WHERE f.shard = job.shard AND f.id = job.id`
+)
 
+const (
 	insertEarly = `
 INSERT INTO early (shard, rule_id, key, at, until_at, outcome, members)
 SELECT * FROM unnest($1::smallint[], $2::int[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::bytea[])
@@ -212,11 +216,11 @@ var errNotLocked = errors.New("a locked job has gone")
 func newsColumns(jobs []futurejobs.Job) []any {
 	n := len(jobs)
 	shards, ids := make([]int16, n), make([]int64, n)
-	states, members := make([]*string, n), make([][]byte, n)
+	states, members, trails := make([]*string, n), make([][]byte, n), make([]*string, n)
 	for i, j := range jobs {
-		shards[i], ids[i], states[i], members[i] = j.Shard, j.ID, body(j.State), j.Members
+		shards[i], ids[i], states[i], members[i], trails[i] = j.Shard, j.ID, body(j.State), j.Members, optional(string(j.Trail))
 	}
-	return []any{shards, ids, states, members}
+	return []any{shards, ids, states, members, trails}
 }
 
 func queueRemembered(q *pgx.Batch, early []futurejobs.Early) {

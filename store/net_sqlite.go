@@ -12,14 +12,19 @@ const (
 INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, state,
 	pauses, paused_next_at, members)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) RETURNING id`
+)
 
+var (
 	changeOne = `
 UPDATE future_job SET rev = rev + 1, next_check_at = $1, version = $2, pauses = $3, paused_next_at = $4, state = $5, members = $6,
-	acked_until = $7, since_at = $8, event = $9, step = $10, check_count = $11, undecided = $12, snoozed_until = $13
-WHERE id = $14`
+	acked_until = $7, since_at = $8, event = $9, step = $10, check_count = $11, undecided = $12, snoozed_until = $13,
+	trail = ` + trailWith("trail", "$14", findInSQLite) + `
+WHERE id = $15`
 
-	updateOne = `UPDATE future_job SET state = $1, members = $2 WHERE id = $3`
+	updateOne = `UPDATE future_job SET state = $1, members = $2, trail = ` + trailWith("trail", "$3", findInSQLite) + ` WHERE id = $4`
+)
 
+const (
 	rememberOne = `
 INSERT INTO early (shard, rule_id, key, at, until_at, outcome, members) VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (shard, rule_id, key) DO UPDATE
@@ -65,7 +70,8 @@ func (w *writer) writeNet(net futurejobs.Net, now time.Time) error {
 func (w *writer) changeAll(net futurejobs.Net) error {
 	for _, j := range net.Change {
 		if _, err := w.exec(changeOne, j.NextCheckAt, j.Version, blob(pausesOf(j.Pauses)), when(j.PausedNext),
-			body(j.State), blob(j.Members), when(j.AckedUntil), j.Since, body(j.Event), j.Step, j.CheckCount, j.Undecided, when(j.SnoozedUntil), j.ID); err != nil {
+			body(j.State), blob(j.Members), when(j.AckedUntil), j.Since, body(j.Event), j.Step, j.CheckCount, j.Undecided, when(j.SnoozedUntil),
+			optional(string(j.Trail)), j.ID); err != nil {
 			return err
 		}
 	}
@@ -76,7 +82,7 @@ func (w *writer) changeAll(net futurejobs.Net) error {
 		}
 	}
 	for _, j := range net.Update {
-		if _, err := w.exec(updateOne, body(j.State), blob(j.Members), j.ID); err != nil {
+		if _, err := w.exec(updateOne, body(j.State), blob(j.Members), optional(string(j.Trail)), j.ID); err != nil {
 			return err
 		}
 	}

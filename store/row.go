@@ -39,6 +39,19 @@ func readListed(row scanner, l *futurejobs.Listed) error {
 	return nil
 }
 
+// wholeColumns are the columns that readWhole reads. A trail is read of one key's jobs alone: it is
+// too large for lists.
+const wholeColumns = listedColumns + `, coalesce(f.trail, '')`
+
+func readWhole(row scanner, l *futurejobs.Listed) error {
+	var k readAck
+	if err := row.Scan(append(append(append(jobFields(&l.Job), &l.Rule, &l.Entity), k.fields()...), (*string)(&l.Trail))...); err != nil {
+		return err
+	}
+	l.Ack = k.ack()
+	return nil
+}
+
 // endedColumns are the columns that readEnded reads, of the history f and its rule r.
 const endedColumns = `f.shard, f.id, f.rule_id, f.version, f.key,
 	f.created_at, f.since_at, f.first_check_at, f.next_check_at, f.check_count, f.step, f.alert_ids,
@@ -60,6 +73,20 @@ func endedFields(e *futurejobs.Ended, reason **string) []any {
 func readEnded(row scanner, e *futurejobs.Ended) error {
 	var reason *string
 	if err := row.Scan(endedFields(e, &reason)...); err != nil {
+		return err
+	}
+	if reason != nil {
+		e.Reason = *reason
+	}
+	return nil
+}
+
+// wholeEndedColumns are the columns that readWholeEnded reads, with the trail.
+const wholeEndedColumns = endedColumns + `, coalesce(f.trail, '')`
+
+func readWholeEnded(row scanner, e *futurejobs.Ended) error {
+	var reason *string
+	if err := row.Scan(append(endedFields(e, &reason), (*string)(&e.Trail))...); err != nil {
 		return err
 	}
 	if reason != nil {

@@ -43,33 +43,11 @@ WITH rule_now AS MATERIALIZED (
 )`
 	asked = `unnest(?::smallint[], ?::bigint[], ?::int[], ?::text[], ?::text[], ?::timestamptz[], ?::int[],
 		?::int[], ?::int[], ?::timestamptz[], ?::timestamptz[], ?::timestamptz[], ?::timestamptz[],
-		?::int[], ?::bigint[], ?::bigint[], ?::bytea[]) AS ask
+		?::int[], ?::bigint[], ?::bigint[], ?::bytea[], ?::text[]) AS ask
 		(shard, id, rev, outcome, reason, next_check_at, undecided,
 		check_count, step, picked_at, started_at, completed_at, failed_at,
-		checks, check_total, check_slowest, alert_ids)`
+		checks, check_total, check_slowest, alert_ids, trail)`
 
-	end = `, ended AS (
-	DELETE FROM future_job f USING ask
-	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ask.rev AND ask.outcome <> ''
-	RETURNING f.shard, f.id, f.rule_id, f.version, f.key, f.created_at, f.since_at, f.first_check_at,
-		coalesce(f.paused_next_at, f.next_check_at),
-		ask.outcome, ask.reason, ask.check_count, ask.step, ask.picked_at, ask.started_at, ask.completed_at, ask.failed_at,
-		ask.checks, ask.check_total, ask.check_slowest, ask.alert_ids
-), archived AS (
-	INSERT INTO history (shard, id, rule_id, version, key, created_at, since_at, first_check_at, next_check_at,
-		outcome, reason, check_count, step, picked_at, started_at, completed_at, failed_at,
-		checks, check_total, check_slowest, alert_ids, ended_at)
-	SELECT ended.*, now() FROM ended
-)`
-	move = `, moved AS (
-	UPDATE future_job f SET rev = f.rev + 1, next_check_at = ask.next_check_at, undecided = ask.undecided,
-		check_count = ask.check_count, step = ask.step, picked_at = ask.picked_at, started_at = ask.started_at,
-		completed_at = ask.completed_at, failed_at = ask.failed_at, checks = ask.checks,
-		check_total = ask.check_total, check_slowest = ask.check_slowest, alert_ids = ask.alert_ids
-	FROM ask
-	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ask.rev AND ask.outcome = ''
-	RETURNING f.shard, f.id, f.rule_id, f.version, f.key
-)`
 	doneEnded = `, done AS (SELECT shard, id, rule_id, version, key FROM ended)`
 	doneMoved = `, done AS (SELECT shard, id, rule_id, version, key FROM moved)`
 	doneBoth  = `, done AS (
@@ -90,6 +68,32 @@ WITH rule_now AS MATERIALIZED (
 SELECT (SELECT count(*) FROM rule_now),
 	(SELECT array_agg(shard) FROM stand),
 	(SELECT array_agg(id) FROM done)`
+)
+
+var (
+	end = `, ended AS (
+	DELETE FROM future_job f USING ask
+	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ask.rev AND ask.outcome <> ''
+	RETURNING f.shard, f.id, f.rule_id, f.version, f.key, f.created_at, f.since_at, f.first_check_at,
+		coalesce(f.paused_next_at, f.next_check_at),
+		ask.outcome, ask.reason, ask.check_count, ask.step, ask.picked_at, ask.started_at, ask.completed_at, ask.failed_at,
+		ask.checks, ask.check_total, ask.check_slowest, ask.alert_ids, ` + trailWith("f.trail", "ask.trail", findInPostgres) + `
+), archived AS (
+	INSERT INTO history (shard, id, rule_id, version, key, created_at, since_at, first_check_at, next_check_at,
+		outcome, reason, check_count, step, picked_at, started_at, completed_at, failed_at,
+		checks, check_total, check_slowest, alert_ids, trail, ended_at)
+	SELECT ended.*, now() FROM ended
+)`
+	move = `, moved AS (
+	UPDATE future_job f SET rev = f.rev + 1, next_check_at = ask.next_check_at, undecided = ask.undecided,
+		check_count = ask.check_count, step = ask.step, picked_at = ask.picked_at, started_at = ask.started_at,
+		completed_at = ask.completed_at, failed_at = ask.failed_at, checks = ask.checks,
+		check_total = ask.check_total, check_slowest = ask.check_slowest, alert_ids = ask.alert_ids,
+		trail = ` + trailWith("f.trail", "ask.trail", findInPostgres) + `
+	FROM ask
+	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ask.rev AND ask.outcome = ''
+	RETURNING f.shard, f.id, f.rule_id, f.version, f.key
+)`
 )
 
 // settleText leaves out the parts that have nothing to do.

@@ -88,21 +88,24 @@ func (w *writer) decide(d futurejobs.Decision, now time.Time) (ok bool, err erro
 	return true, w.say(d)
 }
 
-const (
+var (
 	archiveOne = `
 INSERT INTO history (shard, key, rule_id, id, version, outcome, reason, ended_at, created_at, since_at,
 	first_check_at, next_check_at, check_count, step, picked_at, started_at, completed_at, failed_at,
-	checks, check_total, check_slowest, alert_ids)
+	checks, check_total, check_slowest, alert_ids, trail)
 SELECT shard, key, rule_id, id, version, $1, $2, $3, created_at, since_at,
-	first_check_at, coalesce(paused_next_at, next_check_at), $4, $5, $6, $7, $8, $9, $10, $11, $12, $13
-FROM future_job WHERE id = $14 AND shard = $15 AND rev = $16`
+	first_check_at, coalesce(paused_next_at, next_check_at), $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
+	` + trailWith("trail", "$14", findInSQLite) + `
+FROM future_job WHERE id = $15 AND shard = $16 AND rev = $17`
 
 	moveOne = `
 UPDATE future_job SET rev = rev + 1, next_check_at = $1, undecided = $2, check_count = $3, step = $4,
 	picked_at = $5, started_at = $6, completed_at = $7, failed_at = $8,
-	checks = $9, check_total = $10, check_slowest = $11, alert_ids = $12
-WHERE id = $13 AND shard = $14 AND rev = $15`
+	checks = $9, check_total = $10, check_slowest = $11, alert_ids = $12, trail = ` + trailWith("trail", "$13", findInSQLite) + `
+WHERE id = $14 AND shard = $15 AND rev = $16`
+)
 
+const (
 	deleteOne = `DELETE FROM future_job WHERE id = $1`
 	sayOne    = `INSERT INTO alert (shard, id, rule_id, version, key, decided_at, detail) VALUES ($1, $2, $3, $4, $5, $6, $7)`
 	postOne   = `INSERT INTO alert_outbox (shard, id) VALUES ($1, $2)`
@@ -138,7 +141,7 @@ func progress(j futurejobs.Job) []any {
 	return []any{
 		j.CheckCount, j.Step,
 		when(j.Last.PickedAt), when(j.Last.StartedAt), when(j.Last.CompletedAt), when(j.Last.FailedAt),
-		j.Checks, j.CheckTotal.Microseconds(), j.CheckSlowest.Microseconds(), blob(packed(j.Alerts)),
+		j.Checks, j.CheckTotal.Microseconds(), j.CheckSlowest.Microseconds(), blob(packed(j.Alerts)), optional(string(j.Trail)),
 	}
 }
 

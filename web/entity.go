@@ -46,13 +46,15 @@ func (a *api) mountEntities() {
 
 func (a *api) entity(ctx context.Context, entity, key string) (Entity, error) {
 	e, f := Entity{Entity: entity, Key: key}, futurejobs.Filter{Entity: entity, Key: key}
-	var err error
-	if e.Jobs, err = a.jobs(ctx, f); err != nil {
+	jobs, err := a.Lists.Jobs(ctx, narrow(ctx, f))
+	if err != nil {
 		return e, err
 	}
-	if e.History, err = a.history(ctx, f); err != nil {
+	history, err := a.Lists.History(ctx, narrow(ctx, f))
+	if err != nil {
 		return e, err
 	}
+	e.Jobs, e.History = pageOf(jobs, a.whole), pageOf(history, wholeEnded)
 	e.Alerts, err = a.alerts(ctx, f)
 	return e, err
 }

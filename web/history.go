@@ -21,6 +21,13 @@ func newEnded(e futurejobs.Ended) Ended {
 	return Ended{Job: newJob(e.Listed), Outcome: e.Outcome, Reason: e.Reason, EndedAt: e.EndedAt}
 }
 
+// wholeEnded is an ended job with what is kept of it for its entity.
+func wholeEnded(e futurejobs.Ended) Ended {
+	out := newEnded(e)
+	out.Trail = trailOf(e.Trail)
+	return out
+}
+
 // historyIn is what the history is narrowed by.
 type historyIn struct {
 	Narrowing

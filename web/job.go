@@ -43,8 +43,10 @@ type Job struct {
 
 	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Who acknowledged what was said; until then steps stay unsaid."`
 
-	Event json.RawMessage `json:"event,omitempty" doc:"What began the wait; of a single job only."`
-	State json.RawMessage `json:"state,omitempty" doc:"The event with what changed it later; of a single job only."`
+	Event json.RawMessage `json:"event,omitempty" doc:"What began the wait; of single jobs and those of an entity only."`
+	State json.RawMessage `json:"state,omitempty" doc:"The event with what changed it later; of single jobs and those of an entity only."`
+
+	Trail []TrailEntry `json:"trail,omitempty" doc:"What became of it since it began, oldest first, the last 16; of single jobs and those of an entity only."`
 }
 
 // Status is what a pending job is doing. It is derived when it is read.
@@ -106,7 +108,7 @@ func (a *api) pending(l futurejobs.Listed) Job {
 // whole is a pending job with what it carries.
 func (a *api) whole(l futurejobs.Listed) Job {
 	j := a.pending(l)
-	j.Event, j.State = l.Event, l.State
+	j.Event, j.State, j.Trail = l.Event, l.State, trailOf(l.Trail)
 	return j
 }
 

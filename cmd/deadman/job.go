@@ -123,6 +123,7 @@ func (p *program) showJob(j web.Job) error {
 		s.line("alert", "%s", id)
 	}
 	s.acknowledged(j.Acknowledged)
+	s.trail(j.Trail)
 	s.document("event", j.Event)
 	s.document("state", j.State)
 	return s.end()

@@ -50,6 +50,12 @@ func TestShowJob(t *testing.T) {
 		StartedAt: at(-5), CompletedAt: at(-4), CheckSecondsTotal: 0.0153, CheckSecondsMax: 0.01,
 		Acknowledged: &web.Acknowledged{By: "ada", At: at(-5), Until: at(7200)},
 		Alerts:       []alerts.ID{sampleAlert().ID}, Event: json.RawMessage(`{"id": "1234", "note": "\u0007 ` + "\u202e" + `"}`),
+		Trail: []web.TrailEntry{
+			{Kind: "pause", At: at(-90), By: "orders.\u202eheld"},
+			{Kind: "look", At: at(-60), Saw: `state.status = "OPEN"`, Next: at(-5)},
+			{Kind: "look", At: at(-30), Reason: "no route to the shop", Next: at(-5)},
+			{Kind: "look", At: at(-5), Saw: `state.status = "OPEN"`, Step: "escalated", Next: at(7200)},
+		},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -71,6 +77,10 @@ alert          0194bd10-0000-8000-8000-000000000001
 acknowledged   by ada
 since          2026-01-31 15:04:00 UTC (5 s ago)
 until          2026-01-31 17:04:05 UTC (in 2 h)
+trail          2026-01-31 15:02:35 UTC  paused; by orders.\u202eheld
+               2026-01-31 15:03:05 UTC  looked: nothing due; saw state.status = "OPEN"; next 2026-01-31 15:04:00 UTC
+               2026-01-31 15:03:35 UTC  looked: not known; no route to the shop; next 2026-01-31 15:04:00 UTC
+               2026-01-31 15:04:00 UTC  looked: step escalated; saw state.status = "OPEN"; next 2026-01-31 17:04:05 UTC
 event          {"id":"1234","note":"\u0007 \u202e"}
 `)
 }

@@ -147,6 +147,12 @@ var behaviours = map[string]func(*testing.T, *world){
 	"progress/late":         lateJobsAreCounted,
 	"gauges":                gaugesCount,
 	"time/microseconds":     timesAreExact,
+	"trail/grow":            trailsGrow,
+	"trail/stay":            trailsStay,
+	"trail/history":         trailsGoToHistory,
+	"trail/lists":           trailsAreNotListed,
+	"trail/text":            trailsTakeAnyText,
+	"trail/effects":         trailsTellOfEffects,
 	"balance/random":        balanceHolds,
 }
 

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"strings"
+
+	"deadman/web"
+)
+
+// trail shows what became of a job, oldest first.
+func (s *sheet) trail(entries []web.TrailEntry) {
+	for i, e := range entries {
+		name := ""
+		if i == 0 {
+			name = "trail"
+		}
+		s.line(name, "%s  %s", s.p.exact(e.At), s.told(e))
+	}
+}
+
+// told is an entry in a few words.
+func (s *sheet) told(e web.TrailEntry) string {
+	said := []string{deedOf(e)}
+	for _, more := range []struct{ what, value string }{{"", e.Reason}, {"saw ", e.Saw}, {"by ", e.By}} {
+		if more.value != "" {
+			said = append(said, more.what+more.value)
+		}
+	}
+	if !e.Next.IsZero() {
+		said = append(said, "next "+s.p.exact(e.Next))
+	}
+	return strings.Join(said, "; ")
+}
+
+// deedOf is what was done.
+func deedOf(e web.TrailEntry) string {
+	switch {
+	case e.Kind != "look":
+		return map[string]string{
+			"update": "updated", "pause": "paused", "resume": "resumed", "snooze": "snoozed", "move": "moved to another version of the rule",
+			"acknowledge": "acknowledged", "unacknowledge": "acknowledgement taken back",
+		}[e.Kind]
+	case e.Outcome != "":
+		return "looked: over, " + string(e.Outcome)
+	case e.Step != "":
+		return "looked: step " + e.Step
+	case e.Held:
+		return "looked: a step is held back, acknowledged"
+	case e.Reason != "":
+		return "looked: not known"
+	}
+	return "looked: nothing due"
+}

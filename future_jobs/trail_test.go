@@ -1,0 +1,138 @@
+package futurejobs
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/guards"
+)
+
+// entriesOf are the entries that a decision leaves.
+func entriesOf(t *testing.T, d Decision) []Entry {
+	t.Helper()
+	if n := strings.Count(string(d.Job.Trail), "\n"); n > 0 {
+		t.Errorf("%d line breaks in an entry", n)
+	}
+	return d.Job.Trail.Entries()
+}
+
+func TestALookLeavesAnEntry(t *testing.T) {
+	slot, late := noon, 1500*time.Millisecond
+	fires := []alerts.Draft{{Status: alerts.Firing, Step: "primary"}}
+	next := slot.Add(time.Hour)
+	unknown := errors.New("no route to the warehouse")
+	look := Entry{Kind: Looked, At: slot, Late: late, Saw: `state.status = "OPEN"`, Next: next}
+	for _, c := range []struct {
+		name   string
+		answer checks.Answer
+		err    error
+		want   func(*Entry) // nil: none is left
+	}{
+		{name: "nothing is due", answer: checks.Answer{Next: next, Saw: look.Saw}, want: func(*Entry) {}},
+		{name: "a step", answer: checks.Answer{Next: next, Saw: look.Saw, Step: 1, Alerts: fires}, want: func(e *Entry) { e.Took = "primary" }},
+		{name: "held", answer: checks.Answer{Next: next, Saw: look.Saw, Held: true}, want: func(e *Entry) { e.Held = true }},
+		{name: "undetermined", err: unknown, want: func(e *Entry) { e.Saw, e.Why, e.Next = "", unknown.Error(), slot.Add(time.Minute) }},
+		{name: "an end that is not said", answer: checks.Answer{Outcome: checks.Cleared, Saw: look.Saw}, want: func(e *Entry) { e.Outcome, e.Next = checks.Cleared, time.Time{} }},
+		{name: "an end that an alert tells", answer: checks.Answer{Outcome: checks.Exhausted, Alerts: fires, Saw: look.Saw}},
+		{name: "an end of which there is nothing to tell", answer: checks.Answer{Outcome: checks.Exhausted}},
+		{name: "a guard", answer: checks.Answer{Next: slot, Saw: look.Saw}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rule := orderRule()
+			rule.Handler = computing{}
+			rule.Limits = guards.Limits{Attempts: 3}
+			before := Job{ID: 1, CreatedAt: noon, NextCheckAt: slot, Trail: "what is kept is not the look's"}
+			d := rule.decide(before, Look{}, c.answer, c.err, slot.Add(late))
+			var want []Entry
+			if c.want != nil {
+				e := look
+				c.want(&e)
+				want = []Entry{e}
+			}
+			if diff := cmp.Diff(want, entriesOf(t, d)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+			if c.want == nil && d.Job.Trail != "" {
+				t.Errorf("it is written: %q", d.Job.Trail)
+			}
+		})
+	}
+}
+
+func TestWhatIsNotLookedAtLeavesAnEntry(t *testing.T) {
+	rule := orderRule()
+	rule.CatchUp = CatchUp{After: time.Hour, Do: Skip}
+	d, ok := rule.foregone(Job{NextCheckAt: noon}, noon.Add(2*time.Hour))
+	if got := entriesOf(t, d); !ok || len(got) != 1 || !strings.HasPrefix(got[0].Why, "found 2h after its slot") || got[0].Late != 2*time.Hour {
+		t.Errorf("skipped: %+v", got)
+	}
+	d = rule.unread(Job{NextCheckAt: noon}, "ORDERS", noon.Add(time.Hour))
+	if got := entriesOf(t, d); len(got) != 1 || !strings.Contains(got[0].Why, "not read past") || got[0].Next.IsZero() {
+		t.Errorf("unread: %+v", got)
+	}
+}
+
+func TestATrailIsBounded(t *testing.T) {
+	var trail Trail
+	for n := range 2 * TrailMost {
+		trail = trail.With(Entry{At: noon.Add(time.Duration(n) * time.Minute)}.Trail())
+	}
+	got := trail.Entries()
+	if len(got) != TrailMost || !got[0].At.Equal(noon.Add(TrailMost*time.Minute)) || !got[TrailMost-1].At.Equal(noon.Add((2*TrailMost-1)*time.Minute)) {
+		t.Errorf("%d entries, from %v", len(got), got[0].At)
+	}
+	if none := trail.With(""); none != trail || Trail("").With(trail) != trail {
+		t.Error("nothing changes a trail")
+	}
+}
+
+func TestAnEntryIsBounded(t *testing.T) {
+	for name, text := range map[string]string{
+		"letters": strings.Repeat("x", 5000), "runes": strings.Repeat("ä", 5000), "controls": strings.Repeat("\x00", 5000),
+		"no text": strings.Repeat("\xff", 5000), "breaks": strings.Repeat("\n", 5000),
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := Entry{
+				Kind: Paused, At: noon, Late: time.Second, Saw: text, Why: text, By: text, Took: "primary", Held: true, Next: noon.Add(time.Hour),
+			}
+			trail := e.Trail()
+			got := trail.Entries()
+			if len(trail) > entryMost || len(got) != 1 {
+				t.Fatalf("%d bytes, %d entries: %s", len(trail), len(got), trail)
+			}
+			if got[0].Took != "primary" || !got[0].Next.Equal(e.Next) || got[0].Kind != Paused || !strings.HasSuffix(got[0].Why, "…") {
+				t.Errorf("%+v", got[0])
+			}
+		})
+	}
+}
+
+// What a database lost the beginning of, or somebody wrote by hand, hides no other entry.
+func TestALineThatCantBeReadIsLeftOut(t *testing.T) {
+	good := Entry{Kind: Looked, At: noon}
+	trail := Trail("12,\"next\":3}\n" + good.Trail() + "\n\n[]\n" + good.Trail())
+	if diff := cmp.Diff([]Entry{good, good}, trail.Entries()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// BenchmarkDecide is what becomes of a look after which the job goes on.
+func BenchmarkDecide(b *testing.B) {
+	rule := orderRule()
+	rule.Handler = computing{}
+	answer := checks.Answer{Next: noon.Add(time.Hour), Nominal: true, Saw: `state.status = "UNSHIPPED"`}
+	job := Job{ID: 1, CreatedAt: noon, NextCheckAt: noon}
+	b.ReportAllocs()
+	for b.Loop() {
+		if d := rule.decide(job, Look{}, answer, nil, noon.Add(time.Millisecond)); d.Ends() {
+			b.Fatal(fmt.Sprint(d))
+		}
+	}
+}

@@ -1,0 +1,130 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/expr-lang/expr/ast"
+)
+
+// Bounds of what is told of what a condition saw.
+const (
+	maxSeen      = 160 // characters, of all of it
+	maxSeenValue = 60  // characters, of one text
+)
+
+// sight is a field that a condition sees, and how it is called.
+type sight struct {
+	use
+	name string
+}
+
+// within reports whether a field is another one, or has it as a part.
+func (u use) within(other use) bool {
+	return u.state == other.state && len(u.path) <= len(other.path) && slices.Equal(u.path, other.path[:len(u.path)])
+}
+
+// sights are the fields that an expression reads, in the order in which they are written, each
+// once. Of state.order and state.order.status only the longer is told.
+func sights(root ast.Node) []sight {
+	var r fieldReader
+	ast.Walk(&root, &r)
+	var told []sight
+	for i, u := range r.read {
+		longer := func(other use) bool { return u.within(other) && !other.within(u) }
+		again := func(other use) bool { return u.within(other) && other.within(u) }
+		if !slices.ContainsFunc(r.read, longer) && !slices.ContainsFunc(r.read[:i], again) {
+			told = append(told, sight{u, u.String()})
+		}
+	}
+	return told
+}
+
+// fieldReader collects fields on a walk through a tree.
+type fieldReader struct{ read []use }
+
+// Visit is called for each node.
+func (r *fieldReader) Visit(n *ast.Node) {
+	if u, ok := fieldAt(*n); ok {
+		r.read = append(r.read, u)
+	}
+}
+
+// fieldAt is the field that a node names, if it names one.
+func fieldAt(n ast.Node) (u use, ok bool) {
+	switch v := n.(type) {
+	case *ast.IdentifierNode:
+		return use{state: v.Value == nameState}, v.Value == nameEvent || v.Value == nameState
+	case *ast.ChainNode:
+		return fieldAt(v.Node)
+	case *ast.MemberNode:
+		name, isText := v.Property.(*ast.StringNode)
+		if u, ok = fieldAt(v.Node); !ok || !isText {
+			return u, false
+		}
+		u.path = append(slices.Clone(u.path), name.Value)
+		return u, true
+	}
+	return u, false
+}
+
+// saw is what a condition that was evaluated saw, for people: state.status = "OPEN".
+func (x *expression) saw(s scope) string {
+	if len(x.sees) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.Grow(64)
+	for i, u := range x.sees {
+		of, read := s.event, x.event
+		if u.state {
+			of, read = s.state, x.state
+		}
+		v, err := of.value(x.dialect.literal, read) // it was taken apart for the condition
+		if err != nil {
+			continue
+		}
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		b.WriteString(u.name)
+		if v = valueAt(v, u.path); v == nil {
+			b.WriteString(" is missing")
+			continue
+		}
+		b.WriteString(" = ")
+		b.WriteString(literally(v))
+	}
+	return clip(b.String(), maxSeen)
+}
+
+// valueAt is what is at a path; nil: nothing is.
+func valueAt(v any, path []string) any {
+	for _, name := range path {
+		fields, _ := v.(map[string]any)
+		v = fields[name]
+	}
+	if fields, is := v.(map[string]any); is && fields == nil {
+		return nil // there is no such entity
+	}
+	return v
+}
+
+// literally is a value as an expression would write it; of what is made of others, how many.
+func literally(v any) string {
+	switch v := v.(type) {
+	case string:
+		return strconv.Quote(clip(v, maxSeenValue))
+	case []any:
+		return fmt.Sprintf("a list of %d", len(v))
+	case map[string]any:
+		return fmt.Sprintf("an object of %d fields", len(v))
+	}
+	text, err := show(v)
+	if err != nil {
+		return naming(v)
+	}
+	return text
+}

@@ -1,0 +1,97 @@
+package rules_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/checks"
+)
+
+// TestWhatAConditionSaw: a look after which the wait goes on, or that nobody is told of, says what
+// the condition saw.
+func TestWhatAConditionSaw(t *testing.T) {
+	const event = `{"id": "1042", "status": "NEW", "total": 12.50, "paid": false, "eta": null, "lines": [{"n": 1}, {"n": 2}], "address": {"city": "Ulm", "floor": 3}}`
+	for _, c := range []struct {
+		name  string
+		while string
+		asked bool
+		found string
+		want  string
+	}{
+		{name: "text", while: `state.status == "NEW"`, want: `state.status = "NEW"`},
+		{name: "in the order it is written in, each once", while: `(state.total > 1 or state.total < 0) and event.status != "X"`, want: `state.total = 12.5, event.status = "NEW"`},
+		{name: "deep", while: `state.address != nil and state.address.city == "Ulm"`, want: `state.address.city = "Ulm"`},
+		{name: "no text", while: `not state.paid and state.total == 12.5`, want: `state.paid = false, state.total = 12.5`},
+		{name: "missing", while: `(state.carrier ?? "none") == "none" and state.eta == nil`, want: `state.carrier is missing, state.eta is missing`},
+		{name: "what is made of others", while: `len(state.lines) == 2 and "city" in state.address`, want: `state.lines = a list of 2, state.address = an object of 2 fields`},
+		{name: "no text that is code", while: `state.note == nil`, found: `{"note": null}`, asked: true, want: `state.note is missing`},
+		{name: "found", while: `state.status == "OPEN" and event.status == "NEW"`, asked: true, found: `{"status": "OPEN"}`, want: `state.status = "OPEN", event.status = "NEW"`},
+		{name: "nothing is known of it", while: `(state.status ?? "GONE") == "GONE"`, asked: true, want: `state.status is missing`},
+		{name: "all of it", while: `state == nil`, asked: true, want: `state is missing`},
+		{name: "a time is not looked at", while: `since > date("2020-01-01T00:00:00Z")`, want: ""},
+		{
+			name: "long", while: `state.note != ""`, asked: true, found: `{"note": "<b>` + strings.Repeat("ä", 300) + `"}`,
+			want: `state.note = "<b>` + strings.Repeat("ä", 56) + `…"`,
+		},
+		{
+			name: "much", while: `state.note != "" and state.a != "" and state.b != "" and state.c != ""`, asked: true,
+			found: fmt.Sprintf(`{"note": %[1]q, "a": %[1]q, "b": %[1]q, "c": %[1]q}`, strings.Repeat("x", 50)),
+			want:  `state.note = "` + strings.Repeat("x", 50) + `", state.a = "` + strings.Repeat("x", 50) + `", state.b = "` + strings.Repeat("x", 17) + "…",
+		},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			rule := compiled(t, strings.ReplaceAll(looking, "%WHILE%", "'"+c.while+"'")).Engine()
+			check := checks.Check{Key: "1042", Since: since, Slot: clock(12, 0), Event: []byte(event), Asked: c.asked}
+			if check.State = check.Event; c.found != "" {
+				check.Found = []byte(c.found)
+			}
+			answer, err := rule.Handler.Check(t.Context(), check)
+			if err != nil || answer.Next.IsZero() {
+				t.Fatalf("%+v, %v; want it to go on", answer, err)
+			}
+			if answer.Saw != c.want {
+				t.Errorf("saw  %s\nwant %s", answer.Saw, c.want)
+			}
+		})
+	}
+}
+
+// TestWhatAnAlertTellsIsNotSaidTwice: of a look that ends the wait with an alert nothing else is
+// worked out.
+func TestWhatAnAlertTellsIsNotSaidTwice(t *testing.T) {
+	once := strings.Replace(resolvable, "hold: 7d", "hold: 0", 1)
+	for _, c := range []struct {
+		name  string
+		check checks.Check
+		want  string
+	}{
+		{"it goes on", checks.Check{Slot: clock(11, 15), State: open}, `state.status = "OPEN"`},
+		{"the last step", checks.Check{Slot: clock(13, 15), State: open, Step: 2}, ""},
+		{"cleared, and closed by an alert", checks.Check{Slot: clock(11, 30), State: shut, Said: 1}, ""},
+		{"cleared before anything was said", checks.Check{Slot: clock(11, 0), State: shut}, `state.status = "SHUT"`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.check.Key, c.check.Since = "1", since
+			answer, err := compiled(t, once).Engine().Handler.Check(t.Context(), c.check)
+			if err != nil || answer.Saw != c.want {
+				t.Errorf("saw %q, %v; want %q", answer.Saw, err, c.want)
+			}
+		})
+	}
+}
+
+// BenchmarkCheckGoesOn is a look after which the wait goes on, and that people can ask about.
+func BenchmarkCheckGoesOn(b *testing.B) {
+	h := compiled(b, resolvable).Engine().Handler
+	c := checks.Check{Key: "1", Since: since, Slot: clock(11, 0), At: clock(11, 0).Add(time.Second)}
+	c.Event = []byte(`{"id":"e5fa5a7210941f7d56d0208e4e071d35","total":12.5,"placed_at":"2026-01-01T10:00:00Z","status":"OPEN","customer":"x"}`)
+	c.State = c.Event
+	b.ReportAllocs()
+	for b.Loop() {
+		if a, err := h.Check(b.Context(), c); err != nil || a.Next.IsZero() {
+			b.Fatal(a, err)
+		}
+	}
+}

@@ -1,0 +1,80 @@
+package store_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+)
+
+// TestAnEndThatAnAlertTellsHasNoTrail: a job that is looked at once, says an alert and ends leaves
+// nothing beside what its history and its alert have.
+func TestAnEndThatAnAlertTellsHasNoTrail(t *testing.T) {
+	said := checks.Answer{Outcome: checks.Exhausted, Step: 1, Saw: `state.status = "OPEN"`, Alerts: []alerts.Draft{{Status: alerts.Firing, Severity: alerts.Warning, Step: "primary"}}}
+	unsaid := checks.Answer{Outcome: checks.Cleared, Saw: said.Saw}
+	for name, open := range stores(t) {
+		for _, c := range []struct {
+			answer checks.Answer
+			want   int // trails
+		}{{said, 0}, {unsaid, 1}} {
+			t.Run(name+"/"+string(c.answer.Outcome), func(t *testing.T) {
+				l := newLoad(t, open(t))
+				l.rule.Handler = checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return c.answer, nil })
+				l.create(3)
+				s := futurejobs.Settlement{Held: l.held, RuleSet: l.set}
+				for _, j := range l.due() {
+					s.Decisions = append(s.Decisions, l.rule.Look(t.Context(), j, j.NextCheckAt.Add(time.Second)))
+				}
+				if settled, err := l.Settle(t.Context(), s); err != nil || len(settled.Jobs) != 3 {
+					t.Fatalf("settled %+v: %v", settled, err)
+				}
+				var ended, trails int
+				if err := l.DB().QueryRowContext(t.Context(), `SELECT count(*), count(trail) FROM history`).Scan(&ended, &trails); err != nil {
+					t.Fatal(err)
+				}
+				if ended != 3 || trails != 3*c.want {
+					t.Errorf("%d jobs ended, %d with a trail; want 3, %d", ended, trails, 3*c.want)
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkTrail moves jobs that have a full trail to a later slot, by looks that leave an entry
+// and by looks that leave none. ns/op are of one job.
+func BenchmarkTrail(b *testing.B) {
+	entry := futurejobs.Entry{
+		Kind: futurejobs.Looked, At: time.Unix(1_800_000_000, 0), Late: 12 * time.Millisecond, Saw: `state.status = "UNSHIPPED"`, Next: time.Unix(1_800_000_900, 0),
+	}.Trail()
+	for name, open := range stores(b) {
+		for kind, news := range map[string]futurejobs.Trail{"leaves": entry, "leaves none": ""} {
+			b.Run(name+"/"+kind, func(b *testing.B) {
+				l := newLoad(b, open(b))
+				l.create(benchBatch)
+				for range futurejobs.TrailMost {
+					l.move(entry)
+				}
+				b.ResetTimer()
+				for n := 0; n < b.N; n += benchBatch {
+					l.move(news)
+				}
+			})
+		}
+	}
+}
+
+// move settles a look at each job, after which it goes on with an entry.
+func (l *load) move(news futurejobs.Trail) {
+	l.tb.Helper()
+	s := futurejobs.Settlement{Held: l.held, RuleSet: l.set}
+	for _, j := range l.due() {
+		j.NextCheckAt, j.Trail = j.NextCheckAt.Add(time.Second), news
+		s.Decisions = append(s.Decisions, futurejobs.Decision{Job: j})
+	}
+	if settled, err := l.Settle(l.tb.Context(), s); err != nil || len(settled.Jobs) != benchBatch {
+		l.tb.Fatalf("settled %d: %v", len(settled.Jobs), err)
+	}
+}
