@@ -29,6 +29,7 @@ type Filter struct {
 	RulePrefix string // what the names of rules begin with
 	Entity     string
 	Key        string
+	KeyPrefix  string    // jobs only: what keys begin with
 	DueAfter   time.Time // jobs only, inclusive
 	DueBefore  time.Time // jobs only, exclusive
 

@@ -67,23 +67,36 @@ func (s *Store) alerts(ctx context.Context, f futurejobs.Filter) (page futurejob
 	if f.Key != "" {
 		look = s.alertsOfKey
 	}
-	var said []futurejobs.Said
-	for _, c := range scopes {
-		found, err := look(ctx, c, f, before.Alert)
-		if err != nil {
-			return page, err
-		}
-		said = append(said, found...)
+	portions := make([]*portion[futurejobs.Said], len(scopes))
+	for i, c := range scopes {
+		portions[i] = saidBefore(before.Alert, func(before alerts.ID, limit int) ([]futurejobs.Said, error) {
+			return look(ctx, c, f, before, limit)
+		})
 	}
-	slices.SortFunc(said, func(a, b futurejobs.Said) int { return bytes.Compare(b.ID[:], a.ID[:]) })
+	said, err := firstOf(portions, limit(f)+1, newestFirst)
+	if err != nil {
+		return page, err
+	}
 	return paged("alert", said, f, func(a futurejobs.Said) position { return position{Alert: a.ID} }), nil
 }
 
-func (s *Store) alertsOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID) ([]futurejobs.Said, error) {
+func newestFirst(a, b futurejobs.Said) int { return bytes.Compare(b.ID[:], a.ID[:]) }
+
+// saidBefore is the alerts of a shard that were said before one.
+func saidBefore(before alerts.ID, read func(before alerts.ID, limit int) ([]futurejobs.Said, error)) *portion[futurejobs.Said] {
+	return &portion[futurejobs.Said]{next: func(after *futurejobs.Said, limit int) ([]futurejobs.Said, error) {
+		if after != nil {
+			before = after.ID
+		}
+		return read(before, limit)
+	}}
+}
+
+func (s *Store) alertsOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.Said, error) {
 	w := where{`SELECT ` + alertColumns + `, ` + unpublished + fromAlert + `
 WHERE a.shard = ? AND a.id < ?` + c.and("a"), []any{c.shard, before[:]}}
 	w.said(f)
-	return query(ctx, s.read, readSaid, numbered(w.text+` ORDER BY a.id DESC LIMIT ?`), append(w.args, limit(f)+1)...)
+	return query(ctx, s.read, readSaid, numbered(w.text+` ORDER BY a.id DESC LIMIT ?`), append(w.args, limit)...)
 }
 
 // wanted reports whether a filter leaves an alert in, as where.said does.
@@ -93,7 +106,7 @@ func wanted(f futurejobs.Filter, a alerts.Alert) bool {
 }
 
 // alertsOfKey finds the alerts of a key by what its jobs, pending and ended, remember.
-func (s *Store) alertsOfKey(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID) ([]futurejobs.Said, error) {
+func (s *Store) alertsOfKey(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.Said, error) {
 	lists, err := query(ctx, s.read, func(row scanner, l *idList) error { return row.Scan(l) }, `
 SELECT f.alert_ids FROM future_job f WHERE f.shard = $1 AND f.key = $2 AND f.alert_ids IS NOT NULL`+c.and("f")+`
 UNION ALL
@@ -106,7 +119,7 @@ SELECT f.alert_ids FROM history f WHERE f.shard = $1 AND f.key = $2 AND f.alert_
 	slices.SortFunc(ids, func(a, b alerts.ID) int { return bytes.Compare(b[:], a[:]) })
 	var said []futurejobs.Said
 	for _, id := range ids {
-		if len(said) > limit(f) {
+		if len(said) == limit {
 			break
 		}
 		found, err := s.said(ctx, id, []int16{c.shard})

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"slices"
 	"strconv"
 
 	"deadman/alerts"
@@ -29,19 +28,20 @@ func (s *Store) openAlerts(ctx context.Context, f futurejobs.Filter) (page futur
 	if err != nil {
 		return page, err
 	}
+	portions := []*portion[futurejobs.Said]{{items: open, over: true}}
 	for _, c := range scopes {
-		found, err := s.openOfShard(ctx, c, f, before.Alert)
-		if err != nil {
-			return page, err
-		}
-		open = append(open, found...)
+		portions = append(portions, saidBefore(before.Alert, func(before alerts.ID, limit int) ([]futurejobs.Said, error) {
+			return s.openOfShard(ctx, c, f, before, limit)
+		}))
 	}
-	slices.SortFunc(open, func(a, b futurejobs.Said) int { return bytes.Compare(b.ID[:], a.ID[:]) })
+	if open, err = firstOf(portions, limit(f)+1, newestFirst); err != nil {
+		return page, err
+	}
 	return paged("open", open, f, func(a futurejobs.Said) position { return position{Alert: a.ID} }), nil
 }
 
 // openOfShard walks over the jobs that said something, or looks at those of a key.
-func (s *Store) openOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID) ([]futurejobs.Said, error) {
+func (s *Store) openOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.Said, error) {
 	w := where{`SELECT ` + alertColumns + `, ` + unpublished + `, ` + ackColumns + `
 FROM future_job f
 JOIN alert a ON a.shard = f.shard AND a.id = ` + s.idOf(newestAlert) + `
@@ -50,8 +50,10 @@ WHERE f.shard = ? AND f.alert_ids IS NOT NULL AND ` + newestAlert + ` < ?` + c.a
 	if f.Key != "" {
 		w.and(`f.key = ?`, verbatim(f.Key))
 	}
-	w.said(f)
-	return query(ctx, s.read, readOpen, numbered(w.text+` ORDER BY `+newestAlert+` DESC LIMIT `+strconv.Itoa(limit(f)+1)), w.args...)
+	said := where{text: `1 = 1`}
+	said.said(f)
+	w.passingBy(said)
+	return query(ctx, s.read, readOpen, numbered(w.text+` ORDER BY `+newestAlert+` DESC LIMIT `+strconv.Itoa(limit)), w.args...)
 }
 
 // readOpen is readSaid with the acknowledgement of the alert's job.

@@ -79,7 +79,7 @@ func idsOf(rows []ruleRow) []int32 {
 // rulesOf returns the rules that fit a filter, or nil when the filter does not narrow them
 // down. All that ever had a name are among them: what a deleted rule left is still listed.
 func (s *Store) rulesOf(ctx context.Context, f futurejobs.Filter) ([]ruleRow, error) {
-	if f.Rule == "" && f.RulePrefix == "" && f.Entity == "" && f.Key == "" {
+	if f.Rule == "" && f.RulePrefix == "" && f.Entity == "" && f.Key == "" && f.KeyPrefix == "" {
 		return nil, nil
 	}
 	w := where{text: `SELECT id, entity FROM rule WHERE 1 = 1`}

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -17,6 +19,12 @@ type where struct {
 // and adds a condition.
 func (w *where) and(condition string, args ...any) {
 	w.text, w.args = w.text+` AND `+condition, append(w.args, args...)
+}
+
+// passingBy adds conditions for which no database leaves the index that it walks over in the order that
+// is asked for: to them it is not known what a CASE comes to, and so that few rows could be left.
+func (w *where) passingBy(conditions where) {
+	w.and(`CASE WHEN `+conditions.text+` THEN TRUE ELSE FALSE END`, conditions.args...)
 }
 
 // named narrows a column with names of rules.
@@ -80,4 +88,54 @@ func (w *where) within(column string, f futurejobs.Filter) {
 	if !f.Before.IsZero() {
 		w.and(column+` < ?`, f.Before)
 	}
+}
+
+// heads are what the keys begin with, as they are kept, that begin with a prefix: those that are kept as
+// they are, and those that are not (escape).
+func heads(prefix string) []string {
+	kept, quoted := escape(prefix), strconv.Quote(prefix)
+	return slices.Compact([]string{kept, quoted[1 : len(quoted)-1]})
+}
+
+// begins narrows a column to a range of its index: what begins with a prefix.
+func (w *where) begins(column, prefix string) {
+	w.any(heads(prefix), func(head string) (condition string, args []any) {
+		if end := following(head); end != "" {
+			return `(` + column + ` >= ? AND ` + column + ` < ?)`, []any{head, end}
+		}
+		return column + ` >= ?`, []any{head}
+	})
+}
+
+// startsWith is begins for a walk that goes by another index.
+func (w *where) startsWith(column, prefix string) {
+	w.any(heads(prefix), func(head string) (condition string, args []any) {
+		return beginning(column), []any{utf8.RuneCountInString(head), head}
+	})
+}
+
+// any adds a condition of which there is an alternative for each text.
+func (w *where) any(texts []string, of func(string) (condition string, args []any)) {
+	var alternatives []string
+	for _, text := range texts {
+		condition, args := of(text)
+		alternatives, w.args = append(alternatives, condition), append(w.args, args...)
+	}
+	w.text += ` AND (` + strings.Join(alternatives, ` OR `) + `)`
+}
+
+// following is the first text, in the order of bytes, after all that begin with head; empty: there is none.
+func following(head string) string {
+	for head != "" {
+		last, size := utf8.DecodeLastRuneInString(head)
+		head = head[:len(head)-size]
+		switch {
+		case last == utf8.MaxRune:
+			continue
+		case last == 0xD7FF: // the code points up to U+DFFF are no characters
+			last = 0xDFFF
+		}
+		return head + string(last+1)
+	}
+	return ""
 }

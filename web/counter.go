@@ -28,6 +28,7 @@ type counter[T any] struct {
 	mu    sync.Mutex
 	last  counted[T]
 	known bool          // last was counted
+	took  time.Duration // the last count
 	rests time.Time     // it is not counted again before
 	ends  chan struct{} // is closed when the count ends that goes on; nil: none does
 }
@@ -38,8 +39,8 @@ type counted[T any] struct {
 	At   time.Time
 }
 
-// newest is what was counted last. It waits a moment for a count that goes on; ok is false where
-// nothing was counted yet.
+// newest is what was counted last. It waits a moment for a count that goes on, if that may be over by
+// then; ok is false where nothing was counted yet.
 func (c *counter[T]) newest(ctx context.Context) (last counted[T], ok bool) {
 	if ends := c.begin(ctx); ends != nil {
 		wait := time.NewTimer(countWait)
@@ -56,13 +57,16 @@ func (c *counter[T]) newest(ctx context.Context) (last counted[T], ok bool) {
 }
 
 // begin begins a count where it is time for one. It returns what is closed at the end of the count
-// that goes on; nil: none does.
+// that goes on; nil: there is nothing to wait for.
 func (c *counter[T]) begin(ctx context.Context) <-chan struct{} {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.ends == nil && !time.Now().Before(c.rests) {
 		c.ends = make(chan struct{})
 		go c.run(context.WithoutCancel(ctx), Leaving(ctx)) // whoever asked first may leave before it ends
+	}
+	if c.took > countWait {
+		return nil
 	}
 	return c.ends
 }
@@ -90,8 +94,8 @@ func (c *counter[T]) run(ctx context.Context, left <-chan struct{}) {
 	if err == nil {
 		c.last, c.known = counted[T]{what, at}, true
 	}
-	ended := time.Now()
-	c.rests = ended.Add(max(countRest, countParts*ended.Sub(began)))
+	c.took = time.Since(began)
+	c.rests = time.Now().Add(max(countRest, countParts*c.took))
 	close(c.ends)
 	c.ends = nil
 }

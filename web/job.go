@@ -140,6 +140,7 @@ func (a *api) mountJobs() {
 // jobListIn is what a list of jobs is narrowed by.
 type jobListIn struct {
 	Narrowing
+	KeyPrefix text      `query:"key_prefix" doc:"Whose keys begin so." example:"12"`
 	DueAfter  time.Time `query:"due_after" doc:"Due then or later." example:"2026-01-31T15:04:05Z"`
 	DueBefore time.Time `query:"due_before" doc:"Due before then." example:"2026-01-31T15:04:05Z"`
 	Overdue   bool      `query:"overdue" doc:"Those whose slot has come."`
@@ -148,6 +149,7 @@ type jobListIn struct {
 
 func (a *api) jobList(ctx context.Context, in *jobListIn) (Page[Job], error) {
 	f := in.page(in.filter())
+	f.KeyPrefix = string(in.KeyPrefix)
 	f.DueAfter, f.DueBefore = in.DueAfter.UTC(), in.DueBefore.UTC()
 	if now := a.Now().UTC(); in.Overdue && (f.DueBefore.IsZero() || now.Before(f.DueBefore)) {
 		f.DueBefore = now

@@ -18,6 +18,7 @@ func (p *program) jobCommand() *cobra.Command {
 			short: "List pending jobs, next due first", path: "/jobs",
 			filters: []filter{
 				byRule, byEntity, byKey,
+				{parameter: "key_prefix", does: "those whose keys begin so only"},
 				{parameter: "overdue", does: "those whose slot has come only", kind: filterFlag},
 				since("due_after", "", "due"), until("due_before", "", "due"),
 			},

@@ -96,6 +96,51 @@ func jobsAreFiltered(t *testing.T, w *world) {
 	}
 }
 
+// Keys are found by what they begin with, whatever they are made of and however many they are.
+func jobsAreFoundByTheirKeys(t *testing.T, w *world) {
+	other := w.save("payment-missing", "payment")
+	odd := []string{
+		"a", "ab", "ab\"c", "ab\"c\\d", "ab\\", "ab\\x41", "ab\nc", "ab\x00c", "ab\xffc", "abé", "ab\ud7ff", "ab\ue000", "ab\U0010ffff", "ab\U0010ffffz", "ac", "b",
+	}
+	var effects []futurejobs.Effect
+	for i, key := range odd {
+		effects = append(effects, w.starting(w.rule, key, w.slot().Add(time.Duration(i%4)*time.Minute)))
+	}
+	for i := range 3000 {
+		effects = append(effects, w.starting(other, fmt.Sprintf("k%04d", i), w.slot().Add(time.Duration(i*7%90)*time.Minute)))
+	}
+	w.byHand(effects...)
+	whole := pages(t, futurejobs.Filter{Limit: 500}, w.Jobs)
+	if len(whole) != len(effects) {
+		t.Fatalf("%d jobs, want %d", len(whole), len(effects))
+	}
+	late := w.slot().Add(40 * time.Minute)
+	for _, f := range []futurejobs.Filter{
+		{KeyPrefix: "a"}, {KeyPrefix: "ab"}, {KeyPrefix: "ab\""}, {KeyPrefix: "ab\"c\\"}, {KeyPrefix: "ab\\"}, {KeyPrefix: "ab\n"}, {KeyPrefix: "abé"},
+		{KeyPrefix: "ab\ud7ff"}, {KeyPrefix: "ab\U0010ffff"}, {KeyPrefix: "\U0010ffff"}, {KeyPrefix: "none"}, {KeyPrefix: "%"}, {KeyPrefix: "a_"},
+		{KeyPrefix: "k"}, {KeyPrefix: "k00"}, {KeyPrefix: "k2", DueAfter: late}, {KeyPrefix: "k", DueBefore: late}, {KeyPrefix: "k01", DueAfter: late, DueBefore: late.Add(time.Hour)},
+		{KeyPrefix: "k", Rule: other.Name}, {KeyPrefix: "k", Rule: w.rule.Name}, {KeyPrefix: "k0", Entity: "payment"}, {KeyPrefix: "a", RulePrefix: "order"},
+		{KeyPrefix: "k00", Key: "k0012"}, {KeyPrefix: "k01", Key: "k0012"}, {Rule: other.Name, DueAfter: late},
+	} {
+		var want []futurejobs.Listed
+		for _, l := range whole {
+			if strings.HasPrefix(l.Key, f.KeyPrefix) && (f.Key == "" || l.Key == f.Key) && (f.Rule == "" || l.Rule == f.Rule) &&
+				(f.Entity == "" || l.Entity == f.Entity) && strings.HasPrefix(l.Rule, f.RulePrefix) &&
+				!l.NextCheckAt.Before(f.DueAfter) && (f.DueBefore.IsZero() || l.NextCheckAt.Before(f.DueBefore)) {
+				want = append(want, l)
+			}
+		}
+		for _, f.Limit = range []int{7, 400} {
+			if f.Limit == 7 && len(want) > 300 {
+				continue
+			}
+			if diff := cmp.Diff(want, pages(t, f, w.Jobs), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%+v (-want +got):\n%s", f, diff)
+			}
+		}
+	}
+}
+
 func jobsAreListedWhileTheyMove(t *testing.T, w *world) {
 	w.many(60)
 	f := futurejobs.Filter{Limit: 20}

@@ -107,6 +107,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"list/open":             alertsAreOpen,
 	"list/outages":          outagesAreOpenAlerts,
 	"list/rules":            jobsAreCountedByRule,
+	"list/keys":             jobsAreFoundByTheirKeys,
 	"list/cursor":           cursorsBelongToTheirList,
 	"letter/bytes":          lettersKeepTheirBytes,
 	"letter/list":           lettersAreListed,

@@ -6,12 +6,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -40,19 +40,27 @@ func serve(t *testing.T, texts ...string) (home string) {
 			t.Fatal(err)
 		}
 	}
-	ready, ended := make(chan deadman.Endpoints, 1), make(chan error, 1)
-	ctx, stop := context.WithCancel(context.Background())
-	c := deadman.Config{
-		DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
-		Ready: func(e deadman.Endpoints) { ready <- e },
+	home, _ = run(t, config(t.TempDir()))
+	for _, text := range texts {
+		call(t, home, "POST", "/rules", "application/yaml", text, nil)
 	}
+	return home
+}
+
+// run serves until the test ends, or stop is called.
+func run(t testing.TB, c deadman.Config) (home string, stop func()) {
+	t.Helper()
+	ready, ended := make(chan deadman.Endpoints, 1), make(chan error, 1)
+	ctx, cancel := context.WithCancel(context.Background())
+	c.Ready = func(e deadman.Endpoints) { ready <- e }
 	go func() { ended <- deadman.Serve(ctx, c) }()
-	t.Cleanup(func() {
-		stop()
+	stop = sync.OnceFunc(func() {
+		cancel()
 		if err := <-ended; err != nil {
 			t.Errorf("serve: %v", err)
 		}
 	})
+	t.Cleanup(stop)
 	select {
 	case e := <-ready:
 		home = e.HTTP
@@ -62,14 +70,11 @@ func serve(t *testing.T, texts ...string) (home string) {
 	case <-time.After(within):
 		t.Fatal("it does not serve")
 	}
-	for _, text := range texts {
-		call(t, home, "POST", "/rules", "application/yaml", text, nil)
-	}
-	return home
+	return home, stop
 }
 
 // call asks the API.
-func call(t *testing.T, home, method, path, kind, body string, out any) {
+func call(t testing.TB, home, method, path, kind, body string, out any) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, home+"/api/v1"+path, bytes.NewReader([]byte(body)))
 	if err != nil {

@@ -1,0 +1,143 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// run is the jobs that a filter asks for in one scope.
+type run struct {
+	*Store
+	scope
+	filter futurejobs.Filter
+	named  bool // they are found by their names, and not by walking over the others
+}
+
+// few is how many jobs of a shard are found by their names, and put into their order, rather than
+// walked over.
+const few = 1000
+
+// farthest is how many jobs a walk passes over for one that it finds, before they are all found by
+// their names: those of a rule may be due after all others.
+const farthest = 100
+
+// runOf looks how the jobs of a scope are best found.
+func (s *Store) runOf(ctx context.Context, c scope, f futurejobs.Filter) (*run, error) {
+	r := &run{Store: s, scope: c, filter: f}
+	if c.rules == nil || f.Key != "" {
+		return r, nil
+	}
+	w := r.names()
+	var n int
+	err := s.read.QueryRowContext(ctx, numbered(`SELECT count(*) FROM
+	(SELECT 1 FROM future_job f WHERE `+w.text+` ORDER BY f.rule_id, f.key LIMIT `+strconv.Itoa(few)+`) AS q`), w.args...).Scan(&n)
+	r.named = n < few
+	return r, err
+}
+
+// next returns the first jobs of a window, in order.
+func (r *run) next(ctx context.Context, w window) ([]futurejobs.Listed, error) {
+	switch {
+	case r.filter.Key != "":
+		return r.ofKey(ctx, w)
+	case r.rules == nil:
+		return r.walk(ctx, w, nil)
+	case r.named:
+		return r.byName(ctx, w)
+	}
+	end, err := r.reach(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	found, err := r.walk(ctx, w, end)
+	if err != nil || len(found) == w.limit || end == nil {
+		return found, err
+	}
+	r.named = true
+	return r.byName(ctx, w)
+}
+
+// reach is the place that a walk goes to at the most; nil: to the end of the window.
+func (r *run) reach(ctx context.Context, w window) (*position, error) {
+	c, end := r.inWindow(w), position{Shard: r.shard}
+	err := r.read.QueryRowContext(ctx, numbered(`SELECT f.next_check_at, f.id FROM future_job f WHERE `+c.text+
+		` ORDER BY f.next_check_at, f.id LIMIT 1 OFFSET `+strconv.Itoa(farthest*w.limit)), c.args...).Scan(at(&end.At), &end.ID)
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	return &end, err
+}
+
+// inWindow is the jobs f that lie in a window, as the index of slots has them.
+func (r *run) inWindow(w window) where {
+	return where{
+		`f.shard = ? AND (f.next_check_at, f.id) > (?, ?) AND f.next_check_at < ?`,
+		[]any{r.shard, w.after.At, w.after.idIn(r.shard), w.before},
+	}
+}
+
+// names is the jobs f with the names that are asked for, as the index of names has them.
+func (r *run) names() where {
+	w := where{`f.shard = ?` + r.and("f"), []any{r.shard}}
+	if r.filter.KeyPrefix != "" {
+		w.begins(`f.key`, r.filter.KeyPrefix)
+	}
+	return w
+}
+
+const (
+	listed = `SELECT ` + listedColumns + ` FROM future_job f`
+	whole  = `SELECT ` + wholeColumns + ` FROM future_job f`
+	toJobs = ` JOIN rule r ON r.id = f.rule_id` + withAck
+)
+
+// ofKey returns the jobs of a key. Each rule has one at the most.
+func (r *run) ofKey(ctx context.Context, w window) ([]futurejobs.Listed, error) {
+	if !strings.HasPrefix(r.filter.Key, r.filter.KeyPrefix) {
+		return nil, nil
+	}
+	found, err := query(ctx, r.read, readWhole, whole+toJobs+` WHERE f.shard = $1`+r.and("f")+` AND f.key = $2`, r.shard, verbatim(r.filter.Key))
+	slices.SortFunc(found, inOrderOfSlots)
+	found = w.within(found)
+	return found[:min(len(found), w.limit)], err
+}
+
+// byName finds all jobs by their names, puts them into their order, and returns the first.
+func (r *run) byName(ctx context.Context, w window) ([]futurejobs.Listed, error) {
+	all := r.names()
+	all.text = `SELECT f.id, f.next_check_at FROM future_job f WHERE ` + all.text + ` ORDER BY f.rule_id, f.key LIMIT ` + strconv.FormatInt(maxID, 10)
+	all.text = `SELECT f.id FROM (` + all.text + `) AS f WHERE (f.next_check_at, f.id) > (?, ?) AND f.next_check_at < ?
+	ORDER BY f.next_check_at, f.id LIMIT ` + strconv.Itoa(w.limit)
+	return query(ctx, r.read, readListed, numbered(listed+` JOIN (`+all.text+`) AS p ON p.id = f.id`+toJobs+` WHERE f.shard = ?
+ORDER BY f.next_check_at, f.id`), append(all.args, w.after.At, w.after.idIn(r.shard), w.before, r.shard)...)
+}
+
+// walk reads jobs in the order of their slots up to a place, and passes over those with other names.
+func (r *run) walk(ctx context.Context, w window, end *position) ([]futurejobs.Listed, error) {
+	c := r.inWindow(w)
+	if end != nil {
+		c.and(`(f.next_check_at, f.id) <= (?, ?)`, end.At, end.ID)
+	}
+	if r.rules != nil {
+		names := where{text: `1 = 1` + r.and("f")}
+		if r.filter.KeyPrefix != "" {
+			names.startsWith(`f.key`, r.filter.KeyPrefix)
+		}
+		c.passingBy(names)
+	}
+	return query(ctx, r.read, readListed, numbered(listed+toJobs+` WHERE `+c.text+
+		` ORDER BY f.next_check_at, f.id LIMIT `+strconv.Itoa(w.limit)), c.args...)
+}
+
+// within leaves the jobs that lie in the window.
+func (w window) within(jobs []futurejobs.Listed) []futurejobs.Listed {
+	return slices.DeleteFunc(jobs, func(l futurejobs.Listed) bool {
+		return placeOf(l).compare(w.after) <= 0 || !l.NextCheckAt.Before(w.before)
+	})
+}

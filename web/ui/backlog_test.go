@@ -1,0 +1,166 @@
+package ui_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"deadman"
+	"deadman/alerts"
+	"deadman/bus"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+	"deadman/store"
+)
+
+// backlog is jobs that a node waits for, most of them of one rule, due in the hours to come, and
+// written as a node writes them.
+type backlog struct {
+	*store.Store
+	tb   testing.TB
+	set  int64
+	held []futurejobs.Held
+	from time.Time // their slots begin here
+}
+
+// The rules of a backlog, of 1,000 jobs of which 900, 99 and 1 are theirs. The last ones are due last.
+const (
+	commonRule = "order-unshipped"
+	otherRule  = "payment-missing"
+	rareRule   = "refund-stuck"
+)
+
+// backlogRules are their documents.
+var backlogRules = []string{orderRule(commonRule, "order"), orderRule(otherRule, "payment"), orderRule(rareRule, "refund")}
+
+func orderRule(name, entity string) string {
+	return "name: " + name + "\nentity: " + entity + "\n" + `trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+escalate:
+  - {after: 2h, step: primary, severity: warning}
+  - {after: 8h, step: escalated, severity: critical}
+slot: 1m
+`
+}
+
+// config is of a node on a database in a folder, with everything in the process.
+func config(dir string) deadman.Config {
+	return deadman.Config{DataDir: dir, HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
+}
+
+// onPostgres is of a node on the Postgres at an address, with a broker that goes when the test ends.
+func onPostgres(tb testing.TB, url string) deadman.Config {
+	tb.Helper()
+	c := config(tb.TempDir())
+	server, err := bus.StartServer(bus.ServerOptions{Dir: tb.TempDir(), Addr: "127.0.0.1:0", Log: c.Log})
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(server.Close)
+	c.DatabaseURL, c.NATSURL, c.NATSAddr = url, server.ClientURL(), ""
+	return c
+}
+
+// fill writes n jobs, one in a hundred of which has said something, into the database of a node that
+// does not run and has the rules of backlogs.
+func fill(tb testing.TB, c deadman.Config, n int) {
+	tb.Helper()
+	s, err := store.Open(tb.Context(), store.Options{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL, Log: c.Log})
+	b := &backlog{Store: s, tb: tb, from: time.Now().UTC().Add(2 * time.Hour).Truncate(time.Minute)}
+	b.check(err)
+	defer func() { b.check(s.Close()) }()
+	saved := b.rules()
+	leases, err := s.Leases(tb.Context())
+	b.check(err)
+	for _, seen := range leases {
+		got, _, err := s.Take(tb.Context(), "fill", seen.Held, time.Hour)
+		b.check(err)
+		b.held = append(b.held, got.Held)
+	}
+	const batch = 2000
+	for first := 0; first < n; first += batch {
+		b.create(saved, first, min(first+batch, n))
+	}
+	b.say()
+	b.check(s.Leave(context.WithoutCancel(tb.Context()), "fill"))
+}
+
+func (b *backlog) check(err error) {
+	b.tb.Helper()
+	if err != nil {
+		b.tb.Fatal(err)
+	}
+}
+
+func (b *backlog) rules() map[string]rules.Saved {
+	b.tb.Helper()
+	set, saved, err := b.Load(b.tb.Context())
+	b.check(err)
+	b.set = set
+	byName := make(map[string]rules.Saved)
+	for _, r := range saved {
+		byName[r.Name] = r
+	}
+	return byName
+}
+
+// create makes the jobs of a run of numbers.
+func (b *backlog) create(saved map[string]rules.Saved, first, end int) {
+	b.tb.Helper()
+	batch := futurejobs.Batch{RuleSet: b.set}
+	for i := first; i < end; i++ {
+		name, due := commonRule, b.from.Add(time.Duration(i%(24*60))*time.Minute)
+		switch {
+		case i%1000 == 999:
+			name, due = rareRule, due.Add(2*futurejobs.Day)
+		case i%1000 >= 900:
+			name, due = otherRule, due.Add(futurejobs.Day)
+		}
+		r, key := saved[name], fmt.Sprintf("%07d", i*7919%10_000_000)
+		rule := &futurejobs.Rule{ID: r.RuleID, Version: r.Version, Name: name, Entity: r.Entity, Grid: futurejobs.Grid(time.Minute)}
+		batch.Effects = append(batch.Effects, futurejobs.Effect{
+			Rule: rule, Ref: futurejobs.Ref{Shard: futurejobs.ShardOf(r.Entity, key, b.Shards()), RuleID: r.RuleID, Key: key},
+			Ask: futurejobs.Start{Job: futurejobs.Job{
+				Version: r.Version, Since: due.Add(-2 * time.Hour), FirstCheckAt: due,
+				Event: []byte(`{"id":"` + key + `","status":"UNSHIPPED","total":123.5,"currency":"EUR","customer":{"id":"cus-00001234","tier":"gold"}}`),
+			}},
+		})
+	}
+	_, err := b.Apply(b.tb.Context(), batch)
+	b.check(err)
+}
+
+// say has the first jobs of each hundredth slot say something.
+func (b *backlog) say() {
+	b.tb.Helper()
+	for minute := 0; minute < 24*60; minute += 100 {
+		at := b.from.Add(time.Duration(minute) * time.Minute)
+		page, err := b.Jobs(b.tb.Context(), futurejobs.Filter{DueAfter: at, DueBefore: at.Add(time.Minute), Limit: futurejobs.MaxLimit})
+		b.check(err)
+		s := futurejobs.Settlement{Held: b.held, RuleSet: b.set}
+		for i, l := range page.Items {
+			severity := []alerts.Severity{alerts.Warning, alerts.Warning, alerts.Error, alerts.Critical}[min(i%100, 3)]
+			s.Decisions = append(s.Decisions, said(l, severity))
+		}
+		_, err = b.Settle(b.tb.Context(), s)
+		b.check(err)
+	}
+}
+
+// said is that a job took its first step an hour ago.
+func said(l futurejobs.Listed, severity alerts.Severity) futurejobs.Decision {
+	j, slot := l.Job, l.Since.Add(time.Hour)
+	a := alerts.Alert{
+		ID:   alerts.Decision{JobID: j.ID, CreatedAt: j.CreatedAt, Check: 1, Status: alerts.Firing, At: slot}.ID(),
+		Rule: l.Rule, RuleVersion: int(j.Version), Entity: l.Entity, Key: j.Key, DecidedAt: slot, Shard: j.Shard, RuleID: j.RuleID,
+		Detail: alerts.Detail{
+			Draft: alerts.Draft{Status: alerts.Firing, Severity: severity, Step: "primary", Text: l.Entity + " " + j.Key + " waits for something that has not happened"},
+			Since: j.Since, Slot: slot, CheckCount: 1, Event: j.Event,
+		},
+	}
+	j.CheckCount, j.Step, j.Checks, j.Alerts = 1, 1, 1, []alerts.ID{a.ID}
+	j.Last = futurejobs.Look{PickedAt: slot, StartedAt: slot, CompletedAt: slot}
+	return futurejobs.Decision{Job: j, Alerts: []alerts.Alert{a}}
+}

@@ -1,0 +1,104 @@
+package ui_test
+
+import (
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"testing"
+	"time"
+
+	"deadman"
+	"deadman/store/storetest"
+	"deadman/web"
+)
+
+// BenchmarkPagesOfAMillion is what a page costs at the server, of a node that waits for a million
+// jobs and has said something about 7,500 of them. ns/op are of one page; worst is the slowest.
+func BenchmarkPagesOfAMillion(b *testing.B) {
+	const jobs = 1_000_000
+	for name, on := range map[string]func(*testing.B) deadman.Config{
+		"sqlite":   func(b *testing.B) deadman.Config { return config(b.TempDir()) },
+		"postgres": func(b *testing.B) deadman.Config { return onPostgres(b, storetest.Postgres(b)) },
+	} {
+		b.Run(name, func(b *testing.B) {
+			c := on(b)
+			home, stop := run(b, c)
+			for _, text := range backlogRules {
+				call(b, home, "POST", "/rules", "application/yaml", text, nil)
+			}
+			stop()
+			fill(b, c, jobs)
+			home, stop = run(b, c)
+			defer stop()
+			timePages(b, home)
+		})
+	}
+}
+
+// timePages times pages of a node that waits for a backlog.
+func timePages(b *testing.B, home string) {
+	b.Helper()
+	deep := deepCursor(b, home, 1000)
+	for _, p := range []struct{ name, path string }{
+		{"now", "/"},
+		{"jobs", "/jobs"},
+		{"page 1000", "/jobs?cursor=" + deep},
+		{"common rule", "/jobs?rule=" + commonRule},
+		{"common rule, page 1000", "/jobs?rule=" + commonRule + "&cursor=" + deep},
+		{"other rule", "/jobs?rule=" + otherRule},
+		{"rare rule", "/jobs?rule=" + rareRule},
+		{"entity", "/jobs?entity=payment"},
+		{"key", "/jobs?key=0007919"},
+		{"few keys", "/jobs?key=00079*"},
+		{"many keys", "/jobs?key=0*"},
+		{"many keys of a rule", "/jobs?rule=" + otherRule + "&key=0*"},
+		{"overdue", "/jobs?overdue=true"},
+		{"due in a window", "/jobs?due_after=" + time.Now().UTC().Add(9*time.Hour).Format(time.RFC3339)},
+		{"alerts", "/alerts"},
+		{"open alerts", "/api/v1/alerts?open=true"},
+		{"open alerts of a severity", "/api/v1/alerts?open=true&severity=critical"},
+		{"open alerts of a severity that none has", "/api/v1/alerts?open=true&severity=info"},
+		{"rules", "/rules"},
+	} {
+		b.Run(p.name, func(b *testing.B) { timePage(b, home+p.path) })
+	}
+}
+
+// deepCursor is where a page of the list of jobs begins, counted in pages of 50.
+func deepCursor(b *testing.B, home string, page int) string {
+	b.Helper()
+	cursor := ""
+	for range page / 10 {
+		var got web.Page[web.Job]
+		call(b, home, "GET", "/jobs?limit=500&cursor="+url.QueryEscape(cursor), "", "", &got)
+		cursor = got.Next
+	}
+	return url.QueryEscape(cursor)
+}
+
+// timePage asks for a page again and again.
+func timePage(b *testing.B, address string) {
+	b.Helper()
+	fetch := func() {
+		answer, err := http.Get(address)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		if err != nil || answer.StatusCode != http.StatusOK {
+			b.Fatalf("%s: %d %v %s", address, answer.StatusCode, err, body)
+		}
+	}
+	fetch()
+	var took []time.Duration
+	for b.Loop() {
+		began := time.Now()
+		fetch()
+		took = append(took, time.Since(began))
+	}
+	slices.Sort(took)
+	b.ReportMetric(float64(took[len(took)-1].Microseconds())/1000, "worst-ms")
+	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "half-ms")
+}
