@@ -1,12 +1,14 @@
 package deadman_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman"
@@ -66,10 +68,25 @@ func TestStreamsAreShown(t *testing.T) {
 			t.Errorf("who is told by it: %+v", s)
 		}
 	}
-	if err := js.DeleteStream(t.Context(), "ORDERS"); err != nil {
-		t.Fatal(err)
+	// Its subjects move to where they cannot be read, so that the rule stays with it.
+	do := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
 	}
+	do(js.UpdateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"elsewhere"}}))
+	do(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: []string{"orders.>"}, Retention: jetstream.WorkQueuePolicy}))
+	do(nil, js.DeleteStream(t.Context(), "ORDERS"))
+	db, err := pgx.Connect(t.Context(), c.DatabaseURL)
+	do(nil, err)
+	defer db.Close(context.Background())
 	for _, n := range nodes {
 		n.eventually("it is said to be gone", func() bool { s := n.streams()["ORDERS"]; return s.State == web.StreamGone && s.Problem != "" })
+		n.eventually("it is said that jobs are late", func() bool {
+			do(db.Exec(t.Context(), `INSERT INTO progress (topic, through_at, late) VALUES ('intake/ORDERS', now(), 7) ON CONFLICT (topic) DO UPDATE SET late = 7`))
+			s := n.streams()["ORDERS"]
+			return s.LateJobs == 7 && !s.BlindSince.IsZero()
+		})
 	}
 }
