@@ -23,6 +23,8 @@ type lanes struct {
 
 type running struct {
 	RuleID    int32     `json:"rule_id"`
+	Rule      string    `json:"rule"`
+	Entity    string    `json:"entity"`
 	Key       string    `json:"key"`
 	StartedAt time.Time `json:"started_at"`
 }
@@ -79,9 +81,9 @@ func (l *lanes) exit(rule int32, abandoned bool) {
 
 // run runs a check in the lane that was entered for it, and frees the lane when the
 // handler has returned.
-func (l *lanes) run(rule int32, j Job, check func() (returned <-chan struct{})) {
+func (l *lanes) run(rule *Rule, j Job, check func() (returned <-chan struct{})) {
 	l.mu.Lock()
-	l.running[j.ID] = running{rule, j.Key, j.Last.StartedAt}
+	l.running[j.ID] = running{rule.ID, rule.Name, rule.Entity, j.Key, j.Last.StartedAt}
 	l.mu.Unlock()
 	l.idle.Add(1)
 	go func() {
@@ -89,14 +91,14 @@ func (l *lanes) run(rule int32, j Job, check func() (returned <-chan struct{})) 
 		l.idle.Done()
 		abandoned := !isClosed(returned)
 		if abandoned {
-			l.abandon(rule)
+			l.abandon(rule.ID)
 			l.freed()
 		}
 		<-returned
 		l.mu.Lock()
 		delete(l.running, j.ID)
 		l.mu.Unlock()
-		l.exit(rule, abandoned)
+		l.exit(rule.ID, abandoned)
 		l.freed()
 	}()
 }

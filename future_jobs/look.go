@@ -174,7 +174,7 @@ func (s *Sweeper) check(ctx context.Context, chunk []verdict, decided chan<- []v
 			ready = append(ready, s.conclude(v, answer, err))
 			continue
 		}
-		s.slow.run(v.rule.ID, v.Job, func() (returned <-chan struct{}) {
+		s.slow.run(v.rule, v.Job, func() (returned <-chan struct{}) {
 			if before, ok := s.unsettled.of(v.Job); ok {
 				decided <- []verdict{s.conclude(v, before.answer, before.err)}
 				return done

@@ -11,16 +11,24 @@ import (
 
 // Node is a running process as it goes out.
 type Node struct {
-	ID        string          `json:"id"`
-	Name      string          `json:"name"`
-	Version   string          `json:"version"`
-	StartedAt time.Time       `json:"started_at"`
-	SeenAt    time.Time       `json:"seen_at"`
-	ExpiresAt time.Time       `json:"expires_at"`
-	Shards    []int16         `json:"shards" nullable:"false" doc:"That it holds."`
-	Leases    []Lease         `json:"leases" nullable:"false" doc:"By which it holds them."`
-	Lag       float64         `json:"lag_seconds" doc:"How long the longest overdue job of its shards is overdue; 0: none is. A job whose stream is not read through its slot counts, too."`
-	Doing     json.RawMessage `json:"doing,omitempty" doc:"Up to 20 of the checks that ran when it was seen last."`
+	ID        string    `json:"id"`
+	Name      string    `json:"name"`
+	Version   string    `json:"version"`
+	StartedAt time.Time `json:"started_at"`
+	SeenAt    time.Time `json:"seen_at"`
+	ExpiresAt time.Time `json:"expires_at"`
+	Shards    []int16   `json:"shards" nullable:"false" doc:"That it holds."`
+	Leases    []Lease   `json:"leases" nullable:"false" doc:"By which it holds them."`
+	Lag       float64   `json:"lag_seconds" doc:"How long the longest overdue job of its shards is overdue; 0: none is. A job whose stream is not read through its slot counts, too."`
+	Doing     []Running `json:"doing,omitempty" doc:"Up to 20 of the checks that ran when it was seen last."`
+}
+
+// Running is a check that a node was at, as it goes out.
+type Running struct {
+	Rule      string    `json:"rule"`
+	Entity    string    `json:"entity"`
+	Key       string    `json:"key"`
+	StartedAt time.Time `json:"started_at"`
 }
 
 // Lease is a shard that a node holds, as it goes out.
@@ -65,9 +73,7 @@ func (a *api) nodes(ctx context.Context, _ *nothing) (Nodes, error) {
 			ID: n.ID, Name: n.Name, Version: n.Version,
 			StartedAt: n.StartedAt, SeenAt: n.SeenAt, ExpiresAt: n.ExpiresAt, Shards: []int16{}, Leases: []Lease{},
 		}
-		if json.Valid([]byte(n.Doing)) {
-			out.Items[i].Doing = json.RawMessage(n.Doing)
-		}
+		out.Items[i].Doing = runningOf(n.Doing)
 	}
 	for _, l := range leases {
 		i, live := place[l.Node]
@@ -78,6 +84,14 @@ func (a *api) nodes(ctx context.Context, _ *nothing) (Nodes, error) {
 		out.Items[i].hold(l, due[l.Shard], a.Now())
 	}
 	return out, nil
+}
+
+// runningOf is what a node wrote of itself, or nothing where another version wrote something else.
+func runningOf(doing string) (all []Running) {
+	if json.Unmarshal([]byte(doing), &all) != nil {
+		return nil
+	}
+	return all
 }
 
 // hold adds a shard that the node holds, whose first job is due then.

@@ -28,6 +28,7 @@
 
   const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
   const short = new Intl.DateTimeFormat(undefined, { timeStyle: "medium" });
+  const hour = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
   // show writes each time as the page wants it: relative to now, or in the viewer's own zone; the
@@ -39,7 +40,8 @@
       if (Number.isNaN(at)) continue;
       const near = new Date(at).toDateString() === new Date(now).toDateString();
       const own = near ? short.format(at) : exact.format(at);
-      const text = shown === "UTC" ? inUTC(at) : shown === "own" || t.dataset.show === "exact" ? own : relative(at, now);
+      let text = shown === "UTC" ? inUTC(at) : shown === "own" || t.dataset.show === "exact" ? own : relative(at, now);
+      if (t.dataset.show === "hour") text = shown === "UTC" ? inUTC(at).slice(11, 16) : hour.format(at);
       if (t.textContent !== text) t.textContent = text;
       const title = `${exact.format(at)} (${zone})\n${inUTC(at)}`;
       if (t.title !== title) t.title = title;

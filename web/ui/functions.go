@@ -22,6 +22,8 @@ func (u *UI) functions() template.FuncMap {
 		"addInts":      func(a, b int) int { return a + b },
 		"at":           func(t time.Time) (template.HTML, error) { return clock(t, "relative") },
 		"exactly":      func(t time.Time) (template.HTML, error) { return clock(t, "exact") },
+		"hour":         func(t time.Time) (template.HTML, error) { return clock(t, "hour") },
+		"figure":       number[int64],
 		"entityAt":     entityPath,
 		"jobsOf":       func(prefix string) string { return "/jobs?" + url.Values{"key": {prefix + "*"}}.Encode() },
 		"words":        func(word any) string { return strings.ReplaceAll(fmt.Sprint(word), "_", " ") },
@@ -32,6 +34,9 @@ func (u *UI) functions() template.FuncMap {
 	}
 }
 
+// layouts are how instants come, by how they will be shown.
+var layouts = map[string]string{"relative": "2006-01-02 15:04:05 UTC", "exact": "2006-01-02 15:04:05 UTC", "hour": "15:04"}
+
 // clock is an instant: in UTC as it comes, and as the viewer wants it once the page's script runs.
 func clock(t time.Time, show string) (template.HTML, error) {
 	if t.IsZero() {
@@ -39,8 +44,8 @@ func clock(t time.Time, show string) (template.HTML, error) {
 	}
 	t = t.UTC()
 	// Both are made of digits and ASCII letters alone.
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" data-show="%s">%s UTC</time>`, //nolint:gosec // see above
-		t.Format(time.RFC3339), show, t.Format("2006-01-02 15:04:05"))), nil
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" data-show="%s">%s</time>`, //nolint:gosec // see above
+		t.Format(time.RFC3339), show, t.Format(layouts[show]))), nil
 }
 
 // entityPath is the page of an entity's key. A key that doesn't fit a path is in the query.

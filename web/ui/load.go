@@ -8,46 +8,64 @@ import (
 	"deadman/web"
 )
 
-// chart is the load by slot, drawn: what was checked, up to now, and what is planned from then on.
-// Its units are those of the drawing.
+// chart is the load by slot, drawn: what was looked at, up to now, and what is planned from then
+// on. Its units are those of the drawing, which is stretched to the width that there is.
 type chart struct {
 	Bars   []bar
-	Marks  []mark
-	Now    int    // where the present is
-	Width  int    // of the drawing
-	Height int    // of the tallest bar
-	Most   int64  // what the tallest bar stands for
-	Says   string // what there is to see, for those who don't
+	Lags   []bar // how late the latest look of a part was; none: none was late
+	Ticks  []int // where the hours of the axis are
+	Hours  []time.Time
+	Now    int // where the present is
+	Width  int
+	Height int
+	Most   string // what the tallest bar stands for
+	Half   string
+	Worst  string // what the tallest of the lags stands for
+	Says   string // what there is to see
+	Herd   *herd  // nil: there is none
+	Rows   []loadRow
 }
 
 // bar is one part of the span.
 type bar struct {
 	X, Y, Width, Height int
-	Kind                string // past or planned
+	Kind                string // past, planned or overdue
 	Title               string
 }
 
-// mark is an instant on the axis.
-type mark struct {
-	X    int
-	Text string
+// herd is a part of the span in which far more is due than in the others.
+type herd struct {
+	From, Until time.Time
+	Jobs        int64
 }
 
-// How the load is drawn.
+// loadRow is an hour of the span in which something was or will be looked at.
+type loadRow struct {
+	From                      time.Time
+	Checks, Alerts, Due, Over int64
+	Lag                       time.Duration
+}
+
+// How the load is drawn. The span begins where the axis has an hour.
 const (
 	chartBack   = 6 * time.Hour
-	chartAhead  = 18 * time.Hour
+	chartHours  = 3 * time.Hour // of the axis
+	chartSpan   = 9 * chartHours
 	chartBucket = 15 * time.Minute
 	barStep     = 10
 	barHeight   = 120
+	lagHeight   = 24
+	lagShown    = 2 * time.Second // what is later is late
+	herdJobs    = 1000            // fewer are none
+	herdTimes   = 10              // what the others have
 )
 
 // load asks for the load around now and draws it.
 func (c client) load(now time.Time) (*chart, error) {
-	from := now.Add(-chartBack).UTC().Truncate(chartBucket)
+	from := now.Add(-chartBack).UTC().Truncate(chartHours)
 	var slots web.Slots
 	err := c.get("/slots", url.Values{
-		"from": {from.Format(time.RFC3339)}, "to": {from.Add(chartBack + chartAhead).Format(time.RFC3339)}, "bucket": {"15m"},
+		"from": {from.Format(time.RFC3339)}, "to": {from.Add(chartSpan).Format(time.RFC3339)}, "bucket": {chartBucket.String()},
 	}, &slots)
 	if err != nil {
 		return nil, err
@@ -57,33 +75,126 @@ func (c client) load(now time.Time) (*chart, error) {
 
 // draw draws the load.
 func draw(slots web.Slots, now time.Time) *chart {
-	d := &chart{Width: barStep * len(slots.Items), Height: barHeight, Most: 1}
-	var done, ahead int64
+	d := &chart{Width: barStep * len(slots.Items), Height: barHeight}
+	var most int64 = 1
+	worst := lagShown
 	for _, s := range slots.Items {
-		d.Most = max(d.Most, s.Checks, s.Planned+int64(s.Ticks))
-		done, ahead = done+s.Checks, ahead+s.Planned+int64(s.Ticks)
+		most, worst = max(most, s.Checks+due(s)), max(worst, lagOf(s))
 	}
-	width := time.Duration(slots.Bucket * float64(time.Second))
 	for i, s := range slots.Items {
-		x := i * barStep
-		d.add(x, s.Checks, "past", fmt.Sprintf("%s UTC: %s, %s", s.From.Format("15:04"), count(int(s.Checks), "look"), count(int(s.Alerts), "alert")))
-		d.add(x, s.Planned+int64(s.Ticks), "planned", fmt.Sprintf("%s UTC: %s planned", s.From.Format("15:04"), count(int(s.Planned)+s.Ticks, "look")))
-		if room := i > 1 && i < len(slots.Items)-2; room && s.From.Minute() == 0 && s.From.Hour()%3 == 0 {
-			d.Marks = append(d.Marks, mark{x, s.From.Format("15:04")})
+		d.column(i*barStep, s, most, now)
+		if lag := lagOf(s); lag > lagShown {
+			d.Lags = append(d.Lags, standing(i*barStep, int64(lag), int64(worst), lagHeight, "late", spanTitle(s)+": looked at up to "+roughly(lag)+" late"))
+		}
+		if s.From.Truncate(chartHours).Equal(s.From) {
+			d.Hours, d.Ticks = append(d.Hours, s.From), append(d.Ticks, i*barStep)
 		}
 	}
-	if width > 0 {
-		d.Now = int(now.Sub(slots.From) * barStep / width)
+	d.Most, d.Half, d.Worst = number(most), number(most/2), roughly(worst)
+	if most < 2 {
+		d.Half = ""
 	}
-	d.Says = fmt.Sprintf("%s in the last 6 hours, %s planned in the next 18; at most %d in a quarter of an hour", count(int(done), "look"), count(int(ahead), "look"), d.Most)
+	d.Now = int(now.Sub(slots.From) * barStep / chartBucket)
+	d.Herd = herdOf(slots, now)
+	d.sum(slots, now)
 	return d
 }
 
-// add adds a bar of something; nothing has none.
-func (d *chart) add(x int, n int64, kind, title string) {
-	if n == 0 {
+// due is what of a part is still to be looked at.
+func due(s web.Slot) int64 { return s.Planned + int64(s.Ticks) }
+
+func lagOf(s web.Slot) time.Duration { return time.Duration(s.WorstLag * float64(time.Second)) }
+
+// column draws a part: what is due stands on what was looked at.
+func (d *chart) column(x int, s web.Slot, most int64, now time.Time) {
+	title := fmt.Sprintf("%s: %s, %s", spanTitle(s), count(int(s.Checks), "look"), count(int(s.Alerts), "alert"))
+	done := standing(x, s.Checks, most, d.Height, "past", title)
+	if s.Checks > 0 {
+		d.Bars = append(d.Bars, done)
+	}
+	if due(s) == 0 {
 		return
 	}
-	height := max(2, int(n*barHeight/d.Most))
-	d.Bars = append(d.Bars, bar{X: x + 1, Y: barHeight - height, Width: barStep - 2, Height: height, Kind: kind, Title: title})
+	kind, word := "planned", "planned"
+	if isOver(s, now) {
+		kind, word = "overdue", "overdue"
+	}
+	ahead := standing(x, due(s), most, d.Height, kind, fmt.Sprintf("%s: %s %s", spanTitle(s), count(int(due(s)), "look"), word))
+	ahead.Y = max(0, ahead.Y-done.Height)
+	d.Bars = append(d.Bars, ahead)
+}
+
+// standing is a bar from the ground up. What is there can be seen, however little it is.
+func standing(x int, n, most int64, height int, kind, title string) bar {
+	b := bar{X: x + 1, Y: height, Width: barStep - 2, Kind: kind, Title: title}
+	if n > 0 {
+		b.Height = max(2, int(float64(n)/float64(most)*float64(height)))
+		b.Y -= b.Height
+	}
+	return b
+}
+
+// isOver reports whether a part of the span has passed.
+func isOver(s web.Slot, now time.Time) bool { return !s.From.Add(chartBucket).After(now) }
+
+func spanTitle(s web.Slot) string {
+	return s.From.UTC().Format("15:04") + " to " + s.From.Add(chartBucket).UTC().Format("15:04 UTC")
+}
+
+// herdOf is the part to come that has far more than the others have.
+func herdOf(slots web.Slots, now time.Time) *herd {
+	var sum int64
+	var top web.Slot
+	for _, s := range slots.Items {
+		sum += s.Checks + due(s)
+		if !isOver(s, now) && due(s) > due(top) {
+			top = s
+		}
+	}
+	others := (sum - due(top)) / int64(max(1, len(slots.Items)-1))
+	if due(top) < herdJobs || due(top) < herdTimes*others {
+		return nil
+	}
+	return &herd{From: top.From, Until: top.From.Add(chartBucket), Jobs: due(top)}
+}
+
+// sum says what there is to see, and writes it down hour by hour.
+func (d *chart) sum(slots web.Slots, now time.Time) {
+	var all loadRow
+	for _, s := range slots.Items {
+		row := loadRow{From: s.From.Truncate(time.Hour), Checks: s.Checks, Alerts: s.Alerts, Lag: lagOf(s)}
+		if isOver(s, now) {
+			row.Over = due(s)
+		} else {
+			row.Due = due(s)
+		}
+		all.add(row)
+		if row.Checks+row.Due+row.Over == 0 {
+			continue
+		}
+		if last := len(d.Rows) - 1; last >= 0 && d.Rows[last].From.Equal(row.From) {
+			d.Rows[last].add(row)
+		} else {
+			d.Rows = append(d.Rows, row)
+		}
+	}
+	d.Says = fmt.Sprintf("%s looked at, %s planned", number(all.Checks), number(all.Due))
+	if all.Over > 0 {
+		d.Says += ", " + number(all.Over) + " overdue"
+	}
+	if all.Lag > lagShown {
+		d.Says += ", at worst " + roughly(all.Lag) + " late"
+	}
+}
+
+func (r *loadRow) add(o loadRow) {
+	r.Checks, r.Alerts, r.Due, r.Over, r.Lag = r.Checks+o.Checks, r.Alerts+o.Alerts, r.Due+o.Due, r.Over+o.Over, max(r.Lag, o.Lag)
+}
+
+// Late is how late the latest look of the hour was; empty: none was.
+func (r loadRow) Late() string {
+	if r.Lag <= lagShown {
+		return ""
+	}
+	return roughly(r.Lag)
 }

@@ -1,0 +1,30 @@
+package ui_test
+
+import (
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// The health page says in a sentence how it is, and shows what it is made of. What somebody opened
+// stays open while the page follows what happens.
+func TestHealth(t *testing.T) {
+	home := serve(t, orders)
+	send(t, home, "orders.created", `{"id": "1", "total": 2}`)
+	b := open(t, home, 1400, 900)
+	b.visit("/health")
+	b.shows("All is in order: 1 node, 1 stream read to the end, nothing overdue", "DEADMAN_EVENTS", "read to the end", "order-unshipped", "0–15", "At no time")
+	b.accessible("health")
+	b.click("#condition-sweep a")
+	b.shows("No job is as you ask.")
+	b.visit("/health")
+	b.do(chromedp.Click(chromedp.CSS("#load-table summary")))
+	b.shows("planned", "deadman job slots")
+	send(t, home, "orders.created", `{"id": "2", "total": 2}`)
+	b.shows("2 planned")
+	if !evaluate[bool](b, `document.querySelector("#load-table").open`) {
+		t.Error("the table was closed by what came in")
+	}
+	b.accessible("health, with the table")
+	b.shoot("health-table")
+}

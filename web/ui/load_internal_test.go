@@ -1,0 +1,127 @@
+package ui
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/web"
+)
+
+// noon is when the loads are looked at.
+var noon = time.Date(2026, 11, 21, 12, 5, 0, 0, time.UTC)
+
+// loaded is a load around noon with something in the parts that begin some time from noon on.
+func loaded(parts map[time.Duration]web.Slot) web.Slots {
+	from := noon.Add(-chartBack).Truncate(chartHours)
+	slots := web.Slots{From: from, To: from.Add(chartSpan), Bucket: chartBucket.Seconds(), Items: make([]web.Slot, chartSpan/chartBucket)}
+	for i := range slots.Items {
+		slots.Items[i].From = from.Add(time.Duration(i) * chartBucket)
+	}
+	for after, s := range parts {
+		at := noon.Truncate(chartBucket).Add(after)
+		s.From = at
+		slots.Items[at.Sub(from)/chartBucket] = s
+	}
+	return slots
+}
+
+// bars are the bars of a kind.
+func (d *chart) bars(kind string) (of []bar) {
+	for _, b := range d.Bars {
+		if b.Kind == kind {
+			of = append(of, b)
+		}
+	}
+	return of
+}
+
+// A herd stands out, is said, and leaves the little that is beside it to be seen.
+func TestAHerdIsSeen(t *testing.T) {
+	d := draw(loaded(map[time.Duration]web.Slot{
+		-time.Hour: {Checks: 40, Alerts: 2}, time.Hour: {Planned: 30}, 3 * time.Hour: {Planned: 99_000, Ticks: 1000},
+	}), noon)
+	planned := d.bars("planned")
+	if len(planned) != 2 || planned[1].Height != barHeight || planned[1].Y != 0 || planned[0].Height != 2 || len(d.bars("past")) != 1 {
+		t.Errorf("drawn: %+v", d.Bars)
+	}
+	if d.Herd == nil || d.Herd.Jobs != 100_000 || !d.Herd.From.Equal(noon.Truncate(chartBucket).Add(3*time.Hour)) || d.Herd.Until.Sub(d.Herd.From) != chartBucket {
+		t.Errorf("the herd: %+v", d.Herd)
+	}
+	if d.Most != "100,000" || d.Half != "50,000" || d.Says != "40 looked at, 100,030 planned" {
+		t.Errorf("it says %q, and the axis %q and %q", d.Says, d.Most, d.Half)
+	}
+}
+
+// Nothing is no herd, and neither is much where the rest is as much.
+func TestNoHerdIsSeen(t *testing.T) {
+	if d := draw(loaded(nil), noon); d.Herd != nil || len(d.Bars)+len(d.Lags)+len(d.Rows) != 0 || d.Says != "0 looked at, 0 planned" {
+		t.Errorf("nothing: %+v", d)
+	}
+	even := make(map[time.Duration]web.Slot)
+	for i := range 40 {
+		even[time.Duration(i)*chartBucket] = web.Slot{Planned: 5000 + int64(i)}
+	}
+	if d := draw(loaded(even), noon); d.Herd != nil {
+		t.Errorf("an even load is a herd: %+v", d.Herd)
+	}
+	if d := draw(loaded(map[time.Duration]web.Slot{time.Hour: {Planned: 12}}), noon); d.Herd != nil {
+		t.Errorf("a dozen is a herd: %+v", d.Herd)
+	}
+}
+
+// What should have been looked at and was not is another thing than what is to come, and what was
+// looked at late is seen to be.
+func TestABacklogIsSeen(t *testing.T) {
+	d := draw(loaded(map[time.Duration]web.Slot{
+		-2 * time.Hour: {Checks: 100, Alerts: 7, WorstLag: 190}, -time.Hour: {Checks: 50, Planned: 50, WorstLag: 1}, 0: {Checks: 10, Planned: 20},
+	}), noon)
+	over := d.bars("overdue")
+	if len(over) != 1 || over[0].Y+over[0].Height != barHeight/2 || !strings.Contains(over[0].Title, "50 looks overdue") {
+		t.Errorf("overdue: %+v, want what stands on the 50 that were looked at", over)
+	}
+	if planned := d.bars("planned"); len(planned) != 1 || !strings.Contains(planned[0].Title, "20 looks planned") {
+		t.Errorf("planned in the part that is now: %+v", planned)
+	}
+	if len(d.Lags) != 1 || d.Lags[0].Height != lagHeight || d.Worst != "3 m 10 s" {
+		t.Errorf("late: %+v, at worst %s", d.Lags, d.Worst)
+	}
+	if d.Says != "160 looked at, 20 planned, 50 overdue, at worst 3 m 10 s late" {
+		t.Errorf("it says %q", d.Says)
+	}
+	want := loadRow{From: noon.Truncate(time.Hour).Add(-2 * time.Hour), Checks: 100, Alerts: 7, Lag: 190 * time.Second}
+	if len(d.Rows) != 3 || d.Rows[0] != want || d.Rows[1].Over != 50 || d.Rows[2].Due != 20 || d.Rows[1].Late() != "" {
+		t.Errorf("by the hour: %+v", d.Rows)
+	}
+}
+
+// The axis has an hour every three, and the present where it is.
+func TestTheAxisOfTheLoad(t *testing.T) {
+	d := draw(loaded(nil), noon)
+	if len(d.Hours) != 9 || len(d.Ticks) != 9 || d.Hours[2].Hour() != 12 || d.Ticks[2] != 2*12*barStep || d.Width != 108*barStep {
+		t.Errorf("hours %v at %v of %d", d.Hours, d.Ticks, d.Width)
+	}
+	if d.Now != d.Ticks[2]+barStep/3 {
+		t.Errorf("now is at %d, and noon at %d", d.Now, d.Ticks[2])
+	}
+}
+
+func TestFigures(t *testing.T) {
+	for n, want := range map[int64]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -5: "-5"} {
+		if got := number(n); got != want {
+			t.Errorf("%d: %s", n, got)
+		}
+	}
+	for d, want := range map[time.Duration]string{
+		0: "0 s", 1600 * time.Millisecond: "2 s", 61 * time.Second: "1 m 1 s", 10*time.Minute + time.Second: "10 m", 3 * time.Hour: "3 h", 49*time.Hour + time.Minute: "2 d 1 h",
+	} {
+		if got := roughly(d); got != want {
+			t.Errorf("%v: %s", d, got)
+		}
+	}
+	for want, numbers := range map[string][]int16{"": nil, "3": {3}, "0–2, 5, 7–8": {0, 1, 2, 5, 7, 8}} {
+		if got := ranges(numbers); got != want {
+			t.Errorf("%v: %s", numbers, got)
+		}
+	}
+}
