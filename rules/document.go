@@ -55,6 +55,11 @@ type Trigger struct {
 	Heartbeat *Heartbeat `json:"heartbeat,omitempty"`
 }
 
+// Takes reports whether events on a subject begin waits, or are beats.
+func (t Trigger) Takes(subject string) bool {
+	return t.Event != "" && matches(t.Event, subject) || t.Heartbeat != nil && matches(t.Heartbeat.Event, subject)
+}
+
 // Emit is an event that a tick publishes, in the place of a wait.
 type Emit struct {
 	Subject string          `json:"subject"`

@@ -51,6 +51,8 @@ type Preview struct {
 	Refusals []string      `json:"refusals,omitempty"` // what events would be dead letters for
 	Unheard  []string      `json:"unheard,omitempty"`  // events that the rule does not listen to
 
+	Listens []string `json:"listens,omitempty"` // the subjects that the rule listens to, the trigger's first
+
 	// Later is by how much its steps are later because the rule spreads those of different keys;
 	// absent: they are not.
 	Later string `json:"later,omitempty"`
@@ -196,10 +198,13 @@ func (r *Rule) Preview(ctx context.Context, events []PreviewEvent, until time.Ti
 	if until.IsZero() {
 		until = futurejobs.Never
 	}
-	p := previewing{Rule: r, out: Preview{Rule: r.engine.Name, Lines: []PreviewLine{}}, early: make(map[futurejobs.Ref]futurejobs.Early)}
-	if p.neverReports(events[0]) {
+	p := previewing{Rule: r, out: r.nothingYet(), early: make(map[futurejobs.Ref]futurejobs.Early)}
+	switch first := events[0]; {
+	case p.neverReports(first):
 		p.seq++
 		events = events[1:]
+	case first.Subject == "" && len(first.Data) == 0:
+		return Preview{}, fmt.Errorf("%w: send the event that begins the wait", ErrPreview)
 	}
 	for i, e := range events {
 		if i == 0 && e.Subject == "" {
@@ -219,6 +224,11 @@ func (r *Rule) Preview(ctx context.Context, events []PreviewEvent, until time.Ti
 		p.out.Reason = "no event begins a wait: none is the trigger's with its condition met"
 	}
 	return p.out, nil
+}
+
+// nothingYet is a preview in which nothing happened.
+func (r *Rule) nothingYet() Preview {
+	return Preview{Rule: r.engine.Name, Lines: []PreviewLine{}, Listens: r.document.Subjects()}
 }
 
 // previewing is a preview being made.

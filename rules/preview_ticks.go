@@ -31,12 +31,13 @@ type PreviewStep struct {
 func (r *Rule) previewTicks(ctx context.Context, events []PreviewEvent, until time.Time) (Preview, error) {
 	from, events := events[0], events[1:]
 	if from.Subject != "" || len(from.Data) > 0 {
-		return Preview{}, fmt.Errorf("%w: a schedule begins the wait and no event; give the time alone from which it ticks", ErrPreview)
+		return Preview{}, fmt.Errorf("%w: a schedule begins the wait and no event; leave the event out, or give the time alone from which it ticks", ErrPreview)
 	}
 	p := previewing{
-		Rule: r, out: Preview{Rule: r.engine.Name, Zone: cmp.Or(r.document.Trigger.Zone, "UTC"), Lines: []PreviewLine{}},
+		Rule: r, out: r.nothingYet(),
 		early: make(map[futurejobs.Ref]futurejobs.Early), once: until.IsZero(),
 	}
+	p.out.Zone = cmp.Or(r.document.Trigger.Zone, "UTC")
 	if until.IsZero() {
 		until = futurejobs.Never
 	}

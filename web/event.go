@@ -8,6 +8,7 @@ import (
 	"iter"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,8 +50,19 @@ type Taken struct {
 	Stream string `json:"stream"`
 	Seq    uint64 `json:"seq"`
 
-	WouldDeadLetter []Refused `json:"would_dead_letter,omitempty" doc:"The rules, as this node knows them, that cannot take the event in; for them it becomes a dead letter."`
+	Concerns        []Concerned `json:"concerns,omitempty" doc:"Whose waits the event may begin, change or end, as this node knows the rules; the first 20."`
+	WouldDeadLetter []Refused   `json:"would_dead_letter,omitempty" doc:"The rules, as this node knows them, that cannot take the event in; for them it becomes a dead letter."`
 }
+
+// Concerned is an entity that an event is about, for a rule.
+type Concerned struct {
+	Rule   string `json:"rule" example:"order-unshipped"`
+	Entity string `json:"entity" example:"order"`
+	Key    string `json:"key" example:"1234"`
+}
+
+// maxConcerned is how many of them an answer names.
+const maxConcerned = 20
 
 // Refused is a rule that cannot take an event in.
 type Refused struct {
@@ -148,20 +160,27 @@ func (a *api) event(ctx context.Context, in *eventIn) (Taken, error) {
 	if err != nil {
 		return Taken{}, fmt.Errorf("publish on %s: %w", in.Subject, err)
 	}
-	return Taken{Stream: stream, Seq: seq, WouldDeadLetter: a.refusals(ctx, futurejobs.Event{
+	taken := Taken{Stream: stream, Seq: seq}
+	a.meaning(ctx, &taken, futurejobs.Event{
 		Stream: stream, Subject: string(in.Subject), Seq: seq, At: a.Now(), Header: in.header, Data: in.RawBody,
-	})}, nil
+	})
+	return taken, nil
 }
 
-// refusals are the rules that cannot take an event in, which is stored already: where the
-// rules cannot be had anew, it tells by those that were known.
-func (a *api) refusals(ctx context.Context, e futurejobs.Event) (all []Refused) {
+// meaning adds what the rules make of an event, which is stored already: where the rules cannot be
+// had anew, it tells by those that were known.
+func (a *api) meaning(ctx context.Context, taken *Taken, e futurejobs.Event) {
 	if err := a.Book.Refresh(ctx); err != nil {
 		a.Log.WarnContext(ctx, "an event's sender is told by rules that may be old", "subject", e.Subject, "err", err)
 	}
-	_, refusals := a.Book.Match(e)
-	for _, r := range refusals {
-		all = append(all, Refused{Rule: r.Rule, Reason: r.Reason})
+	effects, refusals := a.Book.Match(e)
+	for _, effect := range effects {
+		of := Concerned{Rule: effect.Rule.Name, Entity: effect.Rule.Entity, Key: effect.Ref.Key}
+		if len(taken.Concerns) < maxConcerned && !slices.Contains(taken.Concerns, of) {
+			taken.Concerns = append(taken.Concerns, of)
+		}
 	}
-	return all
+	for _, r := range refusals {
+		taken.WouldDeadLetter = append(taken.WouldDeadLetter, Refused{Rule: r.Rule, Reason: r.Reason})
+	}
 }

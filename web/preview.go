@@ -19,7 +19,7 @@ type PreviewEvent struct {
 
 // PreviewAsk is what happens in a preview.
 type PreviewAsk struct {
-	Event PreviewEvent   `json:"event" doc:"What begins the wait. Of a rule with a schedule it is a time alone, from which the rule ticks; of a heartbeat with keys it may be one: the first of them never reports."`
+	Event PreviewEvent   `json:"event,omitzero" doc:"What begins the wait. Of a rule with a schedule it is a time alone, from which the rule ticks; of a heartbeat with keys it may be one: the first of them never reports. Absent: such a time, which is now."`
 	Then  []PreviewEvent `json:"then,omitempty" nullable:"false" maxItems:"100" doc:"What comes later, in the order of its times."`
 	Until time.Time      `json:"until,omitzero" doc:"When the preview ends; absent: when the job does."`
 

@@ -94,3 +94,16 @@ func TestPreviewOfALookup(t *testing.T) {
 		}
 	}
 }
+
+// A schedule begins waits without an event; what an event begins has no preview without one.
+func TestPreviewWithoutAnEvent(t *testing.T) {
+	s := newStand(t)
+	const path = "/api/v1/rules/preview"
+	a := do(t, s.Server, "POST", path, `{"rule": "name: import-missing\nentity: import\ntrigger: {schedule: '30 1 * * *'}\nescalate: [{after: 1h, step: late}]"}`)
+	var p rules.Preview
+	if err := json.Unmarshal([]byte(a.body), &p); a.StatusCode != 200 || err != nil || len(p.Ticks) != 5 || p.Outcome != "exhausted" {
+		t.Errorf("of a schedule: %d %s", a.StatusCode, a.body)
+	}
+	a = do(t, s.Server, "POST", path, `{"rule": "name: x\nentity: order\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 1h, step: late}]"}`)
+	isProblem(t, a, 422, web.Invalid, "send the event that begins the wait")
+}

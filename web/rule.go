@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -94,6 +95,21 @@ func newRule(l rules.Listing, now time.Time) Rule {
 	return r
 }
 
+// state is what the rule is doing, in a word that lists are narrowed by.
+func (r Rule) state() string {
+	switch {
+	case r.Problem != "":
+		return "unreadable"
+	case !r.PausedAt.IsZero():
+		return "paused"
+	case !r.Enabled:
+		return "disabled"
+	case r.Over:
+		return "over"
+	}
+	return "enabled"
+}
+
 // RuleName is the rule in the path.
 type RuleName struct {
 	Name text `path:"name" doc:"The rule's name." example:"order-unshipped"`
@@ -154,6 +170,8 @@ type ruleListIn struct {
 	Prefix text   `query:"prefix" doc:"Names that begin so." example:"order-"`
 	Entity text   `query:"entity" doc:"Of this entity." example:"order"`
 	Bundle text   `query:"bundle" doc:"Of this set of files." example:"file:orders"`
+	Text   text   `query:"text" doc:"Whose name, description, entity or subjects have this in them, in capitals or not." example:"shipped"`
+	State  string `query:"state" enum:"enabled,paused,disabled,over,unreadable" doc:"enabled: it begins waits. paused: somebody paused it. disabled: the document says so. over: its schedule does not tick any more. unreadable: this version of deadman cannot read it."`
 	Paused string `query:"paused" enum:"true,false" doc:"Only those that are paused, or only those that are not."`
 	Paging
 }
@@ -161,8 +179,18 @@ type ruleListIn struct {
 func (in *ruleListIn) wants(l rules.Listing) bool {
 	is := func(want text, is string) bool { return want == "" || string(want) == is }
 	return is(in.Name, l.Name) && is(in.Entity, l.Entity) && is(in.Bundle, l.Bundle) &&
-		strings.HasPrefix(l.Name, string(in.Prefix)) &&
+		strings.HasPrefix(l.Name, string(in.Prefix)) && has(l, string(in.Text)) &&
 		(in.Paused == "" || in.Paused == strconv.FormatBool(!l.PausedAt.IsZero()))
+}
+
+// has reports whether a rule has a text in what people know it by.
+func has(l rules.Listing, text string) bool {
+	text = strings.ToLower(text)
+	known := []string{l.Name, l.Entity, l.Document.Description}
+	for _, read := range l.Reads {
+		known = append(known, read.Subject)
+	}
+	return slices.ContainsFunc(known, func(s string) bool { return strings.Contains(strings.ToLower(s), text) })
 }
 
 // ruleCursor is how the cursor of a list of rules begins, before the name it ended with.
@@ -177,16 +205,16 @@ func (a *api) ruleList(ctx context.Context, in *ruleListIn) (Page[Rule], error) 
 	if err != nil {
 		return Page[Rule]{}, err
 	}
-	v, page, jobs := visitorOf(ctx), Page[Rule]{Items: []Rule{}}, a.jobsOfRules(ctx)
+	v, page, jobs, now := visitorOf(ctx), Page[Rule]{Items: []Rule{}}, a.jobsOfRules(ctx), a.Now()
 	for _, l := range all { // by name
 		switch {
-		case l.Name <= after || !v.sees(l.Name) || !in.wants(l):
+		case l.Name <= after || !v.sees(l.Name) || !in.wants(l) || in.State != "" && in.State != newRule(l, now).state():
 		case len(page.Items) == in.Limit:
 			last := page.Items[in.Limit-1].Name
 			page.Next = base64.RawURLEncoding.EncodeToString([]byte(ruleCursor + last))
 			return page, nil
 		default:
-			r := newRule(l, a.Now())
+			r := newRule(l, now)
 			r.Jobs = jobs(l.RuleID)
 			page.Items = append(page.Items, r)
 		}

@@ -207,6 +207,7 @@ func TestRuleList(t *testing.T) {
 	for query, want := range map[string]string{
 		"": "[a b c d order-unshipped]", "&name=b": "[b]", "&prefix=order-": "[order-unshipped]",
 		"&entity=payment": "[a b c d]", "&paused=true": "[c]", "&paused=false": "[a b d order-unshipped]", "&bundle=x": "[]",
+		"&text=SHIPPED": "[order-unshipped]", "&text=nobody": "[]", "&state=paused": "[c]", "&state=enabled": "[a b d order-unshipped]", "&state=unreadable": "[]",
 	} {
 		if got := names(query); got != want {
 			t.Errorf("%q: %s, want %s", query, got, want)

@@ -30,7 +30,9 @@ func TestEvents(t *testing.T) {
 		return taken
 	}
 	first := post(`{"id": "1"}`, "Content-Type", "application/json", "ce-type", "order", "Authorization", "Bearer secret", "Idempotency-Key", "one")
-	if diff := cmp.Diff(web.Taken{Stream: "DEADMAN_EVENTS", Seq: 1}, first); diff != "" {
+	if diff := cmp.Diff(web.Taken{
+		Stream: "DEADMAN_EVENTS", Seq: 1, Concerns: []web.Concerned{{Rule: "order-unshipped", Entity: "order", Key: "1"}},
+	}, first); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	for _, header := range []string{"Idempotency-Key", "Nats-Msg-Id"} {

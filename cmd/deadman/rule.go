@@ -49,6 +49,8 @@ func (p *program) listRulesCommand() *cobra.Command {
 		filters: []filter{
 			{parameter: "prefix", does: "those whose names begin so only"},
 			byEntity,
+			{parameter: "text", does: "those that have this in their name, description, entity or subjects only"},
+			{parameter: "state", does: "of this state only", values: []string{"enabled", "paused", "disabled", "over", "unreadable"}},
 			{parameter: "bundle", does: "of this set of files only"},
 			{parameter: "paused", does: "true: those that are paused only; false: the others only", values: []string{"true", "false"}},
 		},

@@ -49,18 +49,20 @@
   }
 
   document.addEventListener("change", (e) => {
-    const { all, into } = e.target.dataset;
+    const { all } = e.target.dataset;
     // A box with data-all checks all boxes of its form that have the name it gives.
     if (all) for (const box of e.target.form.querySelectorAll(`[name="${CSS.escape(all)}"]`)) box.checked = e.target.checked;
-    // A list with data-into puts what is chosen into a field.
     if (e.target.matches("[data-times]")) {
       localStorage.setItem("times", e.target.value);
       show();
     }
-    if (into && e.target.value) {
-      const field = document.getElementById(into);
-      field.value = e.target.value;
-      field.dispatchEvent(new Event("input", { bubbles: true }));
+    // A list with data-fill puts what is chosen into the fields that it names.
+    if ("fill" in e.target.dataset && e.target.value) {
+      for (const [id, value] of Object.entries(JSON.parse(e.target.value))) {
+        const field = document.getElementById(id);
+        field.value = value;
+        field.dispatchEvent(new Event("input", { bubbles: true }));
+      }
     }
   });
 
@@ -84,9 +86,28 @@
   });
   // The key / goes to the field that finds things.
   document.addEventListener("keydown", (e) => {
-    if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, [contenteditable]")) return;
+    if (e.key !== "/" || e.ctrlKey || e.metaKey || e.altKey || e.target.closest("input, textarea, select, rule-editor, [contenteditable]")) return;
     e.preventDefault();
     document.querySelector("[name=q]").focus();
+  });
+
+  // A form with data-unsaved is not left by mistake with what was written in it, and is sent by
+  // Ctrl-S or Cmd-S.
+  const written = () => document.querySelector('form[data-unsaved="yes"]');
+  document.addEventListener("input", (e) => {
+    const form = e.target.closest("form[data-unsaved]");
+    if (form && e.target.name === "text") form.dataset.unsaved = "yes";
+  });
+  document.addEventListener("submit", (e) => {
+    if ("unsaved" in e.target.dataset && e.submitter?.formTarget !== "_blank") e.target.dataset.unsaved = "sent";
+  });
+  addEventListener("beforeunload", (e) => { if (written()) e.preventDefault(); });
+  document.addEventListener("keydown", (e) => {
+    const save = document.querySelector("form[data-unsaved] button.main");
+    if (save && (e.ctrlKey || e.metaKey) && !e.altKey && e.key.toLowerCase() === "s") {
+      e.preventDefault();
+      save.form.requestSubmit(save);
+    }
   });
 
   document.addEventListener("htmx:after:swap", show);

@@ -2,106 +2,118 @@ package ui
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 
+	"deadman/rules"
 	"deadman/web"
 )
 
 // editorView is a rule being written.
 type editorView struct {
+	may
 	Name    string // empty: it is a new one
 	Version int32  // that is being changed
+	Bundle  string // that it is changed in; empty: here
+	Opened  int32  // the older version whose text it is; 0: it is that of the newest
 	Text    string
-	Event   string
-	Recent  []recent
-	Wrong   []web.Detail
-	Refused string // why it was not saved; empty: nobody tried, or it has problems
-	Theirs  string // what the rule says that somebody saved meanwhile
+	Trial   trial
+	Gallery []sample
+	Sample  *sample // that a new rule began as; nil: it is another's
+
+	Wrong    []web.Detail
+	Refused  string // why it was not saved; empty: nobody tried, or it has problems
+	Overtook *overtook
 }
 
-// recent is an event that began a wait a while ago.
-type recent struct{ Key, Event string }
+// Unsaved reports whether what is shown is not what is saved, though nobody wrote since.
+func (v editorView) Unsaved() bool {
+	return len(v.Wrong) > 0 || v.Refused != "" || v.Overtook != nil || v.Trial.Answer != nil
+}
 
-const firstRule = `name: order-unshipped
-description: An order was placed and nothing was shipped.
-entity: order
-trigger: {event: orders.created, key: event.id}
-resolve: {event: orders.shipped, key: event.id}
-escalate:
-  - {after: 3h, step: primary, severity: warning, text: "order {{key}} waits since {{since}}"}
-  - {after: 8h, step: escalated, severity: critical}
-`
+// Fixed reports whether the rule can't be changed here, by this visitor.
+func (v editorView) Fixed() bool { return v.Bundle != "" || !v.Change }
 
-const firstEvent = `{"id": "1234"}`
+// NextVersion is what saving makes of it.
+func (v editorView) NextVersion() int32 { return v.Version + 1 }
 
-func (u *UI) newRule(client, *http.Request) (view, error) {
-	return view{Title: "New rule", Still: true, Body: editorView{Text: firstRule, Event: firstEvent}}, nil
+// overtook is what somebody else saved while a rule was being written.
+type overtook struct {
+	Version int32
+	By      string
+	Text    string
+	Theirs  []diffLine // what they changed
+	Yours   []diffLine // what saving now would change of theirs
+	Unknown string     // why that is not known; empty: it is
+}
+
+func (u *UI) newRule(c client, r *http.Request) (v view, err error) {
+	e := editorView{Gallery: u.gallery, Sample: u.sampleNamed(r.URL.Query().Get("from"))}
+	if e.may, err = c.may(); err != nil {
+		return v, err
+	}
+	if e.Sample != nil {
+		e.Text, e.Trial.Event = e.Sample.text, e.Sample.event
+		if strings.ContainsAny(e.Sample.listens, "*>") {
+			e.Trial.Subject = e.Sample.Subject
+		}
+	}
+	return view{Title: "New rule", Still: true, Body: e}, nil
 }
 
 func (u *UI) editRule(c client, r *http.Request) (view, error) {
-	v, err := c.edited(chi.URLParam(r, "name"))
+	name := chi.URLParam(r, "name")
+	v, err := c.edited(name)
+	if err != nil {
+		return view{}, err
+	}
+	var d rules.Document
+	if err := c.get(rulePath(name), nil, &d); err != nil {
+		return view{}, err
+	}
+	v.Trial.example(d)
+	if old := versionOf(r.URL.Query().Get("version"), 0); old > 0 && old != v.Version {
+		v.Opened = old
+		v.Text, err = c.text(fmt.Sprintf("%s/versions/%d", rulePath(name), old), yamlType)
+	}
 	return view{Title: v.Name, Body: v, Still: true}, err
 }
 
 // edited is a rule as it is, to be changed.
 func (c client) edited(name string) (editorView, error) {
-	v := editorView{Name: name, Event: firstEvent}
-	var page web.Page[web.Rule]
-	if err := c.get("/rules", url.Values{"name": {name}}, &page); err != nil {
-		return v, err
-	}
-	if len(page.Items) == 0 {
-		return v, &web.Problem{Status: http.StatusNotFound, Title: "There is no rule " + name}
-	}
-	v.Version = page.Items[0].Version
+	v := editorView{Name: name}
 	var err error
-	if v.Text, err = c.text("/rules/"+url.PathEscape(name), yamlType); err != nil {
+	if v.may, err = c.may(); err != nil {
 		return v, err
 	}
-	if v.Recent, err = c.recent(name); len(v.Recent) > 0 {
-		v.Event = v.Recent[0].Event
+	known, err := c.listed(name)
+	if err != nil {
+		return v, err
 	}
+	v.Version, v.Bundle, v.Trial.Subjects = known.Version, known.Bundle, known.Subjects
+	if v.Text, err = c.text(rulePath(name), yamlType); err != nil {
+		return v, err
+	}
+	v.Trial.Recent, err = c.recent(name)
 	return v, err
 }
 
 const yamlType = "application/yaml"
 
-// recentMost is how many events are offered.
-const recentMost = 5
+// maxForm bounds what the form of the editor sends, in bytes.
+const maxForm = 4 << 20
 
-// recent are events that began waits of a rule which go on.
-func (c client) recent(rule string) (all []recent, err error) {
-	var page web.Page[web.Job]
-	if err := c.get("/jobs", url.Values{"rule": {rule}, "limit": {strconv.Itoa(recentMost)}}, &page); err != nil {
-		return nil, err
-	}
-	for _, listed := range page.Items {
-		var j web.Job
-		err := c.get("/jobs/"+url.PathEscape(rule), url.Values{"key": {listed.Key}}, &j)
-		if problem := new(web.Problem); errors.As(err, &problem) && problem.Status == http.StatusNotFound {
-			continue // it ended this moment
-		}
-		if err != nil {
-			return all, err
-		}
-		if j.Event != nil {
-			all = append(all, recent{j.Key, indented(j.Event)})
-		}
-	}
-	return all, nil
-}
-
-// saveRule saves what was written, if the rule is still as it was when the writing began.
+// saveRule saves what was written, if the rule is still as it was when the writing began; or shows
+// what it would do.
 func (u *UI) saveRule(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, 4<<20)
-	v := editorView{Name: chi.URLParam(r, "name"), Text: r.PostFormValue("text"), Event: r.PostFormValue("event")}
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	v := editorView{Name: chi.URLParam(r, "name"), Text: r.PostFormValue("text"), Trial: trialOf(r)}
 	version, err := strconv.ParseInt(r.PostForm.Get("version"), 10, 32)
 	if err != nil {
 		u.fail(w, r, &web.Problem{Status: http.StatusBadRequest, Title: "The form is not whole", Detail: "Open the rule again."})
@@ -109,11 +121,20 @@ func (u *UI) saveRule(w http.ResponseWriter, r *http.Request) {
 	}
 	v.Version = int32(version)
 	c := client{u.api, r}
+	if err := c.around(&v); err != nil {
+		u.fail(w, r, err)
+		return
+	}
+	if r.PostFormValue("do") == "try" {
+		v.Trial.Answer = c.tryText(v.Text, v.Trial, u)
+		u.render(w, r, http.StatusOK, "editor", view{Title: "Not saved yet", Body: v}, "")
+		return
+	}
 	change, err := c.save(v)
 	problem := new(web.Problem)
 	switch {
 	case err == nil:
-		http.Redirect(w, r, "/rules/"+url.PathEscape(change.Rule.Name), http.StatusSeeOther)
+		http.Redirect(w, r, rulePath(change.Rule.Name), http.StatusSeeOther)
 		return
 	case !errors.As(err, &problem):
 		u.fail(w, r, err)
@@ -132,10 +153,24 @@ func (u *UI) saveRule(w http.ResponseWriter, r *http.Request) {
 	u.render(w, r, problem.Status, "editor", view{Title: "Not saved", Body: v}, "")
 }
 
+// around adds to what is being written what is known around the saved rule.
+func (c client) around(v *editorView) (err error) {
+	if v.may, err = c.may(); err != nil || v.Name == "" {
+		return err
+	}
+	known, err := c.listed(v.Name)
+	if err != nil {
+		return err
+	}
+	v.Bundle, v.Trial.Subjects = known.Bundle, known.Subjects
+	v.Trial.Recent, err = c.recent(v.Name)
+	return err
+}
+
 func (c client) save(v editorView) (change web.RuleChange, err error) {
 	method, path, header := http.MethodPost, "/rules", http.Header{"Content-Type": {yamlType}}
 	if v.Name != "" {
-		method, path = http.MethodPut, "/rules/"+url.PathEscape(v.Name)
+		method, path = http.MethodPut, rulePath(v.Name)
 		header.Set("If-Match", fmt.Sprintf(`"%d"`, v.Version))
 	}
 	a, err := c.ask(method, path, nil, header, []byte(v.Text))
@@ -149,24 +184,52 @@ func (c client) save(v editorView) (change web.RuleChange, err error) {
 // replaces that.
 func (c client) overtaken(v editorView) (editorView, error) {
 	now, err := c.edited(v.Name)
-	v.Refused = fmt.Sprintf("Somebody saved version %d while you wrote. What you wrote is below; take over from theirs what you want to keep, and save again.", now.Version)
-	v.Version, v.Theirs, v.Recent = now.Version, now.Text, now.Recent
-	return v, err
+	if err != nil {
+		return v, err
+	}
+	o := &overtook{Version: now.Version, Text: now.Text}
+	newest, err := c.versions(v.Name, 1)
+	if err != nil {
+		return v, err
+	}
+	if len(newest) > 0 {
+		o.By = newest[0].SavedBy
+	}
+	if o.Theirs, err = c.diff(v.Name, v.Version, now.Version); err != nil {
+		return v, err
+	}
+	var change web.RuleChange
+	a, err := c.ask(http.MethodPut, rulePath(v.Name), url.Values{"dry_run": {"true"}}, http.Header{"Content-Type": {yamlType}}, []byte(v.Text))
+	if err == nil {
+		err = a.read(rulePath(v.Name), &change)
+	}
+	if err != nil {
+		o.Unknown = err.Error()
+	}
+	o.Yours = diffLines(change.Diff)
+	v.Version, v.Overtook = now.Version, o
+	return v, nil
 }
 
-// try shows what a rule that is being written would do because of an event.
-func (u *UI) try(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, 4<<20)
-	text, err := json.Marshal(r.PostFormValue("text"))
-	if err != nil {
-		u.fail(w, r, err)
-		return
+// tryText asks what a rule that is being written would do; nil: nothing is written yet.
+func (c client) tryText(text string, t trial, u *UI) *tried {
+	if strings.TrimSpace(text) == "" {
+		return nil
 	}
-	t := client{u.api, r}.try("/rules/preview", r.PostFormValue("event"), func(ask web.PreviewAsk) any {
-		return web.PreviewText{Rule: text, PreviewAsk: ask}
+	return c.try("/rules/preview", t, u.Now(), func(ask previewAsk) any {
+		return struct {
+			Rule string `json:"rule"`
+			previewAsk
+		}{text, ask}
 	})
+}
+
+// try shows what a rule that is being written would do, as a part of its page.
+func (u *UI) try(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	asked := client{u.api, r}.tryText(r.PostFormValue("text"), trialOf(r), u)
 	var out bytes.Buffer
-	if err := u.templates["editor.html"].ExecuteTemplate(&out, "tried", t); err != nil {
+	if err := u.templates["editor.html"].ExecuteTemplate(&out, "tried", asked); err != nil {
 		u.fail(w, r, err)
 		return
 	}

@@ -30,6 +30,7 @@ func (u *UI) functions() template.FuncMap {
 		"count":        count,
 		"loudness":     loudness,
 		"outcome":      outcome,
+		"shape":        shape,
 		"milliseconds": func(seconds float64) string { return fmt.Sprintf("%.1f ms", seconds*1000) },
 	}
 }

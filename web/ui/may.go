@@ -12,12 +12,16 @@ import (
 type may struct {
 	Answer bool // what is said: acknowledge it, snooze its job, look at that now
 	Change bool // rules and their jobs
+	Events bool // publish them
 	Admin  bool // everything
 	Some   bool // all of this for some rules alone, and nothing that belongs to none
 }
 
 // Mute reports whether the visitor may keep alerts from people.
 func (m may) Mute() bool { return m.Answer && !m.Some }
+
+// Publish reports whether the visitor may publish events.
+func (m may) Publish() bool { return m.Events && !m.Some }
 
 // Rescue reports whether the visitor may retry and drop what could not be taken in.
 func (m may) Rescue() bool { return m.Admin && !m.Some }
@@ -31,6 +35,7 @@ func (c client) may() (may, error) {
 	return may{
 		Answer: slices.Contains(self.Scopes, string(access.OnCall)),
 		Change: slices.Contains(self.Scopes, string(access.Rules)),
+		Events: slices.Contains(self.Scopes, string(access.Events)),
 		Admin:  slices.Contains(self.Scopes, string(access.Admin)),
 		Some:   self.Prefix != "",
 	}, nil

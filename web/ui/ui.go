@@ -39,6 +39,7 @@ type UI struct {
 	api       http.Handler
 	assets    *static.Assets
 	templates map[string]*template.Template
+	gallery   []sample
 	streams   chan struct{} // a place for each page that is live
 }
 
@@ -52,7 +53,10 @@ func New(o Options) (*UI, error) {
 		return nil, err
 	}
 	u := &UI{Options: o, assets: assets, templates: make(map[string]*template.Template), streams: make(chan struct{}, maxStreams)}
-	layout, err := template.New("layout").Funcs(u.functions()).ParseFS(pages, "layout.html", "parts.html")
+	if u.gallery, err = galleryOf(); err != nil {
+		return nil, fmt.Errorf("pages: %w", err)
+	}
+	layout, err := template.New("layout").Funcs(u.functions()).ParseFS(pages, "layout.html", "parts.html", "drawing.html", "trial.html", "gallery.html")
 	if err != nil {
 		return nil, fmt.Errorf("pages: %w", err)
 	}
@@ -84,6 +88,9 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Get("/rules", u.page("rules", u.rules))
 	r.Get("/rules/{name}", u.page("rule", u.rule))
 	r.Post("/rules/{name}", u.ruleDeed)
+	r.Get("/rules/{name}/versions", u.page("versions", u.versions))
+	r.Get("/rules/{name}/send", u.page("send", u.sending))
+	r.Post("/rules/{name}/send", u.send)
 	r.Get("/rules/{name}/edit", u.page("editor", u.editRule))
 	r.Post("/rules/{name}/edit", u.saveRule)
 	r.Get("/new-rule", u.page("editor", u.newRule))
@@ -142,7 +149,7 @@ func (l layout) Places() []place {
 		{Name: "Health", Path: "/health"},
 		{Name: "API", Path: "/docs"},
 	}
-	pages := map[string]int{"now": 0, "jobs": 1, "entity": 1, "confirm": 1, "alerts": 2, "said": 2, "alert": 2, "mutes": 2, "rules": 3, "rule": 3, "editor": 3, "history": 4, "letters": 5, "letter": 5, "health": 6}
+	pages := map[string]int{"now": 0, "jobs": 1, "entity": 1, "confirm": 1, "alerts": 2, "said": 2, "alert": 2, "mutes": 2, "rules": 3, "rule": 3, "editor": 3, "versions": 3, "send": 3, "history": 4, "letters": 5, "letter": 5, "health": 6}
 	if at, is := pages[l.Page]; is {
 		all[at].Here = true
 	}

@@ -208,19 +208,3 @@ func TestDeeds(t *testing.T) {
 	b.click("button.grave")
 	b.shows("each event was taken in")
 }
-
-// Two people change a rule: the second is told, and nothing is lost.
-func TestConflict(t *testing.T) {
-	home := serve(t, orders)
-	b := open(t, home, 1200, 900)
-	b.visit("/rules/order-unshipped/edit")
-	b.shows("What would happen")
-	call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", strings.Replace(orders, "total}}) is", "total}} EUR) is", 1), nil)
-	evaluate[any](b, `document.getElementById("text").value += "early: 2h\n"`)
-	b.refused = "412"
-	b.click("button.main")
-	b.shows("Somebody saved version 2 while you wrote", "What they saved", "total}} EUR) is")
-	if mine := evaluate[string](b, `document.getElementById("text").value`); !strings.Contains(mine, "early: 2h") || strings.Contains(mine, "EUR") {
-		t.Errorf("what was written is %s", mine)
-	}
-}

@@ -2,6 +2,8 @@
 // rule at its place, as one types. The textarea keeps the text for its form, so without this
 // script the form works just as well.
 //
+// Tab indents; Escape and then Tab leave the editor, so that it holds nobody.
+//
 // The editor is in a shadow tree: there its style is a constructed sheet, which the policy of the
 // pages allows, and not an element, which it does not.
 import { defaultKeymap, history, historyKeymap, indentWithTab } from "@codemirror/commands";
@@ -36,6 +38,7 @@ const look = EditorView.theme({
 // problems asks the node what is wrong with the text. A node that does not answer finds nothing:
 // saving says it again.
 async function problems(view) {
+  if (!view.state.doc.toString().trim()) return [];
   const answer = await fetch("/api/v1/rules/lint", {
     method: "POST",
     headers: { "Content-Type": "application/yaml", Accept: "application/json" },
@@ -74,7 +77,7 @@ customElements.define("rule-editor", class extends HTMLElement {
         doc: area.value,
         extensions: [
           lineNumbers(), lintGutter(), history(), drawSelection(), highlightActiveLine(), highlightSpecialChars(), indentOnInput(), bracketMatching(),
-          EditorState.tabSize.of(2), yaml(), syntaxHighlighting(colours), look, linter(problems, { delay: 300 }), told,
+          EditorState.readOnly.of(area.readOnly), EditorState.tabSize.of(2), yaml(), syntaxHighlighting(colours), look, linter(problems, { delay: 300 }), told,
           keymap.of([...defaultKeymap, ...historyKeymap, ...lintKeymap, indentWithTab]),
           EditorView.contentAttributes.of({ "aria-label": label ? label.textContent : "The rule, as YAML", spellcheck: "false" }),
         ],
@@ -82,5 +85,15 @@ customElements.define("rule-editor", class extends HTMLElement {
     });
     view.scrollDOM.tabIndex = 0; // a long rule is scrolled by keys, too
     if (label) label.addEventListener("click", () => view.focus());
+    // What names a line of the text leads to it.
+    document.addEventListener("click", (e) => {
+      const to = e.target.closest("[data-line]");
+      if (!to) return;
+      e.preventDefault();
+      const line = view.state.doc.line(Math.min(Number(to.dataset.line), view.state.doc.lines));
+      const at = Math.min(line.from + Math.max(Number(to.dataset.column) - 1, 0), line.to);
+      view.dispatch({ selection: { anchor: at }, effects: EditorView.scrollIntoView(at, { y: "center" }) });
+      view.focus();
+    });
   }
 });

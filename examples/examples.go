@@ -1,0 +1,91 @@
+// Package examples holds rules to start from: each is in a folder with the events of a story, which
+// tests play. Nothing of it is read from the disk: it is in the program.
+package examples
+
+import (
+	"bytes"
+	"embed"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+)
+
+//go:embed */*.yaml */*.calendars */events.jsonl
+var files embed.FS
+
+// Example is one rule to start from.
+type Example struct {
+	Name      string // of the rule
+	Situation string // the folder that it is in
+	Text      string // as YAML
+	Calendars string // that it needs, as YAML; empty: none
+	Events    []Event
+}
+
+// Event is an event of an example's story.
+type Event struct {
+	Subject string          `json:"subject"`
+	Data    json.RawMessage `json:"data"`
+}
+
+// order is the situations that are told first, the simplest at the beginning.
+var order = []string{"orders", "payment-capture", "nightly-import", "backup", "device-silent", "kyc-unfinished", "ticket-sla", "stock-empty"}
+
+// All are the examples, those that are told first at the beginning. An error is a mistake of ours.
+func All() ([]Example, error) {
+	paths, err := fs.Glob(files, "*/*.yaml")
+	if err != nil {
+		return nil, fmt.Errorf("examples: %w", err)
+	}
+	all := make([]Example, 0, len(paths))
+	for _, file := range paths {
+		e, err := read(file)
+		if err != nil {
+			return nil, fmt.Errorf("examples: %s: %w", file, err)
+		}
+		all = append(all, e)
+	}
+	slices.SortStableFunc(all, func(a, b Example) int { return place(a) - place(b) })
+	return all, nil
+}
+
+func place(e Example) int {
+	if i := slices.Index(order, e.Situation); i >= 0 {
+		return i
+	}
+	return len(order)
+}
+
+func read(file string) (Example, error) {
+	situation := path.Dir(file)
+	e := Example{Name: strings.TrimSuffix(path.Base(file), ".yaml"), Situation: situation}
+	text, err := files.ReadFile(file)
+	if err != nil {
+		return e, err
+	}
+	e.Text = string(text)
+	known, err := fs.Glob(files, situation+"/*.calendars")
+	if err != nil {
+		return e, err
+	}
+	for _, name := range known {
+		if text, err = files.ReadFile(name); err != nil {
+			return e, err
+		}
+		e.Calendars += string(text)
+	}
+	if text, err = files.ReadFile(situation + "/events.jsonl"); err != nil {
+		return e, err
+	}
+	for line := range bytes.Lines(text) {
+		var event Event
+		if err := json.Unmarshal(line, &event); err != nil {
+			return e, err
+		}
+		e.Events = append(e.Events, event)
+	}
+	return e, nil
+}

@@ -1,0 +1,214 @@
+package ui
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"deadman/rules"
+)
+
+// rung is a step of an escalation in words.
+type rung struct {
+	rules.Step
+	When string
+}
+
+// ladder are the steps with when they are taken, in words.
+func ladder(steps []rules.Step) []rung {
+	all := make([]rung, len(steps))
+	for i, s := range steps {
+		all[i] = rung{Step: s, When: whenOf(s)}
+	}
+	return all
+}
+
+func whenOf(s rules.Step) string {
+	var when string
+	switch {
+	case s.Until != "":
+		when = fmt.Sprintf("every %s until %s", s.Every, s.Until)
+	case s.Every > 0:
+		when = fmt.Sprintf("every %s, %d times", s.Every, s.Times)
+	case s.At != "":
+		when = "at " + s.At
+	case s.After.Computed != "":
+		when = "after " + s.After.Computed
+	case s.After.AtOnce:
+		when = "at once"
+	default:
+		when = "after " + s.After.Fixed.String()
+	}
+	if s.Of != "" {
+		when += " of " + s.Of + " time"
+	}
+	if s.Within != "" {
+		when += ", when " + s.Within + " is open"
+	}
+	return when
+}
+
+// teethShown is how many turns of a step are drawn.
+const teethShown = 6
+
+// escalation is a rule's escalation on a time line. Where a step's time is known only once a wait
+// begins, the distances say nothing.
+func escalation(d rules.Document) (drawing []axis, toScale bool) {
+	dots := []dot{{kind: "starts"}}
+	says := make([]string, 0, len(d.Escalate))
+	after, toScale := time.Duration(0), true
+	for i, s := range d.Escalate {
+		says = append(says, fmt.Sprintf("%s: %s, %s", whenOf(s), s.Name, s.Severity))
+		m := dot{kind: string(s.Severity), label: s.Name, step: i + 1}
+		switch {
+		case s.Every > 0:
+			m.label += " every " + length(time.Duration(s.Every))
+			turns := min(cmp.Or(s.Times, teethShown), teethShown)
+			if s.Times > turns || s.Until != "" {
+				m.label += " …"
+			}
+			for range turns {
+				after += time.Duration(s.Every)
+				m.after = after
+				dots = append(dots, m)
+				m.label = ""
+			}
+			continue
+		case s.At != "" || s.After.Computed != "" || s.Of != "":
+			toScale = false
+		default:
+			after = max(after, time.Duration(s.After.Fixed))
+			m.label += " " + soon(after)
+		}
+		m.after = after
+		dots = append(dots, m)
+	}
+	return drawn(dots, !toScale, holds(d), 0, "What is said when: "+strings.Join(says, "; ")), toScale
+}
+
+// forGood is a span that nobody waits out.
+const forGood = rules.Duration(365 * 24 * time.Hour)
+
+// holds reports whether a job stays after its last step, so that what happens late closes it.
+func holds(d rules.Document) bool {
+	return d.Hold > 0 && (len(d.Resolve) > 0 || d.Trigger.Heartbeat != nil)
+}
+
+// begins says what begins a wait.
+func begins(t rules.Trigger) string {
+	switch h := t.Heartbeat; {
+	case h != nil && h.Event == "":
+		return "a ping stays away"
+	case h != nil:
+		return "a beat on " + h.Event + ", or a ping, stays away"
+	case t.Emit != nil:
+		return "each tick of " + t.Schedule + " (" + cmp.Or(t.Zone, "UTC") + ") publishes an event on " + t.Emit.Subject
+	case t.Schedule != "":
+		return "each tick of " + t.Schedule + " (" + cmp.Or(t.Zone, "UTC") + ")"
+	case t.If != "":
+		return "an event on " + t.Event + " for which " + t.If
+	}
+	return "an event on " + t.Event
+}
+
+// hearing is one subject that a rule listens to, and what an event on it does.
+type hearing struct {
+	Does, Subject, Key, If string
+}
+
+// hearings are what a rule listens to, in the order of its document.
+func hearings(d rules.Document) (all []hearing) {
+	t := d.Trigger
+	if t.Event != "" {
+		all = append(all, hearing{"begins a wait", t.Event, t.Key, t.If})
+	}
+	if h := t.Heartbeat; h != nil && h.Event != "" {
+		all = append(all, hearing{"is a beat", h.Event, h.Key, h.If})
+	}
+	for _, w := range d.Update {
+		all = append(all, hearing{"changes what is known", w.Event, w.Key, w.If})
+	}
+	for _, w := range d.Pause {
+		all = append(all, hearing{"pauses the wait", w.Event, w.Key, w.If})
+	}
+	for _, r := range d.Resolve {
+		does := "ends the wait, as " + cmp.Or(r.As, "resolved")
+		if r.Distinct != "" {
+			does = fmt.Sprintf("ends the wait once there are %s of %s", r.Need, r.Distinct)
+		}
+		all = append(all, hearing{does, r.Event, r.Key, r.If})
+	}
+	return all
+}
+
+// fact is one thing that a rule says beside its steps.
+type fact struct{ Name, Says string }
+
+// facts are what a reader may want to know of a rule and would have to look for.
+func facts(d rules.Document) (all []fact) {
+	add := func(name, format string, args ...any) { all = append(all, fact{name, fmt.Sprintf(format, args...)}) }
+	if d.While != "" {
+		add("still not happened", "while %s", d.While)
+	}
+	if source, what := lookedUp(d.Lookup); source != "" {
+		add("looks up", "in %s: %s", source, what)
+	}
+	if d.Handler != "" {
+		add("asks", "the handler %s", d.Handler)
+	}
+	if names := calendarsOf(d.Escalate); len(names) > 0 {
+		add("calendars", "%s", strings.Join(names, ", "))
+	}
+	if d.Recheck != "" {
+		add("looks in between", "at %s", d.Recheck)
+	}
+	if holds(d) && d.Hold < forGood {
+		add("holds", "what happens within %s after the last step still closes what was said", d.Hold)
+	}
+	if d.Early > 0 && len(d.Resolve) > 0 {
+		add("remembers", "what comes up to %s before its trigger", d.Early)
+	}
+	if d.Again == rules.Restart {
+		add("comes again", "the wait begins anew")
+	}
+	if d.Spread > 0 {
+		add("spreads", "the steps of different keys over %s", d.Spread)
+	}
+	add("looks", "on a grid of %s", d.Slot)
+	g := d.Guards
+	add("guards", "a look may take %s, has %d attempts, at most %d looks, %s ahead", g.Timeout, g.Attempts, g.MaxChecks, g.Horizon)
+	if late := d.CatchUp; late.Do != rules.Run {
+		add("comes late", "after %s: %s", late.After, late.Do)
+	}
+	return all
+}
+
+// lookedUp is the source that a lookup asks, and what for.
+func lookedUp(l *rules.Lookup) (source, what string) {
+	switch {
+	case l == nil:
+	case l.SQL != nil:
+		return l.SQL.Source, l.SQL.Query
+	case l.HTTP != nil:
+		return l.HTTP.Source, "GET " + l.HTTP.Path
+	case l.NATS != nil:
+		return l.NATS.Source, "a request on " + l.NATS.Subject
+	case l.KV != nil:
+		return l.KV.Source, "the bucket " + l.KV.Bucket
+	}
+	return "", ""
+}
+
+// calendarsOf are the calendars that steps name, each once.
+func calendarsOf(steps []rules.Step) (names []string) {
+	for _, s := range steps {
+		for _, name := range []string{s.Of, s.Within} {
+			if name != "" && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}

@@ -1,0 +1,183 @@
+package ui
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+
+	"github.com/go-chi/chi/v5"
+
+	"deadman/rules"
+	"deadman/web"
+)
+
+// ruleView is a rule: how it does, what it says, how it escalates, and what it would do.
+type ruleView struct {
+	web.Rule
+	may
+	Text     string // as YAML
+	Begins   string // what begins a wait, in words
+	Steps    []rung
+	Drawing  []axis
+	ToScale  bool // the drawing's distances are those of time
+	Hears    []hearing
+	Facts    []fact
+	Versions []web.RuleVersion
+	Changed  []diffLine // by the newest version
+	Trial    trial
+	Pings    *pingsView // nil: it has no heartbeat
+
+	document rules.Document
+}
+
+// shownVersions is how many versions a rule's page lists; the page of versions has all of them.
+const shownVersions = 5
+
+func (u *UI) rule(c client, r *http.Request) (view, error) {
+	v, err := u.ruleView(c, r, chi.URLParam(r, "name"))
+	if err != nil {
+		return view{}, err
+	}
+	v.Trial.example(v.document)
+	return view{Title: v.Name, Body: v, Still: true}, nil
+}
+
+func rulePath(name string) string { return "/rules/" + url.PathEscape(name) }
+
+// listed is what is known around the document of a rule.
+func (c client) listed(name string) (web.Rule, error) {
+	var page web.Page[web.Rule]
+	if err := c.get("/rules", url.Values{"name": {name}}, &page); err != nil {
+		return web.Rule{}, err
+	}
+	if len(page.Items) == 0 {
+		return web.Rule{}, &web.Problem{Status: http.StatusNotFound, Title: "There is no rule " + name, Detail: "It may have been deleted; the history keeps its jobs."}
+	}
+	return page.Items[0], nil
+}
+
+// ruleView is what the API knows of a rule. A document that can't be read is shown as it is.
+func (u *UI) ruleView(c client, r *http.Request, name string) (v ruleView, err error) {
+	path := rulePath(name)
+	if v.may, err = c.may(); err != nil {
+		return v, err
+	}
+	if v.Rule, err = c.listed(name); err != nil {
+		return v, err
+	}
+	if v.Text, err = c.text(path, yamlType); err != nil {
+		return v, err
+	}
+	if err := c.get(path, nil, &v.document); err != nil {
+		return v, err
+	}
+	d := v.document
+	v.Begins, v.Steps, v.Hears, v.Facts = begins(d.Trigger), ladder(d.Escalate), hearings(d), facts(d)
+	v.Drawing, v.ToScale = escalation(d)
+	if v.Versions, err = c.versions(name, shownVersions); err != nil {
+		return v, err
+	}
+	if v.Version > 1 {
+		if v.Changed, err = c.diff(name, 0, 0); err != nil {
+			return v, err
+		}
+	}
+	if d.Trigger.Heartbeat != nil {
+		if v.Pings, err = c.pings(name, r); err != nil {
+			return v, err
+		}
+	}
+	v.Trial.Subjects = v.Subjects
+	v.Trial.Recent, err = c.recent(name)
+	return v, err
+}
+
+// ruleDeed tries a rule, pauses it, lets it go on, deletes it, or changes where its pings come in.
+func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
+	c, name := client{u.api, r}, chi.URLParam(r, "name")
+	what, certain := r.PostFormValue("do"), r.PostFormValue("sure") == "yes"
+	to := rulePath(name)
+	var err error
+	switch what {
+	case "pause", "resume":
+		err = c.do(http.MethodPost, rulePath(name)+"/"+what, nil, nil, nil)
+	case "delete":
+		if q, wrong := c.deleting(name); wrong != nil {
+			u.fail(w, r, wrong)
+			return
+		} else if !certain {
+			u.ask(w, r, q)
+			return
+		}
+		to, err = "/rules", c.deleteRule(name, r.PostFormValue("version"))
+	case "ping":
+		to += "#pings"
+		err = c.do(http.MethodPost, rulePath(name)+"/pings", nil, map[string]string{"key": r.PostFormValue("key")}, nil)
+	case "unping":
+		if !certain {
+			u.ask(w, r, unpinging(name, r.PostFormValue("key")))
+			return
+		}
+		to += "#pings"
+		err = c.do(http.MethodDelete, rulePath(name)+"/pings", url.Values{"key": {r.PostFormValue("key")}}, nil, nil)
+	default:
+		u.tryRule(w, r, name)
+		return
+	}
+	if err != nil {
+		u.fail(w, r, err)
+		return
+	}
+	http.Redirect(w, r, to, http.StatusSeeOther)
+}
+
+// deleting asks about the deletion of a rule, of the version that is there.
+func (c client) deleting(name string) (sure, error) {
+	known, err := c.listed(name)
+	return sure{
+		Title: "Delete rule " + name + "?", At: rulePath(name), Form: []field{{"do", "delete"}, {"version", fmt.Sprint(known.Version)}},
+		Says: "Its jobs end, what was said about them is closed by an alert, and nothing is waited for any more. The history and the versions stay.",
+		Do:   "Delete the rule", Grave: true, Keep: "Keep it", Back: rulePath(name),
+	}, err
+}
+
+// unpinging asks whether the address of a key is to go; an empty key is the rule's ping key.
+func unpinging(name, key string) sure {
+	of := "the ping key"
+	if key != "" {
+		of = "the address of " + visible(key)
+	}
+	return sure{
+		Title: "Take " + of + " away?", At: rulePath(name), Form: []field{{"do", "unping"}, {"key", key}},
+		Says: "Pings that still come there are refused within seconds, and rule " + name + " misses them.",
+		Do:   "Take it away", Grave: true, Keep: "Keep it", Back: rulePath(name) + "#pings",
+	}
+}
+
+// deleteRule deletes the version that somebody looked at, and no newer one.
+func (c client) deleteRule(name, version string) error {
+	a, err := c.ask(http.MethodDelete, rulePath(name), nil, http.Header{"If-Match": {`"` + version + `"`}}, nil)
+	if err == nil {
+		err = a.read("DELETE "+rulePath(name), nil)
+	}
+	if problem := new(web.Problem); errors.As(err, &problem) && problem.Status == http.StatusPreconditionFailed {
+		return &web.Problem{Status: problem.Status, Title: "The rule was not deleted", Detail: "Somebody saved a new version meanwhile. Look at it, and delete the rule again if you still want to."}
+	}
+	return err
+}
+
+// tryRule shows a rule with what it would do.
+func (u *UI) tryRule(w http.ResponseWriter, r *http.Request, name string) {
+	c := client{u.api, r}
+	v, err := u.ruleView(c, r, name)
+	if err != nil {
+		u.fail(w, r, err)
+		return
+	}
+	asked := trialOf(r)
+	asked.Recent, asked.Subjects = v.Trial.Recent, v.Trial.Subjects
+	asked.Answer = c.try(rulePath(name)+"/preview", asked, u.Now(), func(ask previewAsk) any { return ask })
+	v.Trial = asked
+	u.render(w, r, http.StatusOK, "rule", view{Title: name, Body: v}, "")
+}

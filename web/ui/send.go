@@ -1,0 +1,83 @@
+package ui
+
+import (
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"deadman/web"
+)
+
+// sendView is an event that is about to be published, or was.
+type sendView struct {
+	Rule    string
+	Subject string
+	Body    string
+	Offers  []string // the subjects that the rule listens to
+	Sent    *web.Taken
+	Once    string // by what a repeat of the form is known
+	Wrong   string // why it was not published; empty: it was, or nobody tried
+}
+
+func (u *UI) sending(c client, r *http.Request) (view, error) {
+	v, err := c.sendView(chi.URLParam(r, "name"))
+	if subject := r.URL.Query().Get("subject"); subject != "" {
+		v.Subject = subject
+	}
+	return view{Title: "Send an event", Body: v, Still: true}, err
+}
+
+// sendView is an event on the subject that the rule listens to first.
+func (c client) sendView(rule string) (sendView, error) {
+	v := sendView{Rule: rule, Body: firstEvent, Once: rand.Text()}
+	known, err := c.listed(rule)
+	if err != nil {
+		return v, err
+	}
+	if v.Offers = known.Subjects; len(v.Offers) > 0 {
+		v.Subject = v.Offers[0]
+	}
+	events, err := c.recent(rule)
+	if len(events) > 0 {
+		v.Body = events[0].Event
+	}
+	return v, err
+}
+
+// send publishes an event, once somebody has seen what it is and is sure.
+func (u *UI) send(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	c := client{u.api, r}
+	v, err := c.sendView(chi.URLParam(r, "name"))
+	if err != nil {
+		u.fail(w, r, err)
+		return
+	}
+	if event := r.PostFormValue("event"); strings.TrimSpace(event) != "" {
+		v.Body = event
+	}
+	if subject := strings.TrimSpace(r.PostFormValue("subject")); subject != "" {
+		v.Subject = subject
+	}
+	status := http.StatusOK
+	if r.PostFormValue("sure") == "yes" {
+		v.Sent = new(web.Taken)
+		header := http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {r.PostFormValue("once")}}
+		path := "/events/" + url.PathEscape(v.Subject)
+		a, err := c.ask(http.MethodPost, path, nil, header, []byte(v.Body))
+		if err == nil {
+			err = a.read(path, v.Sent)
+		}
+		if problem := new(web.Problem); errors.As(err, &problem) {
+			v.Sent, v.Wrong, status = nil, problem.Detail, problem.Status
+		} else if err != nil {
+			u.fail(w, r, err)
+			return
+		}
+	}
+	u.render(w, r, status, "send", view{Title: "Send an event", Body: v}, "")
+}

@@ -1,0 +1,327 @@
+package ui
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"deadman/alerts"
+	"deadman/rules"
+	"deadman/web"
+)
+
+// trial is a preview as its form asks for it.
+type trial struct {
+	Event string // empty: none begins the wait
+	// Subject is what it comes on; empty: what the trigger listens to.
+	Subject string
+	At      string // when it comes, in UTC; empty: now
+	Found   string // what the lookup finds; empty: its source is asked
+	Later   string // how far on one wants to see; empty: to the end
+	Then    []next // what comes after it
+
+	Recent   []recent // events that began waits of the rule
+	Subjects []string // what the rule listens to
+	Answer   *tried   // nil: nobody asked yet
+}
+
+// next is an event that comes while the wait goes on.
+type next struct{ Subject, After, Data string }
+
+// Laters are how far on one may want to see.
+func (trial) Laters() []string { return []string{"0s", "1h", "3h", "1d", "7d"} }
+
+// Blank is a trial with room for one more event that comes later.
+func (t trial) Blank() trial {
+	if n := len(t.Then); n == 0 || t.Then[n-1] != (next{}) {
+		t.Then = append(t.Then[:n:n], next{})
+	}
+	return t
+}
+
+// maxThen bounds the events of a form that come later.
+const maxThen = 20
+
+// trialOf reads what a form asks for.
+func trialOf(r *http.Request) trial {
+	field := func(name string) string { return strings.TrimSpace(r.PostFormValue(name)) }
+	t := trial{Event: r.PostFormValue("event"), Subject: field("subject"), At: field("at"), Found: field("found"), Later: field("later")}
+	subjects, afters, datas := r.PostForm["then_subject"], r.PostForm["then_after"], r.PostForm["then_data"]
+	for i := range min(len(subjects), len(afters), len(datas), maxThen) {
+		n := next{strings.TrimSpace(subjects[i]), strings.TrimSpace(afters[i]), datas[i]}
+		if n.Subject != "" || n.After != "" || strings.TrimSpace(n.Data) != "" {
+			t.Then = append(t.Then, n)
+		}
+	}
+	return t
+}
+
+// localTime is how a form writes an instant.
+const localTime = "2006-01-02T15:04:05"
+
+// errTrial is a trial that is not written as it should be; its text says what to write.
+type errTrial string
+
+func (e errTrial) Error() string { return string(e) }
+
+// previewAsk is what happens in a preview, as the API takes it.
+type previewAsk struct {
+	Event rules.PreviewEvent   `json:"event"`
+	Then  []rules.PreviewEvent `json:"then,omitempty"`
+	Found json.RawMessage      `json:"found,omitempty"`
+}
+
+// ask is the trial as the API takes it.
+func (t trial) ask(now time.Time) (ask previewAsk, err error) {
+	ask.Event.At, ask.Event.Subject = now.UTC().Truncate(time.Second), t.Subject
+	if t.At != "" {
+		if ask.Event.At, err = instant(t.At); err != nil {
+			return ask, err
+		}
+	}
+	if ask.Event.Data, err = body("The event", t.Event); err != nil {
+		return ask, err
+	}
+	if ask.Found, err = body("What the lookup finds", t.Found); err != nil {
+		return ask, err
+	}
+	for _, n := range t.Then {
+		e, err := n.event(ask.Event)
+		if err != nil {
+			return ask, err
+		}
+		ask.Then = append(ask.Then, e)
+	}
+	slices.SortStableFunc(ask.Then, func(a, b rules.PreviewEvent) int { return a.At.Compare(b.At) })
+	return ask, nil
+}
+
+// event is what comes later than the first event. It is the same body again where none is given,
+// and an hour later where no time is.
+func (n next) event(first rules.PreviewEvent) (e rules.PreviewEvent, err error) {
+	after, err := rules.ParseDuration(cmp.Or(n.After, "1h"))
+	if err != nil {
+		return e, errTrial(fmt.Sprintf("%q is not how long after it: %v", n.After, err))
+	}
+	e = rules.PreviewEvent{Subject: n.Subject, At: first.At.Add(time.Duration(after)), Data: first.Data}
+	if strings.TrimSpace(n.Data) != "" {
+		e.Data, err = body("The event on "+n.Subject, n.Data)
+	}
+	return e, err
+}
+
+// until is how far on one wants to see; end: to the end.
+func (t trial) until() (later time.Duration, end bool, err error) {
+	if t.Later == "" {
+		return 0, true, nil
+	}
+	d, err := rules.ParseDuration(t.Later)
+	if err != nil {
+		return 0, false, errTrial(fmt.Sprintf("%q is not how much later: %v", t.Later, err))
+	}
+	return time.Duration(d), false, nil
+}
+
+// body is a JSON text of a form; nothing is none.
+func body(what, text string) (json.RawMessage, error) {
+	text = strings.TrimSpace(text)
+	switch {
+	case text == "":
+		return nil, nil
+	case !json.Valid([]byte(text)):
+		return nil, errTrial(what + ` is not JSON. Write an object, such as {"id": "1234"}.`)
+	}
+	return json.RawMessage(text), nil
+}
+
+func instant(text string) (time.Time, error) {
+	for _, layout := range []string{localTime, "2006-01-02T15:04", time.RFC3339, "2006-01-02 15:04"} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return at.UTC(), nil
+		}
+	}
+	return time.Time{}, errTrial(fmt.Sprintf("%q is no instant; write it as 2026-01-31 15:04, in UTC", text))
+}
+
+// tried is what a preview came to.
+type tried struct {
+	Wrong  string       // why there is none; empty: there is
+	Places []web.Detail // what is wrong with the rule, and where
+	rules.Preview
+	Lines   []triedLine // in the place of the preview's
+	Drawing []axis
+	Later   string // what will have been said by the instant that was asked for; empty: nobody asked
+}
+
+// triedLine is one thing that would happen.
+type triedLine struct {
+	rules.PreviewLine
+	After string // since the wait began
+	Until string // when it is said for the last time, after the wait began
+	Late  bool   // it is after the instant that was asked for
+}
+
+// try asks what a rule would do. question is what the path is asked.
+func (c client) try(path string, t trial, now time.Time, question func(previewAsk) any) *tried {
+	out := new(tried)
+	later, end, err := t.until()
+	var ask previewAsk
+	if err == nil {
+		ask, err = t.ask(now)
+	}
+	if err == nil {
+		err = c.do(http.MethodPost, path, nil, question(ask), &out.Preview)
+	}
+	if problem := new(web.Problem); errors.As(err, &problem) {
+		for _, d := range problem.Errors {
+			if d.Line > 0 || d.Pointer != "" {
+				out.Places = append(out.Places, d)
+			}
+		}
+	}
+	if err != nil {
+		out.Wrong = err.Error()
+		return out
+	}
+	out.lines(later, end)
+	return out
+}
+
+// lines puts what happens in words and on a time line, and tells apart what is later than asked for.
+func (t *tried) lines(later time.Duration, end bool) {
+	if len(t.Preview.Lines) == 0 {
+		return
+	}
+	from := t.Preview.Lines[0].At
+	var said []string
+	step := 0
+	dots := make([]dot, 0, len(t.Preview.Lines))
+	for i, l := range t.Preview.Lines {
+		line := triedLine{PreviewLine: l, After: soon(l.At.Sub(from)), Late: !end && l.At.Sub(from) > later}
+		if l.More > 0 {
+			line.Until = length(l.Last.Sub(from))
+		}
+		t.Lines = append(t.Lines, line)
+		if l.Kind == rules.Says && !line.Late {
+			said = append(said, cmp.Or(l.Step, string(l.Status)))
+		}
+		d := dotOf(l, from, line.Late, i == 0)
+		if l.Step != "" {
+			if again := i > 0 && l.Step == t.Preview.Lines[i-1].Step; again {
+				d.label = ""
+			} else {
+				step++
+			}
+			d.step = step
+		}
+		dots = append(dots, d)
+	}
+	cut := later
+	if end {
+		cut = 0
+	}
+	says := fmt.Sprintf("What would happen, from the wait's begin to %s later; the list below says it in words", length(dots[len(dots)-1].after))
+	t.Drawing = drawn(dots, false, false, cut, says)
+	if end {
+		return
+	}
+	t.Later = fmt.Sprintf("%s later: %s", length(later), "nothing was said yet.")
+	if len(said) > 0 {
+		t.Later = fmt.Sprintf("%s later: %s said: %s.", length(later), count(len(said), "alert"), strings.Join(said, ", "))
+	}
+}
+
+// dotOf is a line of a preview as it is drawn.
+func dotOf(l rules.PreviewLine, from time.Time, late, first bool) dot {
+	m := dot{after: l.At.Sub(from), kind: string(l.Kind), later: late}
+	switch {
+	case first:
+		m.kind = "starts"
+	case l.Kind == rules.Says && l.Status == alerts.Firing:
+		m.kind, m.label = string(l.Severity), l.Step+" "+soon(m.after)
+	case l.Kind == rules.Says:
+		m.kind, m.label = string(l.Status), string(l.Status)+" "+length(m.after)
+	case l.Kind == rules.Event, l.Kind == rules.Starts:
+		m.kind = "event"
+	}
+	if l.More > 0 {
+		m.label += " …"
+	}
+	return m
+}
+
+// recent is an event that began a wait a while ago.
+type recent struct {
+	Key, Event string
+	At         time.Time
+}
+
+// Fill is what the fields of the form become.
+func (r recent) Fill() (string, error) {
+	text, err := json.Marshal(map[string]string{"event": r.Event, "at": r.At.UTC().Format(localTime)})
+	return string(text), err
+}
+
+// recentMost is how many events are offered.
+const recentMost = 8
+
+// recent are events that began waits of a rule: of those that go on, and of those that something
+// was said about.
+func (c client) recent(rule string) (all []recent, err error) {
+	var jobs web.Page[web.Job]
+	if err := c.get("/jobs", url.Values{"rule": {rule}, "limit": {fmt.Sprint(recentMost / 2)}}, &jobs); err != nil {
+		return nil, err
+	}
+	for _, listed := range jobs.Items {
+		var j web.Job
+		err := c.get("/jobs/"+url.PathEscape(rule), url.Values{"key": {listed.Key}}, &j)
+		if problem := new(web.Problem); errors.As(err, &problem) && problem.Status == http.StatusNotFound {
+			continue // it ended this dot
+		}
+		if err != nil {
+			return all, err
+		}
+		if j.Event != nil {
+			all = append(all, recent{j.Key, indented(j.Event), j.CreatedAt})
+		}
+	}
+	var said web.Page[web.Alert]
+	if err := c.get("/alerts", url.Values{"rule": {rule}, "limit": {"50"}}, &said); err != nil {
+		return all, err
+	}
+	for _, a := range said.Items {
+		known := func(r recent) bool { return r.Key == a.Key }
+		if len(all) < recentMost && a.Event != nil && !slices.ContainsFunc(all, known) {
+			all = append(all, recent{a.Key, indented(a.Event), a.Since})
+		}
+	}
+	return all, nil
+}
+
+// example is the event that a trial of a rule begins with: the newest that is known, or one that is
+// made up. What stands for wildcards is made up, too.
+func (t *trial) example(d rules.Document) {
+	listens := d.Trigger.Event
+	if d.Trigger.Heartbeat != nil {
+		listens = d.Trigger.Heartbeat.Event
+	}
+	if strings.ContainsAny(listens, "*>") {
+		t.Subject = strings.NewReplacer("*", "one", ">", "one").Replace(listens)
+	}
+	switch {
+	case len(t.Recent) > 0:
+		t.Event, t.At = t.Recent[0].Event, t.Recent[0].At.UTC().Format(localTime)
+	case d.Trigger.Event != "" || d.Trigger.Heartbeat != nil && d.Trigger.Heartbeat.Event != "":
+		t.Event = firstEvent
+	case d.Trigger.Heartbeat != nil && len(d.Trigger.Heartbeat.Keys) == 0:
+		t.Event = `{"key": "backup"}`
+	}
+}
+
+const firstEvent = `{"id": "1234"}`
