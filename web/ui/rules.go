@@ -45,6 +45,8 @@ func (u *UI) rules(c client, r *http.Request) (view, error) {
 func trouble(r web.Rule) int {
 	switch {
 	case r.Problem != "":
+		return 3
+	case r.Jobs != nil && r.Jobs.Undetermined+r.Jobs.GaveUp > 0:
 		return 2
 	case !r.PausedAt.IsZero():
 		return 1
