@@ -117,7 +117,7 @@ func TestAnEntryIsBounded(t *testing.T) {
 // What a database lost the beginning of, or somebody wrote by hand, hides no other entry.
 func TestALineThatCantBeReadIsLeftOut(t *testing.T) {
 	good := Entry{Kind: Looked, At: noon}
-	trail := Trail("12,\"next\":3}\n" + good.Trail() + "\n\n[]\n" + good.Trail())
+	trail := "12,\"next\":3}\n" + good.Trail() + "\n\n[]\n" + good.Trail()
 	if diff := cmp.Diff([]Entry{good, good}, trail.Entries()); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

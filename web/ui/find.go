@@ -60,7 +60,7 @@ func (c client) find(asked string) ([]found, error) {
 }
 
 func (c client) findAlert(asked string) ([]found, error) {
-	if uuid.Validate(asked) != nil {
+	if isID := uuid.Validate(asked) == nil; !isID {
 		return nil, nil
 	}
 	var a web.Alert

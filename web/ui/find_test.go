@@ -15,7 +15,7 @@ func TestFind(t *testing.T) {
 	b := open(t, home, 1200, 900)
 	b.visit("/alerts")
 	b.shows("order 1234 (1) is not shipped")
-	alert := evaluate[string](b, `new URL(document.querySelector(".alerts a").href).pathname.split("/").pop()`)
+	alert := evaluate[string](b, `new URL(document.querySelector("main a[href^=\"/alerts/0\"]").href).pathname.split("/").pop()`)
 	for asked, shows := range map[string]string{
 		"order 1234":           "order-unshipped:",
 		"order-unshipped/1234": "order-unshipped:",

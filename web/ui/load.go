@@ -49,8 +49,8 @@ type loadRow struct {
 // How the load is drawn. The span begins where the axis has an hour.
 const (
 	chartBack   = 6 * time.Hour
-	chartHours  = 3 * time.Hour // of the axis
-	chartSpan   = 9 * chartHours
+	chartGrid   = 3 * time.Hour // of the axis
+	chartSpan   = 9 * chartGrid
 	chartBucket = 15 * time.Minute
 	barStep     = 10
 	barHeight   = 120
@@ -62,7 +62,7 @@ const (
 
 // load asks for the load around now and draws it.
 func (c client) load(now time.Time) (*chart, error) {
-	from := now.Add(-chartBack).UTC().Truncate(chartHours)
+	from := now.Add(-chartBack).UTC().Truncate(chartGrid)
 	var slots web.Slots
 	err := c.get("/slots", url.Values{
 		"from": {from.Format(time.RFC3339)}, "to": {from.Add(chartSpan).Format(time.RFC3339)}, "bucket": {chartBucket.String()},
@@ -86,7 +86,7 @@ func draw(slots web.Slots, now time.Time) *chart {
 		if lag := lagOf(s); lag > lagShown {
 			d.Lags = append(d.Lags, standing(i*barStep, int64(lag), int64(worst), lagHeight, "late", spanTitle(s)+": looked at up to "+roughly(lag)+" late"))
 		}
-		if s.From.Truncate(chartHours).Equal(s.From) {
+		if s.From.Truncate(chartGrid).Equal(s.From) {
 			d.Hours, d.Ticks = append(d.Hours, s.From), append(d.Ticks, i*barStep)
 		}
 	}

@@ -13,7 +13,7 @@ var noon = time.Date(2026, 11, 21, 12, 5, 0, 0, time.UTC)
 
 // loaded is a load around noon with something in the parts that begin some time from noon on.
 func loaded(parts map[time.Duration]web.Slot) web.Slots {
-	from := noon.Add(-chartBack).Truncate(chartHours)
+	from := noon.Add(-chartBack).Truncate(chartGrid)
 	slots := web.Slots{From: from, To: from.Add(chartSpan), Bucket: chartBucket.Seconds(), Items: make([]web.Slot, chartSpan/chartBucket)}
 	for i := range slots.Items {
 		slots.Items[i].From = from.Add(time.Duration(i) * chartBucket)
