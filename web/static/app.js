@@ -31,6 +31,14 @@
   const hour = new Intl.DateTimeFormat(undefined, { timeStyle: "short" });
   const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
 
+  // chosen is a time as its place and the viewer want it.
+  function chosen(place, times, at, now, own) {
+    if (place === "hour") return times === "UTC" ? inUTC(at).slice(11, 16) : hour.format(at);
+    if (times === "UTC") return inUTC(at);
+    if (times === "own" || place === "exact") return own;
+    return place === "since" ? span(Math.max(0, (now - at) / 1000)) : relative(at, now);
+  }
+
   // show writes each time as the page wants it: relative to now, or in the viewer's own zone; the
   // other one and UTC are in its title.
   function show() {
@@ -40,8 +48,7 @@
       if (Number.isNaN(at)) continue;
       const near = new Date(at).toDateString() === new Date(now).toDateString();
       const own = near ? short.format(at) : exact.format(at);
-      let text = shown === "UTC" ? inUTC(at) : shown === "own" || t.dataset.show === "exact" ? own : relative(at, now);
-      if (t.dataset.show === "hour") text = shown === "UTC" ? inUTC(at).slice(11, 16) : hour.format(at);
+      const text = chosen(t.dataset.show, shown, at, now, own);
       if (t.textContent !== text) t.textContent = text;
       const title = `${exact.format(at)} (${zone})\n${inUTC(at)}`;
       if (t.title !== title) t.title = title;

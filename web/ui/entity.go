@@ -1,60 +1,65 @@
 package ui
 
 import (
-	"cmp"
 	"net/http"
 	"net/url"
-	"slices"
-	"time"
 
 	"github.com/go-chi/chi/v5"
 
 	"deadman/web"
 )
 
-// entityView is all that is known of one entity: what is waited for, and what happened.
+// pathEscape is a name as a part of a path.
+func pathEscape(name string) string { return url.PathEscape(name) }
+
+// entityView is all that is known of one entity: what is waited for and why, and what was.
 type entityView struct {
 	Entity, Key string
-	Jobs        []job
-	Line        []moment // what happened, newest first
-	More        bool     // than is shown
+	Waits       []waiting
+	Past        []story
+	More        bool // than is shown
+	Said        *deed
+	May         may
 }
 
-// moment is something that happened.
-type moment struct {
-	At    time.Time
-	Rule  string
-	Kind  string // which pill it has
-	Word  string // what the pill says
-	Text  string
-	Alert *web.Alert // nil: it is none
-}
+// shownWhole is how many alerts of an entity are shown with what became of them on each channel.
+const shownWhole = 10
 
 func (u *UI) entity(c client, r *http.Request) (view, error) {
 	entity, key := chi.URLParam(r, "entity"), r.URL.Query().Get("key")
 	var known web.Entity
-	if err := c.get("/entities/"+url.PathEscape(entity), url.Values{"key": {key}}, &known); err != nil {
+	if err := c.get("/entities/"+pathEscape(entity), url.Values{"key": {key}}, &known); err != nil {
 		return view{}, err
 	}
-	v := entityView{Entity: entity, Key: key, Jobs: jobsOf(known.Jobs.Items)}
+	v := entityView{Entity: entity, Key: key, Said: deedOf(r.URL.Query())}
+	var err error
+	if v.May, err = c.may(); err != nil {
+		return view{}, err
+	}
+	if err := c.delivered(known.Alerts.Items); err != nil {
+		return view{}, err
+	}
 	for _, j := range known.Jobs.Items {
-		v.Line = append(v.Line, began(j))
+		w, err := c.waitingFor(j, storyOf(j, nil, saidOf(j, known.Alerts.Items)))
+		if err != nil {
+			return view{}, err
+		}
+		v.Waits = append(v.Waits, w)
 	}
 	for _, e := range known.History.Items {
-		v.Line = append(v.Line, began(e.Job), moment{At: e.EndedAt, Rule: e.Rule, Kind: outcome(e.Outcome), Word: string(e.Outcome), Text: e.Reason})
+		v.Past = append(v.Past, storyOf(e.Job, &e, saidOf(e.Job, known.Alerts.Items)))
 	}
-	for _, a := range known.Alerts.Items {
-		v.Line = append(v.Line, said(a))
-	}
-	slices.SortStableFunc(v.Line, func(a, b moment) int { return cmp.Compare(b.At.UnixMicro(), a.At.UnixMicro()) })
 	v.More = known.History.Next != "" || known.Alerts.Next != ""
 	return view{Title: entity + " " + key, Body: v}, nil
 }
 
-func began(j web.Job) moment {
-	return moment{At: j.Since, Rule: j.Rule, Kind: "waiting", Word: "began", Text: "the wait began"}
-}
-
-func said(a web.Alert) moment {
-	return moment{At: a.DecidedAt, Rule: a.Rule, Kind: loudness(a), Word: loudness(a), Text: a.Text, Alert: &a}
+// delivered puts into the newest of alerts what became of them on each channel.
+func (c client) delivered(all []web.Alert) error {
+	for i := range all[:min(len(all), shownWhole)] {
+		a := &all[i]
+		if err := c.get("/alerts/"+a.ID.String(), nil, a); err != nil && asProblem(err) == nil {
+			return err // an alert that is gone meanwhile is shown as it was
+		}
+	}
+	return nil
 }

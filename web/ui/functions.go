@@ -21,6 +21,7 @@ func (u *UI) functions() template.FuncMap {
 		"visible":      visible,
 		"addInts":      func(a, b int) int { return a + b },
 		"at":           func(t time.Time) (template.HTML, error) { return clock(t, "relative") },
+		"since":        func(t time.Time) (template.HTML, error) { return clock(t, "since") },
 		"exactly":      func(t time.Time) (template.HTML, error) { return clock(t, "exact") },
 		"hour":         func(t time.Time) (template.HTML, error) { return clock(t, "hour") },
 		"figure":       number[int64],
@@ -36,7 +37,7 @@ func (u *UI) functions() template.FuncMap {
 }
 
 // layouts are how instants come, by how they will be shown.
-var layouts = map[string]string{"relative": "2006-01-02 15:04:05 UTC", "exact": "2006-01-02 15:04:05 UTC", "hour": "15:04"}
+var layouts = map[string]string{"relative": "2006-01-02 15:04:05 UTC", "exact": "2006-01-02 15:04:05 UTC", "since": "2006-01-02 15:04:05 UTC", "hour": "15:04"}
 
 // clock is an instant: in UTC as it comes, and as the viewer wants it once the page's script runs.
 func clock(t time.Time, show string) (template.HTML, error) {
@@ -44,8 +45,12 @@ func clock(t time.Time, show string) (template.HTML, error) {
 		return "", nil
 	}
 	t = t.UTC()
-	// Both are made of digits and ASCII letters alone.
-	return template.HTML(fmt.Sprintf(`<time datetime="%s" data-show="%s">%s</time>`, //nolint:gosec // see above
+	said := ""
+	if show == "since" {
+		said = "since "
+	}
+	// All are made of digits and ASCII letters alone.
+	return template.HTML(said + fmt.Sprintf(`<time datetime="%s" data-show="%s">%s</time>`, //nolint:gosec // see above
 		t.Format(time.RFC3339), show, t.Format(layouts[show]))), nil
 }
 

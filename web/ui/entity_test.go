@@ -1,0 +1,86 @@
+package ui_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/web"
+)
+
+const parcels = `name: parcel-late
+description: A parcel was handed over and did not arrive.
+entity: parcel
+trigger: {event: parcels.sent, key: event.id}
+update: {event: parcels.moved, key: event.id}
+resolve: {event: parcels.arrived, key: event.id}
+while: state.status == "OUT"
+escalate:
+  - {after: 4s, step: first, severity: warning, text: "parcel {{key}} is late"}
+  - {after: 2h, step: second, severity: critical}
+  - {every: 24h, times: 3, step: reminder}
+recheck: since + seconds(2)
+slot: 1s
+guards: {max_checks: 100}
+`
+
+// waitTrail waits until the trail of a parcel's wait has an entry.
+func waitTrail(t *testing.T, home, key string, has func(web.TrailEntry) bool) {
+	t.Helper()
+	for deadline := time.Now().Add(within); ; wait(t.Context()) {
+		var known web.Entity
+		call(t, home, "GET", "/entities/parcel/"+key, "", "", &known)
+		for _, j := range known.Jobs.Items {
+			for _, e := range j.Trail {
+				if has(e) {
+					return
+				}
+			}
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the trail lacks an entry: %+v", known.Jobs.Items)
+		}
+	}
+}
+
+// The page of an entity says why: what is lacking, what each look saw and decided, what was said
+// and what became of it, and what was waited for before.
+func TestWhy(t *testing.T) {
+	home := serve(t, parcels)
+	send(t, home, "parcels.sent", `{"id": "7", "status": "OUT"}`)
+	send(t, home, "parcels.arrived", `{"id": "7"}`)
+	send(t, home, "parcels.sent", `{"id": "7", "status": "OUT", "note": "second \u202etry"}`)
+	waitTrail(t, home, "7", func(e web.TrailEntry) bool { return e.Step == "first" })
+	send(t, home, "parcels.moved", `{"id": "7", "status": "OUT", "hub": "Ulm"}`)
+	waitTrail(t, home, "7", func(e web.TrailEntry) bool { return e.Kind == "update" })
+	call(t, home, "POST", "/jobs/parcel-late/7/snooze", "application/json", `{"for": "1h"}`, nil)
+
+	b := open(t, home, 1400, 900)
+	b.visit("/entities/parcel?key=7")
+	b.shows("No parcels.arrived: waiting since", "next look in", "snoozed", "next step: second",
+		"nothing due", "next look", `state.status = "OUT"`, "parcel 7 is late", "published", "updated", "parcels.moved", "snoozed", "began", "Past waits", "resolved")
+	if n := strings.Count(b.text(), `parcel 7 is late`); n != 1 {
+		t.Errorf("the alert is there %d times", n)
+	}
+	if shown := evaluate[bool](b, `document.querySelector(".past .story").checkVisibility()`); shown {
+		t.Error("a past wait is not folded up")
+	}
+	if body := evaluate[string](b, `document.querySelector(".wait details pre").textContent`); !strings.Contains(body, `second \u202etry`) {
+		t.Errorf("the event is %s", body)
+	}
+	for _, width := range []int64{400, 1400, 1600} {
+		b := open(t, home, width, 900)
+		for _, dark := range []bool{false, true} {
+			b.dark(dark)
+			b.visit("/entities/parcel?key=7")
+			b.shows("waiting since")
+			name := fmt.Sprintf("why-%d-%v", width, dark)
+			b.accessible(name)
+			b.shoot(name)
+			if wide := evaluate[int](b, `document.documentElement.scrollWidth - innerWidth`); wide > 0 {
+				t.Errorf("%s: %d px too wide", name, wide)
+			}
+		}
+	}
+}

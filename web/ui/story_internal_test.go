@@ -1,0 +1,130 @@
+package ui
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/rules"
+	"deadman/web"
+)
+
+var midday = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+
+func minute(n int) time.Time { return midday.Add(time.Duration(n) * time.Minute) }
+
+// told is a story in a few words, newest first.
+func told(s story) (lines []string) {
+	for _, m := range s.Line {
+		line := fmt.Sprintf("%s %s|%s", m.At.Format("15:04"), m.Word, m.Text)
+		if m.Times > 0 {
+			line += fmt.Sprintf("|%d since %s", m.Times, m.From.Format("15:04"))
+		}
+		if m.Saw != "" {
+			line += "|" + m.Saw
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+func TestStories(t *testing.T) {
+	look := func(at int, saw string) web.TrailEntry {
+		return web.TrailEntry{Kind: "look", At: minute(at), Saw: saw, Next: minute(at + 1)}
+	}
+	step := look(6, "paid = false")
+	step.Step = "primary"
+	unsaid := look(7, "")
+	unsaid.Step = "other" // of which no alert is known
+	unknown := look(8, "")
+	unknown.Reason = "no route"
+	a := web.Alert{AlertFields: web.AlertFields(alerts.Alert{
+		ID: uuid.MustParse("0194bd10-0000-8000-8000-000000000001"), DecidedAt: minute(6).Add(time.Second),
+		Detail: alerts.Detail{Draft: alerts.Draft{Status: alerts.Firing, Severity: alerts.Error, Step: "primary", Text: "it waits"}, Slot: minute(6)},
+	})}
+	other := a
+	other.ID = uuid.MustParse("0194bd10-0000-8000-8000-000000000002")
+	j := web.Job{
+		Since: minute(0), FirstCheckAt: minute(1), NextCheckAt: minute(30), Alerts: []alerts.ID{a.ID},
+		Trail: []web.TrailEntry{
+			look(1, "paid = false"), look(2, "paid = false"), look(3, "paid = true"), {Kind: "update", At: minute(4), By: "orders.paid"},
+			look(5, "paid = true"), step, unsaid, unknown, {Kind: "snooze", At: minute(9), Next: minute(30)},
+		},
+	}
+	want := []string{
+		"12:30 next look|",
+		"12:09 snoozed|",
+		"12:08 not known|no route",
+		"12:07 look|step other",
+		"12:06 error|it waits|paid = false",
+		"12:05 look|nothing due;|paid = true",
+		"12:04 updated|by orders.paid",
+		"12:03 look|nothing due;|paid = true",
+		"12:02 look|nothing due;|2 since 12:01|paid = false",
+		"12:00 began|the wait began;",
+	}
+	if diff := cmp.Diff(want, told(storyOf(j, nil, saidOf(j, []web.Alert{a, other})))); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	ended := web.Ended{Job: j, Outcome: checks.Cleared, Reason: "found by a look by hand", EndedAt: minute(10)}
+	want[0] = "12:10 cleared|found by a look by hand"
+	if diff := cmp.Diff(want, told(storyOf(j, &ended, []web.Alert{a}))); diff != "" {
+		t.Errorf("once it ended (-want +got):\n%s", diff)
+	}
+}
+
+func TestNextStep(t *testing.T) {
+	after := func(name string, h int) rules.Step {
+		return rules.Step{Name: name, After: rules.Delay{Fixed: rules.Duration(h) * rules.Duration(time.Hour)}}
+	}
+	reminder := rules.Step{Name: "reminder", Every: rules.Duration(time.Hour), Times: 3}
+	nag := rules.Step{Name: "nag", Every: rules.Duration(time.Hour), Until: rules.UntilAcknowledged}
+	for _, c := range []struct {
+		steps []rules.Step
+		taken int
+		want  string
+	}{
+		{[]rules.Step{after("first", 1), after("second", 2)}, 0, "first"},
+		{[]rules.Step{after("first", 1), after("second", 2)}, 1, "second"},
+		{[]rules.Step{after("first", 1), after("second", 2)}, 2, ""},
+		{[]rules.Step{after("second", 2), after("first", 1)}, 0, "1 of 2"},
+		{[]rules.Step{after("first", 1), reminder}, 2, "reminder 2 of 3"},
+		{[]rules.Step{after("first", 1), reminder}, 4, ""},
+		{[]rules.Step{after("first", 1), nag}, 0, "first"},
+		{[]rules.Step{after("first", 1), nag}, 7, "nag, again and again"},
+		{[]rules.Step{{Name: "computed", After: rules.Delay{Computed: "event.sla"}}, after("first", 1)}, 1, "2 of 2"},
+		{nil, 0, ""},
+	} {
+		if got := nextStep(c.steps, c.taken); got != c.want {
+			t.Errorf("%d taken of %+v: %q, want %q", c.taken, c.steps, got, c.want)
+		}
+	}
+}
+
+func TestWhatIsLacking(t *testing.T) {
+	on := func(subjects ...string) (list []rules.Resolve) {
+		for _, s := range subjects {
+			list = append(list, rules.Resolve{Watch: rules.Watch{Event: s}})
+		}
+		return list
+	}
+	for want, d := range map[string]rules.Document{
+		"No a.done":                        {Resolve: on("a.done"), While: "state.x == 1"},
+		"No a.done or a.gone":              {Resolve: on("a.done", "a.gone", "a.gone")},
+		"No a.done, or any of 2 others":    {Resolve: on("a.done", "a.gone", "a.off")},
+		"Still so: state.x == 1":           {While: "state.x == 1"},
+		"No ping":                          {Trigger: rules.Trigger{Heartbeat: &rules.Heartbeat{}}},
+		"No beat on a.beat":                {Trigger: rules.Trigger{Heartbeat: &rules.Heartbeat{Event: "a.beat"}}},
+		"Handler mine says it is not over": {Handler: "mine"},
+		"It is not over":                   {},
+	} {
+		if got := lacks(d); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+}

@@ -1,0 +1,95 @@
+package ui
+
+import (
+	"fmt"
+	"strings"
+
+	"deadman/rules"
+	"deadman/web"
+)
+
+// waiting is a job that waits, and what its rule says of it.
+type waiting struct {
+	story
+	ID      string // names it in forms
+	Lacks   string // what has not happened, as a sentence begins
+	Beats   bool   // it is a heartbeat, and was heard in time so far
+	Step    string // the next, such as "reminder 2 of 3"; empty: there is none left
+	Taken   int    // steps
+	About   string // what the rule is about
+	Changed int32  // the newest version of the rule, where that is another
+}
+
+// waitingFor puts together what is waited for, by the version of the rule that the job goes by.
+func (c client) waitingFor(j web.Job, s story) (waiting, error) {
+	w := waiting{story: s, ID: j.Rule + "/" + j.Key, Taken: j.Step}
+	var d rules.Document
+	err := c.get(fmt.Sprintf("/rules/%s/versions/%d", pathEscape(j.Rule), j.RuleVersion), nil, &d)
+	if err != nil {
+		if asProblem(err) == nil {
+			return w, err
+		}
+		w.Lacks = "It is not over" // the rule can't be shown, and the job is there all the same
+		return w, nil
+	}
+	w.About, w.Lacks, w.Step = d.Description, lacks(d), nextStep(d.Escalate, j.Step)
+	w.Beats = d.Trigger.Heartbeat != nil && j.Step == 0 && len(j.Alerts) == 0
+	return w, nil
+}
+
+// lacks says what has not happened of what a rule waits for.
+func lacks(d rules.Document) string {
+	switch h := d.Trigger.Heartbeat; {
+	case h != nil && h.Event == "":
+		return "No ping"
+	case h != nil:
+		return "No beat on " + h.Event
+	case len(d.Resolve) > 0:
+		var subjects []string
+		for _, r := range d.Resolve {
+			if len(subjects) == 0 || subjects[len(subjects)-1] != r.Event {
+				subjects = append(subjects, r.Event)
+			}
+		}
+		if n := len(subjects); n > 2 {
+			return fmt.Sprintf("No %s, or any of %d others", subjects[0], n-1)
+		}
+		return "No " + strings.Join(subjects, " or ")
+	case d.While != "":
+		return "Still so: " + d.While
+	case d.Handler != "":
+		return "Handler " + d.Handler + " says it is not over"
+	}
+	return "It is not over"
+}
+
+// nextStep is the step that comes after some were taken. Steps that are computed may come in
+// another order than they are written in: then it has a number and no name.
+func nextStep(steps []rules.Step, taken int) string {
+	var names []string
+	rising, last := true, rules.Duration(0)
+	for _, s := range steps {
+		times := max(s.Times, 1)
+		for turn := range times {
+			name := s.Name
+			if times > 1 {
+				name = fmt.Sprintf("%s %d of %d", s.Name, turn+1, times)
+			}
+			names = append(names, name)
+		}
+		rising = rising && s.At == "" && s.After.Computed == "" && (s.Every > 0 || s.After.Fixed >= last)
+		if s.Every == 0 {
+			last = s.After.Fixed
+		}
+		if s.Until != "" && taken >= len(names)-1 {
+			return s.Name + ", again and again"
+		}
+	}
+	switch {
+	case taken >= len(names):
+		return ""
+	case !rising:
+		return fmt.Sprintf("%d of %d", taken+1, len(names))
+	}
+	return names[taken]
+}
