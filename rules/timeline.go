@@ -59,6 +59,15 @@ type moment struct {
 	at time.Time
 }
 
+// Steps is how many steps the rule takes at the most; 0: a handler decides that, or it goes on until somebody
+// acknowledges.
+func (r *Rule) Steps() int {
+	if slices.ContainsFunc(r.steps, func(s step) bool { return s.nags }) {
+		return 0
+	}
+	return len(r.steps)
+}
+
 // timeline returns when each step is taken, in this order: steps that are computed may come
 // before others that are written before them. What it returns is the same at each look,
 // but for the pauses since the last, and for what deadman could not hear.

@@ -13,7 +13,7 @@ type portion[T any] struct {
 // firstOf returns the first items of all portions, in order, up to a limit. Of each portion it reads a
 // few, and more only where all of those are among the first: a page has few items of each shard.
 func firstOf[T any](portions []*portion[T], limit int, compare func(a, b T) int) ([]T, error) {
-	for few := min(limit, 3*limit/max(len(portions), 1)+4); ; few = limit {
+	for few := min(limit, 3*limit/max(len(portions), 1)+4); ; few = min(limit, 2*few) {
 		var first []T
 		for _, p := range portions {
 			first = append(first, p.items...)

@@ -108,13 +108,15 @@ func (r *run) ofKey(ctx context.Context, w window) ([]futurejobs.Listed, error) 
 	return found[:min(len(found), w.limit)], err
 }
 
-// byName finds all jobs by their names, puts them into their order, and returns the first.
+// byName finds all jobs by their names, puts them into their order, and returns the first. SQLite begins
+// a CROSS JOIN on its left; neither database moves what is asked of an ordered and limited table into it.
 func (r *run) byName(ctx context.Context, w window) ([]futurejobs.Listed, error) {
 	all := r.names()
 	all.text = `SELECT f.id, f.next_check_at FROM future_job f WHERE ` + all.text + ` ORDER BY f.rule_id, f.key LIMIT ` + strconv.FormatInt(maxID, 10)
 	all.text = `SELECT f.id FROM (` + all.text + `) AS f WHERE (f.next_check_at, f.id) > (?, ?) AND f.next_check_at < ?
 	ORDER BY f.next_check_at, f.id LIMIT ` + strconv.Itoa(w.limit)
-	return query(ctx, r.read, readListed, numbered(listed+` JOIN (`+all.text+`) AS p ON p.id = f.id`+toJobs+` WHERE f.shard = ?
+	return query(ctx, r.read, readListed, numbered(`SELECT `+listedColumns+`
+FROM (`+all.text+`) AS p CROSS JOIN future_job f`+toJobs+` WHERE f.shard = ? AND f.id = p.id
 ORDER BY f.next_check_at, f.id`), append(all.args, w.after.At, w.after.idIn(r.shard), w.before, r.shard)...)
 }
 

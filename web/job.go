@@ -29,6 +29,7 @@ type Job struct {
 
 	CheckCount int `json:"check_count" doc:"Decided looks."`
 	Step       int `json:"step" doc:"Steps taken."`
+	Steps      int `json:"steps,omitempty" doc:"Of how many; absent where there is no end to them, of a handler, of another version than the newest, and in history."`
 
 	PickedAt    time.Time `json:"picked_at,omitzero" doc:"Of the last look, as the three that follow."`
 	StartedAt   time.Time `json:"started_at,omitzero"`
@@ -98,11 +99,20 @@ func newJob(l futurejobs.Listed) Job {
 func (a *api) pending(l futurejobs.Listed) Job {
 	j := newJob(l)
 	now := a.Now()
-	j.Status = StatusOf(l.Job, now)
+	j.Status, j.Steps = StatusOf(l.Job, now), a.stepsOf(l)
 	if l.SnoozedUntil.After(now) {
 		j.SnoozedUntil = l.SnoozedUntil
 	}
 	return j
+}
+
+// stepsOf is how many steps a job's rule has; 0: that is not known.
+func (a *api) stepsOf(l futurejobs.Listed) int {
+	newest, err := a.Book.Newest(l.Rule)
+	if err != nil || newest.Engine().Version != l.Version {
+		return 0
+	}
+	return newest.Steps()
 }
 
 // whole is a pending job with what it carries.

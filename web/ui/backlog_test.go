@@ -25,15 +25,17 @@ type backlog struct {
 	from time.Time // their slots begin here
 }
 
-// The rules of a backlog, of 1,000 jobs of which 900, 99 and 1 are theirs. The last ones are due last.
+// The rules of a backlog, of 1,000 jobs of which 850, 99, 50 and 1 are theirs. Those of the third are due
+// after all others.
 const (
 	commonRule = "order-unshipped"
 	otherRule  = "payment-missing"
+	lateRule   = "contract-unsigned"
 	rareRule   = "refund-stuck"
 )
 
 // backlogRules are their documents.
-var backlogRules = []string{orderRule(commonRule, "order"), orderRule(otherRule, "payment"), orderRule(rareRule, "refund")}
+var backlogRules = []string{orderRule(commonRule, "order"), orderRule(otherRule, "payment"), orderRule(lateRule, "contract"), orderRule(rareRule, "refund")}
 
 func orderRule(name, entity string) string {
 	return "name: " + name + "\nentity: " + entity + "\n" + `trigger: {event: orders.created, key: event.id}
@@ -112,18 +114,21 @@ func (b *backlog) create(saved map[string]rules.Saved, first, end int) {
 	batch := futurejobs.Batch{RuleSet: b.set}
 	for i := first; i < end; i++ {
 		name, due := commonRule, b.from.Add(time.Duration(i%(24*60))*time.Minute)
+		since := due.Add(-26 * time.Hour) // within the last day
 		switch {
 		case i%1000 == 999:
-			name, due = rareRule, due.Add(2*futurejobs.Day)
-		case i%1000 >= 900:
-			name, due = otherRule, due.Add(futurejobs.Day)
+			name = rareRule
+		case i%1000 >= 949:
+			name, due = lateRule, due.Add(3*futurejobs.Day)
+		case i%1000 >= 850:
+			name, due = otherRule, due.Add(time.Duration(i%3)*futurejobs.Day)
 		}
 		r, key := saved[name], fmt.Sprintf("%07d", i*7919%10_000_000)
 		rule := &futurejobs.Rule{ID: r.RuleID, Version: r.Version, Name: name, Entity: r.Entity, Grid: futurejobs.Grid(time.Minute)}
 		batch.Effects = append(batch.Effects, futurejobs.Effect{
 			Rule: rule, Ref: futurejobs.Ref{Shard: futurejobs.ShardOf(r.Entity, key, b.Shards()), RuleID: r.RuleID, Key: key},
 			Ask: futurejobs.Start{Job: futurejobs.Job{
-				Version: r.Version, Since: due.Add(-2 * time.Hour), FirstCheckAt: due,
+				Version: r.Version, Since: since, FirstCheckAt: due,
 				Event: []byte(`{"id":"` + key + `","status":"UNSHIPPED","total":123.5,"currency":"EUR","customer":{"id":"cus-00001234","tier":"gold"}}`),
 			}},
 		})
@@ -142,16 +147,16 @@ func (b *backlog) say() {
 		s := futurejobs.Settlement{Held: b.held, RuleSet: b.set}
 		for i, l := range page.Items {
 			severity := []alerts.Severity{alerts.Warning, alerts.Warning, alerts.Error, alerts.Critical}[min(i%100, 3)]
-			s.Decisions = append(s.Decisions, said(l, severity))
+			s.Decisions = append(s.Decisions, said(l, b.from.Add(-2*time.Hour-time.Duration(minute)*time.Minute), severity))
 		}
 		_, err = b.Settle(b.tb.Context(), s)
 		b.check(err)
 	}
 }
 
-// said is that a job took its first step an hour ago.
-func said(l futurejobs.Listed, severity alerts.Severity) futurejobs.Decision {
-	j, slot := l.Job, l.Since.Add(time.Hour)
+// said is that a job took its first step at a slot.
+func said(l futurejobs.Listed, slot time.Time, severity alerts.Severity) futurejobs.Decision {
+	j := l.Job
 	a := alerts.Alert{
 		ID:   alerts.Decision{JobID: j.ID, CreatedAt: j.CreatedAt, Check: 1, Status: alerts.Firing, At: slot}.ID(),
 		Rule: l.Rule, RuleVersion: int(j.Version), Entity: l.Entity, Key: j.Key, DecidedAt: slot, Shard: j.Shard, RuleID: j.RuleID,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"math"
 	"net/url"
 	"strings"
 	"time"
@@ -29,6 +30,8 @@ func (u *UI) functions() template.FuncMap {
 		"jobsOf":       func(prefix string) string { return "/jobs?" + url.Values{"key": {prefix + "*"}}.Encode() },
 		"words":        func(word any) string { return strings.ReplaceAll(fmt.Sprint(word), "_", " ") },
 		"count":        count,
+		"thousands":    thousands,
+		"int":          func(n uint64) int { return int(min(n, math.MaxInt32)) },
 		"loudness":     loudness,
 		"outcome":      outcome,
 		"shape":        shape,
@@ -74,6 +77,19 @@ func count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
+}
+
+// thousands is a number as people read it, such as "12,345".
+func thousands(number any) string {
+	digits := fmt.Sprint(number)
+	var out strings.Builder
+	for i, digit := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			out.WriteByte(',')
+		}
+		out.WriteRune(digit)
+	}
+	return out.String()
 }
 
 // outcome is what the outcome of a job is shown as.

@@ -2,10 +2,12 @@ package ui
 
 import (
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
 	"strings"
+	"time"
 
 	"deadman/web"
 )
@@ -27,14 +29,67 @@ func jobsOf(items []web.Job) []job {
 // jobsView is the list of pending jobs, next due first.
 type jobsView struct {
 	listing
-	Jobs []job
-	Said *deed // what was just done; nil: nothing
+	may
+	Jobs  []job
+	Dues  []dueChoice
+	Wrong string // what of the filter can't be read
+	Said  *deed  // what was just done; nil: nothing
+}
+
+// dueChoice is a choice of when jobs are due.
+type dueChoice struct{ Value, Says string }
+
+// dues are the choices.
+var dues = []dueChoice{{"", "whenever"}, {"overdue", "overdue"}, {"hour", "within the hour"}, {"day", "within a day"}}
+
+// jobFilter is what the list of jobs is narrowed by.
+var jobFilter = []string{"rule", "entity", "key", "due", "from", "to"}
+
+// jobQuery is what the API is asked for a list of jobs. A key that ends in * is what keys begin with.
+func jobQuery(l listing, now time.Time) (url.Values, error) {
+	query := l.query()
+	for _, name := range []string{"due", "from", "to"} {
+		query.Del(name)
+	}
+	if prefix, is := strings.CutSuffix(l.Asked["key"], "*"); is {
+		query.Del("key")
+		query.Set("key_prefix", prefix)
+	}
+	before := func(t time.Time) { query.Set("due_before", t.UTC().Format(time.RFC3339)) }
+	switch l.Asked["due"] {
+	case "overdue":
+		query.Set("overdue", "true")
+	case "hour":
+		before(now.Add(time.Hour))
+	case "day":
+		before(now.Add(24 * time.Hour))
+	}
+	for name, parameter := range map[string]string{"from": "due_after", "to": "due_before"} {
+		if l.Asked[name] == "" {
+			continue
+		}
+		t, err := time.Parse("2006-01-02T15:04", l.Asked[name])
+		if err != nil {
+			return query, fmt.Errorf("%s is no time of UTC such as 2026-01-31T15:04", visible(l.Asked[name]))
+		}
+		query.Set(parameter, t.Format(time.RFC3339))
+	}
+	return query, nil
 }
 
 func (u *UI) jobs(c client, r *http.Request) (view, error) {
-	v := jobsView{listing: listingOf(r, "rule", "entity", "key", "overdue"), Said: deedOf(r.URL.Query())}
+	v := jobsView{listing: listingOf(r, jobFilter...), Dues: dues, Said: deedOf(r.URL.Query())}
+	var err error
+	if v.may, err = c.may(); err != nil {
+		return view{}, err
+	}
+	query, err := jobQuery(v.listing, u.Now())
+	if err != nil {
+		v.Wrong = err.Error()
+		return view{Title: "Jobs", Body: v}, nil
+	}
 	var page web.Page[web.Job]
-	if err := c.get("/jobs", v.query(), &page); err != nil {
+	if err := c.get("/jobs", query, &page); err != nil {
 		return view{}, err
 	}
 	v.Jobs = jobsOf(page.Items)

@@ -1,28 +1,53 @@
 package ui
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
+	"deadman/alerts"
 	"deadman/web"
 )
 
-// nowRows is how much of each list the front page shows.
-const nowRows = "12"
+// How much of each list the front page shows.
+const (
+	nowAlerts = 8
+	nowRules  = 15
+	nowJobs   = "12"
+)
 
-// nowView is the front page: is deadman all right, what went wrong, what is next.
+// nowView is the front page: is deadman all right, what is open, how each rule goes, what is next.
 type nowView struct {
-	Fine     bool
-	Sentence string
-	Broken   []web.Condition
-	Alerts   []web.Alert
-	Rules    []web.Rule
-	Jobs     []job
-	MoreJobs bool
-	Blind    string // why the lists could not be read; empty: they could
+	Fine      bool
+	Sentence  string
+	Broken    []web.Condition
+	LastEvent time.Time // zero: none came, or the visitor is not told
+	Behind    uint64    // events that are not taken in yet
+	Alerts    []openAlert
+	Open      int  // how many are read
+	MoreOpen  bool // there are more
+	Rules     []ruleLine
+	RuleCount int
+	Waiting   int64
+	Counted   bool // the jobs of rules are
+	Jobs      []job
+	MoreJobs  bool
+	Blind     string // why the lists could not be read; empty: they could
+}
+
+// ruleLine is how a rule goes, in a line.
+type ruleLine struct{ web.Rule }
+
+// Troubled reports whether something of the rule is to be looked at.
+func (r ruleLine) Troubled() bool {
+	return r.Problem != "" || r.Jobs != nil && (r.Jobs.Alerting > 0 || r.Jobs.Undetermined > 0 || r.Jobs.GaveUp > 0)
 }
 
 // now is the front page. Lists that can't be read are part of the news: this is what people look
@@ -38,31 +63,122 @@ func (u *UI) now(c client, _ *http.Request) (view, error) {
 			v.Broken = append(v.Broken, condition)
 		}
 	}
-	if err := v.lists(c); err != nil {
+	if err := errors.Join(v.streams(c), v.open(c, u.Now()), v.rules(c), v.jobs(c)); err != nil {
 		v.Fine, v.Blind = false, err.Error()
 	}
 	v.Sentence = v.sentence()
 	return view{Title: v.Sentence, Body: v, Ill: !v.Fine}, nil
 }
 
-func (v *nowView) lists(c client) error {
-	var said web.Page[web.Alert]
-	if err := c.get("/alerts", url.Values{"limit": {nowRows}}, &said); err != nil {
+// streams finds when the last event came. Whoever sees some rules only is not told.
+func (v *nowView) streams(c client) error {
+	var streams web.Page[web.Stream]
+	err := c.get("/streams", url.Values{"limit": {"500"}}, &streams)
+	if p := new(web.Problem); errors.As(err, &p) && p.Status == http.StatusForbidden {
+		return nil
+	}
+	for _, s := range streams.Items {
+		v.LastEvent = latest(v.LastEvent, s.LastAt)
+		if s.Behind != nil {
+			v.Behind += *s.Behind
+		}
+	}
+	return err
+}
+
+func latest(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// open finds the alerts that matter the most: those that nobody knows of before the others, the
+// gravest first, and of these the newest. Where there are more than are read, the gravest are asked for.
+func (v *nowView) open(c client, now time.Time) error {
+	newest, err := c.openOf("", "50")
+	if err != nil {
 		return err
 	}
-	var rules web.Page[web.Rule]
-	if err := c.get("/rules", url.Values{"limit": {"500"}}, &rules); err != nil {
-		return err
+	v.Open, v.MoreOpen = len(newest.Items), newest.Next != ""
+	all := newest.Items
+	for _, severity := range []alerts.Severity{alerts.Critical, alerts.Error} {
+		if !v.MoreOpen || len(all)-v.Open >= nowAlerts {
+			break
+		}
+		grave, err := c.openOf(severity, strconv.Itoa(nowAlerts))
+		if err != nil {
+			return err
+		}
+		all = append(all, grave.Items...)
 	}
-	var jobs web.Page[web.Job]
-	if err := c.get("/jobs", url.Values{"limit": {nowRows}}, &jobs); err != nil {
-		return err
+	found := make(map[alerts.ID]bool)
+	for _, a := range all {
+		if !found[a.ID] {
+			found[a.ID] = true
+			v.Alerts = append(v.Alerts, openAlert{Alert: a})
+		}
 	}
-	v.Alerts, v.Rules, v.Jobs, v.MoreJobs = said.Items, rules.Items, jobsOf(jobs.Items), jobs.Next != ""
+	slices.SortStableFunc(v.Alerts, func(a, b openAlert) int {
+		return cmp.Or(known(a, now)-known(b, now), rank(b.Alert)-rank(a.Alert), b.DecidedAt.Compare(a.DecidedAt))
+	})
+	v.Alerts = v.Alerts[:min(len(v.Alerts), nowAlerts)]
 	return nil
 }
 
-// sentence is how it is, in one.
+// openOf reads the newest open alerts of a severity; empty: of any.
+func (c client) openOf(severity alerts.Severity, limit string) (page web.Page[web.Alert], err error) {
+	query := url.Values{"open": {"true"}, "limit": {limit}}
+	if severity != "" {
+		query.Set("severity", string(severity))
+	}
+	err = c.get("/alerts", query, &page)
+	return page, err
+}
+
+// known is 1 where somebody knows of an alert, and 0 else.
+func known(a openAlert, now time.Time) int {
+	if k := a.Acknowledged; k != nil && (k.Until.IsZero() || k.Until.After(now)) {
+		return 1
+	}
+	return 0
+}
+
+// rules finds how the rules go: those first that are to be looked at.
+func (v *nowView) rules(c client) error {
+	var page web.Page[web.Rule]
+	if err := c.get("/rules", url.Values{"limit": {"500"}}, &page); err != nil {
+		return err
+	}
+	for _, r := range page.Items {
+		v.Rules = append(v.Rules, ruleLine{r})
+		if r.Jobs != nil {
+			v.Counted = true
+			v.Waiting += r.Jobs.Waiting
+		}
+	}
+	v.RuleCount = len(v.Rules)
+	slices.SortStableFunc(v.Rules, func(a, b ruleLine) int {
+		if a.Troubled() == b.Troubled() {
+			return 0
+		}
+		if a.Troubled() {
+			return -1
+		}
+		return 1
+	})
+	v.Rules = v.Rules[:min(len(v.Rules), nowRules)]
+	return nil
+}
+
+func (v *nowView) jobs(c client) error {
+	var page web.Page[web.Job]
+	err := c.get("/jobs", url.Values{"limit": {nowJobs}}, &page)
+	v.Jobs, v.MoreJobs = jobsOf(page.Items), page.Next != ""
+	return err
+}
+
+// sentence is how it is, in one; when the last event came is said after it.
 func (v *nowView) sentence() string {
 	var names []string
 	for _, condition := range v.Broken {

@@ -1,0 +1,128 @@
+package ui_test
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"deadman/web"
+)
+
+// The front page and the list of jobs of a node that waits for 10,000 jobs: what is open, what each rule
+// waits for, and jobs by what they are narrowed by.
+func TestPagesOfABacklog(t *testing.T) {
+	const jobs = 10_000
+	c := config(t.TempDir())
+	home, stop := run(t, c)
+	for _, text := range backlogRules {
+		call(t, home, "POST", "/rules", "application/yaml", text, nil)
+	}
+	stop()
+	fill(t, c, jobs)
+	home, _ = run(t, c)
+	var said web.Page[web.Alert]
+	call(t, home, "GET", "/alerts?open=true&severity=critical&limit=500", "", "", &said)
+	known := said.Items[0]
+	call(t, home, "POST", "/alerts/"+known.ID.String()+"/ack", "application/json", `{"note": "I am on it"}`, nil)
+
+	send(t, home, "orders.created", `{"id": "fresh"}`)
+	b := open(t, home, 1400, 900)
+	b.visit("/")
+	b.shows("deadman is fine", "nothing behind", "10,004 jobs wait", "8,501", "0 of 2")
+	if text := b.text(); !strings.Contains(text, "critical") || strings.Contains(text, "warning") {
+		t.Errorf("the gravest are not first:\n%s", text)
+	}
+	b.shoot("backlog-now")
+	b.accessible("backlog-now")
+
+	for _, at := range []struct {
+		path string
+		rows int // on the first page
+		has  string
+	}{
+		{"/jobs", 50, commonRule},
+		{"/jobs?rule=" + rareRule, 11, rareRule},
+		{"/jobs?entity=payment", 50, otherRule},
+		{"/jobs?key=0007919", 1, "0007919"},
+		{"/jobs?key=00*", 50, "order 00"},
+		{"/jobs?key=000791*", 1, "0007919"},
+		{"/jobs?due=overdue", 0, "No job is as you ask"},
+		{"/jobs?due=hour&rule=" + lateRule, 0, "No job is as you ask"},
+		{"/jobs?from=2099-01-01T00:00", 0, "No job is as you ask"},
+		{"/jobs?to=2099-01-01T00:00", 50, commonRule},
+	} {
+		b.visit(at.path)
+		b.shows(at.has)
+		if rows := evaluate[int](b, `document.querySelectorAll("table.jobs tbody tr").length`); rows != at.rows {
+			t.Errorf("%s has %d rows, want %d:\n%s", at.path, rows, at.rows, b.text())
+		}
+	}
+	b.visit("/jobs?key=0*")
+	b.shoot("backlog-jobs")
+	b.accessible("backlog-jobs")
+	seen := make(map[string]bool)
+	for range 3 {
+		for _, id := range evaluate[[]string](b, `[...document.querySelectorAll("table.jobs tbody tr")].map(row => row.id)`) {
+			if seen[id] || !strings.Contains(id, "/0") {
+				t.Errorf("%s is on two pages, or not as asked", id)
+			}
+			seen[id] = true
+		}
+		b.visit(evaluate[string](b, `new URL(document.querySelector("[rel=next]").href).pathname + new URL(document.querySelector("[rel=next]").href).search`))
+	}
+	for _, width := range []int64{400, 1600} {
+		w := open(t, home, width, 900)
+		for _, path := range []string{"/", "/jobs"} {
+			w.visit(path)
+			w.shows("order")
+			w.dark(width == 1600)
+			w.shoot(fmt.Sprintf("backlog%s-%d", strings.ReplaceAll(path, "/", "-"), width))
+			if wide := evaluate[int](w, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
+				t.Errorf("%s is %d px too wide for %d", path, wide, width)
+			}
+		}
+	}
+}
+
+// What is new comes in without what somebody has chosen, or is about to choose, being lost; and nothing
+// moves to the side.
+func TestJobsStayChosen(t *testing.T) {
+	home := serve(t, strings.ReplaceAll(orders, "after: 1s", "after: 1h"))
+	for _, id := range []string{"first", "second"} {
+		send(t, home, "orders.created", `{"id": "`+id+`", "total": 1}`)
+	}
+	b := open(t, home, 1400, 900)
+	b.visit("/jobs")
+	b.shows("order first", "order second")
+	const box = `document.querySelector('[value="order-unshipped/second"]')`
+	const columns = `[...document.querySelectorAll("th")].map(th => Math.round(th.getBoundingClientRect().left)).join()`
+	evaluate[bool](b, box+`.click(), `+box+`.focus(), true`)
+	before := evaluate[string](b, columns)
+	send(t, home, "orders.created", `{"id": "a-third-with-quite-a-long-key-that-would-push-what-stands-beside-it", "total": 1}`)
+	b.shows("order a-third")
+	if !evaluate[bool](b, box+`.checked`) {
+		t.Error("the box is not checked any more")
+	}
+	if !evaluate[bool](b, `document.activeElement === `+box) {
+		t.Error("the box has lost the focus")
+	}
+	if after := evaluate[string](b, columns); after != before {
+		t.Errorf("columns stand at %s, before at %s", after, before)
+	}
+}
+
+// A filter that can't be read is said to be, and nothing is listed.
+func TestJobsByNoTime(t *testing.T) {
+	home := serve(t, orders)
+	answer, err := http.Get(home + "/jobs?from=tomorrow")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err != nil || !strings.Contains(string(body), "tomorrow is no time of UTC such as 2026-01-31T15:04") {
+		t.Errorf("%v: %s", err, body)
+	}
+}
