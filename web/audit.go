@@ -30,7 +30,7 @@ func newEntry(e access.Entry) Entry {
 type auditIn struct {
 	Actor  text      `query:"actor" doc:"Who did it; or what that begins with, and a *." example:"ci"`
 	Action text      `query:"action" doc:"What was done; or what that begins with, and a *." example:"rule.*"`
-	Object text      `query:"object" doc:"To what; or what that begins with, and a *." example:"rule/order-unshipped"`
+	Object object    `query:"object" doc:"To what; or what that begins with, and a *." example:"rule/order-unshipped"`
 	After  time.Time `query:"after" doc:"Then or later." example:"2026-01-31T15:04:05Z"`
 	Before time.Time `query:"before" doc:"Before then." example:"2026-01-31T15:04:05Z"`
 	Paging

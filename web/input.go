@@ -25,10 +25,32 @@ var _ huma.ResolverWithPath = text("")
 
 // Resolve is of huma.ResolverWithPath: it refuses what no key or name can be.
 func (t text) Resolve(_ huma.Context, at *huma.PathBuffer) []error {
+	return unusual(string(t), maxText, at)
+}
+
+// maxObject is the longest name that the audit has for what something was done to, in bytes: a job
+// is named by its rule and its key.
+const maxObject = len("job/") + maxRule + len("/") + maxText
+
+// maxRule is the longest name of a rule, in bytes.
+const maxRule = 63
+
+// object is what something was done to.
+type object string
+
+var _ huma.ResolverWithPath = object("")
+
+// Resolve is of huma.ResolverWithPath: it refuses what nothing can be called.
+func (o object) Resolve(_ huma.Context, at *huma.PathBuffer) []error {
+	return unusual(string(o), maxObject, at)
+}
+
+// unusual is why a text can't be a name or a key of up to limit bytes.
+func unusual(t string, limit int, at *huma.PathBuffer) []error {
 	switch {
-	case len(t) > maxText:
-		return []error{Detail{Location: at.String(), Message: fmt.Sprintf("%d bytes are too many; the limit is %d", len(t), maxText)}}
-	case !utf8.ValidString(string(t)) || strings.ContainsRune(string(t), 0):
+	case len(t) > limit:
+		return []error{Detail{Location: at.String(), Message: fmt.Sprintf("%d bytes are too many; the limit is %d", len(t), limit)}}
+	case !utf8.ValidString(t) || strings.ContainsRune(t, 0):
 		return []error{Detail{Location: at.String(), Message: "not valid UTF-8 without NUL; no key or name has such bytes"}}
 	}
 	return nil

@@ -277,6 +277,11 @@ func TestTokensAndAudit(t *testing.T) {
 	if len(saves.Items) != 1 || saves.Items[0]["actor"] != "root" || saves.Items[0]["addr"] != "127.0.0.1" || saves.Items[0]["token_id"] == nil {
 		t.Errorf("the audit has %+v", saves)
 	}
+	longest := "job/" + strings.Repeat("r", 63) + "/" + strings.Repeat("k", 512)
+	if page := list("/api/v1/audit?object=" + longest); len(page.Items) != 0 {
+		t.Errorf("of the longest name of a job, to which nothing was done: %+v", page)
+	}
+	isProblem(t, do(t, s.Server, "GET", "/api/v1/audit?object="+longest+"k", "", admin...), 400, web.BadRequest, "the limit is 580")
 	if page := list("/api/v1/audit?limit=1"); len(page.Items) != 1 || page.Next == "" {
 		t.Errorf("a page of the audit: %+v", page)
 	}

@@ -132,6 +132,12 @@ func (b *tab) do(actions ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
+// resize gives the tab another size.
+func (b *tab) resize(width, height int64) {
+	b.Helper()
+	b.do(chromedp.EmulateViewport(width, height))
+}
+
 // visit opens a page of the node.
 func (b *tab) visit(path string) {
 	b.Helper()

@@ -1,0 +1,208 @@
+package ui_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+
+	"deadman/web"
+	"deadman/web/ui"
+)
+
+// hostile is what may stand where people may write: by what it is meant to do.
+var hostile = map[string]string{
+	"run":            `<script>window.broken = 1</script><img src=x onerror="window.broken = 1">`,
+	"break out":      "\"'`>&</td></table></main>{{7*7}}",
+	"go elsewhere":   "javascript:alert(1)//../..%2f?a=b#c",
+	"drive terminal": "\x1b[31mred\x1b[0m\x07\b",
+	"turn around":    "\u202egnp.exe\u202c\u2066x\u2069",
+	"hide":           "a\u200b\u200c\u200d\ufeff\u00adb",
+	"pile up":        "Z\u0351\u036b\u0343\u036a\u0302\u036b\u033d\u034f\u0334\u0319\u0324\u031e\u0349\u035a\u032f\u031e\u0320\u034dA\u0301\u0301\u0301",
+	"be wide":        strings.Repeat("W", 512),
+	"be emoji":       strings.Repeat("👩‍👩‍👧‍👦🏳️‍🌈", 6),
+}
+
+// hostileRule has the longest name there may be, and says whatever it is told.
+var hostileRule = `name: ` + strings.Repeat("w", 63) + `
+description: "<script>window.broken = 1</script> ` + strings.Repeat("D", 300) + `"
+entity: order
+trigger: {event: hostile.created, key: event.id}
+resolve: {event: hostile.shipped, key: event.id}
+escalate:
+  - {after: 1s, step: primary, severity: critical, text: "{{key}} <script>window.broken = 1</script> {{event.note}}"}
+  - {after: 2h, step: escalated, severity: critical}
+slot: 1s
+labels: {team: "<b onclick=alert(1)>\u202E` + strings.Repeat("L", 200) + `"}
+`
+
+// besiege has something hostile in every place that a page shows, and returns what the pages are
+// about: an alert and a dead letter.
+func besiege(t *testing.T, home string) (alert web.Alert, letter web.DeadLetter) {
+	t.Helper()
+	for _, key := range hostile {
+		send(t, home, "hostile.created", text(t, map[string]any{"id": key, "note": key, key: []string{key}}))
+	}
+	send(t, home, "hostile.created", text(t, map[string]any{"no": hostile["run"] + hostile["turn around"], "wide": hostile["be wide"]}))
+	var said web.Page[web.Alert]
+	for deadline := time.Now().Add(within); len(said.Items) < len(hostile); {
+		if time.Now().After(deadline) {
+			t.Fatalf("of %d alerts there are %d", len(hostile), len(said.Items))
+		}
+		wait(t.Context())
+		call(t, home, "GET", "/alerts?limit=100", "", "", &said)
+	}
+	for _, a := range said.Items {
+		call(t, home, "POST", "/alerts/"+a.ID.String()+"/ack", "application/json", text(t, map[string]any{"note": a.Key[:min(len(a.Key), 400)], "for": "1h"}), nil)
+		if a.Key == hostile["run"] {
+			alert = a
+		}
+	}
+	call(t, home, "POST", "/mutes", "application/json", text(t, map[string]any{
+		"match": map[string]any{"rule": "nothing"}, "for": "1h", "reason": hostile["run"] + hostile["turn around"] + hostile["be wide"][:200],
+	}), nil)
+	call(t, home, "DELETE", "/jobs/"+alert.Rule+"?"+url.Values{"key": {hostile["be emoji"]}}.Encode(), "", "", nil)
+	var letters web.Page[web.DeadLetter]
+	call(t, home, "GET", "/dead-letters", "", "", &letters)
+	if len(letters.Items) == 0 {
+		t.Fatal("no event was refused")
+	}
+	return alert, letters.Items[0]
+}
+
+func text(t *testing.T, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b)
+}
+
+// everyPage is an address of each page that there is, by its route. A page that is not known here
+// fails the test: whoever adds one says what it is to be looked at with.
+func everyPage(t *testing.T, alert web.Alert, letter web.DeadLetter) map[string][]string {
+	t.Helper()
+	entities := make([]string, 0, len(hostile))
+	for _, key := range hostile {
+		entities = append(entities, "/entities/order?"+url.Values{"key": {key}}.Encode())
+	}
+	known := map[string][]string{
+		"/": {"/"}, "/jobs": {"/jobs", "/jobs?" + url.Values{"key": {hostile["break out"]}}.Encode()}, "/entities/{entity}": entities,
+		"/rules": {"/rules"}, "/rules/{name}": {"/rules/" + alert.Rule}, "/rules/{name}/edit": {"/rules/" + alert.Rule + "/edit"}, "/new-rule": {"/new-rule"},
+		"/alerts": {"/alerts"}, "/alerts/said": {"/alerts/said"}, "/alerts/{id}": {"/alerts/" + alert.ID.String()}, "/mutes": {"/mutes"},
+		"/history": {"/history"}, "/dead-letters": {"/dead-letters"}, "/dead-letters/{id}": {fmt.Sprintf("/dead-letters/%d", letter.ID)}, "/health": {"/health"},
+		"/find": {"/find?" + url.Values{"q": {hostile["run"] + hostile["turn around"]}}.Encode()},
+	}
+	pages, err := ui.New(ui.Options{Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	router := chi.NewRouter()
+	pages.Mount(router, http.NotFoundHandler())
+	all := make(map[string][]string)
+	err = chi.Walk(router, func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
+		if method != http.MethodGet {
+			return nil
+		}
+		if all[route] = known[route]; len(all[route]) == 0 {
+			return fmt.Errorf("the page %s is not looked at with hostile texts; add it to everyPage", route)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// secret are the characters that work without being seen. In a field that is written in they may
+// stand as they are.
+const secret = `/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/`
+
+// broken is what is wrong with a page as it is shown.
+const broken = `(() => {
+  const wrong = [], one = (what, n) => { if (n !== 1) wrong.push(n + " " + what); };
+  if (window.broken) wrong.push("a text was run");
+  const wide = document.documentElement.scrollWidth - document.documentElement.clientWidth;
+  if (wide > 0) wrong.push(wide + " px too wide: " + [...document.querySelectorAll("main *")].filter((e) => !e.closest(".scroll, pre, .cm-editor") && e.getBoundingClientRect().right > innerWidth).slice(0, 3).map((e) => e.outerHTML.slice(0, 90)).join(" | "));
+  one("h1", document.querySelectorAll("h1").length);
+  one("main", document.querySelectorAll("main").length);
+  one("header", document.querySelectorAll("body > header").length);
+  one("navigation of pages", document.querySelectorAll("header nav[aria-label]").length);
+  if (!/\S.* · deadman$/.test(document.title)) wrong.push("the title is " + document.title);
+  if (document.querySelector("body a")?.getAttribute("href") !== "#main") wrong.push("the first link does not skip to the content");
+  if (document.querySelector("main script:not([src^='/static/']), main [onerror], main [onclick], main img")) wrong.push("a text became an element");
+  const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
+  for (let n; (n = walk.nextNode());) if (!n.parentElement.closest("textarea") && ` + secret + `.test(n.data.replace(/\n/g, ""))) { wrong.push("unseen characters in " + JSON.stringify(n.data.slice(0, 60))); break; }
+  for (const a of document.querySelectorAll("a[href]")) if (!["http:", "https:"].includes(a.protocol) || a.origin !== location.origin) wrong.push("a link to " + a.href);
+  return wrong;
+})()`
+
+// Whatever people and programs write is shown as text, on every page, in a window of any width,
+// with letters twice as large, and where each link leads there is something.
+func TestHostileTexts(t *testing.T) {
+	home := serve(t, hostileRule)
+	alert, letter := besiege(t, home)
+	all := everyPage(t, alert, letter)
+	b, links := open(t, home, 400, 800), make(map[string]string)
+	b.refused = "404" // of an entity of which nothing is known any more
+	for route, addresses := range all {
+		for i, path := range addresses {
+			for _, width := range []int64{400, 1400} {
+				b.resize(width, 900)
+				b.visit(path)
+				for _, w := range evaluate[[]string](b, broken) {
+					t.Errorf("%s (%s) at %d px: %s", route, path[:min(len(path), 60)], width, w)
+				}
+				b.shoot(fmt.Sprintf("hostile-%s-%d-%d", url.PathEscape(route), i, width))
+			}
+			for _, at := range evaluate[[]string](b, `[...document.querySelectorAll("main a[href]")].map((a) => a.href.split("#")[0])`) {
+				links[at] = path
+			}
+		}
+		evaluate[any](b, `document.documentElement.style.fontSize = "32px"`)
+		if wide := evaluate[int](b, `document.documentElement.scrollWidth - document.documentElement.clientWidth`); wide > 0 {
+			t.Errorf("%s is %d px too wide with letters of twice the size", route, wide)
+		}
+	}
+	for _, key := range hostile {
+		b.visit("/entities/order?" + url.Values{"key": {key}}.Encode())
+		b.shows("order")
+		if got := evaluate[string](b, `document.querySelector("h1").textContent`); !strings.Contains(got, ui.Visible(key)) {
+			t.Errorf("the page of %q begins with %q", key, got)
+		}
+	}
+	for at, from := range links {
+		if status, says := follow(t, at); status >= 400 {
+			t.Errorf("%s has a link to %s, which is answered with %d: %s", from, at, status, says)
+		}
+	}
+}
+
+// follow is the status that an address is answered with, and the page.
+func follow(t *testing.T, at string) (status int, page string) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, page, _ = strings.Cut(string(text), "<main")
+	return answer.StatusCode, page
+}
