@@ -103,7 +103,7 @@ func New(o Options) http.Handler {
 	}
 	a := &api{
 		Options: o, troubles: troubles{known: make(map[string]trouble)},
-		ruleJobs: counter[map[int32]futurejobs.RuleJobs]{what: "jobs by rule", count: o.Lists.RuleJobs, now: o.Now, log: o.Log},
+		ruleJobs: counter[map[int32]futurejobs.RuleJobs]{what: "jobs by rule", count: func(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) { return o.Lists.RuleJobs(ctx) }, now: o.Now, log: o.Log},
 	}
 	r := chi.NewRouter()
 	var whole http.Handler = r
