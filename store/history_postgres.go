@@ -211,3 +211,10 @@ func (p *postgres) forgetStray(ctx context.Context, before time.Time) (n int64, 
 	})
 	return n, err
 }
+
+// since lets the planner leave out the days before.
+func (p *postgres) since(_ context.Context, from time.Time) (where, error) {
+	return where{`f.ended_at >= ?`, []any{from}}, nil
+}
+
+func (p *postgres) hourOf(instant string) string { return `date_trunc('hour', ` + instant + `, 'UTC')` }

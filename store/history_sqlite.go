@@ -32,6 +32,13 @@ func (e *sqlite) latest(ctx context.Context, rules []int32, f futurejobs.Filter)
 	w := where{`
 SELECT ` + endedColumns + `, f.seq FROM history f JOIN rule r ON r.id = f.rule_id
 WHERE f.seq < ?` + ofRules("f", rules), []any{before.ID}}
+	if !f.After.IsZero() {
+		first, err := e.firstEnd(ctx, f.After)
+		if err != nil {
+			return page, err
+		}
+		w.and(`f.seq >= ?`, first)
+	}
 	w.ended(f)
 	found, err := query(ctx, e.read, readNumbered, numbered(w.text+` ORDER BY f.seq DESC LIMIT ?`), append(w.args, limit(f)+1)...)
 	if err != nil {
@@ -43,6 +50,44 @@ WHERE f.seq < ?` + ofRules("f", rules), []any{before.ID}}
 		page.Items = append(page.Items, e.Ended)
 	}
 	return page, nil
+}
+
+// since lets the rows before be left out: they are numbered in the order of time.
+func (e *sqlite) since(ctx context.Context, from time.Time) (where, error) {
+	first, err := e.firstEnd(ctx, from)
+	return where{`f.seq >= ? AND f.ended_at >= ?`, []any{first, from}}, err
+}
+
+// clockSlack is how far the clock of the machine may have been set back between two ends: rows that
+// are out of order by no more are found.
+const clockSlack = time.Minute
+
+// firstEnd is the number of the first job that ended at an instant or later. It is found by halves:
+// no index is in the order of ended_at.
+func (e *sqlite) firstEnd(ctx context.Context, from time.Time) (first int64, err error) {
+	var low, high int64 // it is after low, and not after high
+	if err := e.read.QueryRowContext(ctx, `SELECT coalesce(min(seq), 1) - 1, coalesce(max(seq), 0) + 1 FROM history`).Scan(&low, &high); err != nil {
+		return 0, err
+	}
+	bound := from.Add(-clockSlack)
+	for high-low > 1 {
+		var seq int64
+		var endedAt time.Time
+		half := low + (high-low)/2
+		if err := e.read.QueryRowContext(ctx, `SELECT seq, ended_at FROM history WHERE seq <= $1 ORDER BY seq DESC LIMIT 1`, half).Scan(&seq, at(&endedAt)); err != nil {
+			return 0, err
+		}
+		if endedAt.Before(bound) {
+			low = half
+		} else {
+			high = seq
+		}
+	}
+	return high, nil
+}
+
+func (e *sqlite) hourOf(instant string) string {
+	return instant + ` / 3600000000 * 3600000000` // microseconds since 1970
 }
 
 // ahead has nothing to do: there is one table.

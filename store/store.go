@@ -81,6 +81,10 @@ type engine interface {
 
 	// idOf is the expression for the id of an alert whose bytes are in an expression.
 	idOf(bytes string) string
+	// since is the condition that a job of the history f ended at an instant or later.
+	since(ctx context.Context, from time.Time) (where, error)
+	// hourOf is the expression for when the hour of an instant began, in UTC.
+	hourOf(instant string) string
 	// tables is the statement that lists the names of all tables.
 	tables() string
 	// opening is the first statement of a transaction; it answers with the time.

@@ -46,6 +46,7 @@ func (a *api) mountHistory() {
 		f.Outcome, f.After, f.Before = checks.Outcome(in.Outcome), in.EndedAfter.UTC(), in.EndedBefore.UTC()
 		return a.history(ctx, f)
 	}))
+	a.mountOutcomes()
 }
 
 func (a *api) history(ctx context.Context, f futurejobs.Filter) (Page[Ended], error) {

@@ -12,6 +12,7 @@ import (
 // futurejobs.ErrNotFound, and a cursor of another list futurejobs.ErrBadCursor.
 // Implementations are safe for concurrent use.
 type Lists interface {
+	Ends
 	// Jobs returns pending jobs, next due first.
 	Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Listed], error)
 	// Job returns the pending job of a rule and a key.

@@ -104,6 +104,7 @@ func New(o Options) http.Handler {
 	a := &api{
 		Options: o, troubles: troubles{known: make(map[string]trouble)},
 		ruleJobs: counter[map[int32]futurejobs.RuleJobs]{what: "jobs by rule", count: func(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) { return o.Lists.RuleJobs(ctx) }, now: o.Now, log: o.Log},
+		ended:    counter[endings]{what: "how jobs ended", count: (&tally{Ends: o.Lists, now: o.Now, past: make(map[time.Time][]futurejobs.Ends)}).count, now: o.Now, log: o.Log},
 	}
 	r := chi.NewRouter()
 	var whole http.Handler = r
@@ -146,6 +147,7 @@ type api struct {
 	Options
 	troubles troubles
 	ruleJobs counter[map[int32]futurejobs.RuleJobs]
+	ended    counter[endings]
 	huma     huma.API
 	routes   []Route
 	spelled  func() ([]byte, error) // what huma knows of the API, as JSON

@@ -31,6 +31,6 @@ func (p *program) historyCommand() *cobra.Command {
 				sayNumber(e.Checks), sayNumber(len(e.Alerts)), say(e.Reason),
 			}
 		},
-	}.command(p))
+	}.command(p), p.outcomesCommand())
 	return cmd
 }

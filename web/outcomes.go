@@ -1,0 +1,153 @@
+package web
+
+import (
+	"context"
+	"time"
+
+	"deadman/access"
+	futurejobs "deadman/future_jobs"
+)
+
+// How far back it is counted how jobs ended, and how.
+const (
+	endsDays    = 14               // whole days before today
+	endsSettle  = 5 * time.Minute  // after its end, a day is counted for good: its last transactions are in by then
+	endsBudget  = 10 * time.Second // for the days of one count; the others come with the next
+	slowestMost = 100              // jobs of all rules whose slowest looks are known
+	slowestFor  = futurejobs.Day
+)
+
+// Ends is how jobs ended, by the time. The store implements it. Implementations are safe for
+// concurrent use.
+type Ends interface {
+	// Ends counts the jobs that ended from an instant until before another, by hour, rule and
+	// outcome. It reads all of them.
+	Ends(ctx context.Context, from, until time.Time) ([]futurejobs.Ends, error)
+	// Slowest returns the jobs that ended from an instant on whose slowest look took longest, that
+	// one first. It reads all of them.
+	Slowest(ctx context.Context, from time.Time, limit int) ([]futurejobs.Ended, error)
+}
+
+// Outcomes is how jobs ended over a time, one item for each bucket.
+type Outcomes struct {
+	From        time.Time     `json:"from"`
+	To          time.Time     `json:"to" doc:"Not part of it."`
+	Bucket      float64       `json:"bucket_seconds"`
+	CountedAt   time.Time     `json:"counted_at,omitzero" doc:"What ended since is not in it; absent: it is being counted for the first time."`
+	CountedFrom time.Time     `json:"counted_from,omitzero" doc:"What ended before is not counted yet."`
+	Items       []OutcomesOf  `json:"items" nullable:"false"`
+	Slowest     []SlowestLook `json:"slowest" nullable:"false" doc:"The jobs of the last day whose slowest look took longest, up to 10 of them; of the 100 slowest of all rules."`
+}
+
+// OutcomesOf is how the jobs of one bucket ended.
+type OutcomesOf struct {
+	From     time.Time        `json:"from" doc:"The bucket begins here."`
+	Outcomes map[string]int64 `json:"outcomes" nullable:"false" doc:"How many ended so, by outcome."`
+}
+
+// SlowestLook is an ended job with a look that took long.
+type SlowestLook struct {
+	Rule    string    `json:"rule"`
+	Entity  string    `json:"entity"`
+	Key     string    `json:"key"`
+	EndedAt time.Time `json:"ended_at"`
+	Looks   int       `json:"looks"`
+	Seconds float64   `json:"seconds" doc:"How long the slowest of them took."`
+}
+
+// outcomesIn is which outcomes are asked for.
+type outcomesIn struct {
+	Rule   text   `query:"rule" doc:"Of this rule." example:"order-unshipped"`
+	Entity text   `query:"entity" doc:"Of this kind of thing." example:"order"`
+	Bucket string `query:"bucket" enum:"1h,1d" default:"1h" doc:"1h: the last 24 hours, hour by hour. 1d: the last 14 days, by days of UTC."`
+}
+
+func (a *api) mountOutcomes() {
+	add(a, operation{
+		ID: "list-outcomes", Tag: tagJobs, Method: "GET", Path: "/history/outcomes", Does: "shows how jobs ended over the last day or fortnight, and the slowest looks",
+		Says: "It is counted beside the requests, at most one twentieth of the time, and as of counted_at. " +
+			"A day that is over is counted once for as long as the node runs.",
+		Scope: access.Read, Reach: narrowed,
+	}, shown(a.outcomes))
+}
+
+func (a *api) outcomes(ctx context.Context, in *outcomesIn) (Outcomes, error) {
+	now, width, parts := a.Now().UTC(), time.Hour, 24
+	if in.Bucket == "1d" {
+		width, parts = futurejobs.Day, endsDays
+	}
+	out := Outcomes{To: now.Truncate(width).Add(width), Bucket: width.Seconds(), Items: make([]OutcomesOf, parts), Slowest: []SlowestLook{}}
+	out.From = out.To.Add(-time.Duration(parts) * width)
+	for i := range out.Items {
+		out.Items[i] = OutcomesOf{From: out.From.Add(time.Duration(i) * width), Outcomes: map[string]int64{}}
+	}
+	last, ok := a.ended.newest(ctx)
+	if !ok {
+		return out, nil
+	}
+	out.CountedAt, out.CountedFrom = last.At.UTC(), last.What.from
+	meant := func(rule, entity string) bool {
+		return (in.Rule == "" || rule == string(in.Rule)) && (in.Entity == "" || entity == string(in.Entity)) && visitorOf(ctx).sees(rule)
+	}
+	for _, e := range last.What.hours {
+		if e.Hour.Before(out.From) || !e.Hour.Before(out.To) || !meant(e.Rule, e.Entity) {
+			continue
+		}
+		out.Items[e.Hour.Sub(out.From)/width].Outcomes[string(e.Outcome)] += e.Jobs
+	}
+	for _, e := range last.What.slowest {
+		if len(out.Slowest) < 10 && meant(e.Rule, e.Entity) {
+			out.Slowest = append(out.Slowest, SlowestLook{e.Rule, e.Entity, e.Key, e.EndedAt.UTC(), e.Checks, e.CheckSlowest.Seconds()})
+		}
+	}
+	return out, nil
+}
+
+// endings is what was counted of history.
+type endings struct {
+	from    time.Time // what ended before is not counted
+	hours   []futurejobs.Ends
+	slowest []futurejobs.Ended
+}
+
+// tally counts how jobs ended. It keeps what it counted of days that are over. One count goes on
+// at a time.
+type tally struct {
+	Ends
+	now func() time.Time
+
+	past map[time.Time][]futurejobs.Ends // by the day
+}
+
+// count counts today, and as many of the days before as there is time for, the newest first.
+func (t *tally) count(ctx context.Context) (e endings, err error) {
+	began, now := time.Now(), t.now().UTC()
+	day := now.Add(-endsSettle).Truncate(futurejobs.Day)
+	if e.hours, err = t.Ends.Ends(ctx, day, now.Add(futurejobs.Day)); err != nil {
+		return e, err
+	}
+	if e.slowest, err = t.Slowest(ctx, now.Add(-slowestFor), slowestMost); err != nil {
+		return e, err
+	}
+	oldest := day.AddDate(0, 0, -endsDays)
+	for e.from = day; e.from.After(oldest); e.from = e.from.AddDate(0, 0, -1) {
+		before := e.from.AddDate(0, 0, -1)
+		counted, known := t.past[before]
+		if !known && time.Since(began) > endsBudget {
+			break
+		}
+		if !known {
+			if counted, err = t.Ends.Ends(ctx, before, e.from); err != nil {
+				return e, err
+			}
+			t.past[before] = counted
+		}
+		e.hours = append(e.hours, counted...)
+	}
+	for d := range t.past {
+		if d.Before(oldest) {
+			delete(t.past, d)
+		}
+	}
+	return e, nil
+}

@@ -1,0 +1,93 @@
+package web_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/access"
+	"deadman/web"
+)
+
+// counted asks until what ended has been counted to a number of jobs.
+func counted(t *testing.T, s *stand, query string, want int64) web.Outcomes {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		got := get[web.Outcomes](t, s.Server, "/api/v1/history/outcomes"+query)
+		if sumOf(got) == want && !got.CountedAt.IsZero() {
+			return got
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s: %d jobs ended, want %d: %+v", query, sumOf(got), want, got)
+		}
+		<-time.NewTimer(50 * time.Millisecond).C
+	}
+}
+
+func sumOf(o web.Outcomes) (sum int64) {
+	for _, item := range o.Items {
+		for _, n := range item.Outcomes {
+			sum += n
+		}
+	}
+	return sum
+}
+
+// How jobs ended is in the bucket of its time, by outcome, of the rules that are asked for and seen.
+func TestOutcomes(t *testing.T) {
+	s := newStand(t)
+	s.place("1", time.Hour, `{}`)
+	s.alert("1", "it waits", time.Hour)
+	s.end("1")
+	s.place("2", time.Hour, `{}`)
+	s.end("2")
+	for query, width := range map[string]time.Duration{"": time.Hour, "?bucket=1d": 24 * time.Hour} {
+		got := counted(t, s, query, 2)
+		if want := map[time.Duration]int{time.Hour: 24, 24 * time.Hour: 14}[width]; len(got.Items) != want || got.Bucket != width.Seconds() {
+			t.Errorf("%s: %d buckets of %g s, want %d", query, len(got.Items), got.Bucket, want)
+		}
+		for _, item := range got.Items {
+			if item.From.Sub(item.From.Truncate(width)) != 0 || len(item.Outcomes) > 0 && (item.Outcomes["resolved"] == 0 || s.now.Sub(item.From) > width+time.Minute) {
+				t.Errorf("%s: %+v", query, item)
+			}
+		}
+		if !got.CountedFrom.Before(got.From) && got.CountedFrom != got.From {
+			t.Errorf("%s: counted from %s, and shown from %s", query, got.CountedFrom, got.From)
+		}
+		if len(got.Slowest) != 1 || got.Slowest[0].Key != "1" || got.Slowest[0].Seconds != 0.0015 {
+			t.Errorf("%s: the slowest are %+v", query, got.Slowest)
+		}
+	}
+	counted(t, s, "?rule=order-unshipped&entity=order", 2)
+	if other := counted(t, s, "?rule=other", 0); len(other.Slowest) != 0 {
+		t.Errorf("of no rule: %+v", other)
+	}
+	if a := do(t, s.Server, "GET", "/api/v1/history/outcomes?bucket=2h", ""); a.StatusCode != 400 || !strings.Contains(a.body, "1h, 1d") {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+}
+
+// Who sees some rules alone is shown what became of theirs.
+func TestOutcomesOfAPrefix(t *testing.T) {
+	s := newStand(t, closed)
+	s.place("1", time.Hour, `{}`)
+	s.end("1")
+	all, theirs := s.token("all", "", access.Read), s.token("theirs", "acme-*", access.Read)
+	for deadline := time.Now().Add(30 * time.Second); ; {
+		var got web.Outcomes
+		fatal(t, json.Unmarshal([]byte(do(t, s.Server, "GET", "/api/v1/history/outcomes", "", all...).body), &got))
+		if sumOf(got) == 1 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%+v", got)
+		}
+		<-time.NewTimer(50 * time.Millisecond).C
+	}
+	var got web.Outcomes
+	fatal(t, json.Unmarshal([]byte(do(t, s.Server, "GET", "/api/v1/history/outcomes", "", theirs...).body), &got))
+	if sumOf(got) != 0 || got.CountedAt.IsZero() {
+		t.Errorf("another's: %+v", got)
+	}
+}
