@@ -86,7 +86,7 @@ func (u *UI) jobs(c client, r *http.Request) (view, error) {
 	query, err := jobQuery(v.listing, u.Now())
 	if err != nil {
 		v.Wrong = err.Error()
-		return view{Title: "Jobs", Body: v}, nil
+		return view{Title: "Jobs", Body: v}, nil //nolint:nilerr // the page says it where it was typed
 	}
 	var page web.Page[web.Job]
 	if err := c.get("/jobs", query, &page); err != nil {

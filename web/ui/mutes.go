@@ -62,8 +62,8 @@ func (u *UI) mutes(c client, r *http.Request) (view, error) {
 	v, err := c.mutes(r)
 	v.Wish = wished(r.URL.Query())
 	v.Done = doneOf(r.URL.Query(), "mute", ended, "made")
-	// Somebody may be writing: the form came with what is to be muted.
-	return view{Title: "Mutes", Body: v, Still: v.Wish.Open()}, err
+	// Who may mute may be writing one.
+	return view{Title: "Mutes", Body: v, Still: v.Mute()}, err
 }
 
 // mutes asks for the mutes.

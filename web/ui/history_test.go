@@ -1,0 +1,95 @@
+package ui_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/web"
+)
+
+// waitCounted waits until so many jobs are counted as ended.
+func waitCounted(t *testing.T, home string, n int64) {
+	t.Helper()
+	for deadline := time.Now().Add(within); ; wait(t.Context()) {
+		var o web.Outcomes
+		call(t, home, "GET", "/history/outcomes", "", "", &o)
+		sum := int64(0)
+		for _, item := range o.Items {
+			for _, jobs := range item.Outcomes {
+				sum += jobs
+			}
+		}
+		if sum == n {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d jobs are counted as ended, want %d", sum, n)
+		}
+	}
+}
+
+const oneStep = `name: once
+entity: order
+trigger: {event: orders.once, key: event.id}
+escalate: [{after: 1s, step: only, severity: warning}]
+slot: 1s
+`
+
+// The history shows how jobs ended, with a bar that leads to the list of its time; the list is
+// narrowed by what one asks for; and the slowest looks are there.
+func TestHistory(t *testing.T) {
+	home := serve(t, orders, oneStep)
+	begin(t, home, "orders.created", "1", "2", nasty)
+	begin(t, home, "orders.once", "late")
+	waitOpen(t, home, 3)
+	begin(t, home, "orders.shipped", "1")
+	call(t, home, "DELETE", "/jobs/order-unshipped?"+url.Values{"key": {nasty}}.Encode(), "", "", nil)
+	waitCounted(t, home, 3)
+	b := open(t, home, 1400, 900)
+	b.visit("/history")
+	b.shows("3 jobs ended in the last 24 hours", "it happened 1", "called off 1", "it did not, to the last step 1", "Slowest looks", "resolved", "⟨U+202E⟩")
+	b.accessible("history")
+	b.shoot("history")
+
+	// It follows what happens, and what is open stays open.
+	evaluate[any](b, `document.querySelector("details.table").open = true; 0`)
+	begin(t, home, "orders.shipped", "2")
+	b.shows("4 jobs ended", "it happened 2")
+	if !evaluate[bool](b, `document.querySelector("details.table").open`) {
+		t.Error("the table was closed under the eyes of who reads it")
+	}
+	b.accessible("history with its table")
+
+	// A bar leads to the list of its time.
+	b.click(`details.table td a`)
+	b.shows("Ended from", "and before", "cancelled", "exhausted")
+	b.visit("/history?outcome=resolved&key=1")
+	b.shows("order 1", "resolved")
+	if rows := evaluate[int](b, `document.querySelectorAll("#list + form + .card tbody tr").length`); rows != 1 {
+		t.Errorf("%d rows, want 1", rows)
+	}
+	b.visit("/history?outcome=expired")
+	b.shows("No job ended so in that time.")
+	b.click(".empty a")
+	b.shows("No job ended so in that time.")
+	b.click(".empty a")
+	b.shows("No job ended so. Show all")
+
+	b.dark(true)
+	b.visit("/history?bucket=1d&rule=once")
+	b.shows("1 job ended in the last 14 days")
+	b.shoot("history-dark")
+	b.accessible("history by days, in the dark")
+	if text := b.text(); strings.Contains(text, "order-unshipped") {
+		t.Errorf("another rule's is there:\n%s", text)
+	}
+	narrow := open(t, home, 400, 800)
+	narrow.visit("/history")
+	narrow.shows("jobs ended")
+	narrow.shoot("history-narrow")
+	if wide := evaluate[int](narrow, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
+		t.Errorf("it is %d px too wide for 400 px", wide)
+	}
+}

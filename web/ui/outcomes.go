@@ -1,0 +1,172 @@
+package ui
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+	"deadman/web"
+)
+
+// ends is how jobs ended over a time, drawn: a bar for each bucket, and in it a part for each kind of
+// end. Its units are those of the drawing.
+type ends struct {
+	Columns []column
+	Kinds   []kindOfEnd
+	Width   int
+	Height  int   // of the tallest bar
+	Most    int64 // what the tallest bar stands for
+	Says    string
+	web.Outcomes
+}
+
+// column is a bucket as it is drawn.
+type column struct {
+	From  time.Time
+	At    string // the list of what ended then
+	X     int
+	Mark  string // on the axis; empty: none
+	Parts []part
+	Sum   int64
+	Title string
+	By    []int64 // jobs, by kind
+}
+
+// part is one kind of end in a bar.
+type part struct {
+	Y, Height int
+	Kind      string
+}
+
+// kindOfEnd is a kind of outcomes: whether they are good news.
+type kindOfEnd struct {
+	Kind string // its style
+	Name string
+	Jobs int64
+}
+
+// How the ends are drawn.
+const (
+	endsHeight = 110
+	endsWidth  = 960 // of the whole
+)
+
+// kindsOfEnds are the kinds, as they lie in a bar from below.
+func kindsOfEnds() []kindOfEnd {
+	return []kindOfEnd{{Kind: "good", Name: "it happened"}, {Kind: "neutral", Name: "called off"}, {Kind: "unheard", Name: "it did not, to the last step"}, {Kind: "bad", Name: "given up"}}
+}
+
+// kindOf is the kind of an outcome, as a number.
+func kindOf(o checks.Outcome) int {
+	switch outcome(o) {
+	case "waiting":
+		return 1
+	case "open":
+		return 2
+	case "error":
+		return 3
+	}
+	return 0
+}
+
+// ends asks how jobs ended, and draws it.
+func (c client) ends(l listing, bucket string) (*ends, error) {
+	query := url.Values{"bucket": {bucket}}
+	for _, name := range []string{"rule", "entity"} {
+		if value := l.Asked[name]; value != "" {
+			query.Set(name, value)
+		}
+	}
+	d := &ends{Kinds: kindsOfEnds(), Height: endsHeight, Width: endsWidth, Most: 1}
+	if err := c.get("/history/outcomes", query, &d.Outcomes); err != nil {
+		return nil, err
+	}
+	d.count(l)
+	d.draw()
+	return d, nil
+}
+
+// count sums up each bucket, and all.
+func (d *ends) count(l listing) {
+	all := int64(0)
+	for _, item := range d.Items {
+		col := column{From: item.From, By: make([]int64, len(d.Kinds))}
+		for name, n := range item.Outcomes {
+			kind := kindOf(checks.Outcome(name))
+			col.By[kind], col.Sum = col.By[kind]+n, col.Sum+n
+			d.Kinds[kind].Jobs += n
+		}
+		to := item.From.Add(time.Duration(d.Bucket) * time.Second)
+		narrowed := listing{At: l.At, Asked: map[string]string{
+			"rule": l.Asked["rule"], "entity": l.Asked["entity"], "bucket": l.Asked["bucket"],
+			"ended_after": item.From.UTC().Format(time.RFC3339), "ended_before": to.UTC().Format(time.RFC3339),
+		}}
+		col.At = narrowed.page("")
+		d.Most, all = max(d.Most, col.Sum), all+col.Sum
+		d.Columns = append(d.Columns, col)
+	}
+	d.Says = count(int(all), "job") + " ended in the last 24 hours"
+	if d.byDay() {
+		d.Says = count(int(all), "job") + " ended in the last 14 days"
+	}
+}
+
+func (d *ends) byDay() bool { return d.Bucket >= futurejobs.Day.Seconds() }
+
+// draw gives each part its place.
+func (d *ends) draw() {
+	step := d.Width / max(1, len(d.Columns))
+	for i := range d.Columns {
+		col := &d.Columns[i]
+		col.X = i * step
+		top := d.Height
+		for kind, n := range col.By {
+			if n == 0 {
+				continue
+			}
+			height := max(2, int(n*int64(d.Height)/d.Most))
+			top -= height
+			col.Parts = append(col.Parts, part{Y: top, Height: height, Kind: d.Kinds[kind].Kind})
+		}
+		at := col.From.UTC().Format("15:04 UTC")
+		switch {
+		case d.byDay():
+			at = col.From.UTC().Format("Mon 2 Jan")
+			col.Mark = col.From.UTC().Format("2 Jan")
+		case col.From.UTC().Hour()%3 == 0:
+			col.Mark = col.From.UTC().Format("15:04")
+		}
+		col.Title = at + ": " + d.inWords(*col)
+	}
+}
+
+// inWords says what a column shows.
+func (d *ends) inWords(col column) string {
+	said := []string{count(int(col.Sum), "job") + " ended"}
+	for kind, n := range col.By {
+		if n > 0 {
+			said = append(said, fmt.Sprintf("%s: %d", d.Kinds[kind].Name, n))
+		}
+	}
+	return strings.Join(said, ", ")
+}
+
+// Step is how wide a column is.
+func (d *ends) Step() int { return d.Width / max(1, len(d.Columns)) }
+
+// Bar is how wide a bar is.
+func (d *ends) Bar() int { return d.Step() * 7 / 10 }
+
+// Seen are the columns in which something ended, the newest first.
+func (d *ends) Seen() []column {
+	seen := slices.DeleteFunc(slices.Clone(d.Columns), func(c column) bool { return c.Sum == 0 })
+	slices.Reverse(seen)
+	return seen
+}
+
+// Partly reports whether older buckets are still to be counted.
+func (d *ends) Partly() bool { return d.CountedFrom.After(d.From) }
