@@ -1,7 +1,6 @@
 package web
 
 import (
-	"bytes"
 	_ "embed"
 	"encoding/json"
 	"fmt"
@@ -18,17 +17,10 @@ import (
 //go:embed docs.html
 var docsHTML string
 
-//go:embed docs.css
-var docsCSS string
-
-var (
-	docsTemplate = template.Must(template.New("docs").Parse(docsHTML))
-	docsPolicy   = policy(plainCSS+docsCSS, "form-action 'none'")
-)
+var docsTemplate = template.Must(template.New("docs").Parse(docsHTML))
 
 // docsView is what the page of the API shows. All of it is from the description.
 type docsView struct {
-	CSS     template.CSS
 	Title   string
 	Version string
 	About   []string // paragraphs
@@ -75,20 +67,12 @@ type docsShape struct {
 
 // docs shows the description of the API as a page: offline, and without a script.
 func (a *api) docs(w http.ResponseWriter, r *http.Request) {
-	var out bytes.Buffer
-	if err := docsTemplate.Execute(&out, a.docsView()); err != nil {
-		a.fail(w, r, fmt.Errorf("page of the API: %w", err))
-		return
-	}
-	w.Header().Set("Content-Security-Policy", docsPolicy)
-	w.Header().Set("Referrer-Policy", "no-referrer")
-	a.send(w, r, "text/html; charset=utf-8", http.StatusOK, out.Bytes())
+	a.frame(w, r, Framed{Name: "docs", Title: "The API", Status: http.StatusOK}, docsTemplate, a.docsView())
 }
 
 func (a *api) docsView() docsView {
 	described := a.huma.OpenAPI()
 	view := docsView{
-		CSS:   template.CSS(plainCSS + docsCSS), //nolint:gosec // our own files
 		Title: described.Info.Title, Version: described.Info.Version,
 		About: strings.Split(described.Info.Description, "\n\n"), Kinds: kinds,
 	}

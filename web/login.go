@@ -1,10 +1,8 @@
 package web
 
 import (
-	"bytes"
 	_ "embed"
 	"errors"
-	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -23,15 +21,6 @@ const maxForm = 4 << 10
 var loginHTML string
 
 var loginTemplate = template.Must(template.New("login").Parse(loginHTML))
-
-// loginPolicy lets the page's own style in, and its form out to the node.
-var loginPolicy = policy(plainCSS, "form-action 'self'")
-
-// loginView is what the login page shows.
-type loginView struct {
-	CSS   template.CSS
-	Wrong string // empty: nobody tried yet
-}
 
 // login takes a token from the page's form, or from the address that the node prints when it
 // makes its first one, and keeps it in the browser's cookie.
@@ -73,13 +62,8 @@ func (a *api) cookie(r *http.Request, secret string, expires time.Time) *http.Co
 	}
 }
 
+// loginPage shows the way in; wrong is why the token that was given is none, and empty where nobody
+// tried yet.
 func (a *api) loginPage(w http.ResponseWriter, r *http.Request, status int, wrong string) {
-	var out bytes.Buffer
-	if err := loginTemplate.Execute(&out, loginView{CSS: plainStyle, Wrong: wrong}); err != nil {
-		a.fail(w, r, fmt.Errorf("login page: %w", err))
-		return
-	}
-	w.Header().Set("Content-Security-Policy", loginPolicy)
-	w.Header().Set("Referrer-Policy", "no-referrer")
-	a.send(w, r, "text/html; charset=utf-8", status, out.Bytes())
+	a.frame(w, r, Framed{Name: "login", Title: "Log in", Status: status, Alone: true}, loginTemplate, wrong)
 }

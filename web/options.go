@@ -4,6 +4,7 @@ package web
 
 import (
 	"context"
+	"html/template"
 	"log/slog"
 	"net/http"
 	"time"
@@ -76,8 +77,19 @@ type Pages interface {
 	// Mount puts the pages on a router that lets those in who may read. api is asked on behalf
 	// of whoever asks for a page.
 	Mount(r chi.Router, api http.Handler)
+	// Frame answers with a page that is made here, in the frame of all pages.
+	Frame(w http.ResponseWriter, r *http.Request, f Framed)
 	// Static serves what pages load, under StaticPath, to everybody.
 	Static() http.Handler
+}
+
+// Framed is a page that is made here and not by Pages.
+type Framed struct {
+	Name    string // by which Pages know its place among theirs
+	Title   string // of the window
+	Status  int    // of the answer
+	Content template.HTML
+	Alone   bool // nobody is known yet, so it leads to no other page
 }
 
 // StaticPath is under what pages load things from, and LiveParameter is in the address of a

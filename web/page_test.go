@@ -3,8 +3,6 @@ package web_test
 import (
 	"bufio"
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
 	"net/http"
 	"regexp"
 	"strings"
@@ -15,14 +13,6 @@ import (
 	"deadman/web"
 	"deadman/web/ui"
 )
-
-var style = regexp.MustCompile(`(?s)<style>(.*?)</style>`)
-
-// hashOf is how a policy names the style of a page.
-func hashOf(page string) string {
-	hash := sha256.Sum256([]byte(style.FindStringSubmatch(page)[1]))
-	return "'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'"
-}
 
 func TestPage(t *testing.T) {
 	s := newStand(t)

@@ -208,16 +208,16 @@ func TestDocs(t *testing.T) {
 	s := newStand(t)
 	a := do(t, s.Server, "GET", "/docs", "")
 	policy := a.Header.Get("Content-Security-Policy")
-	if a.StatusCode != 200 || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") || !strings.Contains(policy, hashOf(a.body)) {
+	if a.StatusCode != 200 || strings.Contains(policy, "unsafe") || !strings.Contains(policy, "default-src 'none'") {
 		t.Errorf("%d %s", a.StatusCode, policy)
 	}
-	if found := regexp.MustCompile(`(?i)\sstyle=|\son[a-z]+=|<script|<link rel="stylesheet|<img|src=|javascript:`).FindString(a.body); found != "" {
+	if found := regexp.MustCompile(`(?i)\sstyle=|\son[a-z]+=|<style|<script(?: [^>]*)?>[^<]|<img|javascript:`).FindString(a.body); found != "" {
 		t.Errorf("the page has what its policy forbids: %s", found)
 	}
 	for _, link := range regexp.MustCompile(`href="([^"]*)"`).FindAllStringSubmatch(a.body, -1) {
 		target := link[1]
 		switch {
-		case target == "data:,":
+		case strings.HasPrefix(target, "data:"):
 		case strings.HasPrefix(target, "#"):
 			if !strings.Contains(a.body, `id="`+target[1:]+`"`) {
 				t.Errorf("there is no %s", target)

@@ -76,7 +76,15 @@ func draft(dots []dot, even, held bool, cut time.Duration, says string, wide boo
 		right = axisTail
 		a.Tail = percent(right)
 	}
-	places := spread(dots, even, right, wide)
+	rest := dots
+	if n := len(dots); !held && n > 2 && dots[n-1].kind == "ends" {
+		rest, right = dots[:n-1], axisTail // what is held until it ends would leave no room for the others
+	}
+	places := spread(rest, even, right, wide)
+	if len(rest) < len(dots) {
+		a.Tail = percent(places[len(places)-1])
+		places = append(places, axisRight)
+	}
 	for i, m := range dots {
 		p := point{X: percent(places[i]), Kind: m.kind, Label: clipped(m.label, labelLength), Later: m.later, x: places[i]}
 		if m.step > 0 && i > 0 && dots[i-1].step == m.step {

@@ -24,18 +24,17 @@ type editorView struct {
 	Opened  int32  // the older version whose text it is; 0: it is that of the newest
 	Text    string
 	Trial   trial
-	Gallery []sample
 	Sample  *sample // that a new rule began as; nil: it is another's
+
+	saved string // the text that leaving loses nothing of
 
 	Wrong    []web.Detail
 	Refused  string // why it was not saved; empty: nobody tried, or it has problems
 	Overtook *overtook
 }
 
-// Unsaved reports whether what is shown is not what is saved, though nobody wrote since.
-func (v editorView) Unsaved() bool {
-	return len(v.Wrong) > 0 || v.Refused != "" || v.Overtook != nil || v.Trial.Answer != nil
-}
+// Unsaved reports whether something was written that is not saved, before the page was made.
+func (v editorView) Unsaved() bool { return v.Text != v.saved }
 
 // Fixed reports whether the rule can't be changed here, by this visitor.
 func (v editorView) Fixed() bool { return v.Bundle != "" || !v.Change }
@@ -54,12 +53,12 @@ type overtook struct {
 }
 
 func (u *UI) newRule(c client, r *http.Request) (v view, err error) {
-	e := editorView{Gallery: u.gallery, Sample: u.sampleNamed(r.URL.Query().Get("from"))}
+	e := editorView{Sample: u.sampleNamed(r.URL.Query().Get("from"))}
 	if e.may, err = c.may(); err != nil {
 		return v, err
 	}
 	if e.Sample != nil {
-		e.Text, e.Trial.Event = e.Sample.text, e.Sample.event
+		e.Text, e.saved, e.Trial.Event = e.Sample.text, e.Sample.text, e.Sample.event
 		if strings.ContainsAny(e.Sample.listens, "*>") {
 			e.Trial.Subject = e.Sample.Subject
 		}
@@ -81,6 +80,7 @@ func (u *UI) editRule(c client, r *http.Request) (view, error) {
 	if old := versionOf(r.URL.Query().Get("version"), 0); old > 0 && old != v.Version {
 		v.Opened = old
 		v.Text, err = c.text(fmt.Sprintf("%s/versions/%d", rulePath(name), old), yamlType)
+		v.saved = v.Text // it is there, as that version
 	}
 	return view{Title: v.Name, Body: v, Still: true}, err
 }
@@ -100,6 +100,7 @@ func (c client) edited(name string) (editorView, error) {
 	if v.Text, err = c.text(rulePath(name), yamlType); err != nil {
 		return v, err
 	}
+	v.saved = v.Text
 	v.Trial.Recent, err = c.recent(name)
 	return v, err
 }
@@ -113,7 +114,7 @@ const maxForm = 4 << 20
 // what it would do.
 func (u *UI) saveRule(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-	v := editorView{Name: chi.URLParam(r, "name"), Text: r.PostFormValue("text"), Trial: trialOf(r)}
+	v := editorView{Name: chi.URLParam(r, "name"), Text: strings.ReplaceAll(r.PostFormValue("text"), "\r\n", "\n"), Trial: trialOf(r)}
 	version, err := strconv.ParseInt(r.PostForm.Get("version"), 10, 32)
 	if err != nil {
 		u.fail(w, r, &web.Problem{Status: http.StatusBadRequest, Title: "The form is not whole", Detail: "Open the rule again."})
@@ -163,6 +164,9 @@ func (c client) around(v *editorView) (err error) {
 		return err
 	}
 	v.Bundle, v.Trial.Subjects = known.Bundle, known.Subjects
+	if v.saved, err = c.text(rulePath(v.Name), yamlType); err != nil {
+		return err
+	}
 	v.Trial.Recent, err = c.recent(v.Name)
 	return err
 }

@@ -11,8 +11,7 @@ import (
 type rulesView struct {
 	listing
 	may
-	Rules   []web.Rule
-	Gallery []sample // to start from, where there are no rules
+	Rules []web.Rule
 }
 
 // States are what a list of rules is narrowed by, and how they are called on pages.
@@ -35,9 +34,6 @@ func (u *UI) rules(c client, r *http.Request) (view, error) {
 	slices.SortStableFunc(page.Items, func(a, b web.Rule) int { return trouble(b) - trouble(a) })
 	v.Rules = page.Items
 	v.goesOn(page.Next)
-	if len(v.Rules) == 0 && !v.Narrowed() {
-		v.Gallery = u.gallery
-	}
 	return view{Title: "Rules", Body: v}, nil
 }
 

@@ -1,10 +1,15 @@
 package ui_test
 
 import (
+	"context"
 	"fmt"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
 )
 
 // several are rules of all kinds.
@@ -92,4 +97,218 @@ func TestConflict(t *testing.T) {
 	b.shoot("rules-conflict")
 	b.click("button.main") // and now it replaces what they saved
 	b.shows("What the newest version changed", "+early: 2h", "3, saved")
+}
+
+// editorSays is a script that looks into the editor's shadow tree.
+func editorSays(what string) string {
+	return `document.querySelector("rule-editor").shadowRoot.` + what
+}
+
+// finds waits until a script comes to true.
+func (b *tab) finds(script string) {
+	b.Helper()
+	for deadline := time.Now().Add(within); !evaluate[bool](b, script); wait(b.ctx) {
+		if time.Now().After(deadline) {
+			b.Fatalf("it never comes to %s:\n%s", script, b.text())
+		}
+	}
+}
+
+// follows does something, and waits for the page that follows.
+func (b *tab) follows(action chromedp.Action[chromedp.Void]) {
+	b.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, within)
+	defer cancel()
+	if _, err := chromedp.RunResponse(ctx, action); err != nil {
+		b.Fatalf("%v\n%s", err, b.text())
+	}
+}
+
+// What is wrong shows at its place as one types, and beside; the keyboard comes in, out, to the
+// problem and to Save.
+func TestEditor(t *testing.T) {
+	home := serve(t, orders)
+	b := open(t, home, 1200, 900)
+	b.visit("/rules/order-unshipped/edit")
+	b.shows("What would happen", "primary")
+	b.do(chromedp.Click(chromedp.CSS("label[for=text]")), chromedp.KeyEvent("nonsense: a/b\r"))
+	if q := evaluate[string](b, `document.activeElement.tagName`); q != "RULE-EDITOR" {
+		t.Errorf("a slash that is typed leads to %s", q)
+	}
+	b.shows("1 thing to mend", "line 1", "nonsense")
+	b.finds(editorSays(`querySelectorAll(".cm-lintRange-error").length === 1`))
+	b.finds(editorSays(`querySelector(".cm-gutter-lint .cm-lint-marker-error") !== null`))
+	b.accessible("an editor with a problem")
+	b.shoot("rules-problem")
+
+	b.do(chromedp.Click(chromedp.CSS("#outcome a[data-line]")))
+	b.finds(editorSays(`querySelector(".cm-activeLine").textContent === "nonsense: a/b"`))
+	b.do(chromedp.KeyEvent(kb.Tab))
+	b.finds(`document.activeElement.tagName === "RULE-EDITOR"`) // Tab indents
+	b.do(chromedp.KeyEvent(kb.Escape), chromedp.KeyEvent(kb.Tab))
+	b.finds(`document.activeElement.tagName !== "RULE-EDITOR"`)
+
+	evaluate[any](b, `addEventListener("beforeunload", (e) => { window.asked = e.defaultPrevented; e.stopImmediatePropagation(); }, true); 0`)
+	if asks := evaluate[bool](b, `(() => { const e = new Event("beforeunload", { cancelable: true }); dispatchEvent(e); return e.defaultPrevented; })()`); !asks {
+		t.Error("what is written is left without a question")
+	}
+	b.refused = "422"
+	b.follows(chromedp.KeyEvent("s", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
+	b.shows("The rule was not saved:")
+	evaluate[any](b, `document.getElementById("text").value = document.getElementById("text").value.replace(/ *nonsense: a.b\n/, "early: 2h\n"); 0`)
+	b.do(chromedp.Focus(chromedp.CSS("#event")))
+	b.follows(chromedp.KeyEvent("s", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
+	b.shows("What the newest version changed", "+early: 2h")
+}
+
+// A preview looks ahead as far as one likes, and plays what comes later; without the script, too.
+func TestTrial(t *testing.T) {
+	home := serve(t, several...)
+	send(t, home, "refunds.requested", `{"id": "r-1"}`)
+	b := open(t, home, 1400, 900)
+	for _, path := range []string{"/rules/refund-unconfirmed", "/rules/refund-unconfirmed/edit"} {
+		b.visit(path)
+		b.do(chromedp.Click(chromedp.CSS(`label:has([value="3h"])`)))
+		evaluate[any](b, `document.querySelector("button[value=try]").click(); 0`)
+		b.shows("3 h later: 1 alert said: ask.", "by-hand", "It ends as exhausted")
+		if late := evaluate[int](b, `document.querySelectorAll("ol.ladder li.later").length`); late != 6 {
+			t.Errorf("%s: %d lines are later than 3 h", path, late)
+		}
+		b.finds(`document.querySelector(".axis.roomy .cut, .axis.tight .cut") !== null`)
+		b.shoot("rules-ahead" + strings.ReplaceAll(path, "/", "-"))
+		evaluate[any](b, `document.querySelector("details:has(#at)").open = true; 0`)
+		b.do(chromedp.SendKeys(chromedp.CSS("[name=then_subject]"), "provider.refunds.rejected"), chromedp.SendKeys(chromedp.CSS("[name=then_after]"), "5h"))
+		evaluate[any](b, `document.querySelector("button[value=try]").click(); 0`)
+		b.shows("It ends as rejected", "resolved")
+	}
+	b.visit("/rules/import-missing")
+	b.click(`button[value=try]`)
+	b.shows("the import of customers is not there at six in the morning", "It ticks")
+}
+
+// An event is sent for real, after a warning, and leads to what it concerns.
+func TestSend(t *testing.T) {
+	home := serve(t, orders)
+	b := open(t, home, 1200, 900)
+	b.visit("/rules/order-unshipped")
+	b.click(`a[href$="/send"]`)
+	b.shows("This is real.")
+	evaluate[any](b, `document.getElementById("event").value = JSON.stringify({id: "<b>7</b>", total: 3}); 0`)
+	b.click("button.grave")
+	b.shows("It was taken in", "order <b>7</b>", "by rule order-unshipped")
+	b.accessible("an event was sent")
+	b.shoot("rules-sent")
+	b.click(`.said a[href^="/entities/"]`)
+	b.shows("<b>7</b>")
+	b.visit("/rules/order-unshipped/send?subject=nobody.listens")
+	b.refused = "409"
+	b.click("button.grave")
+	b.shows("It was not sent:")
+}
+
+// Any two versions are compared, and an old one is saved as a new one.
+func TestVersions(t *testing.T) {
+	home := serve(t, orders)
+	for _, slot := range []string{"10s", "2m"} {
+		call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", strings.Replace(orders, "slot: 1s", "slot: "+slot, 1), nil)
+	}
+	b := open(t, home, 1200, 900)
+	b.visit("/rules/order-unshipped/versions")
+	b.shows("From version 2 to 3", "-slot: 10s")
+	b.do(chromedp.Click(chromedp.CSS(`[aria-label="from version 1"]`)))
+	b.click("button.main")
+	b.shows("From version 1 to 3", "-slot: 1s", "+slot: 2m")
+	b.shoot("rules-versions")
+	b.click(`a[href$="version=1"]`)
+	b.shows("This is version 1. Saving it makes it version 4.")
+	b.click("button.main")
+	b.shows("version 4, saved", "+slot: 1s")
+}
+
+// A rule is deleted once somebody is sure; one of a bundle is changed there, and not here.
+func TestDeleteRule(t *testing.T) {
+	home := serve(t, several...)
+	call(t, home, "PUT", "/rules/order-unshipped?bundle=file:orders&adopt=true", "application/yaml", orders+"early: 2h\n", nil)
+	b := open(t, home, 1200, 900)
+	b.visit("/rules/order-unshipped")
+	b.shows("changed in file:orders")
+	b.finds(`document.querySelector("button[value=delete]") === null`)
+	b.visit("/rules/order-unshipped/edit")
+	b.shows("This rule is changed in file:orders", "primary")
+	b.finds(`document.querySelector("button.main") === null`)
+	b.visit("/rules/import-missing")
+	b.click("button[value=delete]")
+	b.shows("Delete rule import-missing?")
+	b.click("button.grave")
+	b.shows("refund-unconfirmed")
+	if strings.Contains(b.text(), "import-missing") {
+		t.Error("it is still there")
+	}
+}
+
+// Where pings come in is made, and taken away, on the page of the rule.
+func TestPingAddresses(t *testing.T) {
+	home := serve(t, several...)
+	b := open(t, home, 1200, 900)
+	b.visit("/rules/device-silent")
+	b.shows("There is no address yet.")
+	b.do(chromedp.SendKeys(chromedp.CSS("#pings ~ form [name=key]"), "pump-9"))
+	b.click("button[value=ping]")
+	b.shows("pump-9", "curl -fsS", home+"/ping/", "Copy")
+	b.click("button[value=unping]")
+	b.shows("Take the address of pump-9 away?")
+	b.click("button.grave")
+	b.shows("There is no address yet.")
+}
+
+// Each example of the gallery says what it would do, and can be saved.
+func TestGallery(t *testing.T) {
+	home := serve(t)
+	b := open(t, home, 1200, 900)
+	for _, path := range []string{"/", "/rules"} {
+		b.visit(path)
+		b.shows("order-unshipped", "An order was placed and nothing was shipped.", "deadman event send orders.created")
+		b.accessible("the gallery on " + path)
+	}
+	all := evaluate[[]string](b, `[...document.querySelectorAll(".gallery h2 a")].map((a) => a.getAttribute("href"))`)
+	if len(all) < 10 {
+		t.Errorf("%d examples", len(all))
+	}
+	for _, path := range all {
+		b.visit(path)
+		b.finds(`document.querySelector("#outcome ol.ladder, #outcome .said") !== null`)
+		if text := b.text(); !strings.Contains(text, "It ends as") && !strings.Contains(text, "the wait goes on") && !strings.Contains(text, "needs the") {
+			t.Errorf("%s would do nothing:\n%s", path, text)
+		}
+	}
+	b.visit("/new-rule?from=order-unshipped")
+	b.click("button.main")
+	b.shows("order-unshipped", "at work", "version 1, saved")
+}
+
+// The way in and the page of the API look like the others, and have no barrier.
+func TestLoginAndDocs(t *testing.T) {
+	home := serve(t, orders)
+	b, narrow := open(t, home, 1400, 900), open(t, home, 400, 800)
+	visit := func(b *tab, path string) {
+		b.visit(path)
+		if path != "/docs" || b == narrow {
+			b.accessible(path)
+		}
+		b.shoot("framed" + strings.ReplaceAll(path, "/", "-") + fmt.Sprint(evaluate[int](b, "innerWidth")))
+		if wide := evaluate[int](b, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
+			t.Errorf("%s is %d px too wide", path, wide)
+		}
+	}
+	visit(b, "/docs")
+	b.shows("The API", "openapi.json")
+	narrow.dark(true)
+	visit(narrow, "/docs")
+	var token struct{ Secret string }
+	call(t, home, "POST", "/tokens", "application/json", `{"name": "me", "scopes": ["admin"]}`, &token)
+	visit(narrow, "/login")
+	visit(b, "/login")
+	b.do(chromedp.SendKeys(chromedp.CSS("#token"), token.Secret))
+	b.click("button")
+	b.shows("deadman is fine")
 }

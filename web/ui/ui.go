@@ -112,6 +112,11 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Get("/find", u.find)
 }
 
+// Frame answers with a page that is made elsewhere.
+func (u *UI) Frame(w http.ResponseWriter, r *http.Request, f web.Framed) {
+	u.render(w, r, f.Status, f.Name, view{Title: f.Title, Body: f.Content, Alone: f.Alone}, "")
+}
+
 // Static serves what pages load, to everybody.
 func (u *UI) Static() http.Handler { return u.assets }
 
@@ -120,6 +125,7 @@ type view struct {
 	Title string // of the window
 	Body  any    // what the page's template is given
 	Ill   bool   // something is wrong with the node
+	Alone bool   // nobody is known yet, so it leads to no other page
 	Still bool   // somebody writes on it; it is not made again while it is looked at
 }
 
@@ -149,7 +155,7 @@ func (l layout) Places() []place {
 		{Name: "Health", Path: "/health"},
 		{Name: "API", Path: "/docs"},
 	}
-	pages := map[string]int{"now": 0, "jobs": 1, "entity": 1, "confirm": 1, "alerts": 2, "said": 2, "alert": 2, "mutes": 2, "rules": 3, "rule": 3, "editor": 3, "versions": 3, "send": 3, "history": 4, "letters": 5, "letter": 5, "health": 6}
+	pages := map[string]int{"now": 0, "jobs": 1, "entity": 1, "confirm": 1, "alerts": 2, "said": 2, "alert": 2, "mutes": 2, "rules": 3, "rule": 3, "editor": 3, "versions": 3, "send": 3, "history": 4, "letters": 5, "letter": 5, "health": 6, "docs": 7}
 	if at, is := pages[l.Page]; is {
 		all[at].Here = true
 	}
@@ -202,6 +208,9 @@ func (u *UI) render(w http.ResponseWriter, r *http.Request, status int, name str
 	h.Set("Content-Type", "text/html; charset=utf-8")
 	h.Set("Content-Security-Policy", policy)
 	h.Set("Referrer-Policy", "same-origin")
+	if v.Alone {
+		h.Set("Referrer-Policy", "no-referrer") // its address may have a token in it
+	}
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write(out.Bytes()) // a browser that left needs no page
