@@ -74,7 +74,7 @@ func (p *program) command() *cobra.Command {
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	root.SetHelpCommand(helpCommand())
 	root.AddCommand(
-		p.serveCommand(), p.configCommand(), p.demoCommand(), p.jobCommand(), p.alertCommand(),
+		p.serveCommand(), p.configCommand(), p.demoCommand(), p.jobCommand(), p.explainCommand(), p.alertCommand(),
 		p.eventCommand(), p.historyCommand(), p.deadLetterCommand(), p.ruleCommand(),
 		p.channelCommand(), p.sourceCommand(), p.muteCommand(), p.handlerCommand(), p.tokenCommand(), p.versionCommand(),
 	)

@@ -28,6 +28,12 @@ func (s *sheet) painted(name string, c colour, value string) {
 	s.errs = append(s.errs, err)
 }
 
+// blank parts one thing from the next.
+func (s *sheet) blank() {
+	_, err := fmt.Fprintln(s.p.out)
+	s.errs = append(s.errs, err)
+}
+
 // instant shows when something is, unless it never was.
 func (s *sheet) instant(name string, t time.Time) {
 	if !t.IsZero() {

@@ -85,6 +85,45 @@ event          {"id":"1234","note":"\u0007 \u202e"}
 `)
 }
 
+func TestShowEntity(t *testing.T) {
+	var out bytes.Buffer
+	a := web.Alert{AlertFields: web.AlertFields(sampleAlert())}
+	other := sampleAlert()
+	other.ID = uuid.MustParse("0194bd10-0000-8000-8000-000000000002")
+	job := web.Job{
+		Rule: "order-unshipped", RuleVersion: 3, Entity: "order", Key: "1234", Status: web.Waiting, Since: at(-3600), NextCheckAt: at(7200),
+		Trail: []web.TrailEntry{{Kind: "update", At: at(-90), By: "orders.changed"}},
+	}
+	was := job
+	was.Alerts, was.Trail = []alerts.ID{a.ID}, nil
+	known := web.Entity{
+		Entity: "order", Key: "1234", Jobs: web.Page[web.Job]{Items: []web.Job{job}}, Alerts: web.Page[web.Alert]{Items: []web.Alert{a, {AlertFields: web.AlertFields(other)}}},
+		History: web.Page[web.Ended]{Items: []web.Ended{{Job: was, Outcome: "cancelled", Reason: "by hand", EndedAt: at(-5)}}},
+	}
+	if err := inProcess(&out, nil).showEntity(known); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, out.String(), `
+rule           order-unshipped, version 3
+waits since    2026-01-31 14:04:05 UTC (60 m ago)
+critical       2026-01-31 15:03:55 UTC  order 1234 waits\x1b[2J
+ended          cancelled
+reason         by hand
+at             2026-01-31 15:04:00 UTC (5 s ago)
+
+rule           order-unshipped, version 3
+waits since    2026-01-31 14:04:05 UTC (60 m ago)
+trail          2026-01-31 15:02:35 UTC  updated; by orders.changed
+status         waiting
+next look      2026-01-31 17:04:05 UTC (in 2 h)
+`)
+	out.Reset()
+	if err := inProcess(&out, nil).showEntity(web.Entity{Entity: "order", Key: "9"}); err != nil {
+		t.Fatal(err)
+	}
+	compare(t, out.String(), "order          9: nothing is waited for\n")
+}
+
 func TestShowAlert(t *testing.T) {
 	var out bytes.Buffer
 	if err := inProcess(&out, nil).showAlert(web.Alert{

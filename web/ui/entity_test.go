@@ -69,6 +69,18 @@ func TestWhy(t *testing.T) {
 	if body := evaluate[string](b, `document.querySelector(".wait details pre").textContent`); !strings.Contains(body, `second \u202etry`) {
 		t.Errorf("the event is %s", body)
 	}
+
+	// What somebody unfolded stays so when the page goes on.
+	evaluate[any](b, `document.querySelectorAll("details").forEach((d) => { d.open = true }); 0`)
+	send(t, home, "parcels.moved", `{"id": "7", "status": "OUT", "hub": "Bonn"}`)
+	for deadline := time.Now().Add(within); strings.Count(b.text(), "by parcels.moved") != 2; wait(b.ctx) {
+		if time.Now().After(deadline) {
+			t.Fatalf("the page does not go on:\n%s", b.text())
+		}
+	}
+	if folded := evaluate[int](b, `document.querySelectorAll("details:not([open])").length`); folded > 0 {
+		t.Errorf("%d parts were folded up again", folded)
+	}
 	for _, width := range []int64{400, 1400, 1600} {
 		b := open(t, home, width, 900)
 		for _, dark := range []bool{false, true} {

@@ -34,7 +34,7 @@ type moment struct {
 // storyOf is the story of a job, by what is kept of it and the alerts that were said about it.
 func storyOf(j web.Job, ended *web.Ended, said []web.Alert) story {
 	s := story{Job: j, Ended: ended, Event: indented(j.Event)}
-	s.Line = append(s.Line, moment{At: j.Since, Kind: "began", Word: "began", Text: "the wait began;", Then: "first look", Next: j.FirstCheckAt, Began: true})
+	s.Line = append(s.Line, moment{At: j.Since, Kind: "began", Word: "began", Then: "first look", Next: j.FirstCheckAt, Began: true})
 	told := make([]bool, len(j.Trail)) // by an alert
 	for _, a := range said {
 		m := moment{At: a.DecidedAt, Kind: loudness(a), Word: loudness(a), Text: a.Text, Alert: &a}
@@ -76,6 +76,9 @@ func momentOf(e web.TrailEntry) moment {
 	switch {
 	case e.Kind != "look":
 		m.Kind, m.Word = "noted", deedsDone[e.Kind]
+		if e.Kind == "snooze" {
+			m.Then = "until"
+		}
 		if e.By != "" {
 			m.Text = "by " + e.By
 		}
