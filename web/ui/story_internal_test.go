@@ -52,8 +52,10 @@ func TestStories(t *testing.T) {
 	j := web.Job{
 		Since: minute(0), FirstCheckAt: minute(1), NextCheckAt: minute(30), Alerts: []alerts.ID{a.ID},
 		Trail: []web.TrailEntry{
-			look(1, "paid = false"), look(2, "paid = false"), look(3, "paid = true"), {Kind: "update", At: minute(4), By: "orders.paid"},
-			look(5, "paid = true"), step, unsaid, unknown, {Kind: "snooze", At: minute(9), Next: minute(30)},
+			look(1, "paid = false"), look(2, "paid = false"), look(3, "paid = true"),
+			{Kind: "update", At: minute(4), By: "orders.paid"},
+			look(5, "paid = true"), step, unsaid, unknown,
+			{Kind: "snooze", At: minute(9), Next: minute(30)},
 		},
 	}
 	want := []string{
