@@ -98,11 +98,10 @@ func TestInbox(t *testing.T) {
 
 	// A group, with what of it is not shown, and not what came since.
 	b.visit("/alerts?by=entity")
-	seen := evaluate[string](b, `document.querySelector("[name=seen]").value`)
+	b.do(chromedp.Click(chromedp.CSS("[data-live]"))) // the page holds still
 	begin(t, home, "payments.asked", "unseen")
 	waitOpen(t, home, 24)
-	evaluate[any](b, fmt.Sprintf(`document.querySelector("[name=seen]").value = %q; 0`, seen))
-	b.click(`button[aria-label="Acknowledge all 20 of payment"], button[aria-label="Acknowledge all 21 of payment"]`)
+	b.click(`button[aria-label="Acknowledge all 20 of payment"]`)
 	b.shows("20 alerts were acknowledged.")
 	if got := acknowledgedOf(t, home); len(got) != 22 || got["unseen"] != "" {
 		t.Errorf("acknowledged are %v", got)
