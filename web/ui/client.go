@@ -28,9 +28,9 @@ func (c client) get(path string, query url.Values, out any) error {
 	return c.do(http.MethodGet, path, query, nil, out)
 }
 
-// text reads a document of the API as it is.
-func (c client) text(path, kind string) (string, error) {
-	a, err := c.ask(http.MethodGet, path, nil, http.Header{"Accept": {kind}}, nil)
+// yaml reads a document of the API as YAML.
+func (c client) yaml(path string) (string, error) {
+	a, err := c.ask(http.MethodGet, path, nil, http.Header{"Accept": {yamlType}}, nil)
 	if err == nil {
 		err = a.read(path, nil)
 	}

@@ -79,7 +79,7 @@ func (u *UI) editRule(c client, r *http.Request) (view, error) {
 	v.Trial.example(d)
 	if old := versionOf(r.URL.Query().Get("version"), 0); old > 0 && old != v.Version {
 		v.Opened = old
-		v.Text, err = c.text(fmt.Sprintf("%s/versions/%d", rulePath(name), old), yamlType)
+		v.Text, err = c.yaml(fmt.Sprintf("%s/versions/%d", rulePath(name), old))
 		v.saved = v.Text // it is there, as that version
 	}
 	return view{Title: v.Name, Body: v, Still: true}, err
@@ -97,7 +97,7 @@ func (c client) edited(name string) (editorView, error) {
 		return v, err
 	}
 	v.Version, v.Bundle, v.Trial.Subjects = known.Version, known.Bundle, known.Subjects
-	if v.Text, err = c.text(rulePath(name), yamlType); err != nil {
+	if v.Text, err = c.yaml(rulePath(name)); err != nil {
 		return v, err
 	}
 	v.saved = v.Text
@@ -164,7 +164,7 @@ func (c client) around(v *editorView) (err error) {
 		return err
 	}
 	v.Bundle, v.Trial.Subjects = known.Bundle, known.Subjects
-	if v.saved, err = c.text(rulePath(v.Name), yamlType); err != nil {
+	if v.saved, err = c.yaml(rulePath(v.Name)); err != nil {
 		return err
 	}
 	v.Trial.Recent, err = c.recent(v.Name)

@@ -66,7 +66,7 @@ func (u *UI) ruleView(c client, r *http.Request, name string) (v ruleView, err e
 	if v.Rule, err = c.listed(name); err != nil {
 		return v, err
 	}
-	if v.Text, err = c.text(path, yamlType); err != nil {
+	if v.Text, err = c.yaml(path); err != nil {
 		return v, err
 	}
 	if err := c.get(path, nil, &v.document); err != nil {
