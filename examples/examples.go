@@ -32,7 +32,7 @@ type Event struct {
 }
 
 // order is the situations that are told first, the simplest at the beginning.
-var order = []string{"orders", "payment-capture", "nightly-import", "backup", "device-silent", "kyc-unfinished", "ticket-sla", "stock-empty"}
+var order = []string{"orders", "payment-capture", "nightly-import", "device-silent", "kyc-unfinished", "ticket-sla"}
 
 // All are the examples, those that are told first at the beginning. An error is a mistake of ours.
 func All() ([]Example, error) {
