@@ -1,0 +1,138 @@
+package ui_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+)
+
+// keys types keys, each as a person does.
+func (b *tab) keys(all ...string) {
+	b.Helper()
+	for _, key := range all {
+		b.do(chromedp.KeyEvent(key))
+	}
+}
+
+// tabTo moves the focus on until it is at what a selector finds; what has the focus can be seen to
+// have it.
+func (b *tab) tabTo(selector string) {
+	b.Helper()
+	for range 200 {
+		b.keys("\t")
+		if !evaluate[bool](b, `document.activeElement.matches(":focus-visible") && getComputedStyle(document.activeElement).outlineStyle !== "none"`) {
+			b.Errorf("it is not seen that this has the focus: %s", evaluate[string](b, `document.activeElement.outerHTML.slice(0, 120)`))
+		}
+		if evaluate[bool](b, `document.activeElement.matches('`+selector+`')`) {
+			return
+		}
+	}
+	b.Fatalf("%s can't be reached by Tab", selector)
+}
+
+// By Tab, Space and Enter alone, somebody passes over the navigation, chooses a job, snoozes and
+// cancels it, and acknowledges what was said.
+func TestByKeyboardAlone(t *testing.T) {
+	home := serve(t, orders)
+	send(t, home, "orders.created", `{"id": "1", "total": 1}`)
+	send(t, home, "orders.created", `{"id": "2", "total": 1}`)
+	waitOpen(t, home, 2)
+	b := open(t, home, 1200, 900)
+	b.visit("/jobs")
+	b.keys("\t")
+	if !evaluate[bool](b, `document.activeElement.matches("a.skip") && document.activeElement.getBoundingClientRect().left >= 0`) {
+		t.Error("the first Tab does not show how to skip to the content")
+	}
+	b.keys("\r")
+	if !evaluate[bool](b, `document.activeElement.id === "main"`) {
+		t.Error("skipping does not lead to the content")
+	}
+	b.tabTo(`input[name=job][value$="/1"]`)
+	b.keys(" ")
+	b.tabTo(`button[value=snooze]`)
+	b.keys("\r")
+	b.shows("1 job was snoozed.")
+	b.tabTo(`input[name=job][value$="/2"]`)
+	b.keys(" ")
+	b.tabTo(`button[value=cancel]`)
+	b.keys("\r")
+	b.shows("Cancel 1 job?")
+	b.tabTo(`button.grave`)
+	b.keys("\r")
+	b.shows("1 job was cancelled.")
+
+	alert := waitOpen(t, home, 1)[0]
+	b.visit("/alerts/" + alert.ID.String())
+	b.tabTo(`button[value=ack]`)
+	b.keys("\r")
+	b.shows("Acknowledged by")
+}
+
+// Nothing moves by itself, and where somebody asks for less motion, nothing moves at all.
+func TestNothingMoves(t *testing.T) {
+	home := serve(t, orders)
+	b := open(t, home, 1200, 900)
+	for _, path := range []string{"/", "/jobs", "/alerts", "/health"} {
+		b.visit(path)
+		if n := evaluate[int](b, `document.getAnimations().length`); n > 0 {
+			t.Errorf("%s: %d animations", path, n)
+		}
+	}
+}
+
+// What a page shows stays where it is while it follows what happens: the same jobs, looked at anew,
+// move by less than is seen.
+func TestLiveUpdatesShiftNothing(t *testing.T) {
+	home := serve(t, orders)
+	for _, id := range []string{"1", "2", "3"} {
+		send(t, home, "orders.created", `{"id": "`+id+`", "total": 1}`)
+	}
+	waitOpen(t, home, 3)
+	b := open(t, home, 1200, 900)
+	for _, path := range []string{"/", "/jobs", "/health"} {
+		b.visit(path)
+		evaluate[any](b, `(() => {
+  window.shift = 0; window.swaps = 0;
+  new PerformanceObserver((l) => { for (const e of l.getEntries()) window.shift += e.value; }).observe({ type: "layout-shift", buffered: true });
+  document.addEventListener("htmx:after:swap", () => window.swaps++);
+})()`)
+		for swaps := range 3 {
+			call(t, home, "POST", "/jobs/order-unshipped/2/snooze", "application/json", `{"for": "`+[]string{"3h", "5h", "12h"}[swaps]+`"}`, nil)
+			for deadline := time.Now().Add(within); evaluate[int](b, "window.swaps") <= swaps; wait(t.Context()) {
+				if time.Now().After(deadline) {
+					t.Fatalf("%s is not live", path)
+				}
+			}
+		}
+		// Two frames later what was put in place is drawn, and what it moved is counted.
+		shift := evaluate[float64](b, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() => setTimeout(() => done(window.shift)))))`)
+		if shift >= 0.05 {
+			t.Errorf("%s shifts by %.3f", path, shift)
+		}
+	}
+}
+
+// What the front page loads is under 150 KB, before anything is compressed.
+func TestTheFrontPageIsSmall(t *testing.T) {
+	home := serve(t, orders)
+	send(t, home, "orders.created", `{"id": "1", "total": 1}`)
+	b := open(t, home, 1200, 900)
+	b.visit("/")
+	b.shows("order-unshipped")
+	all := evaluate[[]struct {
+		Name string
+		Size float64
+	}](b, `[...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")].filter((e) => !e.name.includes("live=")).map((e) => ({Name: e.name, Size: e.decodedBodySize}))`)
+	sum, scripts := 0.0, 0
+	for _, loaded := range all {
+		sum += loaded.Size
+		if strings.HasSuffix(loaded.Name, ".js") {
+			scripts++
+		}
+	}
+	if sum > 150_000 || sum == 0 || scripts < 3 {
+		t.Errorf("it loads %.0f bytes: %+v", sum, all)
+	}
+}

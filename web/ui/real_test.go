@@ -1,0 +1,199 @@
+package ui_test
+
+import (
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman"
+	"deadman/bus"
+	"deadman/bus/bustest"
+	futurejobs "deadman/future_jobs"
+	"deadman/store"
+	"deadman/web"
+)
+
+// realOrders are orders of a marketplace that lie beside the project, not in it.
+const realOrders = "../../../shared/data/orders-2016-2017.csv"
+
+// shippingRule waits for what is shipped; all that begin together are due together.
+const shippingRule = `name: order-unshipped
+description: An order was placed and nothing was shipped.
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+escalate:
+  - {after: 6h, step: primary, severity: warning, text: "order {{key}} is not shipped"}
+  - {after: 12h, step: escalated, severity: critical}
+slot: 1h
+`
+
+// order is a row of the orders: which it is, and whether it was handed to the carrier.
+type order struct {
+	id      string
+	shipped bool
+}
+
+// ordersOf reads the orders. They are told by where they lie on this machine, or by
+// DEADMAN_ORDERS.
+func ordersOf(t *testing.T) (all []order) {
+	t.Helper()
+	at := os.Getenv("DEADMAN_ORDERS")
+	if at == "" {
+		at = filepath.FromSlash(realOrders)
+	}
+	file, err := os.Open(at)
+	if errors.Is(err, os.ErrNotExist) {
+		t.Skipf("the orders are not at %s; DEADMAN_ORDERS names where they are", at)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	rows, err := csv.NewReader(file).ReadAll()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, row := range rows[1:] { // order_id, status, purchased_at, approved_at, handed_to_carrier_at, …
+		all = append(all, order{id: row[0], shipped: row[4] != ""})
+	}
+	return all
+}
+
+// gather has n orders wait that are all due in one slot, in the database of a node that does not run.
+func gather(t *testing.T, c deadman.Config, n int) {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{DataDir: c.DataDir, Log: c.Log})
+	b := &backlog{Store: s, tb: t, from: time.Now().UTC().Add(6 * time.Hour).Truncate(time.Hour)}
+	b.check(err)
+	defer func() { b.check(s.Close()) }()
+	saved := b.rules()["order-unshipped"]
+	rule := &futurejobs.Rule{ID: saved.RuleID, Version: saved.Version, Name: saved.Name, Entity: saved.Entity, Grid: futurejobs.Grid(time.Hour)}
+	for first := 0; first < n; first += 2000 {
+		batch := futurejobs.Batch{RuleSet: b.set}
+		for i := first; i < min(first+2000, n); i++ {
+			key := fmt.Sprintf("b-%06d", i)
+			batch.Effects = append(batch.Effects, futurejobs.Effect{
+				Rule: rule, Ref: futurejobs.Ref{Shard: futurejobs.ShardOf(rule.Entity, key, s.Shards()), RuleID: rule.ID, Key: key},
+				Ask: futurejobs.Start{Job: futurejobs.Job{
+					Version: rule.Version, Since: b.from.Add(-6 * time.Hour), FirstCheckAt: b.from, Event: []byte(`{"id":"` + key + `"}`),
+				}},
+			})
+		}
+		_, err := s.Apply(t.Context(), batch)
+		b.check(err)
+	}
+}
+
+// tell publishes events, up to 2,000 on their way at a time.
+func tell(t *testing.T, js jetstream.JetStream, subject string, ids []string) {
+	t.Helper()
+	for some := range slices.Chunk(ids, 2000) {
+		for _, id := range some {
+			if _, err := js.PublishAsync(subject, []byte(`{"id":"`+id+`"}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		select {
+		case <-js.PublishAsyncComplete():
+		case <-time.After(within):
+			t.Fatalf("%d events on %s are not acknowledged", js.PublishAsyncPending(), subject)
+		}
+	}
+}
+
+// Real orders, and a backlog of 100,000 that are due in one slot: each page comes, with the right
+// numbers, and looks as it should to whoever looks at the pictures.
+func TestRealOrdersAndABacklog(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes in 16,000 events")
+	}
+	known := ordersOf(t)
+	c := config(t.TempDir())
+	server, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: c.Log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	c.NATSURL, c.NATSAddr = server.ClientURL(), ""
+	home, stop := run(t, c)
+	call(t, home, "POST", "/rules", "application/yaml", shippingRule, nil)
+
+	var placed, shipped, waiting []string
+	for _, o := range known {
+		placed = append(placed, o.id)
+		if o.shipped {
+			shipped = append(shipped, o.id)
+		} else {
+			waiting = append(waiting, o.id)
+		}
+	}
+	js := bustest.JetStream(t, c.NATSURL)
+	tell(t, js, "orders.created", placed)
+	tell(t, js, "orders.shipped", shipped)
+	var streams web.Page[web.Stream]
+	for deadline := time.Now().Add(3 * time.Minute); ; wait(t.Context()) {
+		call(t, home, "GET", "/streams", "", "", &streams)
+		if s := streams.Items[0]; s.Created == int64(len(placed)) && s.Behind != nil && *s.Behind == 0 && s.LastSeq == uint64(len(placed)+len(shipped)) {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("of %d events: %+v", len(placed)+len(shipped), streams.Items)
+		}
+	}
+
+	const backlog = 100_000
+	stop()
+	gather(t, c, backlog)
+	home, _ = run(t, c)
+
+	b := open(t, home, 1400, 900)
+	b.visit("/health")
+	due := thousands(len(waiting) + backlog)
+	b.shows("All is in order", due+" planned", "A herd: ", thousands(len(placed)))
+	b.click(".herd a")
+	b.shows("order-unshipped")
+	b.visit("/entities/order?key=" + url.QueryEscape(waiting[0]))
+	b.shows(waiting[0], "order-unshipped")
+	b.visit("/entities/order?key=" + url.QueryEscape(shipped[0]))
+	b.shows(shipped[0], "resolved")
+	b.visit("/jobs?key=b-099999")
+	b.shows("b-099999")
+	for _, width := range []int64{400, 1400, 1600} {
+		b := open(t, home, width, 900)
+		for _, path := range []string{
+			"/", "/jobs", "/entities/order?key=" + url.QueryEscape(shipped[0]), "/entities/order?key=" + url.QueryEscape(waiting[0]), "/rules", "/rules/order-unshipped",
+			"/rules/order-unshipped/edit", "/new-rule", "/alerts", "/alerts/said", "/mutes", "/history", "/dead-letters", "/health", "/find?q=order",
+		} {
+			b.visit(path)
+			for _, w := range evaluate[[]string](b, broken) {
+				t.Errorf("%s at %d px: %s", path, width, w)
+			}
+			if tall := evaluate[float64](b, `Math.max(0, ...[...document.querySelectorAll("tbody tr")].map((r) => r.getBoundingClientRect().height))`); tall > 120 {
+				t.Errorf("%s at %d px has a row that is %.0f px tall", path, width, tall)
+			}
+			for _, dark := range []bool{false, true} {
+				if os.Getenv("DEADMAN_SHOTS") != "" {
+					b.dark(dark)
+					b.shoot(fmt.Sprintf("real-%s-%d-%v", url.PathEscape(path), width, map[bool]string{true: "dark", false: "light"}[dark]))
+				}
+			}
+		}
+	}
+}
+
+// thousands is a number as the pages write it, such as "100,123".
+func thousands(n int) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
+}
