@@ -139,7 +139,7 @@ func (v *healthView) lag() (longest time.Duration) {
 func (healthView) WhereToLook(condition string) string { return whereToLook[condition] }
 
 var whereToLook = map[string]string{
-	"nats": "#streams", "leases": "#nodes", "intake": "#streams", "streams": "#streams", "ticks": "/rules", "sweep": "/jobs?overdue=true",
+	"nats": "#streams", "leases": "#nodes", "intake": "#streams", "streams": "#streams", "ticks": "/rules", "sweep": "/jobs?due=overdue",
 	"relay": "/alerts", "alerts_stream": "/alerts", "sources": "#sources", "notify": "#channels", "serving": "#nodes",
 }
 
