@@ -163,7 +163,7 @@ func TestAlert(t *testing.T) {
 	fatal(t, err)
 	fatal(t, json.Unmarshal(raw, &want))
 	if link := do(t, s.Server, "GET", "/alerts/"+said.ID.String(), ""); link.StatusCode != http.StatusOK && link.StatusCode != http.StatusTemporaryRedirect {
-		t.Errorf("the link of an alert leads to %d", link.StatusCode)
+		t.Errorf("the link of an alert leads to %d %s", link.StatusCode, link.body)
 	}
 	a := do(t, s.Server, "GET", "/api/v1/alerts/"+said.ID.String(), "")
 	fatal(t, json.Unmarshal([]byte(a.body), &got))

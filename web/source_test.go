@@ -91,7 +91,7 @@ func TestSources(t *testing.T) {
 		!strings.Contains(a.body, `"reached":false`) || !strings.Contains(a.body, "shop can't be asked") {
 		t.Errorf("%d %s", a.StatusCode, a.body)
 	}
-	if a := do(t, s.Server, "GET", "/health", ""); !strings.Contains(a.body, ">down</span>") || !strings.Contains(a.body, ">connection &lt;refused&gt;</td>") ||
+	if a := do(t, s.Server, "GET", "/health", ""); !strings.Contains(a.body, ">down</span>") || !strings.Contains(a.body, ">connection &lt;refused&gt;<") ||
 		!strings.Contains(a.body, ">new</span>") {
 		t.Error(a.body)
 	}

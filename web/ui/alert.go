@@ -167,8 +167,8 @@ func (v *alertView) deeds(c client) error {
 			query.Set("before", until.Add(time.Second).UTC().Format(time.RFC3339Nano))
 		}
 		var page web.Page[web.Entry]
-		if err := c.get("/audit", query, &page); err != nil {
-			return err
+		if is, err := exists(c.get("/audit", query, &page)); !is {
+			return err // nil: the node keeps no audit
 		}
 		for _, e := range page.Items {
 			if word := deedWords[e.Action]; word != "" {

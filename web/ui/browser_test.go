@@ -3,6 +3,8 @@ package ui_test
 import (
 	"context"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -188,11 +190,29 @@ func (b *tab) shows(all ...string) {
 	for _, want := range all {
 		for deadline := time.Now().Add(within); !strings.Contains(b.text(), want); {
 			if time.Now().After(deadline) {
-				b.Fatalf("the page does not show %q:\n%s", want, b.text())
+				b.Fatalf("the page does not show %q:\n%s\n%s", want, b.text(), b.state())
 			}
 			wait(b.ctx)
 		}
 	}
+}
+
+// state is what the node says of itself, for when a page does not come to show something.
+func (b *tab) state() (all string) {
+	for _, path := range []string{"/readyz", "/api/v1/streams", "/api/v1/nodes", "/api/v1/jobs?limit=5"} {
+		r, err := http.NewRequestWithContext(b.ctx, http.MethodGet, b.home+path, nil)
+		if err != nil {
+			return err.Error()
+		}
+		answer, err := http.DefaultClient.Do(r)
+		if err != nil {
+			return all + err.Error()
+		}
+		text, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		all += fmt.Sprintf("%s: %s %v\n", path, text, err)
+	}
+	return all
 }
 
 // wait is a while between two looks at a page.

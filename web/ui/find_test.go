@@ -27,7 +27,7 @@ func TestFind(t *testing.T) {
 	} {
 		b.visit("/")
 		evaluate[any](b, `document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "/", bubbles: true})); 0`)
-		b.do(chromedp.KeyEvent(asked+"\r"))
+		b.do(chromedp.KeyEvent(asked + "\r"))
 		for evaluate[string](b, "location.pathname") == "/" {
 			wait(b.ctx)
 		}

@@ -24,8 +24,10 @@ const anyTime = "all"
 
 // historySpans are how far back one can look.
 var historySpans = []span{
-	{"the last day", "24h", 24 * time.Hour}, {"the last week", "7d", 7 * 24 * time.Hour},
-	{"the last 14 days", "14d", 14 * 24 * time.Hour}, {"any time", anyTime, 0},
+	{"the last day", "24h", 24 * time.Hour},
+	{"the last week", "7d", 7 * 24 * time.Hour},
+	{"the last 14 days", "14d", 14 * 24 * time.Hour},
+	{"any time", anyTime, 0},
 }
 
 // historyFilter is what the list is narrowed by.
