@@ -16,14 +16,14 @@ func TestFind(t *testing.T) {
 	b.visit("/alerts")
 	b.shows("order 1234 (1) is not shipped")
 	alert := evaluate[string](b, `new URL(document.querySelector("main a[href^=\"/alerts/0\"]").href).pathname.split("/").pop()`)
-	for asked, shows := range map[string]string{
-		"order 1234":           "order-unshipped:",
-		"order-unshipped/1234": "order-unshipped:",
-		"order-unp":            "How it goes",
-		alert:                  "Where it went",
-		"1234":                 "payment",
-		"order-un":             "order-unpaid",
-		"nobody":               "Nothing goes by nobody",
+	for asked, at := range map[string]string{
+		"order 1234":           "/entities/order",
+		"order-unshipped/1234": "/entities/order",
+		"order-unp":            "/rules/order-unpaid",
+		alert:                  "/alerts/" + alert,
+		"1234":                 "/find",
+		"order-un":             "/find",
+		"nobody":               "/find",
 	} {
 		b.visit("/")
 		evaluate[any](b, `document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "/", bubbles: true})); 0`)
@@ -31,8 +31,14 @@ func TestFind(t *testing.T) {
 		for evaluate[string](b, "location.pathname") == "/" {
 			wait(b.ctx)
 		}
-		b.shows(shows)
+		if got := evaluate[string](b, "location.pathname"); got != at {
+			t.Errorf("%s leads to %s, want %s", asked, got, at)
+		}
 	}
+	b.visit("/find?q=1234")
+	b.shows("order", "payment")
+	b.visit("/find?q=nobody")
+	b.shows("Nothing goes by nobody")
 	b.accessible("find")
 }
 

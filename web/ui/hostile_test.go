@@ -142,7 +142,7 @@ const broken = `(() => {
   if (document.querySelector("main script:not([src^='/static/']), main [onerror], main [onclick], main img")) wrong.push("a text became an element");
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT);
   for (let n; (n = walk.nextNode());) if (!n.parentElement.closest("textarea") && ` + secret + `.test(n.data.replace(/\n/g, ""))) { wrong.push("unseen characters in " + JSON.stringify(n.data.slice(0, 60))); break; }
-  for (const a of document.querySelectorAll("a[href]")) if (!["http:", "https:"].includes(a.protocol) || a.origin !== location.origin) wrong.push("a link to " + a.href);
+  for (const a of document.querySelectorAll("a[href]")) if (new URL(a.getAttribute("href"), location).origin !== location.origin) wrong.push("a link to " + a.getAttribute("href"));
   return wrong;
 })()`
 
@@ -164,7 +164,7 @@ func TestHostileTexts(t *testing.T) {
 				}
 				b.shoot(fmt.Sprintf("hostile-%s-%d-%d", url.PathEscape(route), i, width))
 			}
-			for _, at := range evaluate[[]string](b, `[...document.querySelectorAll("main a[href]")].map((a) => a.href.split("#")[0])`) {
+			for _, at := range evaluate[[]string](b, `[...document.querySelectorAll("main a[href]")].map((a) => new URL(a.getAttribute("href"), location).href.split("#")[0])`) {
 				links[at] = path
 			}
 		}
