@@ -13,7 +13,8 @@ import (
 
 // letterFilters are what dead letters can be narrowed by.
 var letterFilters = []filter{
-	byRule, {parameter: "subject", does: "that came on this subject only"},
+	byRule,
+	{parameter: "subject", does: "that came on this subject only"},
 	{parameter: "reason", does: "that were refused for this reason only, word by word"},
 }
 

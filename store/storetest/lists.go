@@ -116,11 +116,31 @@ func jobsAreFoundByTheirKeys(t *testing.T, w *world) {
 	}
 	late := w.slot().Add(40 * time.Minute)
 	for _, f := range []futurejobs.Filter{
-		{KeyPrefix: "a"}, {KeyPrefix: "ab"}, {KeyPrefix: "ab\""}, {KeyPrefix: "ab\"c\\"}, {KeyPrefix: "ab\\"}, {KeyPrefix: "ab\n"}, {KeyPrefix: "abé"},
-		{KeyPrefix: "ab\ud7ff"}, {KeyPrefix: "ab\U0010ffff"}, {KeyPrefix: "\U0010ffff"}, {KeyPrefix: "none"}, {KeyPrefix: "%"}, {KeyPrefix: "a_"},
-		{KeyPrefix: "k"}, {KeyPrefix: "k00"}, {KeyPrefix: "k2", DueAfter: late}, {KeyPrefix: "k", DueBefore: late}, {KeyPrefix: "k01", DueAfter: late, DueBefore: late.Add(time.Hour)},
-		{KeyPrefix: "k", Rule: other.Name}, {KeyPrefix: "k", Rule: w.rule.Name}, {KeyPrefix: "k0", Entity: "payment"}, {KeyPrefix: "a", RulePrefix: "order"},
-		{KeyPrefix: "k00", Key: "k0012"}, {KeyPrefix: "k01", Key: "k0012"}, {Rule: other.Name, DueAfter: late},
+		{KeyPrefix: "a"},
+		{KeyPrefix: "ab"},
+		{KeyPrefix: "ab\""},
+		{KeyPrefix: "ab\"c\\"},
+		{KeyPrefix: "ab\\"},
+		{KeyPrefix: "ab\n"},
+		{KeyPrefix: "abé"},
+		{KeyPrefix: "ab\ud7ff"},
+		{KeyPrefix: "ab\U0010ffff"},
+		{KeyPrefix: "\U0010ffff"},
+		{KeyPrefix: "none"},
+		{KeyPrefix: "%"},
+		{KeyPrefix: "a_"},
+		{KeyPrefix: "k"},
+		{KeyPrefix: "k00"},
+		{KeyPrefix: "k2", DueAfter: late},
+		{KeyPrefix: "k", DueBefore: late},
+		{KeyPrefix: "k01", DueAfter: late, DueBefore: late.Add(time.Hour)},
+		{KeyPrefix: "k", Rule: other.Name},
+		{KeyPrefix: "k", Rule: w.rule.Name},
+		{KeyPrefix: "k0", Entity: "payment"},
+		{KeyPrefix: "a", RulePrefix: "order"},
+		{KeyPrefix: "k00", Key: "k0012"},
+		{KeyPrefix: "k01", Key: "k0012"},
+		{Rule: other.Name, DueAfter: late},
 	} {
 		var want []futurejobs.Listed
 		for _, l := range whole {
