@@ -96,14 +96,16 @@ func jobsAreFiltered(t *testing.T, w *world) {
 	}
 }
 
+// oddKeys sort, and are escaped, in ways that are easy to get wrong.
+var oddKeys = []string{
+	"a", "ab", "ab\"c", "ab\"c\\d", "ab\\", "ab\\x41", "ab\nc", "ab\x00c", "ab\xffc", "abé", "ab\ud7ff", "ab\ue000", "ab\U0010ffff", "ab\U0010ffffz", "ac", "b",
+}
+
 // Keys are found by what they begin with, whatever they are made of and however many they are.
 func jobsAreFoundByTheirKeys(t *testing.T, w *world) {
 	other := w.save("payment-missing", "payment")
-	odd := []string{
-		"a", "ab", "ab\"c", "ab\"c\\d", "ab\\", "ab\\x41", "ab\nc", "ab\x00c", "ab\xffc", "abé", "ab\ud7ff", "ab\ue000", "ab\U0010ffff", "ab\U0010ffffz", "ac", "b",
-	}
 	var effects []futurejobs.Effect
-	for i, key := range odd {
+	for i, key := range oddKeys {
 		effects = append(effects, w.starting(w.rule, key, w.slot().Add(time.Duration(i%4)*time.Minute)))
 	}
 	for i := range 3000 {

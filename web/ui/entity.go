@@ -22,6 +22,14 @@ type entityView struct {
 	May         may
 }
 
+// Newest is the wait that ended last; nil: none is known.
+func (v entityView) Newest() *web.Ended {
+	if len(v.Past) == 0 {
+		return nil
+	}
+	return v.Past[0].Ended
+}
+
 // shownWhole is how many alerts of an entity are shown with what became of them on each channel.
 const shownWhole = 10
 
