@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"math"
 	"net/url"
+	"reflect"
 	"strings"
 	"time"
 
@@ -25,12 +26,11 @@ func (u *UI) functions() template.FuncMap {
 		"since":        func(t time.Time) (template.HTML, error) { return clock(t, "since") },
 		"exactly":      func(t time.Time) (template.HTML, error) { return clock(t, "exact") },
 		"hour":         func(t time.Time) (template.HTML, error) { return clock(t, "hour") },
-		"figure":       number[int64],
+		"figure":       func(n any) string { return number(reflect.ValueOf(n).Int()) }, // of any int
 		"entityAt":     entityPath,
 		"jobsOf":       func(prefix string) string { return "/jobs?" + url.Values{"key": {prefix + "*"}}.Encode() },
 		"words":        func(word any) string { return strings.ReplaceAll(fmt.Sprint(word), "_", " ") },
 		"count":        count,
-		"thousands":    thousands,
 		"int":          func(n uint64) int { return int(min(n, math.MaxInt32)) },
 		"loudness":     loudness,
 		"outcome":      outcome,
@@ -78,19 +78,6 @@ func count(n int, noun string) string {
 		return "1 " + noun
 	}
 	return fmt.Sprintf("%d %ss", n, noun)
-}
-
-// thousands is a number as people read it, such as "12,345".
-func thousands(number any) string {
-	digits := fmt.Sprint(number)
-	var out strings.Builder
-	for i, digit := range digits {
-		if i > 0 && (len(digits)-i)%3 == 0 {
-			out.WriteByte(',')
-		}
-		out.WriteRune(digit)
-	}
-	return out.String()
 }
 
 // outcome is what the outcome of a job is shown as.
