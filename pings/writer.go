@@ -57,7 +57,7 @@ func (w *Writer) Run(ctx context.Context) error {
 	for {
 		select {
 		case <-tick.C:
-			w.Write(ctx)
+			w.finish(ctx)
 		case <-ctx.Done():
 			w.finish(ctx)
 			return nil
@@ -65,11 +65,14 @@ func (w *Writer) Run(ctx context.Context) error {
 	}
 }
 
-// finish writes what waits when the node stops.
+// finish writes what waits. Where the node stops meanwhile, or has stopped, there is a while left for
+// it: what was taken to be written would be lost.
 func (w *Writer) finish(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+	whole, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	w.Write(ctx)
+	stop := context.AfterFunc(ctx, func() { time.AfterFunc(lastWrite, cancel) })
+	defer stop()
+	w.Write(whole)
 }
 
 // Write writes what waits. What cannot be written is left out, and that is logged: what the pings

@@ -3,6 +3,7 @@ package pings_test
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -107,5 +108,32 @@ func TestTheLogIsWrittenAtTheEnd(t *testing.T) {
 	entries, err := w.finder.History(t.Context(), of.RuleID, "nightly", 0, 10)
 	if err != nil || len(entries) != 1 {
 		t.Errorf("%d entries, %v", len(entries), err)
+	}
+}
+
+// slowLog is a store whose log is written to only once the node stops.
+type slowLog struct {
+	pings.Store
+	stop context.CancelFunc
+}
+
+func (s slowLog) LogPings(ctx context.Context, entries []pings.Entry) error {
+	s.stop()
+	return s.Store.LogPings(ctx, entries)
+}
+
+// A node that stops while the log is written does not lose what was taken for it.
+func TestStoppingDoesNotCutTheLogOff(t *testing.T) {
+	w := newWorld(t)
+	w.runs(w.Store)
+	ctx, stop := context.WithCancel(t.Context())
+	of := w.of("nightly", rules.Success).Target
+	writer := &pings.Writer{Store: slowLog{w.Store, stop}, Log: slog.New(slog.DiscardHandler)}
+	writer.Add(of, pings.Entry{RuleID: of.RuleID, Key: "nightly", At: time.UnixMicro(1), Signal: pings.Signal{Kind: rules.Success}})
+	if err := writer.Run(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if got := w.log("nightly"); len(got) != 1 {
+		t.Errorf("the log has %d entries, want 1", len(got))
 	}
 }
