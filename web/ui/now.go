@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"deadman/alerts"
@@ -63,11 +64,29 @@ func (u *UI) now(c client, _ *http.Request) (view, error) {
 			v.Broken = append(v.Broken, condition)
 		}
 	}
-	if err := errors.Join(v.streams(c), v.open(c, u.Now()), v.rules(c), v.jobs(c)); err != nil {
+	if err := v.read(c, u.Now()); err != nil {
 		v.Fine, v.Blind = false, err.Error()
 	}
 	v.Sentence = v.sentence()
 	return view{Title: v.Sentence, Body: v, Ill: !v.Fine}, nil
+}
+
+// read reads all that the page has beside the node's state, at the same time: each part has fields
+// of its own.
+func (v *nowView) read(c client, now time.Time) error {
+	parts := []func() error{
+		func() error { return v.streams(c) },
+		func() error { return v.open(c, now) },
+		func() error { return v.rules(c) },
+		func() error { return v.jobs(c) },
+	}
+	errs := make([]error, len(parts))
+	var all sync.WaitGroup
+	for i, part := range parts {
+		all.Go(func() { errs[i] = part() })
+	}
+	all.Wait()
+	return errors.Join(errs...)
 }
 
 // streams finds when the last event came. Whoever sees some rules only is not told.
