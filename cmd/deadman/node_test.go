@@ -232,7 +232,7 @@ func TestVerbs(t *testing.T) {
 	if got := n.run(t, "alert", "ack", strings.ToUpper(short)); got.code != 0 || !strings.Contains(got.out, "until          for good") {
 		t.Errorf("%+v", got)
 	}
-	if got := n.run(t, "alert", "unack", short); got.code != 0 || strings.Contains(got.out, "acknowledged") {
+	if got := n.run(t, "alert", "unack", short); got.code != 0 || strings.Contains(got.out, "\nacknowledged") {
 		t.Errorf("%+v", got)
 	}
 	if got := n.run(t, "alert", "ack", "order-unshipped", key); got.code != 0 || !strings.Contains(got.out, "until          for good") {
@@ -241,7 +241,7 @@ func TestVerbs(t *testing.T) {
 	if got := n.run(t, "job", "list", "--rule", "order-unshipped"); !strings.Contains(got.out, "for good") {
 		t.Errorf("acknowledged for good: %+v", got)
 	}
-	if got := n.run(t, "alert", "unack", id); got.code != 0 || strings.Contains(got.out, "acknowledged") {
+	if got := n.run(t, "alert", "unack", id); got.code != 0 || strings.Contains(got.out, "\nacknowledged") {
 		t.Errorf("%+v", got)
 	}
 	for _, c := range []struct {
