@@ -19,9 +19,10 @@ var (
 	trace = flag.Bool("trace", false, "show what happened in runs that pass, too")
 )
 
-// drained is how long a system may take to be at rest after the last fault. Most of it is for
-// messages to people: one whose sender died is tried again after a minute.
-const drained = 3 * time.Minute
+// drained is how long a system may take to be at rest after the last fault. Most of it is for an
+// outage by which all jobs of its rule have ended, so that nobody asks any more: it is over after
+// five minutes of quiet. A message to people whose sender died is tried again after a minute.
+const drained = 7 * time.Minute
 
 // sample are seeds of the campaign for every day: the kinds that take seconds.
 var sample = []uint64{0, 49, 3, 5, 7, 33, 11, 37, 14, 15, 17, 21, 46, 23}
