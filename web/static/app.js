@@ -78,6 +78,17 @@
     for (const e of document.querySelectorAll("[data-times]")) e.value = times();
     show();
   });
+
+  // A page that is left lets go of its stream: browsers keep pages to come back to, their streams with
+  // them, and a host has six connections. A page that is come back to is loaded anew.
+  let stream = null;
+  document.addEventListener("htmx:sse:after:connection", (e) => { stream = e.detail.connection; });
+  addEventListener("pagehide", () => {
+    stream?.abortController.abort();
+    for (const e of document.querySelectorAll("[hx-sse\\:connect]")) e.dispatchEvent(new Event("htmx:abort"));
+  });
+  addEventListener("pageshow", (e) => { if (e.persisted) location.reload(); });
+
   // A page that holds still does not show what is new; to go on, it is loaded anew.
   let still = false;
   document.addEventListener("htmx:sse:before:message", (e) => { if (still) e.preventDefault(); });

@@ -30,6 +30,9 @@ func (u *UI) stream(w http.ResponseWriter, r *http.Request, name string, see sig
 	h.Set("Cache-Control", "no-store")
 	h.Set("X-Accel-Buffering", "no") // a proxy that buffers would hold the news back
 	flow := http.NewResponseController(w)
+	if err := flow.Flush(); err != nil { // a browser can let go only of what has begun
+		return
+	}
 	left := web.Leaving(r.Context())
 	tick := time.NewTicker(liveEvery)
 	defer tick.Stop()

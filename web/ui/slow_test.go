@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// A page is live also where what makes it so comes late, as over a slow line.
-func TestSlowScriptsAreLive(t *testing.T) {
-	home := serve(t, orders)
+// slowed is the address of a slow line to a node: what the test names waits for as long as it says.
+func slowed(t *testing.T, home string, slow func(r *http.Request) bool, wait time.Duration) string {
+	t.Helper()
 	at, err := url.Parse(home)
 	if err != nil {
 		t.Fatal(err)
@@ -20,21 +20,42 @@ func TestSlowScriptsAreLive(t *testing.T) {
 	proxy := httputil.NewSingleHostReverseProxy(at)
 	proxy.FlushInterval = -1 // each write at once: streams go through it
 	line := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if strings.Contains(r.URL.Path, "hx-sse") {
-			late := time.NewTimer(time.Second)
+		if slow(r) {
+			late := time.NewTimer(wait)
 			defer late.Stop()
 			select {
 			case <-late.C:
 			case <-r.Context().Done():
+				return
 			}
 		}
 		r.Host = at.Host
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() { line.CloseClientConnections(); line.Close() })
-	b := open(t, line.URL, 1200, 900)
+	return line.URL
+}
+
+// A page is live also where what makes it so comes late.
+func TestSlowScriptsAreLive(t *testing.T) {
+	home := serve(t, orders)
+	script := func(r *http.Request) bool { return strings.Contains(r.URL.Path, "hx-sse") }
+	b := open(t, slowed(t, home, script, time.Second), 1200, 900)
 	b.visit("/jobs")
 	b.shows("No job is waiting")
 	send(t, home, "orders.created", `{"id": "1234", "total": 1}`)
 	b.shows("order 1234")
+}
+
+// Who clicks through many pages before their streams come waits for none of them: a browser has six
+// connections to a host, and keeps the pages that it left.
+func TestPagesThatAreLeftLetGo(t *testing.T) {
+	home := serve(t, orders)
+	stream := func(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/event-stream") }
+	b := open(t, slowed(t, home, stream, 2*within), 1200, 900)
+	for range 2 {
+		for _, path := range []string{"/", "/jobs", "/alerts", "/rules", "/history", "/dead-letters", "/health"} {
+			b.visit(path)
+		}
+	}
 }
