@@ -20,16 +20,15 @@ const (
 	demoTime = 45 * time.Second // for all of it; the steps come 10 and 20 s after an order
 	nearLook = 30 * time.Second // a first look later than this is of another rule
 	askAgain = 200 * time.Millisecond
-
-	rulesHint = "start the node with the sample rules: deadman serve --rules examples/orders, which is what make run does"
 )
 
 func (p *program) demoCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "demo", Short: "Play orders of which some are never shipped, and show what is said",
-		Long: `Plays a dozen orders against a running node that has the rules of examples/orders:
-most ship in time, one is cancelled, one ships late and two never. Then it waits for the
-alerts about them, which takes less than half a minute.`,
+		Long: `Plays a dozen orders against a running node: most ship in time, one is cancelled, one ships
+late and two never. Then it waits for the alerts about them, which takes less than half a
+minute. A node that has no rules is given the one that waits for orders; one that has rules
+keeps them, and has to have that one among them.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := p.client()
@@ -63,19 +62,23 @@ func newDemo(p *program, c *client) *demo {
 
 // run plays the orders, in this order:
 //
-//  1. listen for alerts, so that none is missed
-//  2. place the first order, and make sure that a rule waits for it
-//  3. place the others; ship and cancel those that are to be
-//  4. wait for what is to be said, and ship the late one once it was complained about
+//  1. give the node the sample rules, if it has none
+//  2. listen for alerts, so that none is missed
+//  3. place the first order, and make sure that a rule waits for it
+//  4. place the others; ship and cancel those that are to be
+//  5. wait for what is to be said, and ship the late one once it was complained about
 func (d *demo) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, demoTime)
 	defer cancel()
+	if err := d.giveRules(ctx); err != nil {
+		return err
+	}
 	said, failed := d.listen(ctx)
 
 	d.tell(bold, "placing %d orders; a rule waits for each to be shipped", len(d.orders))
 	var no refusal
 	if err := d.place(ctx, d.orders[0]); errors.As(err, &no) && no.Status < http.StatusInternalServerError {
-		return fmt.Errorf("%w\n%s", err, rulesHint)
+		return fmt.Errorf("%w\n%s", err, d.otherRules())
 	} else if err != nil {
 		return err
 	}
@@ -148,7 +151,7 @@ func (d *demo) findRule(ctx context.Context, o *order) error {
 		page, _, err := get[web.Page[web.Job]](ctx, d.c, "/jobs", url.Values{"key": {o.id}})
 		switch {
 		case ctx.Err() != nil:
-			return fmt.Errorf("no rule waits for orders: the event was taken in, and no job came of it\n%s", rulesHint)
+			return fmt.Errorf("no rule waits for orders: the event was taken in, and no job came of it\n%s", d.otherRules())
 		case err != nil:
 			return err
 		case len(page.Items) > 0:
@@ -164,8 +167,7 @@ func (d *demo) findRule(ctx context.Context, o *order) error {
 func (d *demo) takeRule(j web.Job) error {
 	d.rule = j.Rule
 	if wait := j.NextCheckAt.Sub(d.p.now()); wait > nearLook {
-		return fmt.Errorf("rule %s looks at an order only %s; the demo is made for the one in examples/orders, which looks after 10 s",
-			plain(j.Rule), web.Relative(j.NextCheckAt, d.p.now()))
+		return fmt.Errorf("rule %s looks at an order only %s, and the demo waits %s\n%s", plain(j.Rule), web.Relative(j.NextCheckAt, d.p.now()), nearLook, d.otherRules())
 	}
 	d.tell(dim, "rule %s waits: the first look at order %s is %s", j.Rule, j.Key, web.Relative(j.NextCheckAt, d.p.now()))
 	return nil

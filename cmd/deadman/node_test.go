@@ -162,14 +162,41 @@ func TestDemo(t *testing.T) {
 	}
 }
 
-func TestDemoWithoutItsRule(t *testing.T) {
+// A node without rules is given the sample rule, which can be taken away again as the demo says.
+func TestDemoWithoutRules(t *testing.T) {
 	t.Parallel()
-	if got := startNode(t, "").run(t, "demo"); got.code != 1 || !strings.Contains(got.err, "--rules examples/orders") {
-		t.Errorf("without a rule: %+v", got)
+	n := startNode(t, "")
+	got := n.run(t, "demo")
+	if got.code != 0 {
+		t.Fatalf("%+v\n%s", got, n.log)
 	}
-	n := startNode(t, strings.ReplaceAll(strings.ReplaceAll(soon, "6s", "3h"), "8s", "8h"))
-	if got := n.run(t, "demo"); got.code != 1 || !strings.Contains(got.err, "only in") || !strings.Contains(got.err, "examples/orders") {
-		t.Errorf("with a rule that takes hours: %+v", got)
+	const way = " rule delete order-unshipped\n"
+	for part, times := range map[string]int{way: 1, "warning   order-unshipped": 3, "critical  order-unshipped": 2, "resolved  order-unshipped": 1, "done: 12 orders": 1} {
+		if found := strings.Count(got.out, part); found != times {
+			t.Errorf("%q is there %d times, want %d:\n%s", part, found, times, got.out)
+		}
+	}
+	if again := n.run(t, "rule", "delete", "order-unshipped", "--yes"); again.code != 0 {
+		t.Errorf("%+v", again)
+	}
+}
+
+// A node that has rules keeps them: the demo says what to do, in words that need no copy of the
+// repository.
+func TestDemoWithOtherRules(t *testing.T) {
+	t.Parallel()
+	for what, c := range map[string]struct{ rule, says string }{
+		"none takes orders": {strings.ReplaceAll(soon, "orders.", "parcels."), "no stream takes in"},
+		"it takes hours":    {strings.NewReplacer("6s", "3h", "8s", "8h").Replace(soon), "only in"},
+	} {
+		n := startNode(t, c.rule)
+		got := n.run(t, "demo")
+		if got.code != 1 || !strings.Contains(got.err, c.says) || !strings.Contains(got.err, "/new-rule?from=order-unshipped") || strings.Contains(got.err, "examples/") {
+			t.Errorf("%s: %+v", what, got)
+		}
+		if there := ask[web.Page[web.Rule]](t, n, "rule", "list"); len(there.Items) != 1 || there.Items[0].Version != 1 {
+			t.Errorf("%s: the rules are %+v", what, there.Items)
+		}
 	}
 }
 
