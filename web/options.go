@@ -79,6 +79,9 @@ type Pages interface {
 	Mount(r chi.Router, api http.Handler)
 	// Frame answers with a page that is made here, in the frame of all pages.
 	Frame(w http.ResponseWriter, r *http.Request, f Framed)
+	// Refuse answers with a page that says why there is no other; alone, where nobody is known who
+	// asks, so that it leads to no page but the login.
+	Refuse(w http.ResponseWriter, r *http.Request, p *Problem, alone bool)
 	// Static serves what pages load, under StaticPath, to everybody.
 	Static() http.Handler
 }

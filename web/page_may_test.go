@@ -53,7 +53,7 @@ func TestPagesShowWhatOneMayDo(t *testing.T) {
 		{letterPage, "do=drop&sure=yes"},
 	} {
 		page := do(t, s.Server, "POST", c.path, c.form, append([]string{"Content-Type", "application/x-www-form-urlencoded"}, visitors["looks"]...)...)
-		if !strings.Contains(page.body, "the token looks does not have the scope") {
+		if !strings.Contains(page.body, "he token looks does not have the scope") {
 			t.Errorf("%s with %s: %d %s", c.path, c.form, page.StatusCode, page.body)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
@@ -13,6 +14,7 @@ import (
 	"deadman/access"
 	futurejobs "deadman/future_jobs"
 	"deadman/hooks"
+	"deadman/pings"
 	"deadman/rules"
 )
 
@@ -171,11 +173,15 @@ func (a *api) refuse(ctx context.Context, method, path string, err error) *Probl
 	return p
 }
 
-// fail answers with the problem that err is.
+// fail answers with the problem that err is: with a page, where a person asks for one.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	p := a.refuse(r.Context(), r.Method, logged(r.URL.Path), err)
 	for name, values := range p.GetHeaders() {
 		w.Header()[name] = values
+	}
+	if a.Pages != nil && forPeople(r) {
+		a.Pages.Refuse(w, r, p, visitorOf(r.Context()).nobody())
+		return
 	}
 	body, err := json.Marshal(p)
 	if err != nil {
@@ -184,12 +190,25 @@ func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
 	a.send(w, r, problemType, p.Status, append(body, '\n'))
 }
 
+// machines are the addresses that programs ask, and what is under those that end in a slash.
+var machines = []string{"/api/", "/healthz", "/readyz", "/metrics", specPath, StaticPath, hooksPath, pings.Prefix}
+
+// forPeople reports whether a request wants a page, and is not for an address of programs.
+func forPeople(r *http.Request) bool {
+	return acceptsPage(r) && !isStream(r) && !slices.ContainsFunc(machines, func(at string) bool {
+		return r.URL.Path == strings.TrimSuffix(at, "/") || strings.HasSuffix(at, "/") && strings.HasPrefix(r.URL.Path, at)
+	})
+}
+
 func (a *api) notFound(w http.ResponseWriter, r *http.Request) {
-	hint := "the API is under " + apiPath
-	if strings.HasPrefix(r.URL.Path, apiPath+"/") {
-		hint = apiPath + " lists what there is"
+	hint := "; the API is under " + apiPath
+	switch {
+	case strings.HasPrefix(r.URL.Path, apiPath+"/"):
+		hint = "; " + apiPath + " lists what there is"
+	case forPeople(r):
+		hint = ""
 	}
-	a.fail(w, r, problem(http.StatusNotFound, "there is nothing at %s; %s", logged(r.URL.Path), hint))
+	a.fail(w, r, problem(http.StatusNotFound, "there is nothing at %s%s", logged(r.URL.Path), hint))
 }
 
 func (a *api) notAllowed(routes chi.Routes) http.HandlerFunc {

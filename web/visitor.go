@@ -25,6 +25,9 @@ type visitor struct {
 	open  bool // everything is, without a token
 }
 
+// nobody reports whether it was not found out who sent a request.
+func (v visitor) nobody() bool { return !v.open && v.token.ID == "" }
+
 type visitorKey struct{}
 
 // visitorOf is who sent the request; nobody, to whom nothing is open, where identify did not
@@ -62,9 +65,9 @@ func (a *api) identify(next http.Handler) http.Handler {
 }
 
 // isPage reports whether a person in a browser asks for a page.
-func isPage(r *http.Request) bool {
-	return r.Method == http.MethodGet && strings.Contains(r.Header.Get("Accept"), "text/html")
-}
+func isPage(r *http.Request) bool { return r.Method == http.MethodGet && acceptsPage(r) }
+
+func acceptsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
 
 func (a *api) visitor(r *http.Request) (visitor, error) {
 	if a.Open(r.Context()) {

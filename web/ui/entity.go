@@ -35,6 +35,9 @@ const shownWhole = 10
 
 func (u *UI) entity(c client, r *http.Request) (view, error) {
 	entity, key := chi.URLParam(r, "entity"), r.URL.Query().Get("key")
+	if key == "" {
+		return view{}, &web.Problem{Status: http.StatusBadRequest, Title: "Which " + entity + "?", Detail: "Its key belongs into the address: /entities/" + entity + "?key=…, or into the field at the top."}
+	}
 	var known web.Entity
 	if err := c.get("/entities/"+pathEscape(entity), url.Values{"key": {key}}, &known); err != nil {
 		return view{}, err

@@ -9,7 +9,6 @@ package ui
 import (
 	"bytes"
 	"embed"
-	"errors"
 	"fmt"
 	"html/template"
 	"log/slog"
@@ -214,14 +213,4 @@ func (u *UI) render(w http.ResponseWriter, r *http.Request, status int, name str
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(status)
 	_, _ = w.Write(out.Bytes()) // a browser that left needs no page
-}
-
-// fail shows why there is no page.
-func (u *UI) fail(w http.ResponseWriter, r *http.Request, err error) {
-	problem := new(web.Problem)
-	if !errors.As(err, &problem) {
-		u.Log.ErrorContext(r.Context(), "a page can't be made", "path", r.URL.Path, "err", err)
-		problem = &web.Problem{Status: http.StatusInternalServerError, Title: "This page can't be made", Detail: "The log of the node says why."}
-	}
-	u.render(w, r, problem.Status, "problem", view{Title: problem.Title, Body: problem}, "")
 }

@@ -1,0 +1,60 @@
+package web_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"deadman/access"
+)
+
+// What is not there, and what can't be done, is told to people on a page, to programs as a problem.
+func TestRefusalsForPeopleAndPrograms(t *testing.T) {
+	s := newStand(t)
+	for _, c := range []struct {
+		method, path string
+		status       int
+		page         string // empty: the address is for programs alone
+	}{
+		{"GET", "/nope", 404, "There is nothing at /nope<"},
+		{"GET", "/entities/order/zz", 404, `href="/jobs">All jobs`},
+		{"DELETE", "/jobs", 405, "it takes GET, HEAD, POST"},
+		{"GET", "/%3Cscript%3E", 404, "at /&lt;script&gt;<"},
+		{"GET", "/PING/secret", 404, "There is nothing at /PING/<"},
+		{"GET", "/api/nope", 404, ""},
+		{"GET", "/api/v1/nope", 404, ""},
+		{"GET", "/hooks/nope", 405, ""},
+		{"GET", "/ping/nope", 404, ""},
+		{"PUT", "/healthz", 405, ""},
+	} {
+		asked := do(t, s.Server, c.method, c.path, "", "Accept", "application/json")
+		if asked.StatusCode != c.status || asked.Header.Get("Content-Type") != "application/problem+json" {
+			t.Errorf("%s %s, asked by a program: %d %s", c.method, c.path, asked.StatusCode, asked.body)
+		}
+		seen := do(t, s.Server, c.method, c.path, "", "Accept", "text/html,*/*;q=0.8")
+		kind := "text/html; charset=utf-8"
+		if c.page == "" {
+			kind = "application/problem+json"
+		}
+		if seen.StatusCode != c.status || seen.Header.Get("Content-Type") != kind || !strings.Contains(seen.body, c.page) || strings.Contains(seen.body, "secret") {
+			t.Errorf("%s %s, asked in a browser: %d %s %s", c.method, c.path, seen.StatusCode, seen.Header.Get("Content-Type"), seen.body)
+		}
+		if seen.Header.Get("Allow") != asked.Header.Get("Allow") {
+			t.Errorf("%s %s: Allow is %q and %q", c.method, c.path, seen.Header.Get("Allow"), asked.Header.Get("Allow"))
+		}
+	}
+}
+
+// Whoever may not see a page is told so on one, from which they can log in as somebody else.
+func TestRefusalOfATokenIsAPage(t *testing.T) {
+	s := newStand(t, closed)
+	a := do(t, s.Server, "GET", "/jobs", "", append(s.token("shop", "", access.Events), "Accept", "text/html")...)
+	if a.StatusCode != http.StatusForbidden || !strings.Contains(a.body, "does not have the scope read") || !strings.Contains(a.body, `href="/login"`) {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+	// Nobody known is led nowhere but to the login.
+	a = do(t, s.Server, "POST", "/jobs", "", "Accept", "text/html")
+	if a.StatusCode != http.StatusUnauthorized || !strings.Contains(a.body, `href="/login"`) || strings.Contains(a.body, "<nav") {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+}

@@ -1,0 +1,136 @@
+package ui
+
+import (
+	"cmp"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"deadman/web"
+)
+
+// refusal is why there is no page: what is wrong, what to do about it, and where one goes from there.
+type refusal struct {
+	Title string
+	Wrong []string // in sentences; none: the title says it
+	Do    string   // empty: what is wrong says it
+	Way   way
+}
+
+// way is where a link leads, and what it says.
+type way struct{ Path, Says string }
+
+// home is a list, and what is found in it.
+type home struct {
+	Under string // the addresses that belong to it
+	Noun  string // what has an address of its own there; empty: nothing has
+	way
+}
+
+// homes are the lists that people go back to.
+var homes = []home{
+	{"/alerts/said", "", way{saidAt, "What was said"}},
+	{alertsAt, "alert", way{alertsAt, "Open alerts"}},
+	{"/jobs", "", way{"/jobs", "All jobs"}},
+	{"/entities", "entity", way{"/jobs", "All jobs"}},
+	{"/rules", "rule", way{"/rules", "All rules"}},
+	{"/new-rule", "", way{"/rules", "All rules"}},
+	{"/try-rule", "", way{"/rules", "All rules"}},
+	{mutesAt, "", way{mutesAt, "All mutes"}},
+	{"/history", "", way{"/history", "The whole history"}},
+	{lettersAt, "dead letter", way{lettersAt, "All dead letters"}},
+	{"/health", "", way{"/health", "How deadman is"}},
+	{"/docs", "", way{"/docs", "The API"}},
+}
+
+// homeOf is the list that an address belongs to, and what it names there; empty: nothing.
+func homeOf(path string) (h home, name string) {
+	for _, h := range homes {
+		if rest, is := strings.CutPrefix(path, h.Under); is && (rest == "" || rest[0] == '/') {
+			name, _, _ = strings.Cut(strings.TrimPrefix(rest, "/"), "/")
+			return h, name
+		}
+	}
+	return home{way: way{"/", "What is going on now"}}, ""
+}
+
+// refusalOf is what a person is told of a problem with what they asked for at an address.
+func refusalOf(p *web.Problem, at *url.URL) refusal {
+	of, name := homeOf(at.Path)
+	no := refusal{Title: p.Title, Wrong: wrongs(p), Way: of.way}
+	in := func(part string) bool {
+		return slices.ContainsFunc(p.Errors, func(d web.Detail) bool { return strings.HasPrefix(d.Location, part) })
+	}
+	switch {
+	case p.Title != http.StatusText(p.Status): // a page's own words
+	case p.Type == web.BadCursor.URN():
+		no.Title, no.Wrong, no.Do = "There is no such page of this list", nil, "Its address is of another list, or was cut short. Begin where the list begins."
+	case of.Noun != "" && name != "" && (p.Status == http.StatusNotFound || in("path.")):
+		no.Title, no.Wrong, no.Do = "There is no "+of.Noun+" "+name, nil, "Its address may be mistyped, or it is gone: what is old is not kept."
+	case p.Status == http.StatusUnauthorized:
+		no.Title, no.Wrong, no.Way = "Log in first", nil, way{"/login", "Log in"}
+	case p.Status == http.StatusForbidden:
+		no.Title, no.Do, no.Way = "This is not for your token", "Log in with one that may.", way{"/login", "Log in"}
+	case p.Status >= http.StatusInternalServerError:
+		no.Title, no.Way = "The node can't answer now", way{"/health", "How deadman is"}
+	case in("query."):
+		no.Title, no.Do = "The address can't be read", "Choose what you look for on the page itself."
+	default:
+		no.Title = "That can't be done"
+	}
+	return no
+}
+
+// wrongs are the sentences of what is wrong, each once.
+func wrongs(p *web.Problem) (all []string) {
+	for _, e := range p.Errors {
+		_, field, _ := strings.Cut(e.Location, ".") // whether it is in the address or in the form is seen
+		all = append(all, sentence(strings.TrimPrefix(strings.ReplaceAll(field, "_", " ")+": "+e.Message, ": ")))
+	}
+	if len(all) == 0 && p.Detail != "" {
+		all = append(all, sentence(p.Detail))
+	}
+	return all
+}
+
+// sentence is a text of the API as a sentence.
+func sentence(text string) string {
+	first, size := utf8.DecodeRuneInString(text)
+	text = string(unicode.ToUpper(first)) + text[size:]
+	if !strings.ContainsAny(text[len(text)-1:], ".!?") {
+		text += "."
+	}
+	return text
+}
+
+// Refuse answers with a page that says a problem; alone, where nobody is known who asks.
+func (u *UI) Refuse(w http.ResponseWriter, r *http.Request, p *web.Problem, alone bool) {
+	no := refusalOf(p, r.URL)
+	switch {
+	case p.Status == http.StatusNotFound:
+		no.Title, no.Wrong, no.Do = strings.TrimSuffix(sentence(p.Detail), "."), nil, "Its address may be mistyped."
+	case alone && p.Status != http.StatusUnauthorized:
+		no = refusal{Title: "The node does not answer this", Wrong: wrongs(p)} // no page would, whatever token there is
+	}
+	u.refuse(w, r, p.Status, no, alone)
+}
+
+func (u *UI) refuse(w http.ResponseWriter, r *http.Request, status int, no refusal, alone bool) {
+	no.Title = visible(no.Title)
+	u.render(w, r, status, "problem", view{Title: no.Title, Body: no, Alone: alone}, "")
+}
+
+// fail shows why there is no page.
+func (u *UI) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := new(web.Problem)
+	if !errors.As(err, &p) {
+		u.Log.ErrorContext(r.Context(), "a page can't be made", "path", r.URL.Path, "err", err)
+		p = &web.Problem{Status: http.StatusInternalServerError, Title: "This page can't be made", Detail: "The log of the node says why."}
+	}
+	p.Title = cmp.Or(p.Title, http.StatusText(p.Status))
+	u.refuse(w, r, p.Status, refusalOf(p, r.URL), false)
+}
