@@ -84,7 +84,7 @@ func TestPagesAreTheirVisitors(t *testing.T) {
 		t.Error("a token that may read cancelled a job")
 	}
 	form = append(s.token("writer", "", access.Read, access.Rules), "Content-Type", "application/x-www-form-urlencoded")
-	if a := do(t, s.Server, "POST", "/jobs", "do=cancel&sure=yes&job=order-unshipped/1234", form...); a.Header.Get("Location") != "/jobs?did=cancel&done=1&failed=0" {
+	if a := do(t, s.Server, "POST", "/jobs", "do=cancel&sure=yes&job=order-unshipped/1234", form...); a.Header.Get("Location") != "/jobs?did=cancelled&done=1" {
 		t.Errorf("cancelled: %d %v", a.StatusCode, a.Header)
 	}
 	if a := do(t, s.Server, "GET", "/jobs", "", reads...); strings.Contains(a.body, "order 1234") {

@@ -18,7 +18,7 @@ type entityView struct {
 	Waits       []waiting
 	Past        []story
 	More        bool // than is shown
-	Said        *deed
+	Said        *doing
 	May         may
 }
 
@@ -42,7 +42,7 @@ func (u *UI) entity(c client, r *http.Request) (view, error) {
 	if err := c.get("/entities/"+pathEscape(entity), url.Values{"key": {key}}, &known); err != nil {
 		return view{}, err
 	}
-	v := entityView{Entity: entity, Key: key, Said: deedOf(r.URL.Query())}
+	v := entityView{Entity: entity, Key: key, Said: jobsDone(r.URL.Query())}
 	var err error
 	if v.May, err = c.may(); err != nil {
 		return view{}, err

@@ -3,9 +3,10 @@ package ui
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
-	"strconv"
+	"slices"
 	"strings"
 	"time"
 
@@ -33,7 +34,7 @@ type jobsView struct {
 	Jobs  []job
 	Dues  []dueChoice
 	Wrong string // what of the filter can't be read
-	Said  *deed  // what was just done; nil: nothing
+	Said  *doing // what was just done; nil: nothing
 }
 
 // dueChoice is a choice of when jobs are due.
@@ -78,7 +79,7 @@ func jobQuery(l listing, now time.Time) (url.Values, error) {
 }
 
 func (u *UI) jobs(c client, r *http.Request) (view, error) {
-	v := jobsView{listing: listingOf(r, jobFilter...), Dues: dues, Said: deedOf(r.URL.Query())}
+	v := jobsView{listing: listingOf(r, jobFilter...), Dues: dues, Said: jobsDone(r.URL.Query())}
 	var err error
 	if v.may, err = c.may(); err != nil {
 		return view{}, err
@@ -97,25 +98,12 @@ func (u *UI) jobs(c client, r *http.Request) (view, error) {
 	return view{Title: "Jobs", Body: v}, nil
 }
 
-// deed is something that was done to chosen jobs.
-type deed struct {
-	Verb   string
-	Done   int
-	Failed int
-}
+// jobVerbs are what can be done to jobs, and what was done then.
+var jobVerbs = map[string]string{"cancel": "cancelled", "check": "looked at", "snooze": "snoozed"}
 
-// deeds are what can be done to jobs, and what was done then.
-var deeds = map[string]string{"cancel": "cancelled", "check": "looked at", "snooze": "snoozed"}
-
-// deedOf is what the address of a page says was done; only what can be done is shown.
-func deedOf(query url.Values) *deed {
-	verb := deeds[query.Get("did")]
-	done, err := strconv.Atoi(query.Get("done"))
-	failed, otherErr := strconv.Atoi(query.Get("failed"))
-	if verb == "" || errors.Join(err, otherErr) != nil {
-		return nil
-	}
-	return &deed{Verb: verb, Done: done, Failed: failed}
+// jobsDone is what the address of a page says was done to jobs; nil: nothing.
+func jobsDone(query url.Values) *doing {
+	return doneOf(query, "job", slices.Collect(maps.Values(jobVerbs))...)
 }
 
 // confirmView asks before something is done that can't be undone.
@@ -124,38 +112,26 @@ type confirmView struct {
 	Back string
 }
 
-// jobDeed does something to the chosen jobs: one is done after the other, and what can't be done
-// is counted.
+// jobDeed does something to the chosen jobs, one after the other.
 func (u *UI) jobDeed(w http.ResponseWriter, r *http.Request) {
-	r.Body = http.MaxBytesReader(w, r.Body, 1<<20)
-	if err := r.ParseForm(); err != nil {
-		u.fail(w, r, &web.Problem{Status: http.StatusBadRequest, Title: "The form can't be read", Detail: "Choose fewer jobs."})
+	if !u.form(w, r) {
 		return
 	}
-	what, chosen, back := r.PostForm.Get("do"), r.PostForm["job"], backOf(r.PostForm.Get("back"))
+	what, chosen, back := r.PostForm.Get("do"), r.PostForm["job"], backOf(r.PostForm.Get("back")).String()
 	switch {
-	case deeds[what] == "":
-		u.fail(w, r, &web.Problem{Status: http.StatusBadRequest, Title: "Nothing was done", Detail: "The form says not what to do."})
+	case jobVerbs[what] == "":
+		u.fail(w, r, nothingAsked("The form says not what to do."))
 		return
-	case what == "cancel" && len(chosen) > 0 && r.PostForm.Get("sure") == "":
-		u.render(w, r, http.StatusOK, "confirm", view{Title: "Cancel jobs?", Body: confirmView{Jobs: chosen, Back: back.String()}}, "")
+	case len(chosen) == 0:
+		u.fail(w, r, nothingAsked("Choose some jobs first."))
+		return
+	case what == "cancel" && r.PostForm.Get("sure") == "":
+		u.render(w, r, http.StatusOK, "confirm", view{Title: "Cancel jobs?", Body: confirmView{Jobs: chosen, Back: back}}, "")
 		return
 	}
-	c, done, failed := client{u.api, r}, 0, 0
-	for _, id := range chosen {
-		if err := c.jobDeed(what, id, r.PostForm.Get("for")); err != nil {
-			u.Log.InfoContext(r.Context(), "a job was left as it is", "job", id, "asked", what, "err", err)
-			failed++
-			continue
-		}
-		done++
-	}
-	query := back.Query()
-	query.Set("did", what)
-	query.Set("done", strconv.Itoa(done))
-	query.Set("failed", strconv.Itoa(failed))
-	back.RawQuery = query.Encode()
-	http.Redirect(w, r, back.String(), http.StatusSeeOther)
+	c, d := client{u.api, r}, doing{Noun: "job", Verb: jobVerbs[what], Back: back}
+	d.each(r, chosen, func(id string) error { return c.jobDeed(what, id, r.PostForm.Get("for")) })
+	u.report(w, r, d)
 }
 
 // backOf is the page of this node that a form came from.
@@ -167,15 +143,26 @@ func backOf(from string) *url.URL {
 	return &url.URL{Path: at.Path, RawQuery: at.RawQuery}
 }
 
-// jobDeed does something to one job.
-func (c client) jobDeed(what, id, span string) error {
+// errEnded is why nothing can be done to a job: in words that are the same for all such.
+var errEnded = errors.New("no longer waited for; the history has how it ended")
+
+// jobDeed does something to one job. That a look could not find out is an error.
+func (c client) jobDeed(what, id, span string) (err error) {
 	rule, key, _ := strings.Cut(id, "/")
 	path, query := "/jobs/"+url.PathEscape(rule), url.Values{"key": {key}}
 	switch what {
 	case "cancel":
-		return c.do(http.MethodDelete, path, query, nil, nil)
+		err = c.do(http.MethodDelete, path, query, nil, nil)
 	case "check":
-		return c.do(http.MethodPost, path+"/check", query, nil, nil)
+		var saw web.Looked
+		if err = c.do(http.MethodPost, path+"/check", query, nil, &saw); err == nil && saw.Unknown {
+			return errors.New(saw.Reason)
+		}
+	case "snooze":
+		err = c.do(http.MethodPost, path+"/snooze", query, web.SnoozeBody{For: span}, nil)
 	}
-	return c.do(http.MethodPost, path+"/snooze", query, web.SnoozeBody{For: span}, nil)
+	if p := asProblem(err); p != nil && p.Status == http.StatusNotFound {
+		return errEnded
+	}
+	return err
 }

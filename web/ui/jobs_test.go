@@ -1,0 +1,48 @@
+package ui_test
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"deadman/web"
+)
+
+// What can't be done to a job does not hold up the others, and is said with its name and its
+// reason, whether it was asked for on the list or on an entity's page.
+func TestJobsThatCannotBeChanged(t *testing.T) {
+	home := serve(t, orders)
+	begin(t, home, "orders.created", "1", "2", "3")
+	waitOpen(t, home, 3)
+	call(t, home, "DELETE", "/jobs/order-unshipped/2", "", "", nil)
+	for _, c := range []struct {
+		form string
+		want []string
+	}{
+		{"do=check&job=order-unshipped/1&job=order-unshipped/2", []string{"1 job was looked at.", "1 job could not be looked at: "}},
+		{"do=snooze&for=1h&job=order-unshipped/2&job=order-unshipped/1", []string{"1 job was snoozed.", "1 job could not be snoozed: "}},
+		{"do=cancel&sure=yes&job=order-unshipped/1&job=order-unshipped/2", []string{"1 job was cancelled.", "1 job could not be cancelled: "}},
+		{"do=snooze&for=1h&job=order-unshipped/2&back=" + url.QueryEscape("/entities/order?key=2"), []string{"1 job could not be snoozed: ", `href="/entities/order?key=2"`}},
+	} {
+		status, content := page(t, "POST", home+"/jobs", c.form)
+		for _, want := range append(c.want, "no longer waited for", `<bdi class="key">order-unshipped/2</bdi>`) {
+			if status != 200 || strings.Count(content, want) != 1 {
+				t.Errorf("%s: %s is not there once: %d %s", c.form, want, status, content)
+			}
+		}
+	}
+	var left web.Page[web.Job]
+	if call(t, home, "GET", "/jobs", "", "", &left); len(left.Items) != 1 || left.Items[0].Key != "3" {
+		t.Errorf("what is waited for is %+v", left.Items)
+	}
+	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=nonsense&job=order-unshipped/3"); status != 200 || !strings.Contains(content, "nonsense") {
+		t.Errorf("a span that is none: %d %s", status, content)
+	}
+	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h"); status != 400 || !strings.Contains(content, "Choose some jobs first.") {
+		t.Errorf("nothing chosen: %d %s", status, content)
+	}
+	// All of it done leads back, and says so there.
+	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "It was snoozed.") {
+		t.Errorf("done: %d %s", status, content)
+	}
+}
