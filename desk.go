@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"deadman/access"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 	"deadman/web"
@@ -193,7 +194,7 @@ func (n *node) Snooze(ctx context.Context, rule, key string, until time.Time) (f
 			return nil, rules.Problems{{Pointer: "/until", Rule: rule, Message: fmt.Sprintf(
 				"%s is beyond the horizon, %s; choose an earlier instant, or raise guards.horizon", until.Format(time.RFC3339), rules.Duration(r.Limits.Horizon))}}
 		}
-		return &futurejobs.Effect{Rule: r, Ref: j.Ref, Ask: futurejobs.Snooze{Until: until}}, nil
+		return &futurejobs.Effect{Rule: r, Ref: j.Ref, Ask: futurejobs.Snooze{Until: until, By: access.ActorOf(ctx).Name}}, nil
 	})
 	if err != nil {
 		return futurejobs.Listed{}, err

@@ -103,7 +103,10 @@ type Resume struct {
 
 // Snooze puts the next look off until an instant, before which nothing but another snooze brings it
 // forward; or brings it forward.
-type Snooze struct{ Until time.Time }
+type Snooze struct {
+	Until time.Time
+	By    string // who wants it; empty: nobody knows
+}
 
 // Move takes a job to the version of the effect's rule.
 type Move struct {

@@ -153,8 +153,11 @@ func (f *fold) trace(e Effect, s *standing, kind EntryKind) {
 	if e.Event != nil {
 		entry.By = e.Event.Subject
 	}
-	if a, is := e.Ask.(Acknowledge); is {
+	switch a := e.Ask.(type) {
+	case Acknowledge:
 		entry.By = a.Ack.By
+	case Snooze:
+		entry.By = a.By
 	}
 	s.job.Trail = entry.Trail()
 }

@@ -177,17 +177,17 @@ func trailsTellOfEffects(t *testing.T, w *world) {
 	apply("orders.changed", update)
 	apply("orders.held", futurejobs.Pause{})
 	apply("orders.freed", futurejobs.Resume{})
-	apply("", futurejobs.Snooze{Until: until})
+	apply("", futurejobs.Snooze{Until: until, By: "ada"})
 
 	var got []string
 	for _, e := range w.kept("a").Entries() {
 		said := string(e.Kind) + " " + e.By
 		if e.Kind == futurejobs.Snoozed && e.Next.Equal(until) {
-			said += "to then"
+			said += " to then"
 		}
 		got = append(got, said)
 	}
-	want := []string{"update orders.changed", "look ", "update orders.changed", "pause orders.held", "resume orders.freed", "snooze to then"}
+	want := []string{"update orders.changed", "look ", "update orders.changed", "pause orders.held", "resume orders.freed", "snooze ada to then"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}

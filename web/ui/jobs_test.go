@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"deadman/access"
 	"deadman/web"
 )
 
@@ -44,5 +45,10 @@ func TestJobsThatCannotBeChanged(t *testing.T) {
 	// All of it done leads back, and says so there.
 	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "It was snoozed.") {
 		t.Errorf("done: %d %s", status, content)
+	}
+	var rests web.Job
+	call(t, home, "GET", "/jobs/order-unshipped/3", "", "", &rests)
+	if last := len(rests.Trail) - 1; last < 0 || rests.Trail[last].Kind != "snooze" || rests.Trail[last].By != access.Loopback {
+		t.Errorf("the trail does not end with who snoozed it: %+v", rests.Trail)
 	}
 }
