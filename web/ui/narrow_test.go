@@ -1,0 +1,66 @@
+package ui_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+// In a narrow window every page of the navigation is seen, and what is done to the chosen jobs covers no
+// row until one is chosen; then it takes one line, at the foot of the window.
+func TestNarrowWindow(t *testing.T) {
+	home := serve(t, orders)
+	ids := make([]string, 24)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("order-%02d", i)
+	}
+	begin(t, home, "orders.created", ids...)
+	waitOpen(t, home, len(ids))
+	b := open(t, home, 400, 800)
+	for _, dark := range []bool{false, true} {
+		b.dark(dark)
+		b.visit("/jobs")
+		name := fmt.Sprintf("narrow-%v", map[bool]string{true: "dark", false: "light"}[dark])
+		b.shot(name)
+		if unseen := evaluate[int](b, `[...document.querySelectorAll("header nav a")].filter((a) => { const at = a.getBoundingClientRect();
+			return at.right > innerWidth || document.elementFromPoint(at.left + at.width / 2, at.top + at.height / 2) !== a; }).length`); unseen > 0 {
+			t.Errorf("%d pages of the navigation are not seen", unseen)
+		}
+		if evaluate[bool](b, `document.querySelector(".deeds").getBoundingClientRect().top < innerHeight`) {
+			t.Error("the deeds are over the rows, and nothing is chosen")
+		}
+		b.do(chromedp.Click(chromedp.CSS(`input[aria-label="Choose order order-00"]`)))
+		if evaluate[bool](b, `(() => { const at = document.querySelector(".deeds").getBoundingClientRect(); return at.bottom > innerHeight + 1 || at.height > 60; })()`) {
+			t.Error("the deeds for what is chosen are out of sight, or take more than a line")
+		}
+		b.shot(name + "-chosen")
+		b.accessible(name)
+	}
+	b.visit("/")
+	b.shot("narrow-now")
+	b.visit("/nope")
+	b.refused = "404"
+	b.shot("narrow-nope")
+}
+
+// shot keeps a picture of what the window shows, where DEADMAN_SHOTS names a folder.
+func (b *tab) shot(name string) {
+	b.Helper()
+	folder := os.Getenv("DEADMAN_SHOTS")
+	if folder == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(b.ctx, within)
+	defer cancel()
+	picture, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		err = os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o644)
+	}
+	if err != nil {
+		b.Fatal(err)
+	}
+}
