@@ -50,7 +50,7 @@ func (n *node) answerAcks(ctx context.Context) error {
 		if err != nil {
 			return n.ackRefused(err)
 		}
-		return ackAnswer{Rule: job.Rule, Key: job.Key, Acknowledged: web.AcknowledgedAs(job.Ack)}.reply()
+		return ackAnswer{Rule: job.Rule, Key: job.Key, Acknowledged: web.AcknowledgedAs(job.Ack, n.clock.Now())}.reply()
 	})
 }
 

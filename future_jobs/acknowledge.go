@@ -24,6 +24,10 @@ type Ack struct {
 // Good reports whether the acknowledgement is for good.
 func (a Ack) Good() bool { return a.Until.Equal(checks.Forever) }
 
+// Holds reports whether steps stay unsaid at an instant. One that is over is kept until the job's
+// next look, and means nothing.
+func (a Ack) Holds(now time.Time) bool { return now.Before(a.Until) }
+
 // AckOf is what became of the acknowledgement of a job.
 type AckOf struct {
 	Shard int16

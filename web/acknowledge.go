@@ -30,9 +30,10 @@ type Acknowledged struct {
 	Note  string    `json:"note,omitempty"`
 }
 
-// AcknowledgedAs is how an acknowledgement goes out; nil: nobody acknowledged anything.
-func AcknowledgedAs(a *futurejobs.Ack) *Acknowledged {
-	if a == nil {
+// AcknowledgedAs is how an acknowledgement goes out at an instant; nil: nobody acknowledged anything,
+// or its time is over.
+func AcknowledgedAs(a *futurejobs.Ack, now time.Time) *Acknowledged {
+	if a == nil || !a.Holds(now) {
 		return nil
 	}
 	out := Acknowledged{Alert: a.Alert, By: a.By, At: a.At, Until: a.Until, Note: a.Note}
@@ -134,7 +135,7 @@ func (a *api) mayAcknowledge(ctx context.Context, id alerts.ID) error {
 	return nil
 }
 
-// ackOf is who acknowledged what the alert's job said, while that is pending.
+// ackOf is who acknowledged what the alert's job said, while that is pending and holds.
 func (a *api) ackOf(ctx context.Context, of alerts.Alert) (*Acknowledged, error) {
 	page, err := a.Lists.Jobs(ctx, futurejobs.Filter{Rule: of.Rule, Entity: of.Entity, Key: of.Key})
 	if err != nil {
@@ -142,7 +143,7 @@ func (a *api) ackOf(ctx context.Context, of alerts.Alert) (*Acknowledged, error)
 	}
 	for _, l := range page.Items {
 		if slices.Contains(l.Alerts, of.ID) {
-			return AcknowledgedAs(l.Ack), nil
+			return AcknowledgedAs(l.Ack, a.Now()), nil
 		}
 	}
 	return nil, nil

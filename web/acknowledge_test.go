@@ -2,6 +2,9 @@ package web_test
 
 import (
 	"fmt"
+	"net/url"
+	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -60,4 +63,67 @@ func TestAcknowledging(t *testing.T) {
 		isProblem(t, do(t, s.Server, method, path+"/ack", ""), 409, web.Conflict, "a wait that goes on")
 		isProblem(t, do(t, s.Server, method, "/api/v1/alerts/019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d/ack", ""), 404, web.NotFound, "019c0f5a")
 	}
+}
+
+// later is a stand whose clock is put forward by what is stored.
+func later(by *atomic.Int64) func(*web.Options, *stand) {
+	return func(o *web.Options, _ *stand) {
+		o.Now = func() time.Time { return time.Now().Add(time.Duration(by.Load())) }
+	}
+}
+
+// An acknowledgement whose time is over is none, though the job was not looked at since: nowhere is it
+// said, and the alert can be acknowledged again.
+func TestAcknowledgementIsOver(t *testing.T) {
+	var by atomic.Int64
+	s := newStand(t, later(&by))
+	s.place("1", time.Hour, `{}`)
+	a := s.alert("1", "1 is late", 3*time.Hour)
+	path := "/api/v1/alerts/" + a.ID.String()
+	jobOf(t, do(t, s.Server, "POST", path+"/ack", `{"for": "2h", "note": "I am on it"}`), 200)
+	said := func() map[string]*web.Acknowledged {
+		entity := get[web.Entity](t, s.Server, "/api/v1/entities/order/1")
+		return map[string]*web.Acknowledged{
+			"the alert":       get[web.Alert](t, s.Server, path).Acknowledged,
+			"the open alerts": get[web.Page[web.Alert]](t, s.Server, "/api/v1/alerts?open=true").Items[0].Acknowledged,
+			"the job":         get[web.Job](t, s.Server, "/api/v1/jobs/order-unshipped/1").Acknowledged,
+			"the jobs":        get[web.Page[web.Job]](t, s.Server, "/api/v1/jobs").Items[0].Acknowledged,
+			"the entity":      entity.Jobs.Items[0].Acknowledged,
+		}
+	}
+	pages := map[string]string{
+		"/alerts": "their further steps stay unsaid", "/alerts/" + a.ID.String(): "Take it back",
+		"/entities/order?key=1": "step escalated stays unsaid", "/": "loopback</bdi> knows",
+	}
+	for _, c := range []struct {
+		after time.Duration
+		holds bool
+	}{{0, true}, {119 * time.Minute, true}, {121 * time.Minute, false}} {
+		by.Store(int64(c.after))
+		for where, k := range said() {
+			if (k != nil) != c.holds {
+				t.Errorf("after %s: %s is acknowledged as %+v", c.after, where, k)
+			}
+		}
+		for page, says := range pages {
+			if got := do(t, s.Server, "GET", page, ""); got.StatusCode != 200 || strings.Contains(got.body, says) != c.holds {
+				t.Errorf("after %s: %s: %d, it says %q: %t", c.after, page, got.StatusCode, says, !c.holds)
+			}
+		}
+	}
+	form := url.Values{"do": {"ack"}, "by": {"rule"}, "group": {"order-unshipped"}, "seen": {a.ID.String()}, "for": {"4h"}, "back": {"/alerts"}}
+	if got := post(t, s, "/alerts", form); got.StatusCode != 303 || !strings.Contains(got.Header.Get("Location"), "done=1") {
+		t.Errorf("acknowledging all: %d %s", got.StatusCode, got.Header.Get("Location"))
+	}
+	for where, k := range said() {
+		if k == nil {
+			t.Errorf("%s is not acknowledged again", where)
+		}
+	}
+}
+
+// post sends a form of a page, and does not follow where it leads.
+func post(t *testing.T, s *stand, path string, form url.Values) answer {
+	t.Helper()
+	return do(t, s.Server, "POST", path, form.Encode(), "Content-Type", "application/x-www-form-urlencoded")
 }

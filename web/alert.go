@@ -20,16 +20,16 @@ type Alert struct {
 	Published  bool       `json:"published" doc:"It is in the stream."`
 	Deliveries []Delivery `json:"deliveries,omitempty" doc:"What became of it on each channel; of a single alert only."`
 
-	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Who acknowledged what its job said, while that goes on; of a single alert, and in a list of open ones."`
+	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Who acknowledged what its job said, while that holds; of a single alert, and in a list of open ones."`
 }
 
 // AlertFields has the fields of an alerts.Alert and not its MarshalJSON, which knows nothing
 // of the fields beside it.
 type AlertFields alerts.Alert
 
-func newAlert(s futurejobs.Said) Alert {
+func (a *api) said(s futurejobs.Said) Alert {
 	return Alert{
-		SchemaVersion: alerts.SchemaVersion, AlertFields: AlertFields(s.Alert), Published: s.Published, Acknowledged: AcknowledgedAs(s.Ack),
+		SchemaVersion: alerts.SchemaVersion, AlertFields: AlertFields(s.Alert), Published: s.Published, Acknowledged: AcknowledgedAs(s.Ack, a.Now()),
 	}
 }
 
@@ -87,7 +87,7 @@ func (a *api) alerts(ctx context.Context, f futurejobs.Filter) (Page[Alert], err
 	if err != nil {
 		return Page[Alert]{}, err
 	}
-	return pageOf(p, newAlert), nil
+	return pageOf(p, a.said), nil
 }
 
 // AlertPath names an alert by its path.
@@ -103,7 +103,7 @@ func (a *api) alert(ctx context.Context, in *AlertPath) (Alert, error) {
 	if err != nil {
 		return Alert{}, err
 	}
-	out := newAlert(s)
+	out := a.said(s)
 	if out.Deliveries, err = a.deliveries(ctx, s.Alert); err != nil {
 		return Alert{}, err
 	}

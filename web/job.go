@@ -42,7 +42,7 @@ type Job struct {
 
 	Alerts []alerts.ID `json:"alerts" nullable:"false" doc:"What was said about it, oldest first."`
 
-	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Who acknowledged what was said; until then steps stay unsaid."`
+	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Who acknowledged what was said, while that holds; until then steps stay unsaid."`
 
 	Event json.RawMessage `json:"event,omitempty" doc:"What began the wait; of single jobs and those of an entity only."`
 	State json.RawMessage `json:"state,omitempty" doc:"The event with what changed it later; of single jobs and those of an entity only."`
@@ -85,7 +85,7 @@ func newJob(l futurejobs.Listed) Job {
 		PickedAt: l.Last.PickedAt, StartedAt: l.Last.StartedAt,
 		CompletedAt: l.Last.CompletedAt, FailedAt: l.Last.FailedAt,
 		Checks: l.Checks, CheckSecondsTotal: l.CheckTotal.Seconds(), CheckSecondsMax: l.CheckSlowest.Seconds(),
-		Alerts: l.Alerts, Acknowledged: AcknowledgedAs(l.Ack),
+		Alerts: l.Alerts,
 	}
 	if j.Alerts == nil {
 		j.Alerts = []alerts.ID{}
@@ -99,7 +99,7 @@ func newJob(l futurejobs.Listed) Job {
 func (a *api) pending(l futurejobs.Listed) Job {
 	j := newJob(l)
 	now := a.Now()
-	j.Status, j.Steps = StatusOf(l.Job, now), a.stepsOf(l)
+	j.Status, j.Steps, j.Acknowledged = StatusOf(l.Job, now), a.stepsOf(l), AcknowledgedAs(l.Ack, now)
 	if l.SnoozedUntil.After(now) {
 		j.SnoozedUntil = l.SnoozedUntil
 	}

@@ -67,8 +67,6 @@ func ackedUntil(p *program, a *web.Acknowledged) string {
 		return ""
 	case a.Until.IsZero():
 		return "for good"
-	case !a.Until.After(p.now()):
-		return "" // it is over, and the next look forgets it
 	}
 	return "until " + p.exact(a.Until)
 }
