@@ -45,7 +45,7 @@ func TestPagesShowWhatOneMayDo(t *testing.T) {
 		}
 	}
 	for _, c := range []struct{ path, form string }{
-		{"/alerts", "alert=" + a.ID.String()},
+		{"/alerts", "do=ack&alert=" + a.ID.String()},
 		{"/alerts/" + a.ID.String(), "do=ack"},
 		{"/mutes", "do=make&rule=x&for=1h&reason=x"},
 		{"/dead-letters", fmt.Sprintf("do=retry&letter=%d", letter)},

@@ -30,8 +30,11 @@ func (u *UI) alertDeed(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	id := chi.URLParam(r, "id")
-	c := client{u.api, r}
-	if err := c.answer(r.PostForm)(id); err != nil {
+	_, answer, err := client{u.api, r}.answer(r.PostForm)
+	if err == nil {
+		err = answer(id)
+	}
+	if err != nil {
 		u.fail(w, r, err)
 		return
 	}
@@ -43,19 +46,23 @@ func (u *UI) alertsDeed(w http.ResponseWriter, r *http.Request) {
 	if !u.form(w, r) {
 		return
 	}
-	c, chosen, rest := client{u.api, r}, r.PostForm["alert"], 0
-	if r.PostForm.Has("group") {
-		var err error
-		if chosen, rest, err = c.groupOf(r.PostForm); err != nil {
-			u.fail(w, r, err)
-			return
-		}
+	c, chosen, rest, group := client{u.api, r}, r.PostForm["alert"], 0, r.PostForm.Has("group")
+	if group && r.PostForm.Get("do") == "" {
+		r.PostForm.Set("do", "ack") // the button of a group says which group, and nothing else is done to one
 	}
-	d := doing{Noun: "alert", Verb: acknowledged, Back: backOf(r.PostForm.Get("back")).String()}
-	if r.PostForm.Get("do") == "unack" {
-		d.Verb = takenBack
+	verb, answer, err := c.answer(r.PostForm)
+	if err == nil && group {
+		chosen, rest, err = c.groupOf(r.PostForm)
 	}
-	d.each(r, chosen, c.answer(r.PostForm))
+	if err != nil {
+		u.fail(w, r, err)
+		return
+	}
+	d := doing{Noun: "alert", Verb: verb, Back: backOf(r.PostForm.Get("back")).String()}
+	if !group && u.noneChosen(w, r, d, chosen) {
+		return
+	}
+	d.each(r, chosen, answer)
 	if rest > 0 {
 		d.Left = append(d.Left, left{Why: fmt.Sprintf("at most %d are at a time; do it again for the others", answeredMost), Number: rest})
 	}
@@ -63,13 +70,17 @@ func (u *UI) alertsDeed(w http.ResponseWriter, r *http.Request) {
 	u.report(w, r, d)
 }
 
-// answer is what a form does to an alert, given its id.
-func (c client) answer(form url.Values) func(id string) error {
-	if form.Get("do") == "unack" {
-		return func(id string) error { return c.do(http.MethodDelete, alertAt(id)+"/ack", nil, nil, nil) }
+// answer is what a form does to an alert, given its id, and the word for that. A form that does neither
+// is refused.
+func (c client) answer(form url.Values) (verb string, do func(id string) error, err error) {
+	switch form.Get("do") {
+	case "ack":
+		wish := web.AckWish{For: form.Get("for"), Note: form.Get("note")}
+		return acknowledged, func(id string) error { return c.do(http.MethodPost, alertAt(id)+"/ack", nil, wish, nil) }, nil
+	case "unack":
+		return takenBack, func(id string) error { return c.do(http.MethodDelete, alertAt(id)+"/ack", nil, nil, nil) }, nil
 	}
-	wish := web.AckWish{For: form.Get("for"), Note: form.Get("note")}
-	return func(id string) error { return c.do(http.MethodPost, alertAt(id)+"/ack", nil, wish, nil) }
+	return "", nil, nothingAsked("The form says not whether to acknowledge or to take that back.")
 }
 
 func alertAt(id string) string { return alertsAt + "/" + url.PathEscape(id) }

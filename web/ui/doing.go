@@ -16,6 +16,7 @@ type doing struct {
 	Verb string // what was done to them, such as acknowledged
 	Noun string // what one of them is, such as alert
 	Done int
+	None bool   // nothing was chosen
 	Left []left // what could not be done
 	Back string // the page it was asked for on
 }
@@ -97,12 +98,31 @@ func (u *UI) report(w http.ResponseWriter, r *http.Request, d doing) {
 	http.Redirect(w, r, backWith(d), http.StatusSeeOther)
 }
 
+// noneChosen reports whether nothing was chosen to be done something to, and says so on the page that
+// it was asked for on.
+func (u *UI) noneChosen(w http.ResponseWriter, r *http.Request, d doing, chosen []string) bool {
+	if len(chosen) > 0 {
+		return false
+	}
+	d.None = true
+	http.Redirect(w, r, backWith(d), http.StatusSeeOther)
+	return true
+}
+
+// didNothing is what the address of a page says was done where nothing was chosen.
+const didNothing = "nothing"
+
 // backWith is the address of the page that a deed was asked for on, with what was done.
 func backWith(d doing) string {
 	at := backOf(d.Back)
 	query := at.Query()
-	query.Set("did", d.Verb)
-	query.Set("done", strconv.Itoa(d.Done))
+	query.Del("done")
+	if d.None {
+		query.Set("did", didNothing)
+	} else {
+		query.Set("did", d.Verb)
+		query.Set("done", strconv.Itoa(d.Done))
+	}
 	at.RawQuery = query.Encode()
 	return at.String()
 }
@@ -110,6 +130,9 @@ func backWith(d doing) string {
 // doneOf is what the address of a page says was done: nil where it says nothing, or what can't be
 // done to things of this kind.
 func doneOf(query url.Values, noun string, verbs ...string) *doing {
+	if query.Get("did") == didNothing {
+		return &doing{Noun: noun, None: true}
+	}
 	n, err := strconv.Atoi(query.Get("done"))
 	if err != nil || n < 0 || !slices.Contains(verbs, query.Get("did")) {
 		return nil

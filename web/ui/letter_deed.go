@@ -48,30 +48,31 @@ func (u *UI) lettersDeed(w http.ResponseWriter, r *http.Request) {
 
 // doToLetters does something to the letters that a form names, one after the other.
 func (u *UI) doToLetters(w http.ResponseWriter, r *http.Request, keepAt, keep string) {
-	c, chosen := client{u.api, r}, r.PostForm["letter"]
-	d := doing{Noun: "dead letter", Back: backOf(r.PostForm.Get("back")).String()}
-	switch r.PostForm.Get("do") {
-	case "retry":
-		d.Verb = takenIn
-		d.each(r, chosen, c.retryLetter)
-	case "drop":
-		if len(chosen) > 0 && r.PostForm.Get("sure") == "" {
-			q := sure{
-				Title: "Drop " + count(len(chosen), "dead letter") + "?", Says: "The event is lost: nothing of it is kept here.", Names: chosen,
-				At: lettersAt, Form: []field{{"do", "drop"}}, Do: "Drop " + count(len(chosen), "dead letter"), Grave: true, Keep: keep, Back: keepAt, Then: d.Back,
-			}
-			for _, id := range chosen {
-				q.Form = append(q.Form, field{"letter", id})
-			}
-			u.ask(w, r, q)
-			return
-		}
-		d.Verb = dropped
-		d.each(r, chosen, func(id string) error { return c.do(http.MethodDelete, letterAt(id), nil, nil, nil) })
-	default:
+	c, chosen, what := client{u.api, r}, r.PostForm["letter"], r.PostForm.Get("do")
+	d := doing{Noun: "dead letter", Verb: takenIn, Back: backOf(r.PostForm.Get("back")).String()}
+	if what != "retry" && what != "drop" {
 		u.fail(w, r, nothingAsked("The form says not whether to retry or to drop."))
 		return
 	}
+	if u.noneChosen(w, r, d, chosen) {
+		return
+	}
+	if what == "drop" && r.PostForm.Get("sure") == "" {
+		q := sure{
+			Title: "Drop " + count(len(chosen), "dead letter") + "?", Says: "The event is lost: nothing of it is kept here.", Names: chosen,
+			At: lettersAt, Form: []field{{"do", "drop"}}, Do: "Drop " + count(len(chosen), "dead letter"), Grave: true, Keep: keep, Back: keepAt, Then: d.Back,
+		}
+		for _, id := range chosen {
+			q.Form = append(q.Form, field{"letter", id})
+		}
+		u.ask(w, r, q)
+		return
+	}
+	do := c.retryLetter
+	if what == "drop" {
+		d.Verb, do = dropped, func(id string) error { return c.do(http.MethodDelete, letterAt(id), nil, nil, nil) }
+	}
+	d.each(r, chosen, do)
 	u.report(w, r, d)
 }
 

@@ -162,8 +162,11 @@ func (u *UI) muteDeed(w http.ResponseWriter, r *http.Request) {
 	case "make":
 		u.makeMute(w, r, c)
 	case "end":
-		d := doing{Noun: "mute", Verb: ended, Back: mutesAt}
-		d.each(r, r.PostForm["mute"], func(id string) error {
+		d, chosen := doing{Noun: "mute", Verb: ended, Back: mutesAt}, r.PostForm["mute"]
+		if u.noneChosen(w, r, d, chosen) {
+			return
+		}
+		d.each(r, chosen, func(id string) error {
 			return c.do(http.MethodDelete, mutesAt+"/"+url.PathEscape(id), nil, nil, nil)
 		})
 		u.report(w, r, d)
