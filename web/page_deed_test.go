@@ -57,3 +57,33 @@ func TestNothingChosen(t *testing.T) {
 		}
 	}
 }
+
+// A mute that is refused speaks of the form, and not of the API's body.
+func TestRefusedMutesSpeakOfTheForm(t *testing.T) {
+	s := newStand(t)
+	long := strings.Repeat("k", 513)
+	for _, c := range []struct {
+		form url.Values
+		says []string
+	}{
+		{url.Values{"for": {"1h"}, "reason": {"x"}}, []string{"Name a rule, an entity, a key, a severity or a label"}},
+		{url.Values{"rule": {"a"}, "for": {"1h"}}, []string{"Reason: say why"}},
+		{url.Values{"rule": {"a"}, "for": {"1h"}, "reason": {long}}, []string{"Reason: say why, in 1 to 500 letters."}},
+		{url.Values{"rule": {"a"}, "reason": {"x"}}, []string{"For: choose how long it lasts."}},
+		{url.Values{"rule": {"a"}, "reason": {"x"}, "for": {"soon"}}, []string{"For: ", "90s"}},
+		{url.Values{"rule": {"a"}, "reason": {"x"}, "for": {"3000d"}}, []string{"For: ", "is not within a year from now"}},
+		{url.Values{"key": {long}, "reason": {"x"}, "for": {"1h"}}, []string{"What is muted: key: a pattern has 1 to 512 bytes"}},
+		{url.Values{"labels": {"=north"}, "reason": {"x"}, "for": {"1h"}}, []string{"What is muted: a field&#39;s name has 1 to 100 bytes"}},
+	} {
+		c.form.Set("do", "make")
+		got := post(t, s, "/mutes", c.form)
+		for _, says := range append(c.says, "There is no such mute yet.") {
+			if got.StatusCode != 422 || !strings.Contains(got.body, says) || strings.Contains(got.body, "body.") || strings.Contains(got.body, "{&#34;for") {
+				t.Errorf("%v: %d, and not %q: %s", c.form, got.StatusCode, says, got.body)
+			}
+		}
+	}
+	if mutes, err := s.store.Mutes(t.Context()); err != nil || len(mutes) != 0 {
+		t.Errorf("%v was muted: %v", mutes, err)
+	}
+}

@@ -25,7 +25,7 @@ type mutesView struct {
 	Live  []mute
 	Past  []mute
 	Wish  wish
-	Wrong *web.Problem // why there is no such mute; nil: nobody asked, or there is
+	Wrong []string // why there is no such mute; empty: nobody asked, or there is
 	Done  *doing
 }
 
@@ -143,6 +143,31 @@ func (w wish) match() map[string]string {
 	return match
 }
 
+// wishPlaces are the fields of the form by where the API finds something wrong.
+var wishPlaces = map[string]string{"body.match": "What is muted", "body.for": "For", "body.until": "For"}
+
+// wrong says why there is no such mute, in words of the form.
+func (w wish) wrong(p *web.Problem) (all []string) {
+	for _, d := range p.Errors {
+		switch place, known := wishPlaces[d.Location]; {
+		case d.Location == "body.match" && len(w.match()) == 0:
+			all = append(all, "Name a rule, an entity, a key, a severity or a label: without any of them every alert would be muted.")
+		case d.Location == "body.reason":
+			all = append(all, "Reason: say why, in 1 to 500 letters.")
+		case d.Location == "body" && w.For == "":
+			all = append(all, "For: choose how long it lasts.")
+		case known:
+			all = append(all, place+": "+d.Message)
+		default:
+			all = append(all, d.Message)
+		}
+	}
+	if len(all) == 0 {
+		all = append(all, p.Error())
+	}
+	return all
+}
+
 // muteOf is where a mute of what alerts have in common is made.
 func muteOf(field, value string) string {
 	name := field
@@ -194,7 +219,7 @@ func (u *UI) makeMute(w http.ResponseWriter, r *http.Request, c client) {
 		u.fail(w, r, listErr)
 		return
 	}
-	v.Wish, v.Wrong = asked, problem
+	v.Wish, v.Wrong = asked, asked.wrong(problem)
 	u.render(w, r, problem.Status, "mutes", view{Title: "Mutes", Body: v, Still: true}, "")
 }
 
