@@ -159,13 +159,15 @@ func (n *node) CancelEntity(ctx context.Context, entity, key string) (ended int,
 // taken.
 func (n *node) Check(ctx context.Context, rule, key string) (saw web.Looked, err error) {
 	err = n.doOne(ctx, looked, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
-		effect, ends, err := r.LookNow(ctx, j, n.clock.Now())
+		now := n.clock.Now()
+		next := web.NextLook(n.book, rule, j, now)
+		effect, ends, err := r.LookNow(ctx, j, now)
 		switch {
 		case err != nil:
-			saw = web.Looked{Next: nextOf(j), Unknown: true, Reason: "could not find out: " + err.Error()}
+			saw = web.Looked{Next: next, Unknown: true, Reason: "could not find out: " + err.Error()}
 			return nil, nil //nolint:nilerr // that it could not find out is the answer
 		case !ends:
-			saw = web.Looked{Next: nextOf(j), Reason: "still waiting"}
+			saw = web.Looked{Next: next, Reason: "still waiting"}
 			return nil, nil
 		}
 		end := effect.Ask.(futurejobs.End)
@@ -173,14 +175,6 @@ func (n *node) Check(ctx context.Context, rule, key string) (saw web.Looked, err
 		return &effect, nil
 	})
 	return saw, err
-}
-
-// nextOf is when a job is looked at next; the zero time while it is paused.
-func nextOf(j futurejobs.Job) time.Time {
-	if j.PausedAt().IsZero() {
-		return j.NextCheckAt
-	}
-	return time.Time{}
 }
 
 // Snooze puts a job's next look off until an instant, or brings it forward. An instant beyond

@@ -79,7 +79,7 @@ type Looked struct {
 	Unknown bool      `json:"unknown,omitempty" doc:"Nobody could find out whether it has happened."`
 	Outcome string    `json:"outcome,omitempty" doc:"Why it ended." example:"cleared"`
 	Reason  string    `json:"reason,omitempty"`
-	Next    time.Time `json:"next,omitzero" doc:"When it is looked at again."`
+	Next    time.Time `json:"next,omitzero" doc:"When it is looked at again; absent as in the job."`
 }
 
 func (a *api) check(ctx context.Context, of ref) (Looked, error) {

@@ -23,7 +23,7 @@ type Job struct {
 	Since        time.Time `json:"since" doc:"When the wait began."`
 	CreatedAt    time.Time `json:"created_at"`
 	FirstCheckAt time.Time `json:"first_check_at" doc:"The slot of the first look; it never changes."`
-	NextCheckAt  time.Time `json:"next_check_at,omitzero" doc:"The slot of the next look; absent while time stands still, and in history."`
+	NextCheckAt  time.Time `json:"next_check_at,omitzero" doc:"The slot of the next look; absent while time stands still, where all is said of a beat that stays away and nothing is left but that it comes, and in history."`
 	SnoozedUntil time.Time `json:"snoozed_until,omitzero" doc:"It is not looked at before, because somebody said so; absent once that is over."`
 	PausedAt     time.Time `json:"paused_at,omitzero" doc:"Since when time stands still for it."`
 
@@ -80,7 +80,7 @@ func StatusOf(j futurejobs.Job, now time.Time) Status {
 func newJob(l futurejobs.Listed) Job {
 	j := Job{
 		Rule: l.Rule, RuleVersion: l.Version, Entity: l.Entity, Key: l.Key,
-		Since: l.Since, CreatedAt: l.CreatedAt, FirstCheckAt: l.FirstCheckAt, NextCheckAt: l.NextCheckAt, PausedAt: l.PausedAt(),
+		Since: l.Since, CreatedAt: l.CreatedAt, FirstCheckAt: l.FirstCheckAt, PausedAt: l.PausedAt(),
 		CheckCount: l.CheckCount, Step: l.Step,
 		PickedAt: l.Last.PickedAt, StartedAt: l.Last.StartedAt,
 		CompletedAt: l.Last.CompletedAt, FailedAt: l.Last.FailedAt,
@@ -90,15 +90,28 @@ func newJob(l futurejobs.Listed) Job {
 	if j.Alerts == nil {
 		j.Alerts = []alerts.ID{}
 	}
-	if !j.PausedAt.IsZero() {
-		j.NextCheckAt = time.Time{}
-	}
 	return j
+}
+
+// NextLook is the slot at which a job of a rule is looked at next; the zero time where there is none:
+// while time stands still, and where all is said of a beat that stays away, until it comes.
+func NextLook(book Book, rule string, j futurejobs.Job, now time.Time) time.Time {
+	if !j.PausedAt().IsZero() || j.Step > 0 && j.Undecided == 0 && heldForGood(book, rule, j.NextCheckAt, now) {
+		return time.Time{}
+	}
+	return j.NextCheckAt
+}
+
+// heldForGood reports whether a look at jobs of a rule of which something was said is as good as none.
+func heldForGood(book Book, rule string, next, now time.Time) bool {
+	newest, err := book.Newest(rule)
+	return err == nil && newest.HeldForGood(next, now)
 }
 
 func (a *api) pending(l futurejobs.Listed) Job {
 	j := newJob(l)
 	now := a.Now()
+	j.NextCheckAt = NextLook(a.Book, l.Rule, l.Job, now)
 	j.Status, j.Steps, j.Acknowledged = StatusOf(l.Job, now), a.stepsOf(l), AcknowledgedAs(l.Ack, now)
 	if l.SnoozedUntil.After(now) {
 		j.SnoozedUntil = l.SnoozedUntil
@@ -119,6 +132,11 @@ func (a *api) stepsOf(l futurejobs.Listed) int {
 func (a *api) whole(l futurejobs.Listed) Job {
 	j := a.pending(l)
 	j.Event, j.State, j.Trail = l.Event, l.State, trailOf(l.Trail)
+	for i := range j.Trail {
+		if j.NextCheckAt.IsZero() && j.Trail[i].Next.Equal(l.NextCheckAt) {
+			j.Trail[i].Next = time.Time{}
+		}
+	}
 	return j
 }
 

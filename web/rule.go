@@ -58,18 +58,21 @@ type RuleJobs struct {
 	Alerting     int64     `json:"alerting" doc:"About which something was said."`
 	Undetermined int64     `json:"undetermined" doc:"Of which the last look could not find out."`
 	GaveUp       int64     `json:"gave_up" doc:"Not pending: those that a guard ended and whose slot was in the last 24 hours."`
-	NextCheckAt  time.Time `json:"next_check_at,omitzero" doc:"The slot of the next look at one of them."`
+	NextCheckAt  time.Time `json:"next_check_at,omitzero" doc:"The slot of the next look at one of them; absent where there is none."`
 	CountedAt    time.Time `json:"counted_at" doc:"It is counted while somebody asks, every two seconds, or less often where that takes long."`
 }
 
 // jobsOfRules are how many jobs of each rule are waited for; nil before it was first counted.
-func (a *api) jobsOfRules(ctx context.Context) func(rule int32) *RuleJobs {
+func (a *api) jobsOfRules(ctx context.Context) func(rules.Listing) *RuleJobs {
 	last, ok := a.ruleJobs.newest(ctx)
-	return func(rule int32) *RuleJobs {
+	return func(of rules.Listing) *RuleJobs {
 		if !ok {
 			return nil
 		}
-		n := last.What[rule]
+		n := last.What[of.RuleID]
+		if n.Alerting == n.Waiting && heldForGood(a.Book, of.Name, n.NextCheckAt, a.Now()) {
+			n.NextCheckAt = time.Time{}
+		}
 		return &RuleJobs{n.Waiting, n.Alerting, n.Undetermined, n.GaveUp, n.NextCheckAt, last.At.UTC()}
 	}
 }
@@ -215,7 +218,7 @@ func (a *api) ruleList(ctx context.Context, in *ruleListIn) (Page[Rule], error) 
 			return page, nil
 		default:
 			r := newRule(l, now)
-			r.Jobs = jobs(l.RuleID)
+			r.Jobs = jobs(l)
 			page.Items = append(page.Items, r)
 		}
 	}

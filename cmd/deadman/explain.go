@@ -51,7 +51,7 @@ func (p *program) showEntity(known web.Entity) error {
 		}
 		s.wait(j, known.Alerts.Items)
 		s.painted("status", statusColour(j.Status), statusText(j))
-		s.instant("next look", j.NextCheckAt)
+		s.nextLook(j)
 		s.acknowledged(j.Acknowledged)
 	}
 	if len(known.Jobs.Items) == 0 {

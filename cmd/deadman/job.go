@@ -42,12 +42,11 @@ func (p *program) onJob(cmd *cobra.Command) *cobra.Command {
 
 func jobRow(p *program, j web.Job) []cell {
 	next := say("")
-	switch rest := j.NextCheckAt.Sub(p.now()); {
-	case j.NextCheckAt.IsZero():
-	case rest > soonest:
-		next = faint("-")
-	default:
+	switch {
+	case !j.NextCheckAt.IsZero():
 		next = say(web.Relative(j.NextCheckAt, p.now()))
+	case j.PausedAt.IsZero():
+		next = faint("-") // until it comes
 	}
 	return []cell{
 		next, say(j.Rule), say(j.Entity), say(j.Key),
@@ -55,10 +54,6 @@ func jobRow(p *program, j web.Job) []cell {
 		say(ackedUntil(p, j.Acknowledged)),
 	}
 }
-
-// soonest is how far off a look is that is as good as none: all is said, and the job stays until a
-// beat comes, or for good.
-const soonest = 366 * 24 * time.Hour
 
 // ackedUntil is until when what was said is acknowledged, in a few words; empty: it is not.
 func ackedUntil(p *program, a *web.Acknowledged) string {
@@ -108,7 +103,7 @@ func (p *program) showJob(j web.Job) error {
 	s.instant("waits since", j.Since)
 	s.instant("paused since", j.PausedAt)
 	s.instant("first look", j.FirstCheckAt)
-	s.instant("next look", j.NextCheckAt)
+	s.nextLook(j)
 	s.instant("snoozed until", j.SnoozedUntil)
 	s.line("steps taken", "%d", j.Step)
 	s.line("looks", "%d decided, %d in all", j.CheckCount, j.Checks)
@@ -126,6 +121,14 @@ func (p *program) showJob(j web.Job) error {
 	s.document("event", j.Event)
 	s.document("state", j.State)
 	return s.end()
+}
+
+// nextLook says when a pending job is looked at next, which is not while time stands still.
+func (s *sheet) nextLook(j web.Job) {
+	if j.NextCheckAt.IsZero() && j.PausedAt.IsZero() {
+		s.line("next look", "none until it comes")
+	}
+	s.instant("next look", j.NextCheckAt)
 }
 
 func seconds(s float64) time.Duration {

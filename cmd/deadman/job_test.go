@@ -62,20 +62,21 @@ func TestJobVerbs(t *testing.T) {
 	n.says(1, []string{"alert", "list", "--status", "fired"}, "query.status")
 }
 
-// Of a job that stays until a beat comes, no look is shown that is years away.
+// Of a job that stays until a beat comes, and of one that is paused, no look is shown.
 func TestJobRow(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
-	p := &program{now: func() time.Time { return now }, zone: time.UTC}
+	p, soon := &program{now: func() time.Time { return now }, zone: time.UTC}, now.Add(time.Minute)
 	for _, c := range []struct {
 		job  web.Job
 		next string
 		ack  string
 	}{
-		{web.Job{NextCheckAt: now.Add(3649 * 24 * time.Hour)}, "-", ""},
-		{web.Job{NextCheckAt: now.Add(time.Minute)}, "in 60 s", ""},
-		{web.Job{Acknowledged: &web.Acknowledged{}}, "", "for good"},
-		{web.Job{Acknowledged: &web.Acknowledged{Until: now.Add(time.Hour)}}, "", "until 2026-03-02 13:00:00 UTC"},
+		{web.Job{}, "-", ""},
+		{web.Job{PausedAt: now}, "", ""},
+		{web.Job{NextCheckAt: soon}, "in 60 s", ""},
+		{web.Job{NextCheckAt: soon, Acknowledged: &web.Acknowledged{}}, "in 60 s", "for good"},
+		{web.Job{NextCheckAt: soon, Acknowledged: &web.Acknowledged{Until: now.Add(time.Hour)}}, "in 60 s", "until 2026-03-02 13:00:00 UTC"},
 	} {
 		row := jobRow(p, c.job)
 		if next, ack := row[0].text, row[len(row)-1].text; next != c.next || ack != c.ack {
@@ -176,4 +177,31 @@ func TestALookThatCouldNotFindOutSaysSo(t *testing.T) {
 	}
 	n.does("job", "create", "asking", "2", "--event", `{"id": "2", "status": "OPEN"}`)
 	n.says(0, []string{"job", "check", "asking", "2"}, "still waiting")
+}
+
+// A beat that stays away after its last step is not looked at until it comes.
+func TestJobOfASilentBeat(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	n.does("rule", "apply", "-f", write(t, t.TempDir(), "rule.yaml", `name: device-silent
+entity: device
+trigger: {heartbeat: {event: devices.*.beat, key: wildcard(1), every: 1s}}
+slot: 1s
+`))
+	n.does("event", "send", "devices.a.beat", `{}`)
+	eventually(t, "it is said that the device is silent", func() bool {
+		page := read[web.Page[web.Job]](n, "job", "list")
+		return len(page.Items) == 1 && page.Items[0].Step == 1
+	})
+	if j := read[web.Job](n, "job", "get", "device-silent", "a"); !j.NextCheckAt.IsZero() || j.Status != web.Open {
+		t.Errorf("%+v", j)
+	}
+	for _, verb := range [][]string{{"job", "get", "device-silent", "a"}, {"explain", "device", "a"}} {
+		if said := n.does(verb...); !strings.Contains(said, "next look      none until it comes") || strings.Contains(said, " d)") {
+			t.Errorf("%v: %s", verb, said)
+		}
+	}
+	if l := read[web.Looked](n, "job", "check", "device-silent", "a"); !l.Next.IsZero() || l.Reason != "still waiting" {
+		t.Errorf("looked at now: %+v", l)
+	}
 }

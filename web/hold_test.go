@@ -1,0 +1,95 @@
+package web_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/web"
+)
+
+const silent = `name: device-silent
+entity: device
+trigger: {heartbeat: {event: devices.*.beat, key: wildcard(1), every: 10m}}
+slot: 1s
+escalate:
+  - {after: 0s, step: first, text: "{{key}} is silent"}
+  - {after: 1h, step: second}
+`
+
+// forGood is how long a beat that stays away is held.
+const forGood = 3650 * 24 * time.Hour
+
+// A beat that stays away after the last step is not looked at any more until it comes, and nobody is
+// told of a look that is years away. What is held for a time has the look at its end.
+func TestNoLookUntilItComes(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule  string
+		steps []time.Duration // until the next look after each
+		none  bool
+	}{
+		"all said":          {silent, []time.Duration{time.Hour, forGood}, true},
+		"a step is left":    {silent, []time.Duration{time.Hour}, false},
+		"nothing said":      {strings.Replace(silent, "10m", "3000d", 1), nil, false},
+		"looked at before":  {silent, []time.Duration{time.Hour, 24 * time.Hour}, false},
+		"held for a time":   {silent + "hold: 90d\n", []time.Duration{time.Hour, 90 * 24 * time.Hour}, false},
+		"held for a decade": {strings.Replace(unshipped, "slot", "hold: 3650d\nslot", 1), []time.Duration{time.Hour, forGood}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStand(t)
+			s.save(c.rule)
+			s.follow(c.rule)
+			s.place("a", 3000*24*time.Hour, `{}`)
+			for i, next := range c.steps {
+				s.alert("a", strings.Repeat("!", i+1), next)
+			}
+			path := "/api/v1/jobs/" + s.rule.Name
+			entity := get[web.Entity](t, s.Server, "/api/v1/entities/"+s.rule.Entity+"/a")
+			for where, j := range map[string]web.Job{
+				"the job": get[web.Job](t, s.Server, path+"/a"), "the jobs": get[web.Page[web.Job]](t, s.Server, "/api/v1/jobs?rule="+s.rule.Name).Items[0],
+				"the entity": entity.Jobs.Items[0],
+			} {
+				if j.NextCheckAt.IsZero() != c.none {
+					t.Errorf("%s is looked at %s", where, j.NextCheckAt)
+				}
+			}
+			if jobs := s.counted(); jobs.NextCheckAt.IsZero() != c.none {
+				t.Errorf("of the rule, one is looked at %s", jobs.NextCheckAt)
+			}
+			for page, says := range map[string]string{
+				"/entities/" + s.rule.Entity + "?key=a": "no look until it comes", "/jobs": "none until it comes", "/": "none until it comes",
+			} {
+				if got := do(t, s.Server, "GET", page, ""); got.StatusCode != 200 || strings.Contains(got.body, says) != c.none {
+					t.Errorf("%s: %d, and it says %q: %t", page, got.StatusCode, says, !c.none)
+				}
+			}
+		})
+	}
+}
+
+// follow has the stand's hands work by the rule that a text is of.
+func (s *stand) follow(text string) {
+	s.t.Helper()
+	name, _, _ := strings.Cut(strings.TrimPrefix(text, "name: "), "\n")
+	fatal(s.t, s.rules.Book.Refresh(s.t.Context()))
+	newest, err := s.rules.Book.Newest(name)
+	fatal(s.t, err)
+	s.rule = newest.Engine()
+}
+
+// counted is what the list of rules says of the jobs of the stand's rule, once they were counted.
+func (s *stand) counted() web.RuleJobs {
+	s.t.Helper()
+	deadline := time.Now().Add(30 * time.Second)
+	for range time.Tick(10 * time.Millisecond) {
+		for _, r := range get[web.Page[web.Rule]](s.t, s.Server, "/api/v1/rules").Items {
+			if r.Name == s.rule.Name && r.Jobs != nil && r.Jobs.Waiting > 0 {
+				return *r.Jobs
+			}
+		}
+		if time.Now().After(deadline) {
+			s.t.Fatal("the jobs of the rule are not counted")
+		}
+	}
+	return web.RuleJobs{}
+}
