@@ -29,8 +29,9 @@ type nowView struct {
 	Fine      bool
 	Sentence  string
 	Broken    []web.Condition
-	LastEvent time.Time // zero: none came, or the visitor is not told
-	Behind    uint64    // events that are not taken in yet
+	LastEvent time.Time         // zero: none came, or the visitor is not told
+	Behind    uint64            // events that are not taken in yet
+	Refused   web.LetterReasons // events that could not be taken in; empty where the visitor is not told
 	Alerts    []openAlert
 	Open      int  // how many are read
 	MoreOpen  bool // there are more
@@ -44,11 +45,14 @@ type nowView struct {
 }
 
 // ruleLine is how a rule goes, in a line.
-type ruleLine struct{ web.Rule }
+type ruleLine struct {
+	web.Rule
+	Refused int64 // events that it could not take in
+}
 
 // Troubled reports whether something of the rule is to be looked at.
 func (r ruleLine) Troubled() bool {
-	return r.Problem != "" || r.Jobs != nil && (r.Jobs.Alerting > 0 || r.Jobs.Undetermined > 0 || r.Jobs.GaveUp > 0)
+	return r.Problem != "" || r.Refused > 0 || r.Jobs != nil && (r.Jobs.Alerting > 0 || r.Jobs.Undetermined > 0 || r.Jobs.GaveUp > 0)
 }
 
 // now is the front page. Lists that can't be read are part of the news: this is what people look
@@ -76,6 +80,7 @@ func (u *UI) now(c client, _ *http.Request) (view, error) {
 func (v *nowView) read(c client, now time.Time) error {
 	parts := []func() error{
 		func() error { return v.streams(c) },
+		func() error { return v.letters(c) },
 		func() error { return v.open(c, now) },
 		func() error { return v.rules(c) },
 		func() error { return v.jobs(c) },
@@ -86,6 +91,7 @@ func (v *nowView) read(c client, now time.Time) error {
 		all.Go(func() { errs[i] = part() })
 	}
 	all.Wait()
+	v.order()
 	return errors.Join(errs...)
 }
 
@@ -93,7 +99,7 @@ func (v *nowView) read(c client, now time.Time) error {
 func (v *nowView) streams(c client) error {
 	var streams web.Page[web.Stream]
 	err := c.get("/streams", url.Values{"limit": {"500"}}, &streams)
-	if p := new(web.Problem); errors.As(err, &p) && p.Status == http.StatusForbidden {
+	if isForbidden(err) {
 		return nil
 	}
 	for _, s := range streams.Items {
@@ -103,6 +109,21 @@ func (v *nowView) streams(c client) error {
 		}
 	}
 	return err
+}
+
+// letters finds what could not be taken in. Whoever sees some rules only is not told.
+func (v *nowView) letters(c client) error {
+	err := c.get(lettersAt+"/reasons", nil, &v.Refused)
+	if isForbidden(err) {
+		return nil
+	}
+	return err
+}
+
+// isForbidden reports whether the visitor may not ask for what was asked for.
+func isForbidden(err error) bool {
+	p := asProblem(err)
+	return p != nil && p.Status == http.StatusForbidden
 }
 
 func latest(a, b time.Time) time.Time {
@@ -163,20 +184,32 @@ func known(a openAlert, now time.Time) int {
 	return 0
 }
 
-// rules finds how the rules go: those first that are to be looked at.
+// rules finds how the rules go.
 func (v *nowView) rules(c client) error {
 	var page web.Page[web.Rule]
 	if err := c.get("/rules", url.Values{"limit": {"500"}}, &page); err != nil {
 		return err
 	}
 	for _, r := range page.Items {
-		v.Rules = append(v.Rules, ruleLine{r})
+		v.Rules = append(v.Rules, ruleLine{Rule: r})
 		if r.Jobs != nil {
 			v.Counted = true
 			v.Waiting += r.Jobs.Waiting
 		}
 	}
 	v.RuleCount = len(v.Rules)
+	return nil
+}
+
+// order leaves the rules that are shown: those first that are to be looked at.
+func (v *nowView) order() {
+	refused := make(map[string]int64)
+	for _, r := range v.Refused.Items {
+		refused[r.Rule] += r.Letters
+	}
+	for i, r := range v.Rules {
+		v.Rules[i].Refused = refused[r.Name]
+	}
 	slices.SortStableFunc(v.Rules, func(a, b ruleLine) int {
 		if a.Troubled() == b.Troubled() {
 			return 0
@@ -187,7 +220,6 @@ func (v *nowView) rules(c client) error {
 		return 1
 	})
 	v.Rules = v.Rules[:min(len(v.Rules), nowRules)]
-	return nil
 }
 
 func (v *nowView) jobs(c client) error {
