@@ -50,6 +50,14 @@ func (a *api) login(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
+// logout takes the token out of the browser. The token itself lives on: whoever has it can log in again.
+func (a *api) logout(w http.ResponseWriter, r *http.Request) {
+	gone := a.cookie(r, "", time.Time{})
+	gone.Expires, gone.MaxAge = time.Time{}, -1
+	http.SetCookie(w, gone)
+	http.Redirect(w, r, "/login", http.StatusSeeOther)
+}
+
 // cookie is what the browser keeps. No script reads it, and no page of another site sends it.
 func (a *api) cookie(r *http.Request, secret string, expires time.Time) *http.Cookie {
 	if until := a.Now().Add(loginFor); expires.IsZero() || until.Before(expires) {

@@ -135,6 +135,7 @@ func New(o Options) http.Handler {
 	r.Get("/readyz", a.ready)
 	r.Get("/login", a.login)
 	r.Post("/login", a.login)
+	r.Post("/logout", a.logout)
 	r.Post(hooksPath+"{name}", a.hook)
 	if o.Pings != nil {
 		r.HandleFunc(pings.Prefix+"*", a.ping)

@@ -38,10 +38,10 @@ func visitorOf(ctx context.Context) visitor {
 }
 
 // public are the addresses that answer without a token: what says whether the node is well,
-// the way in, what pages load, hooks, whose requests prove themselves, and pings, whose addresses
+// the way in and out, what pages load, hooks, whose requests prove themselves, and pings, whose addresses
 // are secrets.
 func public(path string) bool {
-	return path == "/healthz" || path == "/readyz" || path == "/login" ||
+	return path == "/healthz" || path == "/readyz" || path == "/login" || path == "/logout" ||
 		strings.HasPrefix(path, StaticPath) || strings.HasPrefix(path, hooksPath) || strings.HasPrefix(path, pings.Prefix)
 }
 

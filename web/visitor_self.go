@@ -22,6 +22,9 @@ func (a *api) mountSelf() {
 	}, shown(func(ctx context.Context, _ *nothing) (Self, error) { return visitorOf(ctx).self(), nil }))
 }
 
+// SelfOf is who sent a request, and what they may; without a name where nobody is known.
+func SelfOf(ctx context.Context) Self { return visitorOf(ctx).self() }
+
 func (v visitor) self() Self {
 	s := Self{Name: v.token.Name, Open: v.open, Scopes: []string{}, Prefix: v.token.Prefix}
 	if v.open {

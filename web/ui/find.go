@@ -2,7 +2,6 @@ package ui
 
 import (
 	"cmp"
-	"errors"
 	"net/http"
 	"net/url"
 	"slices"
@@ -125,9 +124,10 @@ func (c client) findQualified(asked string) ([]found, error) {
 
 func foundEntity(entity, key string) found { return found{entity, key, entityPath(entity, key)} }
 
-// exists reports whether what was asked for is there, and any error but that it is not.
+// exists reports whether what was asked for is there, and any error but that it is not, or is not
+// for the visitor: what is closed to them is not found.
 func exists(err error) (bool, error) {
-	if problem := new(web.Problem); errors.As(err, &problem) && problem.Status == http.StatusNotFound {
+	if problem := asProblem(err); problem != nil && (problem.Status == http.StatusNotFound || problem.Status == http.StatusForbidden) {
 		return false, nil
 	}
 	return err == nil, err

@@ -35,6 +35,7 @@ func (u *UI) functions() template.FuncMap {
 		"loudness":     loudness,
 		"outcome":      outcome,
 		"shape":        shape,
+		"tabs":         func(here string, some bool) alertTabs { return alertTabs{here, some} },
 		"gallery":      func() []sample { return u.gallery },
 		"milliseconds": func(seconds float64) string { return fmt.Sprintf("%.1f ms", seconds*1000) },
 	}

@@ -18,6 +18,12 @@ const mutesAt = "/mutes"
 // ended is what was done to a mute.
 const ended = "ended"
 
+// alertTabs are the pages about alerts.
+type alertTabs struct {
+	Here string
+	Some bool // the visitor sees some rules alone, and no mutes
+}
+
 // mutesView is what is kept from people, and a form for more.
 type mutesView struct {
 	listing

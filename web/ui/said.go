@@ -14,6 +14,7 @@ const saidAt = "/alerts/said"
 // saidView is what was said, newest first.
 type saidView struct {
 	listing
+	may
 	Alerts     []web.Alert
 	Severities []string
 	Statuses   []string
@@ -42,6 +43,10 @@ func (u *UI) said(c client, r *http.Request) (view, error) {
 		Severities: severities,
 		Statuses:   []string{string(alerts.Firing), string(alerts.Resolved), string(alerts.Undetermined), string(alerts.GaveUp), string(alerts.Expired)},
 		Spans:      spans,
+	}
+	var err error
+	if v.may, err = c.may(); err != nil {
+		return view{}, err
 	}
 	v.Within = v.Asked["within"]
 	query := v.query()

@@ -14,6 +14,7 @@ import (
 
 // sendView is an event that is about to be published, or was.
 type sendView struct {
+	may
 	Rule    string
 	Subject string
 	Body    string
@@ -34,6 +35,10 @@ func (u *UI) sending(c client, r *http.Request) (view, error) {
 // sendView is an event on the subject that the rule listens to first.
 func (c client) sendView(rule string) (sendView, error) {
 	v := sendView{Rule: rule, Body: firstEvent, Once: rand.Text()}
+	var err error
+	if v.may, err = c.may(); err != nil {
+		return v, err
+	}
 	known, err := c.listed(rule)
 	if err != nil {
 		return v, err

@@ -14,10 +14,12 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 
+	"deadman/access"
 	"deadman/web"
 	"deadman/web/static"
 )
@@ -134,7 +136,14 @@ type layout struct {
 	Page    string // its name, as in the navigation
 	Version string
 	Live    string // where the page's stream is; empty: it has none
+	Self    web.Self
 }
+
+// LoggedIn reports whether the visitor came with a token.
+func (l layout) LoggedIn() bool { return l.Self.Name != "" && !l.Self.Open }
+
+// Reads reports whether any page is for the visitor.
+func (l layout) Reads() bool { return slices.Contains(l.Self.Scopes, string(access.Read)) }
 
 // place is a page of the navigation.
 type place struct {
@@ -142,7 +151,7 @@ type place struct {
 	Here       bool
 }
 
-// Places are the pages of the navigation, in their order.
+// Places are the pages of the navigation that are open to the visitor, in their order.
 func (l layout) Places() []place {
 	all := []place{
 		{Name: "Now", Path: "/"},
@@ -157,6 +166,9 @@ func (l layout) Places() []place {
 	pages := map[string]int{"now": 0, "jobs": 1, "entity": 1, "confirm": 1, "alerts": 2, "said": 2, "alert": 2, "mutes": 2, "rules": 3, "rule": 3, "editor": 3, "versions": 3, "send": 3, "history": 4, "letters": 5, "letter": 5, "health": 6, "docs": 7}
 	if at, is := pages[l.Page]; is {
 		all[at].Here = true
+	}
+	if l.Self.Prefix != "" { // what could not be taken in may be of no rule
+		all = slices.DeleteFunc(all, func(p place) bool { return p.Path == lettersAt })
 	}
 	return all
 }
@@ -197,7 +209,7 @@ const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src
 
 func (u *UI) render(w http.ResponseWriter, r *http.Request, status int, name string, v view, live string) {
 	var out bytes.Buffer
-	err := u.templates[name+".html"].ExecuteTemplate(&out, "layout", layout{view: v, Page: name, Version: u.Version, Live: live})
+	err := u.templates[name+".html"].ExecuteTemplate(&out, "layout", layout{view: v, Page: name, Version: u.Version, Live: live, Self: web.SelfOf(r.Context())})
 	if err != nil {
 		u.Log.ErrorContext(r.Context(), "a page can't be rendered", "page", name, "err", err)
 		http.Error(w, "The page can't be rendered; the log says why.", http.StatusInternalServerError)
