@@ -174,30 +174,35 @@ func (s *Sweeper) check(ctx context.Context, chunk []verdict, decided chan<- []v
 			ready = append(ready, s.conclude(v, answer, err))
 			continue
 		}
-		s.slow.run(v.rule, v.Job, func() (returned <-chan struct{}) {
-			if before, ok := s.unsettled.of(v.Job); ok {
-				decided <- []verdict{s.conclude(v, before.answer, before.err)}
-				return done
-			}
-			if err := s.begin(ctx, v); err != nil {
-				decided <- []verdict{s.conclude(v, checks.Answer{}, err)}
-				return done
-			}
-			answer, returned, err := askWithin(ctx, v.rule.Limits.Timeout, v.rule.Handler, v.question(now))
-			if errors.Is(err, errAbandoned) {
-				s.log.Warn("handler abandoned", "rule", v.rule.Name, "key", v.Job.Key, "timeout", v.rule.Limits.Timeout)
-			}
-			s.outages.answered(v.rule, err)
-			if once(v.rule) {
-				s.unsettled.keep(v.Job, s.clock.Now(), answer, err)
-			}
-			decided <- []verdict{s.conclude(v, answer, err)}
-			return returned
-		})
+		s.wander(ctx, v, decided)
 	}
 	if len(ready) > 0 {
 		decided <- ready
 	}
+}
+
+// wander has a handler that may wait for something find out by itself, in a lane of its own.
+func (s *Sweeper) wander(ctx context.Context, v verdict, decided chan<- []verdict) {
+	s.slow.run(v.rule, v.Job, func() (returned <-chan struct{}) {
+		if before, ok := s.unsettled.of(v.Job); ok {
+			decided <- []verdict{s.conclude(v, before.answer, before.err)}
+			return done
+		}
+		if err := s.begin(ctx, v); err != nil {
+			decided <- []verdict{s.conclude(v, checks.Answer{}, err)}
+			return done
+		}
+		answer, returned, err := askWithin(ctx, v.rule.Limits.Timeout, v.rule.Handler, v.question(v.Job.Last.StartedAt))
+		if errors.Is(err, errAbandoned) {
+			s.log.Warn("handler abandoned", "rule", v.rule.Name, "key", v.Job.Key, "timeout", v.rule.Limits.Timeout)
+		}
+		s.outages.answered(v.rule, err)
+		if once(v.rule) {
+			s.unsettled.keep(v.Job, s.clock.Now(), answer, err)
+		}
+		decided <- []verdict{s.conclude(v, answer, err)}
+		return returned
+	})
 }
 
 // conclude decides on what a handler answered.

@@ -204,7 +204,7 @@ func older(a, b time.Time) time.Time {
 // of those that could not go: of those held by a source or a handler, and of the others.
 func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left, held time.Time, err error) {
 	picked := s.clock.Now()
-	var chunk []verdict
+	chunk := make([]verdict, 0, min(chunkMost, len(jobs)))
 	for _, j := range jobs {
 		shard := p.shards[j.Shard]
 		if shard.flying(j.ID) {

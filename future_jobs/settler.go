@@ -57,8 +57,9 @@ func (v verdict) out() bool { return !v.unasked && (v.rule.Finder != nil || !pro
 func (s *Sweeper) settle(ctx context.Context, in <-chan []verdict) {
 	cut := time.NewTimer(settleWait)
 	defer cut.Stop()
+	batch := make([]verdict, 0, settleMost+chunkMost)
 	for first := range in {
-		batch := first
+		batch = append(batch[:0], first...)
 		cut.Reset(settleWait)
 	collect:
 		for len(batch) < settleMost {
@@ -73,6 +74,7 @@ func (s *Sweeper) settle(ctx context.Context, in <-chan []verdict) {
 			}
 		}
 		s.write(ctx, batch)
+		clear(batch)
 	}
 }
 
@@ -120,14 +122,21 @@ func apart(batch []verdict) [][]verdict {
 	}
 	terms := map[int16][]*Shard{}
 	parts := map[ground][]verdict{}
-	for _, v := range batch {
+	grounds := make([]ground, len(batch))
+	for i := range batch {
+		v := &batch[i]
 		term := slices.Index(terms[v.shard.Shard], v.shard)
 		if term < 0 {
 			term = len(terms[v.shard.Shard])
 			terms[v.shard.Shard] = append(terms[v.shard.Shard], v.shard)
 		}
-		g := ground{v.ruleSet, term}
-		parts[g] = append(parts[g], v)
+		grounds[i] = ground{v.ruleSet, term}
+	}
+	if len(slices.Compact(slices.Clone(grounds))) == 1 {
+		return [][]verdict{batch}
+	}
+	for i, g := range grounds {
+		parts[g] = append(parts[g], batch[i])
 	}
 	return slices.Collect(maps.Values(parts))
 }

@@ -35,7 +35,7 @@ type columns struct {
 }
 
 func columnsOf(decisions []futurejobs.Decision) (*columns, error) {
-	c := &columns{}
+	c := newColumns(len(decisions))
 	for _, d := range inOrder(decisions) {
 		if d.Ends() {
 			c.ends++
@@ -50,8 +50,22 @@ func columnsOf(decisions []futurejobs.Decision) (*columns, error) {
 	return c, nil
 }
 
-func (c *columns) add(d futurejobs.Decision) {
-	j := d.Job
+// newColumns has room for n decisions that say an alert each.
+func newColumns(n int) *columns {
+	return &columns{
+		shard: make([]int16, 0, n), id: make([]int64, 0, n), rev: make([]int32, 0, n),
+		outcome: make([]string, 0, n), reason: make([]*string, 0, n), next: make([]time.Time, 0, n), undecided: make([]int32, 0, n),
+		checkCount: make([]int32, 0, n), step: make([]int32, 0, n),
+		picked: make([]pgtype.Timestamptz, 0, n), started: make([]pgtype.Timestamptz, 0, n),
+		completed: make([]pgtype.Timestamptz, 0, n), failed: make([]pgtype.Timestamptz, 0, n),
+		checks: make([]int32, 0, n), total: make([]int64, 0, n), slowest: make([]int64, 0, n),
+		alertIDs: make([][]byte, 0, n), trail: make(pgtype.FlatArray[*string], 0, n),
+		alertJob: make([]int64, 0, n), alertID: make([][16]byte, 0, n), decidedAt: make([]time.Time, 0, n), detail: make([]string, 0, n),
+	}
+}
+
+func (c *columns) add(d *futurejobs.Decision) {
+	j := &d.Job
 	c.shard = append(c.shard, j.Shard)
 	c.id = append(c.id, j.ID)
 	c.rev = append(c.rev, j.Rev)
@@ -72,7 +86,7 @@ func (c *columns) add(d futurejobs.Decision) {
 	c.trail = append(c.trail, optional(string(j.Trail)))
 }
 
-func (c *columns) say(d futurejobs.Decision) error {
+func (c *columns) say(d *futurejobs.Decision) error {
 	for _, a := range d.Alerts {
 		text, err := detail(a)
 		if err != nil {

@@ -38,7 +38,7 @@ func (w *writer) settle(s futurejobs.Settlement, now time.Time, settled *futurej
 		if !held[d.Job.Shard] {
 			continue
 		}
-		ok, err := w.decide(d, now)
+		ok, err := w.decide(*d, now)
 		if err != nil {
 			return err
 		}

@@ -15,9 +15,12 @@ import (
 func itoa[T ~int16 | ~int32](n T) string { return strconv.FormatInt(int64(n), 10) }
 
 // inOrder returns decisions in the order of (shard, id), in which rows are locked.
-func inOrder(decisions []futurejobs.Decision) []futurejobs.Decision {
-	sorted := slices.Clone(decisions)
-	slices.SortFunc(sorted, func(a, b futurejobs.Decision) int {
+func inOrder(decisions []futurejobs.Decision) []*futurejobs.Decision {
+	sorted := make([]*futurejobs.Decision, len(decisions))
+	for i := range decisions {
+		sorted[i] = &decisions[i]
+	}
+	slices.SortFunc(sorted, func(a, b *futurejobs.Decision) int {
 		return cmp.Or(cmp.Compare(a.Job.Shard, b.Job.Shard), cmp.Compare(a.Job.ID, b.Job.ID))
 	})
 	return sorted
@@ -36,7 +39,7 @@ func lost(held []futurejobs.Held, stand []int16) []int16 {
 
 // detail is an alert's document.
 func detail(a alerts.Alert) (string, error) {
-	b, err := json.Marshal(a.Detail)
+	b, err := a.Detail.JSON()
 	if err != nil {
 		return "", fmt.Errorf("alert %s: %w", a.ID, err)
 	}

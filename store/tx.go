@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
@@ -80,6 +81,9 @@ type cursor interface {
 func all[T any](rows cursor, scan func(scanner, *T) error) ([]T, error) {
 	var out []T
 	for rows.Next() {
+		if len(out) == cap(out) {
+			out = slices.Grow(out, max(len(out), 16)) // rows are large: append by itself would copy a page of jobs four times over
+		}
 		out = append(out, *new(T))
 		if err := scan(rows, &out[len(out)-1]); err != nil {
 			return nil, err
