@@ -43,8 +43,11 @@ func TestUnknownDeedsAreRefused(t *testing.T) {
 func TestNothingChosen(t *testing.T) {
 	s := newStand(t)
 	for _, c := range []struct{ path, deed, noun string }{
-		{"/alerts", "ack", "alerts"}, {"/alerts", "unack", "alerts"}, {"/mutes", "end", "mutes"},
-		{"/dead-letters", "retry", "dead letters"}, {"/dead-letters", "drop", "dead letters"},
+		{"/alerts", "ack", "alerts"},
+		{"/alerts", "unack", "alerts"},
+		{"/mutes", "end", "mutes"},
+		{"/dead-letters", "retry", "dead letters"},
+		{"/dead-letters", "drop", "dead letters"},
 	} {
 		got := post(t, s, c.path, url.Values{"do": {c.deed}, "back": {c.path + "?done=3"}})
 		at := got.Header.Get("Location")
