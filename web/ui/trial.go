@@ -200,7 +200,7 @@ func (t *tried) lines(later time.Duration, end bool) {
 	}
 	from := t.Preview.Lines[0].At
 	var said []string
-	step := 0
+	step, resolved := 0, 0
 	dots := make([]dot, 0, len(t.Preview.Lines))
 	for i, l := range t.Preview.Lines {
 		line := triedLine{PreviewLine: l, After: soon(l.At.Sub(from)), Late: !end && l.At.Sub(from) > later}
@@ -208,7 +208,11 @@ func (t *tried) lines(later time.Duration, end bool) {
 			line.Until = length(l.Last.Sub(from))
 		}
 		t.Lines = append(t.Lines, line)
-		if l.Kind == rules.Says && !line.Late {
+		switch {
+		case l.Kind != rules.Says || line.Late:
+		case l.Status == alerts.Resolved:
+			resolved++
+		default:
 			said = append(said, cmp.Or(l.Step, string(l.Status)))
 		}
 		d := dotOf(l, from, line.Late, i == 0)
@@ -228,13 +232,24 @@ func (t *tried) lines(later time.Duration, end bool) {
 	}
 	says := fmt.Sprintf("What would happen, from the wait's begin to %s later; the list below says it in words", length(dots[len(dots)-1].after))
 	t.Drawing = drawn(dots, false, false, cut, says)
-	if end {
-		return
+	if !end {
+		t.Later = length(later) + " later: " + saidSoFar(said, resolved)
 	}
-	t.Later = fmt.Sprintf("%s later: %s", length(later), "nothing was said yet.")
+}
+
+// saidSoFar is a sentence of what was said, by its steps, and of how much of it was closed.
+func saidSoFar(said []string, resolved int) string {
+	var parts []string
 	if len(said) > 0 {
-		t.Later = fmt.Sprintf("%s later: %s said: %s.", length(later), count(len(said), "alert"), strings.Join(said, ", "))
+		parts = append(parts, count(len(said), "alert")+" said: "+strings.Join(said, ", "))
 	}
+	if resolved > 0 {
+		parts = append(parts, fmt.Sprintf("%d resolved", resolved))
+	}
+	if len(parts) == 0 {
+		return "nothing was said yet."
+	}
+	return strings.Join(parts, "; ") + "."
 }
 
 // dotOf is a line of a preview as it is drawn.

@@ -1,0 +1,50 @@
+package web_test
+
+import (
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// imports is a rule whose wait is begun anew by the next tick, which closes what was said.
+const imports = `name: import-missing
+entity: import
+trigger: {schedule: "0 */2 * * *", keys: [a, b]}
+resolve: {event: imports.done, key: event.id}
+escalate:
+  - {after: 30m, step: late}
+  - {after: 90m, step: escalated}
+`
+
+// A trial tells what was said from what was closed, and says of a schedule that one tick is played, and
+// of which key.
+func TestTrialSaysWhatWasSaidAndPlayed(t *testing.T) {
+	s := newStand(t)
+	for name, c := range map[string]struct {
+		form url.Values
+		says string
+	}{
+		"resolved": {url.Values{"text": {imports}, "at": {"2026-03-02T13:00:00"}, "later": {"3h"}}, "3 h later: 2 alerts said: late, escalated; 1 resolved."},
+		"firing":   {url.Values{"text": {imports}, "at": {"2026-03-02T13:00:00"}, "later": {"1h"}}, "1 h later: 1 alert said: late."},
+		"nothing":  {url.Values{"text": {imports}, "at": {"2026-03-02T13:00:00"}, "later": {"0s"}}, "0s later: nothing was said yet."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := words(post(t, s, "/try-rule", c.form).body)
+			for _, says := range []string{c.says, "one tick, 2026-03-02 14:00:00 UTC, of key a"} {
+				if !strings.Contains(got, says) {
+					t.Errorf("it does not say %q: %s", says, got)
+				}
+			}
+		})
+	}
+	got := words(post(t, s, "/try-rule", url.Values{"text": {unshipped}, "event": {`{"id": "7"}`}, "later": {"7d"}}).body)
+	if !strings.Contains(got, "2 alerts said: primary, escalated.") || !strings.Contains(got, "about 7") || strings.Contains(got, "tick") {
+		t.Errorf("of an event: %s", got)
+	}
+}
+
+// words is the text of a page.
+func words(page string) string {
+	return strings.Join(strings.Fields(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, "")), " ")
+}
