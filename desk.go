@@ -156,7 +156,7 @@ func (n *node) CancelEntity(ctx context.Context, entity, key string) (ended int,
 }
 
 // Check looks at a job now. It ends if it is found not to be waited for any more; no step is
-// taken.
+// taken. That somebody looked is in the audit, whatever came of it.
 func (n *node) Check(ctx context.Context, rule, key string) (saw web.Looked, err error) {
 	err = n.doOne(ctx, looked, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		now := n.clock.Now()
@@ -167,15 +167,25 @@ func (n *node) Check(ctx context.Context, rule, key string) (saw web.Looked, err
 			saw = web.Looked{Next: next, Unknown: true, Reason: "could not find out: " + err.Error()}
 			return nil, nil //nolint:nilerr // that it could not find out is the answer
 		case !ends:
-			saw = web.Looked{Next: next, Reason: "still waiting"}
+			saw = web.Looked{Next: next, Reason: stillWaiting}
 			return nil, nil
 		}
 		end := effect.Ask.(futurejobs.End)
 		saw = web.Looked{Ended: true, Outcome: string(end.Outcome), Reason: end.Reason}
 		return &effect, nil
 	})
-	return saw, err
+	if err != nil || saw.Ended { // the end of the job is audited with it
+		return saw, err
+	}
+	came := stillWaiting
+	if saw.Unknown {
+		came = "could not find out"
+	}
+	return saw, n.store.Note(ctx, string(looked), "job/"+rule+"/"+key, came)
 }
+
+// stillWaiting is what came of a look by hand that found that it has not happened.
+const stillWaiting = "still waiting"
 
 // Snooze puts a job's next look off until an instant, or brings it forward. An instant beyond
 // the rule's horizon is rules.Problems: nobody would notice that the job is never looked at.

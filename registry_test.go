@@ -215,7 +215,7 @@ func TestARuleThroughTheAPI(t *testing.T) {
 		for _, e := range audit.Items {
 			did[e.Action]++
 		}
-		for action, times := range map[string]int{"rule.save": 3, "rule.pause": 1, "rule.resume": 1, "rule.delete": 1, "job.create": 1, "job.snooze": 1, "job.move": 3} {
+		for action, times := range map[string]int{"rule.save": 3, "rule.pause": 1, "rule.resume": 1, "rule.delete": 1, "job.create": 1, "job.check": 1, "job.snooze": 1, "job.move": 3} {
 			if did[action] != times {
 				t.Errorf("%s is in the audit %d times, want %d: %v", action, did[action], times, did)
 			}

@@ -144,6 +144,16 @@ func audit(ctx context.Context, tx execer, now time.Time, action, object, detail
 	return err
 }
 
+// Note says in the audit that the context's actor did something to an object that changed nothing, such as
+// to look at a job. What changes something is said in its own transaction.
+func (s *Store) Note(ctx context.Context, action, object, detail string) error {
+	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error { return audit(ctx, tx, now, action, object, detail) })
+	if err != nil {
+		return failed("note "+action, err)
+	}
+	return nil
+}
+
 func readEntry(row scanner, e *access.Entry) error {
 	a := &e.Actor
 	return row.Scan(&e.ID, at(&e.At), (*verbatim)(&a.Name), (*verbatim)(&a.TokenID), (*verbatim)(&a.Addr),

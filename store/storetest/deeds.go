@@ -46,9 +46,11 @@ func deedsAreAudited(t *testing.T, w *world) {
 	if _, err := w.Apply(ctx, stale); err == nil {
 		t.Fatal("a deed under old rules was done")
 	}
+	w.must(w.Note(ctx, "job.check", "job/order-unshipped/b\x00", "still\x00 waiting"))
 	want := []string{
 		"ada job.create job/order-unshipped/a ", "ada job.create job/order-unshipped/b\x00 ",
 		"ada job.snooze job/order-unshipped/a ", "ada job.cancel job/order-unshipped/a ",
+		"ada job.check job/order-unshipped/b\x00 still\x00 waiting",
 	}
 	if diff := cmp.Diff(want, w.audited(access.Filter{Object: "job/*"})); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)
