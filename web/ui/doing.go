@@ -16,9 +16,11 @@ type doing struct {
 	Verb string // what was done to them, such as acknowledged
 	Noun string // what one of them is, such as alert
 	Done int
-	None bool   // nothing was chosen
-	Left []left // what could not be done
-	Back string // the page it was asked for on
+	// Ended is how many jobs ended of those that were looked at.
+	Ended int
+	None  bool   // nothing was chosen
+	Left  []left // what could not be done
+	Back  string // the page it was asked for on
 }
 
 // left are things that were left as they are, for one reason.
@@ -123,8 +125,25 @@ func backWith(d doing) string {
 		query.Set("did", d.Verb)
 		query.Set("done", strconv.Itoa(d.Done))
 	}
+	query.Del("ended")
+	if d.Ended > 0 {
+		query.Set("ended", strconv.Itoa(d.Ended))
+	}
 	at.RawQuery = query.Encode()
 	return at.String()
+}
+
+// Came is what came of looks at jobs; empty: something else was done.
+func (d doing) Came() string {
+	switch {
+	case d.Verb != jobVerbs["check"] || d.Done == 0:
+		return ""
+	case d.Ended == 0:
+		return "still waiting"
+	case d.Ended == d.Done:
+		return "ended"
+	}
+	return fmt.Sprintf("%d ended, %d still waiting", d.Ended, d.Done-d.Ended)
 }
 
 // doneOf is what the address of a page says was done: nil where it says nothing, or what can't be

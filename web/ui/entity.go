@@ -3,6 +3,7 @@ package ui
 import (
 	"net/http"
 	"net/url"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -28,6 +29,14 @@ func (v entityView) Newest() *web.Ended {
 		return nil
 	}
 	return v.Past[0].Ended
+}
+
+// NextAt is when the one job that waits is looked at next; nil: several do, or it is not.
+func (v entityView) NextAt() *time.Time {
+	if len(v.Waits) != 1 || v.Waits[0].NextCheckAt.IsZero() {
+		return nil
+	}
+	return &v.Waits[0].NextCheckAt
 }
 
 // shownWhole is how many alerts of an entity are shown with what became of them on each channel.

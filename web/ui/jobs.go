@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -103,7 +104,14 @@ var jobVerbs = map[string]string{"cancel": "cancelled", "check": "looked at", "s
 
 // jobsDone is what the address of a page says was done to jobs; nil: nothing.
 func jobsDone(query url.Values) *doing {
-	return doneOf(query, "job", slices.Collect(maps.Values(jobVerbs))...)
+	d := doneOf(query, "job", slices.Collect(maps.Values(jobVerbs))...)
+	if d == nil || d.None { // which is said at once, where it was asked for
+		return nil
+	}
+	if n, err := strconv.Atoi(query.Get("ended")); err == nil {
+		d.Ended = min(max(n, 0), d.Done)
+	}
+	return d
 }
 
 // confirmView asks before something is done that can't be undone.
@@ -130,7 +138,13 @@ func (u *UI) jobDeed(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	c, d := client{u.api, r}, doing{Noun: "job", Verb: jobVerbs[what], Back: back}
-	d.each(r, chosen, func(id string) error { return c.jobDeed(what, id, r.PostForm.Get("for")) })
+	d.each(r, chosen, func(id string) error {
+		ended, err := c.jobDeed(what, id, r.PostForm.Get("for"))
+		if ended {
+			d.Ended++
+		}
+		return err
+	})
 	u.report(w, r, d)
 }
 
@@ -146,8 +160,8 @@ func backOf(from string) *url.URL {
 // errEnded is why nothing can be done to a job: in words that are the same for all such.
 var errEnded = errors.New("no longer waited for; the history has how it ended")
 
-// jobDeed does something to one job. That a look could not find out is an error.
-func (c client) jobDeed(what, id, span string) (err error) {
+// jobDeed does something to one job; ended is that a look ended it. That a look could not find out is an error.
+func (c client) jobDeed(what, id, span string) (ended bool, err error) {
 	rule, key, _ := strings.Cut(id, "/")
 	path, query := "/jobs/"+url.PathEscape(rule), url.Values{"key": {key}}
 	switch what {
@@ -156,13 +170,14 @@ func (c client) jobDeed(what, id, span string) (err error) {
 	case "check":
 		var saw web.Looked
 		if err = c.do(http.MethodPost, path+"/check", query, nil, &saw); err == nil && saw.Unknown {
-			return errors.New(saw.Reason)
+			return false, errors.New(saw.Reason)
 		}
+		ended = saw.Ended
 	case "snooze":
 		err = c.do(http.MethodPost, path+"/snooze", query, web.SnoozeBody{For: span}, nil)
 	}
 	if p := asProblem(err); p != nil && p.Status == http.StatusNotFound {
-		return errEnded
+		return false, errEnded
 	}
-	return err
+	return ended, err
 }

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"deadman/access"
 	"deadman/web"
@@ -20,7 +21,7 @@ func TestJobsThatCannotBeChanged(t *testing.T) {
 		form string
 		want []string
 	}{
-		{"do=check&job=order-unshipped/1&job=order-unshipped/2", []string{"1 job was looked at.", "1 job could not be looked at: "}},
+		{"do=check&job=order-unshipped/1&job=order-unshipped/2", []string{"1 job was looked at: still waiting.", "1 job could not be looked at: "}},
 		{"do=snooze&for=1h&job=order-unshipped/2&job=order-unshipped/1", []string{"1 job was snoozed.", "1 job could not be snoozed: "}},
 		{"do=cancel&sure=yes&job=order-unshipped/1&job=order-unshipped/2", []string{"1 job was cancelled.", "1 job could not be cancelled: "}},
 		{"do=snooze&for=1h&job=order-unshipped/2&back=" + url.QueryEscape("/entities/order?key=2"), []string{"1 job could not be snoozed: ", `href="/entities/order?key=2"`}},
@@ -42,6 +43,13 @@ func TestJobsThatCannotBeChanged(t *testing.T) {
 	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h"); status != 400 || !strings.Contains(content, "Choose some jobs first.") {
 		t.Errorf("nothing chosen: %d %s", status, content)
 	}
+	// What came of a look is said, on the list and on the entity's page.
+	if status, content := page(t, "POST", home+"/jobs", "do=check&job=order-unshipped/3&back=/jobs"); status != 200 || !strings.Contains(content, "1 job was looked at: still waiting.") {
+		t.Errorf("a look: %d %s", status, content)
+	}
+	if status, content := page(t, "POST", home+"/jobs", "do=check&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "It was looked at: still waiting; next look <time") {
+		t.Errorf("a look at an entity: %d %s", status, content)
+	}
 	// All of it done leads back, and says so there.
 	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "It was snoozed.") {
 		t.Errorf("done: %d %s", status, content)
@@ -50,5 +58,38 @@ func TestJobsThatCannotBeChanged(t *testing.T) {
 	call(t, home, "GET", "/jobs/order-unshipped/3", "", "", &rests)
 	if last := len(rests.Trail) - 1; last < 0 || rests.Trail[last].Kind != "snooze" || rests.Trail[last].By != access.Loopback {
 		t.Errorf("the trail does not end with who snoozed it: %+v", rests.Trail)
+	}
+}
+
+// A look by hand that finds that it is over ends the job, and the page says so.
+func TestALookThatEndsAJob(t *testing.T) {
+	home := serve(t, `name: parcel-out
+entity: parcel
+trigger: {event: parcels.sent, key: event.id}
+while: state.status == "OUT"
+escalate:
+  - {after: 1h, step: late}
+`)
+	for _, status := range []string{"IN", "OUT"} {
+		for _, at := range []string{"a", "b"} {
+			send(t, home, "parcels.sent", `{"id": "`+status+at+`", "status": "`+status+`"}`)
+		}
+	}
+	for deadline := time.Now().Add(within); ; wait(t.Context()) {
+		var all web.Page[web.Job]
+		if call(t, home, "GET", "/jobs", "", "", &all); len(all.Items) == 4 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("not all parcels are waited for")
+		}
+	}
+	for form, want := range map[string]string{
+		"do=check&job=parcel-out/INa&back=" + url.QueryEscape("/entities/parcel?key=INa"): "It was looked at: ended as cleared.",
+		"do=check&job=parcel-out/INb&job=parcel-out/OUTa&job=parcel-out/OUTb&back=/jobs":  "3 jobs were looked at: 1 ended, 2 still waiting.",
+	} {
+		if status, content := page(t, "POST", home+"/jobs", form); status != 200 || !strings.Contains(content, want) {
+			t.Errorf("%s: it does not say %q: %d %s", form, want, status, content)
+		}
 	}
 }
