@@ -93,7 +93,8 @@ func (u *UI) ruleView(c client, r *http.Request, name string) (v ruleView, err e
 	return v, err
 }
 
-// ruleDeed tries a rule, pauses it, lets it go on, deletes it, or changes where its pings come in.
+// ruleDeed tries a rule, pauses it, lets it go on, takes it over, deletes it, or changes where its
+// pings come in.
 func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
 	c, name := client{u.api, r}, chi.URLParam(r, "name")
 	what, certain := r.PostFormValue("do"), r.PostFormValue("sure") == "yes"
@@ -102,6 +103,15 @@ func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
 	switch what {
 	case "pause", "resume":
 		err = c.do(http.MethodPost, rulePath(name)+"/"+what, nil, nil, nil)
+	case "adopt":
+		if q, wrong := c.adopting(name); wrong != nil {
+			u.fail(w, r, wrong)
+			return
+		} else if !certain {
+			u.ask(w, r, q)
+			return
+		}
+		err = c.adopt(name, r.PostFormValue("version"))
 	case "delete":
 		if q, wrong := c.deleting(name); wrong != nil {
 			u.fail(w, r, wrong)

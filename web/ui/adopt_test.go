@@ -1,0 +1,47 @@
+package ui_test
+
+import (
+	"net/url"
+	"testing"
+
+	"deadman/web"
+)
+
+// A rule that is kept in files says so, and is taken over once somebody is sure: as it was looked at,
+// and then it is changed here.
+func TestTakeOver(t *testing.T) {
+	home := serve(t)
+	call(t, home, "PUT", "/rules/order-unshipped?bundle=file:orders", "application/yaml", orders, nil)
+	b := open(t, home, 1200, 900)
+	b.visit("/rules/order-unshipped")
+	b.shows("kept in files, those of the bundle file:orders")
+	b.click("button[value=adopt]")
+	b.shows("Take rule order-unshipped over?")
+	b.accessible("take over?")
+	b.shoot("take-over")
+	rule := func() web.Rule {
+		t.Helper()
+		var page web.Page[web.Rule]
+		call(t, home, "GET", "/rules?name=order-unshipped", "", "", &page)
+		return page.Items[0]
+	}
+	if r := rule(); r.Bundle != "file:orders" {
+		t.Errorf("nobody was sure yet, and it belongs to %q", r.Bundle)
+	}
+
+	// Its file is applied meanwhile.
+	call(t, home, "PUT", "/rules/order-unshipped?bundle=file:orders", "application/yaml", orders+"early: 2h\n", nil)
+	b.refused = "412"
+	b.click("button.main")
+	b.shows("The rule was not taken over")
+	if r := rule(); r.Bundle != "file:orders" || r.Version != 2 {
+		t.Errorf("it belongs to %q at version %d", r.Bundle, r.Version)
+	}
+
+	status, _ := page(t, "POST", home+"/rules/order-unshipped", url.Values{"do": {"adopt"}, "sure": {"yes"}, "version": {"2"}}.Encode())
+	if r := rule(); r.Bundle != "" || r.Version != 3 {
+		t.Errorf("%d: it belongs to %q at version %d", status, r.Bundle, r.Version)
+	}
+	b.visit("/rules/order-unshipped")
+	b.shows("version 3", "early: 2h", "Change", "Delete")
+}
