@@ -71,7 +71,7 @@ func TestPageOfABrokenNode(t *testing.T) {
 func TestPagesAreTheirVisitors(t *testing.T) {
 	s := newStand(t, closed)
 	s.place("1234", time.Hour, `{}`)
-	if a := do(t, s.Server, "GET", "/jobs", "", "Accept", "text/html"); a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/login" {
+	if a := do(t, s.Server, "GET", "/jobs", "", "Accept", "text/html"); a.StatusCode != http.StatusSeeOther || a.Header.Get("Location") != "/login?next=%2Fjobs" {
 		t.Errorf("without a token: %d %s", a.StatusCode, a.body)
 	}
 	reads := s.token("reader", "", access.Read)

@@ -57,7 +57,7 @@ func (a *api) identify(next http.Handler) http.Handler {
 		case err == nil:
 			next.ServeHTTP(w, r.WithContext(v.enter(r)))
 		case a.problemOf(err).Status == http.StatusUnauthorized && isPage(r):
-			http.Redirect(w, r, "/login", http.StatusSeeOther)
+			http.Redirect(w, r, loginFrom(r.URL), http.StatusSeeOther)
 		default:
 			a.fail(w, r, err)
 		}

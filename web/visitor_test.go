@@ -304,7 +304,7 @@ func TestLogin(t *testing.T) {
 		do(t, s.Server, "GET", "/login?token="+secret, ""),
 	} {
 		c := cookie(a)
-		if !c.HttpOnly || c.SameSite != http.SameSiteStrictMode || c.Path != "/" || c.Secure || c.Expires.Before(s.now.Add(time.Hour)) {
+		if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Secure || c.Expires.Before(s.now.Add(time.Hour)) {
 			t.Errorf("the cookie is %v", c)
 		}
 		if a := do(t, s.Server, "GET", "/", "", "Cookie", c.Name+"="+c.Value); a.StatusCode != 200 || !strings.Contains(a.body, "deadman is fine") {
