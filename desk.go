@@ -126,7 +126,7 @@ func (n *node) newest(ctx context.Context, name string) (*rules.Rule, error) {
 // not there is futurejobs.ErrNotFound.
 func (n *node) Cancel(ctx context.Context, rule, key string) error {
 	return n.doOne(ctx, cancelled, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
-		effect := futurejobs.Cancel(r, j.Ref)
+		effect := futurejobs.Cancel(r, j.Ref, access.ActorOf(ctx).Name)
 		return &effect, nil
 	})
 }
@@ -145,7 +145,7 @@ func (n *node) CancelEntity(ctx context.Context, entity, key string) (ended int,
 				if err != nil {
 					return nil, err
 				}
-				effects = append(effects, futurejobs.Cancel(made, job.Ref))
+				effects = append(effects, futurejobs.Cancel(made, job.Ref, access.ActorOf(ctx).Name))
 			}
 			return effects, nil
 		})
@@ -187,7 +187,7 @@ func (n *node) Check(ctx context.Context, rule, key string) (saw web.Looked, err
 // stillWaiting is what came of a look by hand that found that it has not happened.
 const stillWaiting = "still waiting"
 
-// Snooze puts a job's next look off until an instant, or brings it forward. An instant beyond
+// Snooze puts a job's next look off until an instant; one that is later stays where it is. An instant beyond
 // the rule's horizon is rules.Problems: nobody would notice that the job is never looked at.
 func (n *node) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.Listed, error) {
 	err := n.doOne(ctx, snoozed, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {

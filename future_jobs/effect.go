@@ -102,7 +102,7 @@ type Resume struct {
 }
 
 // Snooze puts the next look off until an instant, before which nothing but another snooze brings it
-// forward; or brings it forward.
+// forward. A look that is later anyhow stays where it is.
 type Snooze struct {
 	Until time.Time
 	By    string // who wants it; empty: nobody knows
@@ -132,10 +132,14 @@ const (
 	Resolves Part = "resolve"
 )
 
-// Cancel is the effect of a person ending a job.
-func Cancel(rule *Rule, ref Ref) Effect {
+// Cancel is the effect of a person ending a job. by is who; empty: nobody knows.
+func Cancel(rule *Rule, ref Ref, by string) Effect {
+	reason := ""
+	if by != "" {
+		reason = "by " + by
+	}
 	return Effect{Rule: rule, Ref: ref, Ask: End{
-		Outcome: checks.Cancelled, Close: rule.closing(func(j Job) string { return rule.Entity + " " + j.Key + ": cancelled by hand" }),
+		Outcome: checks.Cancelled, Reason: reason, Close: rule.closing(func(j Job) string { return rule.Entity + " " + j.Key + ": cancelled by hand" }),
 	}}
 }
 

@@ -15,7 +15,8 @@ import (
 //  3. An end takes the job away, and closes what was said about it.
 //  4. A pause takes the next check away, and a resume puts it back, later by the pause.
 //  5. What comes late says nothing of a wait that began after it happened.
-//  6. A job that was snoozed is not looked at before that is over, whatever comes meanwhile.
+//  6. A job that was snoozed is not looked at before that is over, whatever comes meanwhile. A snooze
+//     brings no look forward but one that another snooze put off.
 func Fold(effects []Effect, known Known, now time.Time) Net {
 	f := &fold{now: now, known: known, at: make(map[Ref]*standing), early: make(map[Ref]*Early)}
 	for _, e := range effects {
@@ -282,8 +283,12 @@ func (a Snooze) play(f *fold, e Effect, s *standing) {
 		f.net.Missed++
 		return
 	}
+	next := e.Rule.notBehind(e.Rule.Grid.Up(a.Until), f.now)
+	if due := s.job.due(); due.After(next) && !e.Rule.putOff(s.job) {
+		next = due
+	}
 	s.job.SnoozedUntil = a.Until
-	s.job.reschedule(e.Rule.notBehind(e.Rule.Grid.Up(a.Until), f.now))
+	s.job.reschedule(next)
 	s.changed = true
 	f.trace(e, s, Snoozed)
 	f.net.Changed++
@@ -311,6 +316,12 @@ func (r *Rule) rested(j Job, slot time.Time) time.Time {
 		return r.Grid.Up(j.SnoozedUntil)
 	}
 	return slot
+}
+
+// putOff reports whether the next look of a job is where a snooze put it: nobody knows when it would
+// be else.
+func (r *Rule) putOff(j Job) bool {
+	return !j.SnoozedUntil.IsZero() && j.due().Equal(r.Grid.Up(j.SnoozedUntil))
 }
 
 // notBehind is a slot that the sweep is still to come to.

@@ -215,7 +215,7 @@ func TestWhatAPersonDoes(t *testing.T) {
 	}
 
 	stale := int32(3)
-	cancel := Cancel(rule, Ref{RuleID: 1, Key: "1"})
+	cancel := Cancel(rule, Ref{RuleID: 1, Key: "1"}, "ada")
 	cancel.Rev = &stale
 	if net := folded([]Effect{cancel}, pending, noon); net.Missed != 1 || len(net.End) != 0 {
 		t.Errorf("a job at another rev was ended: %+v", net)
@@ -322,11 +322,11 @@ func TestWhatEndsAJobOfADeletedRuleIsNotSaid(t *testing.T) {
 	job.Alerts = []alerts.ID{{1}}
 	pending[ref] = job
 	rule.Closing = func(_ Job, text string) alerts.Draft { return alerts.Draft{Status: alerts.Resolved, Text: text} }
-	if net := folded([]Effect{Cancel(rule, ref)}, pending, noon); len(net.End) != 1 || len(net.End[0].Alerts) != 1 {
+	if net := folded([]Effect{Cancel(rule, ref, "ada")}, pending, noon); len(net.End) != 1 || len(net.End[0].Alerts) != 1 {
 		t.Fatalf("nothing is tested: %+v", net.End)
 	}
 	rule.Deleted = true
-	if net := folded([]Effect{Cancel(rule, ref)}, pending, noon); len(net.End) != 1 || len(net.End[0].Alerts) != 0 {
+	if net := folded([]Effect{Cancel(rule, ref, "ada")}, pending, noon); len(net.End) != 1 || len(net.End[0].Alerts) != 0 {
 		t.Errorf("ended %+v", net.End)
 	}
 }

@@ -70,7 +70,7 @@ func (r *Rule) LookNow(ctx context.Context, j Job, now time.Time) (effect Effect
 
 // errOnce means that a handler has effects, which a look by hand is not to have: nothing keeps
 // it from being the second.
-var errOnce = errors.New("the handler has effects (at_most_once), and a look by hand does not run it; bring the next look forward with a snooze")
+var errOnce = errors.New("the handler has effects (at_most_once), and a look by hand does not run it; it is run at the next look")
 
 // errBusy means that a source has as much to answer as it may.
 var errBusy = errors.New("the source is busy with other looks; try again")

@@ -46,6 +46,37 @@ func TestASnoozeHolds(t *testing.T) {
 	}
 }
 
+// A snooze brings no look forward but one that another snooze put off.
+func TestASnoozeBringsNoLookForward(t *testing.T) {
+	rule, _, _ := said()
+	late := noon.Add(6*time.Hour + 30*time.Minute)
+	for name, c := range map[string]struct {
+		snoozes []time.Time
+		want    time.Time
+	}{
+		"before the look":                  {[]time.Time{noon.Add(time.Hour)}, late},
+		"twice before it":                  {[]time.Time{noon.Add(2 * time.Hour), noon.Add(time.Hour)}, late},
+		"at it":                            {[]time.Time{late}, late},
+		"after it":                         {[]time.Time{late.Add(time.Second)}, late.Add(time.Minute)},
+		"after it, and not so long":        {[]time.Time{late.Add(time.Hour), noon.Add(time.Second)}, noon.Add(time.Minute)},
+		"before it, and after it for once": {[]time.Time{noon.Add(time.Hour), late.Add(time.Hour)}, late.Add(time.Hour)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, job, _ := said()
+			job.NextCheckAt = late
+			var effects []Effect
+			for _, until := range c.snoozes {
+				effects = append(effects, one(rule, Snooze{Until: until}))
+			}
+			net := folded(effects, map[Ref]Job{job.Ref: job}, noon)
+			last := c.snoozes[len(c.snoozes)-1]
+			if len(net.Change) != 1 || !net.Change[0].NextCheckAt.Equal(c.want) || !net.Change[0].SnoozedUntil.Equal(last) {
+				t.Errorf("changed %+v, want a next look at %s and none before %s", net.Change, c.want, last)
+			}
+		})
+	}
+}
+
 // Beats that leave the look where the snooze put it are not worth a write.
 func TestBeatsOfASnoozedJobCoalesce(t *testing.T) {
 	_, pending := waiting()

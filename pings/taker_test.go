@@ -76,7 +76,7 @@ func TestTheNextPingFindsWhatHasChanged(t *testing.T) {
 		is     func(before, after futurejobs.Job) bool
 	}{
 		"cancelled": {
-			func(w *world) { w.apply(futurejobs.Cancel(w.rule.Engine(), w.job("nightly").Ref)) },
+			func(w *world) { w.apply(futurejobs.Cancel(w.rule.Engine(), w.job("nightly").Ref, "")) },
 			func(before, after futurejobs.Job) bool { return after.ID != before.ID },
 		},
 		"failed": {

@@ -168,7 +168,7 @@ func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
 			return err
 		},
 		"apply": func() error {
-			_, err := s.Apply(ctx, futurejobs.Batch{Effects: []futurejobs.Effect{futurejobs.Cancel(rule, ref)}})
+			_, err := s.Apply(ctx, futurejobs.Batch{Effects: []futurejobs.Effect{futurejobs.Cancel(rule, ref, "")}})
 			return err
 		},
 		"mark published": func() error { return s.MarkPublished(ctx, []alerts.Alert{{}}) },

@@ -24,7 +24,8 @@ type Desk interface {
 	CancelEntity(ctx context.Context, entity, key string) (int, error)
 	// Check looks at a job now. It may end, and takes no step.
 	Check(ctx context.Context, rule, key string) (Looked, error)
-	// Snooze looks at a job again at the first slot from an instant on, and not before.
+	// Snooze looks at a job again at the first slot from an instant on, and not before; one that is
+	// looked at later anyhow is looked at then.
 	Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.Listed, error)
 }
 
@@ -96,7 +97,7 @@ type SnoozeBody struct {
 func (a *api) mountSnooze() {
 	inPath, inQuery := operation{
 		ID: "snooze-job", Method: "POST", Does: "lets a job rest for a while", Scope: access.OnCall, Once: true,
-		Says: "It is not looked at before. What resolves it ends it all the same, and a step that came due meanwhile speaks after it.",
+		Says: "It is not looked at before; a next look that is later anyhow stays where it is, and snooze_idle says so. What resolves it ends it all the same, and a step that came due meanwhile speaks after it.",
 	}.keyed("/snooze")
 	add(a, inPath, shown(func(ctx context.Context, in *struct {
 		JobPath

@@ -64,7 +64,7 @@ func (s *stand) Create(ctx context.Context, j web.NewJob) (futurejobs.Listed, er
 
 func (s *stand) Cancel(ctx context.Context, rule, key string) error {
 	return s.deed(ctx, "job.cancel", rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (futurejobs.Effect, error) {
-		return futurejobs.Cancel(r, j.Ref), nil
+		return futurejobs.Cancel(r, j.Ref, access.ActorOf(ctx).Name), nil
 	})
 }
 

@@ -25,6 +25,7 @@ type Job struct {
 	FirstCheckAt time.Time `json:"first_check_at" doc:"The slot of the first look; it never changes."`
 	NextCheckAt  time.Time `json:"next_check_at,omitzero" doc:"The slot of the next look; absent while time stands still, where all is said of a beat that stays away and nothing is left but that it comes, and in history."`
 	SnoozedUntil time.Time `json:"snoozed_until,omitzero" doc:"It is not looked at before, because somebody said so; absent once that is over."`
+	SnoozeIdle   bool      `json:"snooze_idle,omitempty" doc:"The snooze puts nothing off: the next look is later than its end anyhow."`
 	PausedAt     time.Time `json:"paused_at,omitzero" doc:"Since when time stands still for it."`
 
 	CheckCount int `json:"check_count" doc:"Decided looks."`
@@ -114,9 +115,15 @@ func (a *api) pending(l futurejobs.Listed) Job {
 	j.NextCheckAt = NextLook(a.Book, l.Rule, l.Job, now)
 	j.Status, j.Steps, j.Acknowledged = StatusOf(l.Job, now), a.stepsOf(l), AcknowledgedAs(l.Ack, now)
 	if l.SnoozedUntil.After(now) {
-		j.SnoozedUntil = l.SnoozedUntil
+		j.SnoozedUntil, j.SnoozeIdle = l.SnoozedUntil, a.isIdle(l)
 	}
 	return j
+}
+
+// isIdle reports whether a snooze puts nothing off. Of a rule that is gone nobody knows.
+func (a *api) isIdle(l futurejobs.Listed) bool {
+	newest, err := a.Book.Newest(l.Rule)
+	return err == nil && l.PausedAt().IsZero() && l.NextCheckAt.After(newest.Engine().Grid.Up(l.SnoozedUntil))
 }
 
 // stepsOf is how many steps a job's rule has; 0: that is not known.

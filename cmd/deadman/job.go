@@ -105,6 +105,9 @@ func (p *program) showJob(j web.Job) error {
 	s.instant("first look", j.FirstCheckAt)
 	s.nextLook(j)
 	s.instant("snoozed until", j.SnoozedUntil)
+	if j.SnoozeIdle {
+		s.line("", "which puts nothing off: the next look is later anyhow")
+	}
 	s.line("steps taken", "%d", j.Step)
 	s.line("looks", "%d decided, %d in all", j.CheckCount, j.Checks)
 	if j.Checks > 0 {

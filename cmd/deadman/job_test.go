@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"deadman/access"
 	"deadman/web"
 )
 
@@ -46,6 +47,7 @@ func TestJobVerbs(t *testing.T) {
 
 	n.does("job", "create", "other", key)
 	n.says(0, []string{"job", "cancel", "--entity", "order", key, "-y"}, "cancelled: 2 waits for order "+key)
+	n.says(0, []string{"explain", "order", key}, "cancelled", "by "+access.Loopback)
 	if c := read[web.Cancelled](n, "job", "cancel", "--entity", "order", key); c.Cancelled != 0 {
 		t.Errorf("cancelled again: %+v", c)
 	}

@@ -41,6 +41,17 @@ func compare(t *testing.T, got, want string) {
 	}
 }
 
+// A snooze that puts nothing off says so.
+func TestShowIdleSnooze(t *testing.T) {
+	var out bytes.Buffer
+	if err := inProcess(&out, nil).showJob(web.Job{Rule: "r", Key: "k", NextCheckAt: at(7200), SnoozedUntil: at(3600), SnoozeIdle: true}); err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(out.String(), "which puts nothing off: the next look is later anyhow\n") {
+		t.Error(out.String())
+	}
+}
+
 func TestShowJob(t *testing.T) {
 	var out bytes.Buffer
 	p := inProcess(&out, nil)

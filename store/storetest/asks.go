@@ -175,6 +175,11 @@ func handsChangeJobs(t *testing.T, w *world) {
 	if settled := w.settle(w.over(a)); len(settled.Jobs) != 0 {
 		t.Error("a job that was snoozed meanwhile was settled")
 	}
+	sooner := w.slot().Add(time.Minute)
+	w.byHand(w.asking(w.rule, "c", time.Time{}, futurejobs.Snooze{Until: sooner}))
+	if j := w.one("c"); !j.NextCheckAt.Equal(w.slot().Add(time.Hour)) || !j.SnoozedUntil.Equal(sooner) {
+		t.Errorf("a snooze brought a look forward: %+v", j)
+	}
 }
 
 // gather is the ask that adds a member to a set of three.

@@ -278,7 +278,7 @@ func (m *model) compare(rt *rapid.T) {
 func (m *model) clear(rt *rapid.T) {
 	for key := range m.pending {
 		if _, err := m.Apply(m.ctx(), futurejobs.Batch{RuleSet: m.set, Effects: []futurejobs.Effect{
-			futurejobs.Cancel(m.rule, m.ref(m.rule, key)),
+			futurejobs.Cancel(m.rule, m.ref(m.rule, key), ""),
 		}}); err != nil {
 			rt.Fatal(err)
 		}

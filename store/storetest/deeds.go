@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"deadman/access"
+	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 )
@@ -40,9 +41,9 @@ func deedsAreAudited(t *testing.T, w *world) {
 	by("job.create", w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b\x00", w.slot()))
 	by("job.create", w.starting(w.rule, "a", w.slot())) // is there
 	by("job.snooze", w.asking(w.rule, "a", time.Time{}, futurejobs.Snooze{Until: w.slot().Add(time.Hour)}))
-	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a")), futurejobs.Cancel(w.rule, w.ref(w.rule, "no such")))
-	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"))) // has gone
-	stale := futurejobs.Batch{RuleSet: w.set - 1, Deed: "job.cancel", Effects: []futurejobs.Effect{futurejobs.Cancel(w.rule, w.ref(w.rule, "b\x00"))}}
+	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"), "ada"), futurejobs.Cancel(w.rule, w.ref(w.rule, "no such"), "ada"))
+	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"), "ada")) // has gone
+	stale := futurejobs.Batch{RuleSet: w.set - 1, Deed: "job.cancel", Effects: []futurejobs.Effect{futurejobs.Cancel(w.rule, w.ref(w.rule, "b\x00"), "ada")}}
 	if _, err := w.Apply(ctx, stale); err == nil {
 		t.Fatal("a deed under old rules was done")
 	}
@@ -54,6 +55,9 @@ func deedsAreAudited(t *testing.T, w *world) {
 	}
 	if diff := cmp.Diff(want, w.audited(access.Filter{Object: "job/*"})); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)
+	}
+	if ended := w.ended(); len(ended) != 1 || ended[0].Outcome != checks.Cancelled || ended[0].Reason != "by ada" {
+		t.Errorf("the history does not say who cancelled it: %+v", ended)
 	}
 }
 

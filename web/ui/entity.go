@@ -3,6 +3,7 @@ package ui
 import (
 	"net/http"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -21,6 +22,16 @@ type entityView struct {
 	More        bool // than is shown
 	Said        *doing
 	May         may
+}
+
+// Anyhow is when it is looked at next where it was snoozed, which put nothing off; zero: it did, or
+// that is not what was done.
+func (v entityView) Anyhow() time.Time {
+	i := slices.IndexFunc(v.Waits, func(w waiting) bool { return w.SnoozeIdle })
+	if i < 0 || v.Said == nil || v.Said.Verb != jobVerbs["snooze"] {
+		return time.Time{}
+	}
+	return v.Waits[i].NextCheckAt
 }
 
 // Newest is the wait that ended last; nil: none is known.

@@ -33,6 +33,13 @@ func TestJobsThatCannotBeChanged(t *testing.T) {
 			}
 		}
 	}
+	var over web.Page[web.Ended]
+	if call(t, home, "GET", "/history?key=1", "", "", &over); len(over.Items) != 1 || over.Items[0].Reason != "by "+access.Loopback {
+		t.Errorf("the history does not say who cancelled it: %+v", over.Items)
+	}
+	if status, content := page(t, "GET", home+"/entities/order?key=1", ""); status != 200 || !strings.Contains(content, "<bdi>by "+access.Loopback+"</bdi>") {
+		t.Errorf("the page does not say who cancelled it: %d %s", status, content)
+	}
 	var left web.Page[web.Job]
 	if call(t, home, "GET", "/jobs", "", "", &left); len(left.Items) != 1 || left.Items[0].Key != "3" {
 		t.Errorf("what is waited for is %+v", left.Items)
@@ -51,13 +58,22 @@ func TestJobsThatCannotBeChanged(t *testing.T) {
 		t.Errorf("a look at an entity: %d %s", status, content)
 	}
 	// All of it done leads back, and says so there.
-	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "It was snoozed.") {
+	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1h&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "It was snoozed; it is not looked at before <time ") || !strings.Contains(content, "</time> anyhow.") {
 		t.Errorf("done: %d %s", status, content)
 	}
 	var rests web.Job
 	call(t, home, "GET", "/jobs/order-unshipped/3", "", "", &rests)
+	if !rests.SnoozeIdle || rests.NextCheckAt.Sub(rests.SnoozedUntil) < 50*time.Minute {
+		t.Errorf("the snooze brought the look forward, or does not say that it is later anyhow: %+v", rests)
+	}
 	if last := len(rests.Trail) - 1; last < 0 || rests.Trail[last].Kind != "snooze" || rests.Trail[last].By != access.Loopback {
 		t.Errorf("the trail does not end with who snoozed it: %+v", rests.Trail)
+	}
+	if status, content := page(t, "POST", home+"/jobs", "do=snooze&for=1d&job=order-unshipped/3&back="+url.QueryEscape("/entities/order?key=3")); status != 200 || !strings.Contains(content, "It was snoozed.") {
+		t.Errorf("put off: %d %s", status, content)
+	}
+	if call(t, home, "GET", "/jobs/order-unshipped/3", "", "", &rests); rests.NextCheckAt.Before(rests.SnoozedUntil) {
+		t.Errorf("not put off: %+v", rests)
 	}
 }
 

@@ -76,9 +76,6 @@ func momentOf(e web.TrailEntry) moment {
 	switch {
 	case e.Kind != "look":
 		m.Kind, m.Word = "noted", deedsDone[e.Kind]
-		if e.Kind == "snooze" {
-			m.Then = "until"
-		}
 		if e.By != "" {
 			m.Text = "by " + e.By
 		}
