@@ -88,6 +88,9 @@ func alertAt(id string) string { return alertsAt + "/" + url.PathEscape(id) }
 // groupOf is which alerts of a group can be acknowledged and are not yet, of those that the visitor
 // has seen: what came meanwhile is not theirs to answer for. rest is how many are too many.
 func (c client) groupOf(form url.Values) (ids []string, rest int, err error) {
+	if err := uncarry(form, append([]string{"by", "group"}, inboxFilter...)...); err != nil {
+		return nil, 0, err
+	}
 	by, name := form.Get("by"), form.Get("group")
 	query := url.Values{}
 	for _, filter := range inboxFilter {

@@ -27,6 +27,8 @@ func (u *UI) functions() template.FuncMap {
 		"exactly":      func(t time.Time) (template.HTML, error) { return clock(t, "exact") },
 		"hour":         func(t time.Time) (template.HTML, error) { return clock(t, "hour") },
 		"figure":       func(n any) string { return number(reflect.ValueOf(n).Int()) }, // of any int
+		"carried":      carried,
+		"jobSaid":      jobSaid,
 		"entityAt":     entityPath,
 		"jobsOf":       func(prefix string) string { return "/jobs?" + url.Values{"key": {prefix + "*"}}.Encode() },
 		"words":        func(word any) string { return strings.ReplaceAll(fmt.Sprint(word), "_", " ") },

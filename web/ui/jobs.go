@@ -17,13 +17,13 @@ import (
 // job is a pending job on a page.
 type job struct {
 	web.Job
-	ID string // names it in forms: its rule, a slash, its key
+	ID string // names it in forms, see jobID
 }
 
 func jobsOf(items []web.Job) []job {
 	all := make([]job, len(items))
 	for i, j := range items {
-		all[i] = job{Job: j, ID: j.Rule + "/" + j.Key}
+		all[i] = job{Job: j, ID: jobID(j.Rule, j.Key)}
 	}
 	return all
 }
@@ -56,6 +56,9 @@ func jobQuery(l listing, now time.Time) (url.Values, error) {
 	if prefix, is := strings.CutSuffix(l.Asked["key"], "*"); is {
 		query.Del("key")
 		query.Set("key_prefix", prefix)
+	}
+	if l.Asked["due"] != "" && l.Asked["from"]+l.Asked["to"] != "" {
+		return query, errors.New("choose when jobs are due, or write from when to when; both at once is not looked for")
 	}
 	before := func(t time.Time) { query.Set("due_before", t.UTC().Format(time.RFC3339)) }
 	switch l.Asked["due"] {
@@ -145,6 +148,11 @@ func (u *UI) jobDeed(w http.ResponseWriter, r *http.Request) {
 		}
 		return err
 	})
+	for _, l := range d.Left {
+		for i, id := range l.Names {
+			l.Names[i] = jobSaid(id)
+		}
+	}
 	u.report(w, r, d)
 }
 
@@ -162,7 +170,10 @@ var errEnded = errors.New("no longer waited for; the history has how it ended")
 
 // jobDeed does something to one job; ended is that a look ended it. That a look could not find out is an error.
 func (c client) jobDeed(what, id, span string) (ended bool, err error) {
-	rule, key, _ := strings.Cut(id, "/")
+	rule, key, err := jobNamed(id)
+	if err != nil {
+		return false, err
+	}
 	path, query := "/jobs/"+url.PathEscape(rule), url.Values{"key": {key}}
 	switch what {
 	case "cancel":

@@ -10,6 +10,26 @@ import (
 	"deadman/web"
 )
 
+// A list that can't be narrowed as somebody asks says so; blanks around a key are part of it.
+func TestJobsAsNobodyCanAsk(t *testing.T) {
+	home := serve(t, orders)
+	const key = " lead trail "
+	call(t, home, "POST", "/jobs", "application/json", text(t, map[string]any{"rule": "order-unshipped", "key": key, "since": time.Now().Add(time.Hour)}), nil)
+	for query, want := range map[string]string{
+		"due=day&to=2999-01-01T00:00":              "both at once",
+		"due=overdue&from=2999-01-01T00:00":        "both at once",
+		"to=tomorrow":                              "is no time of UTC",
+		"to=2999-01-01T00:00&due=":                 `id="job-order-unshipped/%20lead%20trail%20"`,
+		url.Values{"key": {key}}.Encode():          `id="job-order-unshipped/%20lead%20trail%20"`,
+		url.Values{"key": {" lead *"}}.Encode():    `id="job-order-unshipped/%20lead%20trail%20"`,
+		url.Values{"key": {"lead trail"}}.Encode(): "No job is as you ask.",
+	} {
+		if status, content := page(t, "GET", home+"/jobs?"+query, ""); status != 200 || !strings.Contains(content, want) {
+			t.Errorf("%s: %q is not there: %d %s", query, want, status, content)
+		}
+	}
+}
+
 // What can't be done to a job does not hold up the others, and is said with its name and its
 // reason, whether it was asked for on the list or on an entity's page.
 func TestJobsThatCannotBeChanged(t *testing.T) {

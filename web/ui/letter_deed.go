@@ -91,11 +91,15 @@ func (c client) retryLetter(id string) error {
 // doToMeant does something to all letters that are as a form says, after it was asked whether
 // that is meant.
 func (u *UI) doToMeant(w http.ResponseWriter, r *http.Request) {
+	if err := uncarry(r.PostForm, letterFilter...); err != nil {
+		u.fail(w, r, err)
+		return
+	}
 	meant, c, back := meantBy(r.PostForm), client{u.api, r}, backOf(r.PostForm.Get("back")).String()
 	what, isSure := r.PostForm.Get("do"), r.PostForm.Get("sure") != ""
 	q := sure{At: lettersAt, Form: []field{{"do", what}, {"meant", "yes"}}, Keep: "Keep them", Back: back}
 	for _, name := range letterFilter {
-		q.Form = append(q.Form, field{name, r.PostForm.Get(name)})
+		q.Form = append(q.Form, field{name, carried(r.PostForm.Get(name))})
 	}
 	switch {
 	case what == "drop" && !isSure:

@@ -19,12 +19,16 @@ type listing struct {
 // listRows is how many items a page of a list has.
 const listRows = "50"
 
-// listingOf reads what a request narrows a list by; other parameters are not its own.
+// listingOf reads what a request narrows a list by; other parameters are not its own. Blanks around
+// a key are part of it.
 func listingOf(r *http.Request, parameters ...string) listing {
 	asked := r.URL.Query()
 	l := listing{At: r.URL.Path, Asked: make(map[string]string, len(parameters)), cursor: asked.Get("cursor")}
 	for _, name := range parameters {
-		l.Asked[name] = strings.TrimSpace(asked.Get(name))
+		l.Asked[name] = asked.Get(name)
+		if name != "key" {
+			l.Asked[name] = strings.TrimSpace(l.Asked[name])
+		}
 	}
 	l.Here = l.page(l.cursor)
 	if l.cursor != "" {

@@ -125,12 +125,16 @@ func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
 		to += "#pings"
 		err = c.do(http.MethodPost, rulePath(name)+"/pings", nil, map[string]string{"key": r.PostFormValue("key")}, nil)
 	case "unping":
-		if !certain {
-			u.ask(w, r, unpinging(name, r.PostFormValue("key")))
+		key, wrong := uncarried(r.PostFormValue("key"))
+		if wrong != nil {
+			u.fail(w, r, wrong)
+			return
+		} else if !certain {
+			u.ask(w, r, unpinging(name, key))
 			return
 		}
 		to += "#pings"
-		err = c.do(http.MethodDelete, rulePath(name)+"/pings", url.Values{"key": {r.PostFormValue("key")}}, nil, nil)
+		err = c.do(http.MethodDelete, rulePath(name)+"/pings", url.Values{"key": {key}}, nil, nil)
 	default:
 		u.tryRule(w, r, name)
 		return
@@ -159,7 +163,7 @@ func unpinging(name, key string) sure {
 		of = "the address of " + visible(key)
 	}
 	return sure{
-		Title: "Take " + of + " away?", At: rulePath(name), Form: []field{{"do", "unping"}, {"key", key}},
+		Title: "Take " + of + " away?", At: rulePath(name), Form: []field{{"do", "unping"}, {"key", carried(key)}},
 		Says: "Pings that still come there are refused within seconds, and rule " + name + " misses them.",
 		Do:   "Take it away", Grave: true, Keep: "Keep it", Back: rulePath(name) + "#pings",
 	}

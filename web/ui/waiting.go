@@ -22,7 +22,7 @@ type waiting struct {
 
 // waitingFor puts together what is waited for, by the version of the rule that the job goes by.
 func (c client) waitingFor(j web.Job, s story) (waiting, error) {
-	w := waiting{story: s, ID: j.Rule + "/" + j.Key, Taken: j.Step}
+	w := waiting{story: s, ID: jobID(j.Rule, j.Key), Taken: j.Step}
 	var d rules.Document
 	err := c.get(fmt.Sprintf("/rules/%s/versions/%d", pathEscape(j.Rule), j.RuleVersion), nil, &d)
 	if err != nil {
