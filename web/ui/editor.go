@@ -26,7 +26,8 @@ type editorView struct {
 	Trial   trial
 	Sample  *sample // that a new rule began as; nil: it is another's
 
-	saved string // the text that leaving loses nothing of
+	saved    string         // the text that leaving loses nothing of
+	document rules.Document // the saved one
 
 	Wrong    []web.Detail
 	Refused  string // why it was not saved; empty: nobody tried, or it has problems
@@ -72,11 +73,7 @@ func (u *UI) editRule(c client, r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	var d rules.Document
-	if err := c.get(rulePath(name), nil, &d); err != nil {
-		return view{}, err
-	}
-	v.Trial.example(d)
+	v.Trial.example(v.document)
 	if old := versionOf(r.URL.Query().Get("version"), 0); old > 0 && old != v.Version {
 		v.Opened = old
 		v.Text, err = c.yaml(fmt.Sprintf("%s/versions/%d", rulePath(name), old))
@@ -101,7 +98,7 @@ func (c client) edited(name string) (editorView, error) {
 		return v, err
 	}
 	v.saved = v.Text
-	v.Trial.Recent, err = c.recent(name)
+	err = c.begun(&v)
 	return v, err
 }
 
@@ -167,7 +164,14 @@ func (c client) around(v *editorView) (err error) {
 	if v.saved, err = c.yaml(rulePath(v.Name)); err != nil {
 		return err
 	}
-	v.Trial.Recent, err = c.recent(v.Name)
+	return c.begun(v)
+}
+
+// begun adds to what is being written the events that began waits of the saved rule.
+func (c client) begun(v *editorView) (err error) {
+	if err = c.get(rulePath(v.Name), nil, &v.document); err == nil {
+		v.Trial.Recent, err = c.recent(v.Name, v.document)
+	}
 	return err
 }
 

@@ -89,7 +89,7 @@ func (u *UI) ruleView(c client, r *http.Request, name string) (v ruleView, err e
 		}
 	}
 	v.Trial.Subjects = v.Subjects
-	v.Trial.Recent, err = c.recent(name)
+	v.Trial.Recent, err = c.recent(name, d)
 	return v, err
 }
 

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 
 	"github.com/go-chi/chi/v5"
 
+	"deadman/rules"
 	"deadman/web"
 )
 
@@ -18,7 +20,8 @@ type sendView struct {
 	Rule    string
 	Subject string
 	Body    string
-	Offers  []string // the subjects that the rule listens to
+	Offers  []string // the subjects that the rule listens to; none: no event reaches it
+	Pinged  bool     // pings are beats of the rule
 	Sent    *web.Taken
 	Once    string // by what a repeat of the form is known
 	Wrong   string // why it was not published; empty: it was, or nobody tried
@@ -34,7 +37,7 @@ func (u *UI) sending(c client, r *http.Request) (view, error) {
 
 // sendView is an event on the subject that the rule listens to first.
 func (c client) sendView(rule string) (sendView, error) {
-	v := sendView{Rule: rule, Body: firstEvent, Once: rand.Text()}
+	v := sendView{Rule: rule, Once: rand.Text()}
 	var err error
 	if v.may, err = c.may(); err != nil {
 		return v, err
@@ -46,9 +49,23 @@ func (c client) sendView(rule string) (sendView, error) {
 	if v.Offers = known.Subjects; len(v.Offers) > 0 {
 		v.Subject = v.Offers[0]
 	}
-	events, err := c.recent(rule)
-	if len(events) > 0 {
-		v.Body = events[0].Event
+	var d rules.Document
+	if err := c.get(rulePath(rule), nil, &d); err != nil {
+		return v, err
+	}
+	v.Pinged = d.Trigger.Heartbeat != nil
+	for _, h := range hearings(d) {
+		if h.Subject == v.Subject {
+			v.Body = imaginedEvent(h.Key)
+			break
+		}
+	}
+	if !d.Trigger.Takes(v.Subject) {
+		return v, nil
+	}
+	events, err := c.recent(rule, d)
+	if i := slices.IndexFunc(events, func(r recent) bool { return r.Subject != pingSubject }); i >= 0 {
+		v.Body = events[i].Event
 	}
 	return v, err
 }

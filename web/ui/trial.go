@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -271,72 +270,19 @@ func dotOf(l rules.PreviewLine, from time.Time, late, first bool) dot {
 	return m
 }
 
-// recent is an event that began a wait a while ago.
-type recent struct {
-	Key, Event string
-	At         time.Time
-}
-
-// Fill is what the fields of the form become.
-func (r recent) Fill() (string, error) {
-	text, err := json.Marshal(map[string]string{"event": r.Event, "at": r.At.UTC().Format(localTime)})
-	return string(text), err
-}
-
-// recentMost is how many events are offered.
-const recentMost = 8
-
-// recent are events that began waits of a rule: of those that go on, and of those that something
-// was said about.
-func (c client) recent(rule string) (all []recent, err error) {
-	var jobs web.Page[web.Job]
-	if err := c.get("/jobs", url.Values{"rule": {rule}, "limit": {fmt.Sprint(recentMost / 2)}}, &jobs); err != nil {
-		return nil, err
-	}
-	for _, listed := range jobs.Items {
-		var j web.Job
-		err := c.get("/jobs/"+url.PathEscape(rule), url.Values{"key": {listed.Key}}, &j)
-		if problem := new(web.Problem); errors.As(err, &problem) && problem.Status == http.StatusNotFound {
-			continue // it ended this dot
-		}
-		if err != nil {
-			return all, err
-		}
-		if j.Event != nil {
-			all = append(all, recent{j.Key, indented(j.Event), j.CreatedAt})
-		}
-	}
-	var said web.Page[web.Alert]
-	if err := c.get("/alerts", url.Values{"rule": {rule}, "limit": {"50"}}, &said); err != nil {
-		return all, err
-	}
-	for _, a := range said.Items {
-		known := func(r recent) bool { return r.Key == a.Key }
-		if len(all) < recentMost && a.Event != nil && !slices.ContainsFunc(all, known) {
-			all = append(all, recent{a.Key, indented(a.Event), a.Since})
-		}
-	}
-	return all, nil
-}
-
 // example is the event that a trial of a rule begins with: the newest that is known, or one that is
-// made up. What stands for wildcards is made up, too.
+// made up; none, where a schedule begins the wait.
 func (t *trial) example(d rules.Document) {
-	listens := d.Trigger.Event
-	if d.Trigger.Heartbeat != nil {
-		listens = d.Trigger.Heartbeat.Event
-	}
-	if strings.ContainsAny(listens, "*>") {
-		t.Subject = strings.NewReplacer("*", "one", ">", "one").Replace(listens)
-	}
+	t.Subject = imagined(d.Trigger)
 	switch {
 	case len(t.Recent) > 0:
-		t.Event, t.At = t.Recent[0].Event, t.Recent[0].At.UTC().Format(localTime)
-	case d.Trigger.Event != "" || d.Trigger.Heartbeat != nil && d.Trigger.Heartbeat.Event != "":
-		t.Event = firstEvent
+		newest := t.Recent[0]
+		t.Subject, t.Event, t.At = newest.Subject, newest.Event, newest.At.UTC().Format(localTime)
+	case d.Trigger.Event != "":
+		t.Event = imaginedEvent(d.Trigger.Key)
+	case d.Trigger.Heartbeat != nil && d.Trigger.Heartbeat.Event != "":
+		t.Event = imaginedEvent(d.Trigger.Heartbeat.Key)
 	case d.Trigger.Heartbeat != nil && len(d.Trigger.Heartbeat.Keys) == 0:
 		t.Event = `{"key": "backup"}`
 	}
 }
-
-const firstEvent = `{"id": "1234"}`

@@ -1,0 +1,188 @@
+package ui_test
+
+import (
+	"cmp"
+	"html"
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/web"
+)
+
+// kinds are rules of every kind, each with what leaves a job, an alert or a ping behind.
+var kinds = []struct {
+	rule string
+	says string // what its first trial says
+	then string // what it says later; empty: the same
+	lead func(t *testing.T, home string)
+}{
+	{
+		`{name: event, entity: order, trigger: {event: orders.created, key: event.order.id}, escalate: [{after: 1h, step: late}]}`,
+		"1h have passed (late)", "", published("orders.created", `{"order": {"id": "7"}}`),
+	},
+	{
+		`{name: wildcard, entity: device, trigger: {event: "devices.*.on", key: wildcard(1)}, escalate: [{after: 1h, step: late}]}`,
+		"device one: 1h have passed (late)", "", published("devices.a.on", `{}`),
+	},
+	{
+		`{name: set, entity: batch, trigger: {event: batches.begun, key: event.id}, resolve: {event: files.read, key: event.batch, distinct: event.file, need: event.files},
+  escalate: [{after: 1h, step: late}]}`,
+		"batch 1234: not resolved after 1h", "batch 7: not resolved after 1h", published("batches.begun", `{"id": "7", "files": 3}`),
+	},
+	{
+		`{name: beat, entity: device, trigger: {heartbeat: {event: "beats.*", key: wildcard(1), every: 1h}}}`,
+		"device one: no beat since", "", published("beats.a", `{}`),
+	},
+	{
+		`{name: beat-or-ping, entity: device, trigger: {heartbeat: {event: heard, key: event.id, every: 1h, keys: [a]}}}`,
+		"expected every 1h", "", pinged("beat-or-ping", "a", ""),
+	},
+	{
+		`{name: ping, entity: host, trigger: {heartbeat: {every: 1h}}}`,
+		"host backup: no beat since", "", pinged("ping", "backup", ""),
+	},
+	{
+		`{name: ping-run, entity: host, trigger: {heartbeat: {every: 1h, max: 2h}}}`,
+		"expected every 1h", "failed with exit status 3", pinged("ping-run", "backup", "/3"),
+	},
+	{
+		`{name: ping-keys, entity: host, trigger: {heartbeat: {every: 1h, grace: 1m, keys: [a, b]}}}`,
+		"host a: has never reported", "host b: no beat since", pinged("ping-keys", "b", ""),
+	},
+	{
+		`{name: never-reports, entity: host, trigger: {heartbeat: {every: 1s, keys: [a]}}, slot: 1s}`,
+		"host a: has never reported", "", waited("never-reports"),
+	},
+	{
+		`{name: ticks, entity: import, trigger: {schedule: "@every 1s", keys: [a, b]}, resolve: {event: imported, key: event.id}, again: keep, escalate: [{after: 1h, step: late}], slot: 1s}`,
+		"import a: not resolved after 1h", "", waited("ticks"),
+	},
+	{
+		`{name: emits, entity: import, trigger: {schedule: "@every 1s", emit: {subject: imports.due}}, slot: 1s}`,
+		"a tick publishes an event on imports.due", "", nil,
+	},
+	{
+		`{name: handled, entity: order, trigger: {event: orders.paid, key: event.id}, handler: nobody}`,
+		"what the handler nobody answers is known once it is asked", "", published("orders.paid", `{"id": "7"}`),
+	},
+}
+
+// published leaves behind what an event leads to.
+func published(subject, body string) func(*testing.T, string) {
+	return func(t *testing.T, home string) { send(t, home, subject, body) }
+}
+
+// pinged leaves behind what a ping leads to.
+func pinged(rule, key, says string) func(*testing.T, string) {
+	return func(t *testing.T, home string) {
+		var made web.PingAddress
+		call(t, home, "POST", "/rules/"+rule+"/pings", "application/json", `{"key": "`+key+`"}`, &made)
+		at := made.URL
+		if strings.HasPrefix(at, "/") {
+			at = home + at
+		}
+		if status, content := page(t, "GET", at+says, ""); status != http.StatusOK {
+			t.Fatalf("a ping: %d %s", status, content)
+		}
+	}
+}
+
+// waited leaves behind what comes by itself.
+func waited(rule string) func(*testing.T, string) {
+	return func(t *testing.T, home string) {
+		var jobs web.Page[web.Job]
+		for deadline := time.Now().Add(within); len(jobs.Items) == 0; wait(t.Context()) {
+			if time.Now().After(deadline) {
+				t.Fatal("no wait begins")
+			}
+			call(t, home, "GET", "/jobs?rule="+rule, "", "", &jobs)
+		}
+	}
+}
+
+var (
+	trialEvent  = regexp.MustCompile(`(?s)<textarea id="event"[^>]*>(.*?)</textarea>`)
+	trialInputs = regexp.MustCompile(`<input [^>]*name="(subject|at)"[^>]*>`)
+	inputValue  = regexp.MustCompile(`value="([^"]*)"`)
+)
+
+// firstClick is what the form of a trial sends when nothing was changed in it.
+func firstClick(t *testing.T, content string) string {
+	t.Helper()
+	event := trialEvent.FindStringSubmatch(content)
+	if event == nil {
+		t.Fatalf("there is no trial: %s", content)
+	}
+	form := url.Values{"do": {"try"}, "event": {html.UnescapeString(event[1])}}
+	for _, input := range trialInputs.FindAllStringSubmatch(content, -1) {
+		if value := inputValue.FindStringSubmatch(input[0]); value != nil {
+			form.Set(input[1], html.UnescapeString(value[1]))
+		}
+	}
+	return form.Encode()
+}
+
+// Whatever kind of rule it is, and whatever it has been through: what its page offers to try is
+// played, on the page and where it is changed.
+func TestFirstClick(t *testing.T) {
+	var texts []string
+	for _, k := range kinds {
+		texts = append(texts, k.rule)
+	}
+	home := serve(t, texts...)
+	for _, when := range []string{"at first", "later"} {
+		for _, k := range kinds {
+			says := k.says
+			name := regexp.MustCompile(`name: ([a-z-]+)`).FindStringSubmatch(k.rule)[1]
+			if when == "later" && k.lead != nil {
+				says = cmp.Or(k.then, k.says)
+				k.lead(t, home)
+				waited(name)(t, home)
+			}
+			at := home + "/rules/" + name
+			_, content := page(t, "GET", at, "")
+			form := firstClick(t, content)
+			if status, answer := page(t, "POST", at, form); status != http.StatusOK || tells(answer, says) != "" {
+				t.Errorf("%s, %s: %d %s, asked %s", name, when, status, tells(answer, says), form)
+			}
+		}
+	}
+}
+
+// tells is what a trial says in the place of what it should; empty: it says that.
+func tells(answer, want string) string {
+	_, said, _ := strings.Cut(answer, "Show what happens")
+	said, _, _ = strings.Cut(said, "<h2>What it says")
+	if said = html.UnescapeString(said); strings.Contains(said, want) {
+		return ""
+	}
+	return said
+}
+
+// Where no event reaches a rule there is nothing to send; where one does, its body is that of no tick.
+func TestNothingToSend(t *testing.T) {
+	home := serve(t, kinds[5].rule, kinds[9].rule, kinds[10].rule)
+	waited("ticks")(t, home)
+	for _, c := range []struct{ rule, says string }{
+		{"ping", `<a href="/rules/ping#pings">addresses</a>`},
+		{"emits", "Its schedule alone"},
+	} {
+		if _, content := page(t, "GET", home+"/rules/"+c.rule, ""); strings.Contains(content, "Send an event") {
+			t.Errorf("the page of %s leads to where nothing can be sent", c.rule)
+		}
+		if _, content := page(t, "GET", home+"/rules/"+c.rule+"/send", ""); !strings.Contains(content, c.says) || strings.Contains(content, "<button") {
+			t.Errorf("%s: %s", c.rule, content)
+		}
+	}
+	if _, content := page(t, "GET", home+"/rules/ticks", ""); !strings.Contains(content, "Send an event") {
+		t.Error("nothing can be sent to a rule that an event ends the waits of")
+	}
+	_, content := page(t, "GET", home+"/rules/ticks/send", "")
+	if body := trialEvent.FindStringSubmatch(content); body == nil || !strings.Contains(html.UnescapeString(body[1]), `"id": "1234"`) {
+		t.Errorf("what is sent to a rule with a schedule is %q", body)
+	}
+}
