@@ -241,6 +241,14 @@ func (d Document) silent() bool {
 	return d.Trigger.Heartbeat != nil && len(d.Escalate) == 0 && d.Handler == ""
 }
 
+// Steps are those that the rule takes: its own, or the one that goes without saying.
+func (d Document) Steps() []Step {
+	if d.silent() {
+		return []Step{{After: Delay{AtOnce: true}, Name: "overdue", Severity: DefaultSeverity}}
+	}
+	return d.Escalate
+}
+
 // held reports whether the job stays after its last step.
 func (d Document) held() bool {
 	return (len(d.Resolve) > 0 || d.Trigger.Heartbeat != nil) && d.Hold > 0

@@ -17,7 +17,7 @@ import (
 func (c *compiler) steps(d Document) []step {
 	switch turns := d.turns(); {
 	case d.silent():
-		d.Escalate = []Step{{After: Delay{AtOnce: true}, Name: "overdue", Severity: DefaultSeverity}}
+		d.Escalate = d.Steps()
 	case d.Trigger.Emit != nil: // which stands in the place of steps
 		return nil
 	case len(d.Escalate) == 0 && d.Handler == "":

@@ -161,15 +161,8 @@ func (r *Rule) text(m moment, s scope) string {
 	if r.beats != nil {
 		return r.missed(m, s)
 	}
-	name := m.called()
 	after := Duration(m.at.Sub(s.since).Truncate(time.Second))
-	switch {
-	case len(r.resolves) > 0:
-		return fmt.Sprintf("%s %s: not resolved after %s (%s)", r.engine.Entity, s.key, after, name)
-	case r.while != nil:
-		return fmt.Sprintf("%s %s: the condition still holds after %s (%s)", r.engine.Entity, s.key, after, name)
-	}
-	return fmt.Sprintf("%s %s: %s have passed (%s)", r.engine.Entity, s.key, after, name)
+	return r.document.sentence(s.key, after.String(), m.called())
 }
 
 // called is the step's name with its turn, where it has several. Of how many is not said where that

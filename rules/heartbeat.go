@@ -99,14 +99,11 @@ func (c *compiler) often(pointer string, h *Heartbeat) {
 	case h.Schedule == "" && (h.Every < Duration(time.Second) || h.Every > longest):
 		c.problem(pointer+"/every", "%s is not between 1s and %s", h.Every, longest)
 	}
-	c.beats.expects = "every " + h.Every.String()
+	c.beats.expects = h.Expects()
 	if h.Schedule != "" {
 		c.follows(pointer, h)
 	} else if h.Zone != "" {
 		c.problem(pointer+"/zone", "only a schedule has a zone; leave it out")
-	}
-	if h.Grace > 0 {
-		c.beats.expects += fmt.Sprintf(" (grace %s)", h.Grace)
 	}
 }
 
@@ -120,10 +117,7 @@ func (c *compiler) follows(pointer string, h *Heartbeat) {
 		c.problem(pointer+"/schedule", "%s ticks once, and a heartbeat has to come again and again; write a crontab, or @every", clip(h.Schedule, 80))
 	}
 	c.apart(Duration(ticks.Shortest()))
-	c.beats.ticks, c.beats.expects = ticks, fmt.Sprintf("after each tick of %q", h.Schedule)
-	if h.Zone != "" {
-		c.beats.expects += " " + h.Zone
-	}
+	c.beats.ticks = ticks
 }
 
 // deadline is when a beat is overdue. Where deadman could not hear while a beat was due, it

@@ -129,7 +129,7 @@ func (v *alertView) ahead(c client, j web.Job) error {
 		return err
 	}
 	taken := j.Step
-	for _, r := range ladder(d.Escalate) {
+	for _, r := range ladder(d) {
 		if times := max(1, r.Times); taken >= times && r.Until == "" {
 			taken -= times
 			continue

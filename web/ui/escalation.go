@@ -14,13 +14,15 @@ import (
 type rung struct {
 	rules.Step
 	When string
+	Says string
 }
 
-// ladder are the steps with when they are taken, in words.
-func ladder(steps []rules.Step) []rung {
+// ladder are the steps with when they are taken and what they say, in words.
+func ladder(d rules.Document) []rung {
+	steps := d.Steps()
 	all := make([]rung, len(steps))
 	for i, s := range steps {
-		all[i] = rung{Step: s, When: whenOf(s)}
+		all[i] = rung{s, whenOf(s), d.Says(s)}
 	}
 	return all
 }
@@ -56,10 +58,14 @@ const teethShown = 6
 // escalation is a rule's escalation on a time line. Where a step's time is known only once a wait
 // begins, the distances say nothing.
 func escalation(d rules.Document) (drawing []axis, toScale bool) {
+	steps := d.Steps()
+	if len(steps) == 0 {
+		return nil, true
+	}
 	dots := []dot{{kind: "starts"}}
-	says := make([]string, 0, len(d.Escalate))
+	says := make([]string, 0, len(steps))
 	after, toScale := time.Duration(0), true
-	for i, s := range d.Escalate {
+	for i, s := range steps {
 		says = append(says, fmt.Sprintf("%s: %s, %s", whenOf(s), s.Name, s.Severity))
 		m := dot{kind: string(s.Severity), label: s.Name, step: i + 1}
 		switch {
@@ -100,9 +106,9 @@ func holds(d rules.Document) bool {
 func begins(t rules.Trigger) string {
 	switch h := t.Heartbeat; {
 	case h != nil && h.Event == "":
-		return "a ping stays away"
+		return "a ping stays away, expected " + h.Expects()
 	case h != nil:
-		return "a beat on " + h.Event + ", or a ping, stays away"
+		return "a beat on " + h.Event + ", or a ping, stays away, expected " + h.Expects()
 	case t.Emit != nil:
 		return "each tick of " + t.Schedule + " (" + cmp.Or(t.Zone, "UTC") + ") publishes an event on " + t.Emit.Subject
 	case t.Schedule != "":
@@ -155,8 +161,8 @@ func facts(d rules.Document) (all []fact) {
 	if source, what := lookedUp(d.Lookup); source != "" {
 		add("looks up", "in %s: %s", source, what)
 	}
-	if d.Handler != "" {
-		add("asks", "the handler %s", d.Handler)
+	if h := d.Trigger.Heartbeat; h != nil {
+		add("overdue at once", "%s", failures(*h))
 	}
 	if names := calendarsOf(d.Escalate); len(names) > 0 {
 		add("calendars", "%s", strings.Join(names, ", "))
@@ -183,6 +189,18 @@ func facts(d rules.Document) (all []fact) {
 		add("comes late", "after %s: %s", late.After, late.Do)
 	}
 	return all
+}
+
+// failures are what a heartbeat takes for a beat that stayed away.
+func failures(h rules.Heartbeat) string {
+	text := "a beat that says it failed"
+	if h.Max > 0 {
+		text += fmt.Sprintf(", a run that takes over %s", h.Max)
+	}
+	if h.Min > 0 {
+		text += fmt.Sprintf(", a run that takes less than %s", h.Min)
+	}
+	return text
 }
 
 // lookedUp is the source that a lookup asks, and what for.

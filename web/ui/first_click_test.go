@@ -182,7 +182,36 @@ func TestNothingToSend(t *testing.T) {
 		t.Error("nothing can be sent to a rule that an event ends the waits of")
 	}
 	_, content := page(t, "GET", home+"/rules/ticks/send", "")
-	if body := trialEvent.FindStringSubmatch(content); body == nil || !strings.Contains(html.UnescapeString(body[1]), `"id": "1234"`) {
+	if body := trialEvent.FindStringSubmatch(content); len(body) < 2 || !strings.Contains(html.UnescapeString(body[1]), `"id": "1234"`) {
 		t.Errorf("what is sent to a rule with a schedule is %q", body)
+	}
+}
+
+// The page of a rule says what begins a wait, and what is said when, whatever kind of rule it is.
+func TestHowItGoes(t *testing.T) {
+	texts := []string{`{name: spoken, entity: order, trigger: {event: orders.sent, key: event.id}, resolve: {event: orders.there, key: event.id},
+  escalate: [{after: 3h, step: late}, {every: 1h, times: 3, step: again}, {after: 1d, step: lost, text: "{{key}} is lost"}]}`}
+	for _, k := range kinds {
+		texts = append(texts, k.rule)
+	}
+	home := serve(t, texts...)
+	for rule, says := range map[string][]string{
+		"spoken":    {"order {{key}}: not resolved after 3h (late)", "order {{key}}: not resolved after … (again … of 3)", "{{key}} is lost"},
+		"event":     {"order {{key}}: 1h have passed (late)"},
+		"beat":      {"a beat on beats.*, or a ping, stays away, expected every 1h", "at once", "overdue", "device {{key}}: no beat since …, expected every 1h"},
+		"ping-run":  {"a ping stays away, expected every 1h", "a run that takes over 2h"},
+		"ping-keys": {"expected every 1h (grace 1m)", "warning"},
+		"ticks":     {"each tick of @every 1s (UTC)", "import {{key}}: not resolved after 1h (late)"},
+		"emits":     {"publishes an event on imports.due"},
+		"handled":   {"the handler <b>nobody</b> says when to look again"},
+	} {
+		_, content := page(t, "GET", home+"/rules/"+rule, "")
+		_, goes, _ := strings.Cut(content, "How it goes")
+		goes, _, _ = strings.Cut(goes, "Try it")
+		for _, what := range says {
+			if !strings.Contains(html.UnescapeString(goes), what) {
+				t.Errorf("%s does not say %q: %s", rule, what, goes)
+			}
+		}
 	}
 }

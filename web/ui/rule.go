@@ -19,6 +19,7 @@ type ruleView struct {
 	Text     string // as YAML
 	Begins   string // what begins a wait, in words
 	Steps    []rung
+	Handler  string // that is asked in the place of steps; empty: none is
 	Drawing  []axis
 	ToScale  bool // the drawing's distances are those of time
 	Hears    []hearing
@@ -73,7 +74,7 @@ func (u *UI) ruleView(c client, r *http.Request, name string) (v ruleView, err e
 		return v, err
 	}
 	d := v.document
-	v.Begins, v.Steps, v.Hears, v.Facts = begins(d.Trigger), ladder(d.Escalate), hearings(d), facts(d)
+	v.Begins, v.Steps, v.Handler, v.Hears, v.Facts = begins(d.Trigger), ladder(d), d.Handler, hearings(d), facts(d)
 	v.Drawing, v.ToScale = escalation(d)
 	if v.Versions, err = c.versions(name, shownVersions); err != nil {
 		return v, err

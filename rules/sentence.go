@@ -1,0 +1,55 @@
+package rules
+
+import "fmt"
+
+// unknown stands in a sentence for what is known only once a wait goes on.
+const unknown = "…"
+
+// Says is what a step says: its own text, or the sentence made from the rule, in which the key is a
+// place to fill in as in a text.
+func (d Document) Says(s Step) string {
+	const key = "{{key}}"
+	switch h := d.Trigger.Heartbeat; {
+	case s.Text != "":
+		return s.Text
+	case h != nil:
+		return fmt.Sprintf("%s %s: no beat since %s, expected %s", d.Entity, key, unknown, h.Expects())
+	}
+	after, called := unknown, s.Name
+	if s.After.Fixed > 0 {
+		after = s.After.Fixed.String()
+	}
+	switch {
+	case s.Until != "":
+		called += " " + unknown
+	case s.Times > 1:
+		called += fmt.Sprintf(" %s of %d", unknown, s.Times)
+	}
+	return d.sentence(key, after, called)
+}
+
+// sentence is what a step says that has no text, once so much time has passed.
+func (d Document) sentence(key, after, step string) string {
+	switch {
+	case len(d.Resolve) > 0:
+		return fmt.Sprintf("%s %s: not resolved after %s (%s)", d.Entity, key, after, step)
+	case d.While != "":
+		return fmt.Sprintf("%s %s: the condition still holds after %s (%s)", d.Entity, key, after, step)
+	}
+	return fmt.Sprintf("%s %s: %s have passed (%s)", d.Entity, key, after, step)
+}
+
+// Expects is how often a beat has to come, as texts say it: every 10m (grace 2m).
+func (h Heartbeat) Expects() string {
+	text := "every " + h.Every.String()
+	if h.Schedule != "" {
+		text = fmt.Sprintf("after each tick of %q", h.Schedule)
+		if h.Zone != "" {
+			text += " " + h.Zone
+		}
+	}
+	if h.Grace > 0 {
+		text += fmt.Sprintf(" (grace %s)", h.Grace)
+	}
+	return text
+}
