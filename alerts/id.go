@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/binary"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -14,6 +15,21 @@ import (
 // decision. So the same decision has the same id and no other has, and ids of one job
 // sort in the order in which they were said.
 type ID = uuid.UUID
+
+// LeastPart is how many letters of an id have to be given where a part is enough. An id begins with
+// the instant, which all alerts of a slot share, and ends with what is its own.
+const LeastPart = 4
+
+// IsPart reports whether a text may be what an id begins or ends with.
+func IsPart(text string) bool {
+	return len(text) >= LeastPart && strings.Trim(strings.ToLower(text), "0123456789abcdef-") == ""
+}
+
+// HasPart reports whether an id begins or ends with a text.
+func HasPart(id ID, text string) bool {
+	whole, part := id.String(), strings.ToLower(text)
+	return strings.HasPrefix(whole, part) || strings.HasSuffix(whole, part)
+}
 
 // Decision is what an alert's id is made of.
 type Decision struct {

@@ -18,9 +18,6 @@ import (
 // An id begins with the instant, which all alerts of a slot share, and ends with what is its own.
 const shownOfID = 8
 
-// leastOfID is how many letters have to be given.
-const leastOfID = 4
-
 func shortID(id alerts.ID) string {
 	s := id.String()
 	return s[len(s)-shownOfID:]
@@ -32,9 +29,8 @@ func (c *client) alertOf(ctx context.Context, id string) (alerts.ID, error) {
 	if err == nil {
 		return whole, nil
 	}
-	part := strings.ToLower(id)
-	if len(part) < leastOfID || strings.Trim(part, "0123456789abcdef-") != "" {
-		return whole, usage("%q is no id of an alert, nor %d or more of its last letters, as deadman alert list shows them", id, leastOfID)
+	if !alerts.IsPart(id) {
+		return whole, usage("%q is no id of an alert, nor %d or more of its last letters, as deadman alert list shows them", id, alerts.LeastPart)
 	}
 	page, _, err := get[web.Page[web.Alert]](ctx, c, "/alerts", url.Values{"limit": {strconv.Itoa(futurejobs.MaxLimit)}})
 	if err != nil {
@@ -42,8 +38,8 @@ func (c *client) alertOf(ctx context.Context, id string) (alerts.ID, error) {
 	}
 	var found []string
 	for _, a := range page.Items {
-		if s := a.ID.String(); strings.HasSuffix(s, part) || strings.HasPrefix(s, part) {
-			whole, found = a.ID, append(found, s)
+		if alerts.HasPart(a.ID, id) {
+			whole, found = a.ID, append(found, a.ID.String())
 		}
 	}
 	switch len(found) {

@@ -55,7 +55,7 @@ func whenOf(s rules.Step) string {
 // teethShown is how many turns of a step are drawn.
 const teethShown = 6
 
-// escalation is a rule's escalation on a time line. Where a step's time is known only once a wait
+// escalation is a rule's escalation on a time line; none, where nothing is said later than at once. Where a step's time is known only once a wait
 // begins, the distances say nothing.
 func escalation(d rules.Document) (drawing []axis, toScale bool) {
 	steps := d.Steps()
@@ -90,6 +90,9 @@ func escalation(d rules.Document) (drawing []axis, toScale bool) {
 		}
 		m.after = after
 		dots = append(dots, m)
+	}
+	if toScale && after == 0 {
+		return nil, true // a line with one point on it says nothing
 	}
 	return drawn(dots, !toScale, holds(d), 0, "What is said when: "+strings.Join(says, "; ")), toScale
 }

@@ -5,10 +5,14 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/uuid"
 
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
 	"deadman/web"
 )
 
@@ -28,7 +32,13 @@ type found struct {
 // findMost bounds what is found of one kind.
 const findMost = "20"
 
-// find shows what goes by a text: a rule's name or the beginning of some, an alert's id, or the key
+// Long reports whether what was asked for is longer than any key.
+func (v findView) Long() bool { return !fits(v.Asked) }
+
+// MaxKey is the most that a key may hold, in bytes.
+func (findView) MaxKey() int { return rules.MaxKey }
+
+// find shows what goes by a text: a rule's name or the beginning of some, an alert's id or a part of it, or the key
 // of an entity, alone or after the entity's or the rule's name. What is the only one is shown at once.
 func (u *UI) find(w http.ResponseWriter, r *http.Request) {
 	v := findView{Asked: strings.TrimSpace(r.URL.Query().Get("q"))}
@@ -58,9 +68,11 @@ func (c client) find(asked string) ([]found, error) {
 	return all, nil
 }
 
+// findAlert finds the alert of an id, or the newest ones whose ids have a part, as deadman alert list
+// shows them.
 func (c client) findAlert(asked string) ([]found, error) {
-	if isID := uuid.Validate(asked) == nil; !isID {
-		return nil, nil
+	if uuid.Validate(asked) != nil {
+		return c.findAlerts(asked)
 	}
 	var a web.Alert
 	if is, err := exists(c.get("/alerts/"+url.PathEscape(asked), nil, &a)); !is || err != nil {
@@ -69,7 +81,26 @@ func (c client) findAlert(asked string) ([]found, error) {
 	return []found{{"alert", a.Text, "/alerts/" + a.ID.String()}}, nil
 }
 
+func (c client) findAlerts(part string) (all []found, err error) {
+	if !alerts.IsPart(part) {
+		return nil, nil
+	}
+	var page web.Page[web.Alert]
+	if err := c.get("/alerts", url.Values{"limit": {strconv.Itoa(futurejobs.MaxLimit)}}, &page); err != nil {
+		return nil, err
+	}
+	for _, a := range page.Items {
+		if alerts.HasPart(a.ID, part) {
+			all = append(all, found{"alert", a.Text, "/alerts/" + a.ID.String()})
+		}
+	}
+	return all, nil
+}
+
 func (c client) findRules(asked string) (all []found, err error) {
+	if !fits(asked) {
+		return nil, nil
+	}
 	var page web.Page[web.Rule]
 	if err := c.get("/rules", url.Values{"prefix": {asked}, "limit": {findMost}}, &page); err != nil {
 		return nil, err
@@ -82,6 +113,9 @@ func (c client) findRules(asked string) (all []found, err error) {
 
 // findKey finds the entities that have a key: those that are waited for, and those that were.
 func (c client) findKey(asked string) (all []found, err error) {
+	if !fits(asked) {
+		return nil, nil
+	}
 	query := url.Values{"key": {asked}, "limit": {findMost}}
 	var jobs web.Page[web.Job]
 	if err := c.get("/jobs", query, &jobs); err != nil {
@@ -104,7 +138,7 @@ func (c client) findKey(asked string) (all []found, err error) {
 // findQualified finds the entity of a key that stands after its kind, or after the name of a rule.
 func (c client) findQualified(asked string) ([]found, error) {
 	before, key, is := strings.Cut(asked, " ")
-	if key = strings.TrimSpace(key); is && key != "" {
+	if key = strings.TrimSpace(key); is && key != "" && fits(before) && fits(key) {
 		var e web.Entity
 		if err := c.get("/entities/"+url.PathEscape(before), url.Values{"key": {key}}, &e); err != nil {
 			return nil, err
@@ -113,7 +147,7 @@ func (c client) findQualified(asked string) ([]found, error) {
 			return []found{foundEntity(before, key)}, nil
 		}
 	}
-	if before, key, is = strings.Cut(asked, "/"); is && before != "" && key != "" {
+	if before, key, is = strings.Cut(asked, "/"); is && before != "" && key != "" && fits(before) && fits(key) {
 		var j web.Job
 		if is, err := exists(c.get("/jobs/"+url.PathEscape(before), url.Values{"key": {key}}, &j)); is || err != nil {
 			return []found{foundEntity(j.Entity, j.Key)}, err
@@ -121,6 +155,9 @@ func (c client) findQualified(asked string) ([]found, error) {
 	}
 	return nil, nil
 }
+
+// fits reports whether the API takes a text as a key, or as a name: of a longer one there is nothing.
+func fits(text string) bool { return len(text) <= rules.MaxKey }
 
 func foundEntity(entity, key string) found { return found{entity, key, entityPath(entity, key)} }
 

@@ -1,0 +1,31 @@
+package ui_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+)
+
+// What the command line shows of an alert's id is enough to find it; what is too long for a key is said once.
+func TestFindPart(t *testing.T) {
+	home := serve(t, orders)
+	begin(t, home, "orders.created", "k")
+	id := waitOpen(t, home, 1)[0].ID.String()
+	for asked, is := range map[string]bool{
+		id: true, id[len(id)-8:]: true, strings.ToUpper(id[len(id)-8:]): true, id[:13]: true,
+		id[len(id)-3:]: false, id[9:22]: false,
+	} {
+		if status, content := page(t, "GET", home+"/find?q="+asked, ""); status != http.StatusOK || strings.Contains(content, "Nothing goes by") == is {
+			t.Errorf("%s: %d %s", asked, status, content)
+		}
+	}
+	for _, long := range []string{strings.Repeat("x", 600), "order+" + strings.Repeat("x", 600), strings.Repeat("x", 3000), "order-unshipped/" + strings.Repeat("x", 600)} {
+		status, content := page(t, "GET", home+"/find?q="+long, "")
+		if status != http.StatusOK || strings.Count(content, "512 bytes") != 1 || strings.Contains(content, "query") {
+			t.Errorf("%d bytes: %d %s", len(long), status, content)
+		}
+	}
+	if status, content := page(t, "GET", home+"/find?q=order+"+strings.Repeat("x", 510), ""); status != http.StatusOK || !strings.Contains(content, "Nothing goes by") {
+		t.Errorf("a key that is as long as it may be: %d %s", status, content)
+	}
+}
