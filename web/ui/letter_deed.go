@@ -101,9 +101,17 @@ func (u *UI) doToMeant(w http.ResponseWriter, r *http.Request) {
 	for _, name := range letterFilter {
 		q.Form = append(q.Form, field{name, carried(r.PostForm.Get(name))})
 	}
+	many := ""
+	if !isSure {
+		var err error
+		if many, err = c.countMeant(r.PostForm); err != nil {
+			u.fail(w, r, err)
+			return
+		}
+	}
 	switch {
 	case what == "drop" && !isSure:
-		q.Title, q.Do, q.Grave = "Drop all "+wordsOf(meant)+"?", "Drop them all", true
+		q.Title, q.Do, q.Grave = "Drop "+many+whichOf(meant)+"?", "Drop them all", true
 		q.Says = "The events are lost, also those that came since you looked: nothing of them is kept here."
 		u.ask(w, r, q)
 	case what == "drop":
@@ -114,7 +122,7 @@ func (u *UI) doToMeant(w http.ResponseWriter, r *http.Request) {
 		}
 		u.report(w, r, doing{Noun: "dead letter", Verb: dropped, Done: int(gone.Dropped), Back: lettersAt})
 	case what == "retry" && !isSure:
-		q.Title, q.Do = "Retry all "+wordsOf(meant)+"?", "Retry them all"
+		q.Title, q.Do = "Retry "+many+whichOf(meant)+"?", "Retry them all"
 		q.Says = "Their events are taken in late, oldest first, by the rules as they are now. What is overdue by then speaks at once."
 		u.ask(w, r, q)
 	case what == "retry":
@@ -122,6 +130,27 @@ func (u *UI) doToMeant(w http.ResponseWriter, r *http.Request) {
 	default:
 		u.fail(w, r, nothingAsked("The form says not whether to retry or to drop."))
 	}
+}
+
+// countMeant is how many letters are as a form says, in words.
+func (c client) countMeant(form url.Values) (string, error) {
+	meant := url.Values{}
+	for _, name := range letterFilter {
+		if value := form.Get(name); value != "" {
+			meant.Set(name, value)
+		}
+	}
+	var counted web.LetterReasons
+	if err := c.get(lettersAt+"/reasons", meant, &counted); err != nil {
+		return "", err
+	}
+	switch {
+	case counted.More:
+		return fmt.Sprintf("all dead letters, %d and more,", counted.Letters), nil
+	case counted.Letters == 1:
+		return "1 dead letter", nil
+	}
+	return fmt.Sprintf("all %d dead letters", counted.Letters), nil
 }
 
 // retryMeant retries for a while, and asks whether to go on where there are more.
@@ -183,9 +212,8 @@ func meantBy(form url.Values) url.Values {
 	return meant
 }
 
-// wordsOf says which letters are meant.
-func wordsOf(meant url.Values) string {
-	said := "dead letters"
+// whichOf says which letters are meant, after how many there are.
+func whichOf(meant url.Values) (said string) {
 	if rule := meant.Get("rule"); rule != "" {
 		said += " of rule " + visible(rule)
 	}

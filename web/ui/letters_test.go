@@ -59,7 +59,7 @@ func TestDeadLetters(t *testing.T) {
 	call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", strings.Replace(orders, "created, key: event.id", "created, key: event.number", 1), nil)
 	b.visit("/dead-letters")
 	b.click(`button[aria-label="Retry all 2 of this reason"]`)
-	b.shows("Retry all dead letters of rule order-unshipped with the reason")
+	b.shows("Retry all 2 dead letters of rule order-unshipped with the reason")
 	b.click("button.main")
 	b.shows("2 dead letters were taken in.")
 	var jobs web.Page[web.Job]
@@ -71,7 +71,7 @@ func TestDeadLetters(t *testing.T) {
 	b.visit("/dead-letters")
 	for range counted.Items[1:] {
 		b.click(`td button[value=drop]`)
-		b.shows("Drop all dead letters")
+		b.shows("Drop 1 dead letter")
 		b.click("button.grave")
 		b.shows("1 dead letter was dropped.")
 	}

@@ -1,0 +1,48 @@
+package ui_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"deadman/web"
+)
+
+// In a window of any width, each word of state has room in its column, and the reason of a dead
+// letter is a text, not a column of letters.
+func TestColumnsHaveRoom(t *testing.T) {
+	home := serve(t, orders, payments)
+	begin(t, home, "payments.asked", "1", "2")
+	for _, a := range waitOpen(t, home, 2)[:1] {
+		call(t, home, "POST", "/alerts/"+a.ID.String()+"/ack", "application/json", `{"for": "1h"}`, nil)
+	}
+	for range 5 {
+		send(t, home, "orders.created", `{"no": "id"}`)
+	}
+	var letters web.Page[web.DeadLetter]
+	for deadline := time.Now().Add(within); len(letters.Items) < 5; wait(t.Context()) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d events were refused, want 5", len(letters.Items))
+		}
+		call(t, home, "GET", "/dead-letters", "", "", &letters)
+	}
+	for _, width := range []int64{400, 1400} {
+		b := open(t, home, width, 900)
+		b.dark(width == 400)
+		b.visit("/alerts")
+		// The longest word there is; it takes an outage to say it.
+		over := evaluate[int](b, `(() => { const all = [...document.querySelectorAll("td > .pill")];
+			for (const pill of all) pill.textContent = "undetermined";
+			return all.filter((pill) => pill.getBoundingClientRect().right > pill.parentElement.getBoundingClientRect().right).length; })()`)
+		if over > 0 || evaluate[int](b, `document.querySelectorAll("td > .pill").length`) != 2 {
+			t.Errorf("%d of two states lie over what is beside them at %d px", over, width)
+		}
+		b.shoot(fmt.Sprint("columns-alerts-", width))
+		b.visit("/dead-letters")
+		if least := evaluate[float64](b, `Math.min(...[...document.querySelectorAll("td.text")].filter((e) => e.offsetWidth).map((e) => e.getBoundingClientRect().width))`); least < 100 {
+			t.Errorf("a text has %.0f px at %d px", least, width)
+		}
+		b.shoot(fmt.Sprint("columns-letters-", width))
+		b.accessible(fmt.Sprint("letters at ", width))
+	}
+}
