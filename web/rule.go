@@ -325,7 +325,7 @@ func (a *api) createRule(ctx context.Context, in *Saving) (*changeOut, error) {
 	}
 	c, err := a.Rules.Save(ctx, in.RawBody, "", in.options(0))
 	if errors.Is(err, rules.ErrConflict) {
-		return nil, problemIs(RuleConflict, http.StatusConflict, "%v; there is a rule of this name, and PUT /rules/{name} replaces it", err)
+		return nil, problemIs(RuleConflict, http.StatusConflict, "%v; PUT /rules/{name} replaces it", err)
 	}
 	if err != nil {
 		return nil, err

@@ -31,6 +31,7 @@ type editorView struct {
 
 	Wrong    []web.Detail
 	Refused  string // why it was not saved; empty: nobody tried, or it has problems
+	Taken    string // the rule that has the name of this new one; empty: none has
 	Overtook *overtook
 }
 
@@ -142,6 +143,8 @@ func (u *UI) saveRule(w http.ResponseWriter, r *http.Request) {
 			u.fail(w, r, err)
 			return
 		}
+	case problem.Type == web.RuleConflict.URN() && v.Name == "" && nameIn(v.Text) != "":
+		v.Taken = nameIn(v.Text)
 	default:
 		v.Wrong = problem.Errors
 		if len(v.Wrong) == 0 {
@@ -149,6 +152,15 @@ func (u *UI) saveRule(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	u.render(w, r, problem.Status, "editor", view{Title: "Not saved", Body: v}, "")
+}
+
+// nameIn is the name of the rule that a text is; empty: it is not one rule.
+func nameIn(text string) string {
+	documents, err := rules.Parse([]byte(text), "")
+	if err != nil || len(documents) != 1 {
+		return ""
+	}
+	return documents[0].Name
 }
 
 // around adds to what is being written what is known around the saved rule.
