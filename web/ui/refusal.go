@@ -19,6 +19,15 @@ type refusal struct {
 	Wrong []string // in sentences; none: the title says it
 	Do    string   // empty: what is wrong says it
 	Way   way
+	More  []way     // other ones
+	Gone  *deletion // of what was asked for; nil: it is not that
+}
+
+// leading is an error that knows where one goes from there.
+type leading interface {
+	error
+	problem() *web.Problem
+	ways() []way
 }
 
 // way is where a link leads, and what it says.
@@ -126,6 +135,14 @@ func (u *UI) refuse(w http.ResponseWriter, r *http.Request, status int, no refus
 
 // fail shows why there is no page.
 func (u *UI) fail(w http.ResponseWriter, r *http.Request, err error) {
+	if known := leading(nil); errors.As(err, &known) {
+		p := known.problem()
+		no, ways := refusalOf(p, r.URL), known.ways()
+		no.Way, no.More = ways[0], ways[1:]
+		no.Gone, _ = known.(*deletion)
+		u.refuse(w, r, p.Status, no, false)
+		return
+	}
 	p := new(web.Problem)
 	if !errors.As(err, &p) {
 		u.Log.ErrorContext(r.Context(), "a page can't be made", "path", r.URL.Path, "err", err)

@@ -1,8 +1,6 @@
 package ui
 
 import (
-	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 
@@ -46,14 +44,14 @@ func (u *UI) rule(c client, r *http.Request) (view, error) {
 
 func rulePath(name string) string { return "/rules/" + url.PathEscape(name) }
 
-// listed is what is known around the document of a rule.
+// listed is what is known around the document of a rule. Of one that was deleted the error is a *deletion.
 func (c client) listed(name string) (web.Rule, error) {
 	var page web.Page[web.Rule]
 	if err := c.get("/rules", url.Values{"name": {name}}, &page); err != nil {
 		return web.Rule{}, err
 	}
 	if len(page.Items) == 0 {
-		return web.Rule{}, &web.Problem{Status: http.StatusNotFound, Title: "There is no rule " + name, Detail: "It may have been deleted; the history keeps its jobs."}
+		return web.Rule{}, c.missing(name)
 	}
 	return page.Items[0], nil
 }
@@ -147,16 +145,6 @@ func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, to, http.StatusSeeOther)
 }
 
-// deleting asks about the deletion of a rule, of the version that is there.
-func (c client) deleting(name string) (sure, error) {
-	known, err := c.listed(name)
-	return sure{
-		Title: "Delete rule " + name + "?", At: rulePath(name), Form: []field{{"do", "delete"}, {"version", fmt.Sprint(known.Version)}},
-		Says: "Its jobs end, what was said about them is closed by an alert, and nothing is waited for any more. The history and the versions stay.",
-		Do:   "Delete the rule", Grave: true, Keep: "Keep it", Back: rulePath(name),
-	}, err
-}
-
 // unpinging asks whether the address of a key is to go; an empty key is the rule's ping key.
 func unpinging(name, key string) sure {
 	of := "the ping key"
@@ -168,18 +156,6 @@ func unpinging(name, key string) sure {
 		Says: "Pings that still come there are refused within seconds, and rule " + name + " misses them.",
 		Do:   "Take it away", Grave: true, Keep: "Keep it", Back: rulePath(name) + "#pings",
 	}
-}
-
-// deleteRule deletes the version that somebody looked at, and no newer one.
-func (c client) deleteRule(name, version string) error {
-	a, err := c.ask(http.MethodDelete, rulePath(name), nil, http.Header{"If-Match": {`"` + version + `"`}}, nil)
-	if err == nil {
-		err = a.read("DELETE "+rulePath(name), nil)
-	}
-	if problem := new(web.Problem); errors.As(err, &problem) && problem.Status == http.StatusPreconditionFailed {
-		return &web.Problem{Status: problem.Status, Title: "The rule was not deleted", Detail: "Somebody saved a new version meanwhile. Look at it, and delete the rule again if you still want to."}
-	}
-	return err
 }
 
 // tryRule shows a rule with what it would do.

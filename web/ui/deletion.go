@@ -1,0 +1,118 @@
+package ui
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"deadman/web"
+)
+
+// deletion is when a rule was deleted, and by whom. It is the error of whoever asks for the rule.
+type deletion struct {
+	Rule string
+	At   time.Time
+	By   string // empty: the visitor is not told
+}
+
+// Error implements error.
+func (d *deletion) Error() string { return "rule " + d.Rule + " was deleted" }
+
+// problem is what the API answers where such a rule is asked for.
+func (d *deletion) problem() *web.Problem {
+	return &web.Problem{Status: http.StatusNotFound, Title: "Rule " + d.Rule + " was deleted", Detail: "What it said, and how its jobs ended, is kept for as long as all history is."}
+}
+
+// ways are where something is left of the rule.
+func (d *deletion) ways() []way {
+	return []way{{rulePath(d.Rule) + "/versions", "Its versions"}, {"/history?" + url.Values{"rule": {d.Rule}, "within": {anyTime}}.Encode(), "Its history"}, {"/rules", "All rules"}}
+}
+
+// missing is why a rule is not among those that there are.
+func (c client) missing(name string) error {
+	versions, err := c.versions(name, 1)
+	is, err := exists(err)
+	switch {
+	case err != nil:
+		return err
+	case !is || len(versions) == 0 || versions[0].DeletedAt.IsZero():
+		return &web.Problem{Status: http.StatusNotFound, Title: "There is no rule " + name, Detail: "Its address may be mistyped."}
+	}
+	d := &deletion{Rule: name, At: versions[0].DeletedAt}
+	d.By, err = c.deleter(name)
+	if err != nil {
+		return err
+	}
+	return d
+}
+
+// deleter is who deleted a rule, as the audit has it; empty: it is not for the visitor.
+func (c client) deleter(name string) (string, error) {
+	var page web.Page[web.Entry]
+	err := c.get("/audit", url.Values{"object": {"rule/" + name}, "action": {"rule.delete"}, "limit": {"1"}}, &page)
+	if is, err := exists(err); !is || err != nil || len(page.Items) == 0 {
+		return "", err // nil: the node keeps no audit, or not for them
+	}
+	return page.Items[0].Actor, nil
+}
+
+// deleting asks about the deletion of a rule, of the version that is there.
+func (c client) deleting(name string) (sure, error) {
+	known, err := c.listed(name)
+	return sure{
+		Title: "Delete rule " + name + "?", At: rulePath(name), Form: []field{{"do", "delete"}, {"version", fmt.Sprint(known.Version)}},
+		Says: ending(known.Jobs) + " The history and the versions stay.",
+		Do:   "Delete the rule", Grave: true, Keep: "Keep it", Back: rulePath(name),
+	}, err
+}
+
+// ending is what becomes of the jobs of a rule that is deleted. Of a deleted rule nothing is said,
+// not even that what was said is over.
+func ending(jobs *web.RuleJobs) string {
+	switch {
+	case jobs == nil:
+		return "Its jobs end, and its alerts are no longer open. Nobody is told that it is over."
+	case jobs.Waiting == 0:
+		return "No job of it waits."
+	case jobs.Alerting == 0:
+		return figured(jobs.Waiting, "job ends", "jobs end") + ". Nobody is told."
+	}
+	return fmt.Sprintf("%s, and %s no longer open. Nobody is told that it is over.",
+		figured(jobs.Waiting, "job ends", "jobs end"), figured(jobs.Alerting, "alert is", "alerts are"))
+}
+
+// figured is a number of things that do something.
+func figured(n int64, one, several string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return number(n) + " " + several
+}
+
+// outdated is the error of somebody who decided about another version of a rule than there is.
+type outdated struct{ Rule string }
+
+// Error implements error.
+func (o *outdated) Error() string { return "rule " + o.Rule + " was changed" }
+
+func (o *outdated) problem() *web.Problem {
+	return &web.Problem{Status: http.StatusPreconditionFailed, Title: "The rule was not deleted", Detail: "Somebody saved a new version meanwhile. Look at it, and delete the rule again if you still want to."}
+}
+
+func (o *outdated) ways() []way {
+	return []way{{rulePath(o.Rule), "Look at the new version"}, {rulePath(o.Rule) + "/versions", "What was changed"}}
+}
+
+// deleteRule deletes the version that somebody looked at, and no newer one.
+func (c client) deleteRule(name, version string) error {
+	a, err := c.ask(http.MethodDelete, rulePath(name), nil, http.Header{"If-Match": {`"` + version + `"`}}, nil)
+	if err == nil {
+		err = a.read("DELETE "+rulePath(name), nil)
+	}
+	if problem := new(web.Problem); errors.As(err, &problem) && problem.Status == http.StatusPreconditionFailed {
+		return &outdated{name}
+	}
+	return err
+}

@@ -1,0 +1,64 @@
+package ui_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/web"
+)
+
+// Who deletes a rule is told what ends by it, which is what happens: its jobs end, what was open is
+// not open any more, and nothing is said of it. Its address then says so, and leads to what is left.
+func TestDeletedRule(t *testing.T) {
+	home := serve(t, orders)
+	begin(t, home, "orders.created", "1", "2")
+	waitOpen(t, home, 2)
+	b := open(t, home, 1400, 900)
+	b.visit("/rules/order-unshipped")
+	b.shows("2 waiting", "2 alerting")
+	b.click("button[value=delete]")
+	b.shows("2 jobs end, and 2 alerts are no longer open. Nobody is told that it is over. The history and the versions stay.")
+	b.accessible("deleting a rule")
+	b.shoot("rule-deleting")
+
+	// A version that nobody looked at is not deleted, and the way to it is there.
+	call(t, home, "PUT", "/rules/order-unshipped", "application/yaml", orders+"labels: {team: shop}\n", nil)
+	b.refused = "412"
+	b.click("button.grave")
+	b.shows("The rule was not deleted")
+	b.shoot("rule-not-deleted")
+	b.click(`a[href="/rules/order-unshipped"]`)
+	b.shows("What the newest version changed")
+	b.click("button[value=delete]")
+	b.click("button.grave")
+	b.shows("There are no rules yet")
+
+	waitOpen(t, home, 0)
+	for _, path := range []string{"/alerts?status=resolved", "/alerts?open=true"} {
+		var said web.Page[web.Alert]
+		if call(t, home, "GET", path, "", "", &said); len(said.Items) > 0 {
+			t.Errorf("%s: of a deleted rule it is said: %+v", path, said.Items)
+		}
+	}
+	for _, path := range []string{"/rules/order-unshipped", "/rules/order-unshipped/edit", "/rules/order-unshipped/send"} {
+		status, content := page(t, "GET", home+path, "")
+		for _, want := range []string{"Rule order-unshipped was deleted<", "It was deleted <time", "by <b><bdi>loopback", `href="/rules/order-unshipped/versions"`, `href="/history?rule=order-unshipped&amp;within=all"`} {
+			if status != 404 || strings.Count(content, want) != 1 {
+				t.Errorf("%s: %d, and %q is not there once: %s", path, status, want, content)
+			}
+		}
+	}
+	b = open(t, home, 400, 900)
+	b.dark(true)
+	b.refused = "404"
+	b.visit("/rules/order-unshipped")
+	b.accessible("a deleted rule")
+	b.shoot("rule-deleted")
+	b.click(`a[href^="/history"]`)
+	for deadline := time.Now().Add(within); strings.Count(b.text(), "rule deleted") < 2; wait(b.ctx) {
+		if time.Now().After(deadline) {
+			t.Fatalf("its history lacks its jobs:\n%s", b.text())
+		}
+	}
+}
