@@ -92,6 +92,7 @@ func (a *api) pinged(ctx context.Context, name string) (rules.Listing, error) {
 // pingListIn is which part of the addresses is asked for.
 type pingListIn struct {
 	RuleName
+	Key    text `query:"key" doc:"Of this key alone." example:"nightly"`
 	Limit  int  `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
 	Cursor text `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
 }
@@ -108,6 +109,9 @@ func (a *api) pingAddresses(ctx context.Context, in *pingListIn) (Page[PingAddre
 	all, err := a.Pings.Addresses(ctx, l.RuleID)
 	if err != nil {
 		return page, err
+	}
+	if in.Key != "" {
+		all = slices.DeleteFunc(all, func(of pings.Address) bool { return of.Key != string(in.Key) })
 	}
 	slices.SortFunc(all, func(a, b pings.Address) int { return strings.Compare(a.Key, b.Key) })
 	if in.Cursor != "" {

@@ -133,7 +133,11 @@ func (u *UI) saveRule(w http.ResponseWriter, r *http.Request) {
 	problem := new(web.Problem)
 	switch {
 	case err == nil:
-		http.Redirect(w, r, rulePath(change.Rule.Name), http.StatusSeeOther)
+		deed := "saved"
+		if !change.Changed {
+			deed = "kept"
+		}
+		http.Redirect(w, r, did(rulePath(change.Rule.Name), deed), http.StatusSeeOther)
 		return
 	case !errors.As(err, &problem):
 		u.fail(w, r, err)

@@ -26,8 +26,15 @@ type ruleView struct {
 	Changed  []diffLine // by the newest version
 	Trial    trial
 	Pings    *pingsView // nil: it has no heartbeat
+	Did      string     // what was just done to it; empty: nothing
 
 	document rules.Document
+}
+
+// ruleDeeds are what is done to a rule.
+var ruleDeeds = deeds{
+	"saved": "The rule was saved.", "kept": "The rule was so already: there is no new version.",
+	"paused": "The rule was paused.", "resumed": "The rule was resumed.",
 }
 
 // shownVersions is how many versions a rule's page lists; the page of versions has all of them.
@@ -38,6 +45,7 @@ func (u *UI) rule(c client, r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
+	v.Did = ruleDeeds.of(r)
 	v.Trial.example(v.document)
 	return view{Title: v.Name, Body: v, Still: true}, nil
 }
@@ -82,8 +90,8 @@ func (u *UI) ruleView(c client, r *http.Request, name string) (v ruleView, err e
 			return v, err
 		}
 	}
-	if d.Trigger.Heartbeat != nil {
-		if v.Pings, err = c.pings(name, r); err != nil {
+	if beat := d.Trigger.Heartbeat; beat != nil {
+		if v.Pings, err = c.pings(name, beat.Keys, r); err != nil {
 			return v, err
 		}
 	}
@@ -101,6 +109,7 @@ func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch what {
 	case "pause", "resume":
+		to = did(to, map[string]string{"pause": "paused", "resume": "resumed"}[what])
 		err = c.do(http.MethodPost, rulePath(name)+"/"+what, nil, nil, nil)
 	case "adopt":
 		if q, wrong := c.adopting(name); wrong != nil {
@@ -119,10 +128,9 @@ func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
 			u.ask(w, r, q)
 			return
 		}
-		to, err = "/rules", c.deleteRule(name, r.PostFormValue("version"))
+		to, err = did("/rules", "deleted"), c.deleteRule(name, r.PostFormValue("version"))
 	case "ping":
-		to += "#pings"
-		err = c.do(http.MethodPost, rulePath(name)+"/pings", nil, map[string]string{"key": r.PostFormValue("key")}, nil)
+		to, err = c.makePing(name, r.PostFormValue("key"))
 	case "unping":
 		key, wrong := uncarried(r.PostFormValue("key"))
 		if wrong != nil {
@@ -132,7 +140,7 @@ func (u *UI) ruleDeed(w http.ResponseWriter, r *http.Request) {
 			u.ask(w, r, unpinging(name, key))
 			return
 		}
-		to += "#pings"
+		to = did(to+"#pings", pingGone)
 		err = c.do(http.MethodDelete, rulePath(name)+"/pings", url.Values{"key": {key}}, nil, nil)
 	default:
 		u.tryRule(w, r, name)

@@ -12,6 +12,7 @@ type rulesView struct {
 	listing
 	may
 	Rules []web.Rule
+	Did   string // what was just done to one; empty: nothing
 }
 
 // States are what a list of rules is narrowed by, and how they are called on pages.
@@ -20,7 +21,7 @@ func (rulesView) States() [][2]string {
 }
 
 func (u *UI) rules(c client, r *http.Request) (view, error) {
-	v := rulesView{listing: listingOf(r, "text", "entity", "state")}
+	v := rulesView{listing: listingOf(r, "text", "entity", "state"), Did: deeds{"deleted": "The rule was deleted."}.of(r)}
 	var err error
 	if v.may, err = c.may(); err != nil {
 		return view{}, err

@@ -3,6 +3,7 @@ package ui_test
 import (
 	"context"
 	"fmt"
+	"html"
 	"net/url"
 	"strings"
 	"testing"
@@ -96,7 +97,10 @@ func TestConflict(t *testing.T) {
 	b.accessible("a conflict")
 	b.shoot("rules-conflict")
 	b.click("button.main") // and now it replaces what they saved
-	b.shows("What the newest version changed", "+early: 2h", "3, saved")
+	b.shows("The rule was saved.", "What the newest version changed", "+early: 2h", "3, saved")
+	if text := b.text(); strings.Count(text, "The rule was saved.") != 1 {
+		t.Errorf("it is said more than once: %s", text)
+	}
 }
 
 // editorSays is a script that looks into the editor's shadow tree.
@@ -242,7 +246,7 @@ func TestDeleteRule(t *testing.T) {
 	b.click("button[value=delete]")
 	b.shows("Delete rule import-missing?")
 	b.click("button.grave")
-	b.shows("refund-unconfirmed")
+	b.shows("The rule was deleted.", "refund-unconfirmed")
 	if strings.Contains(b.text(), "import-missing") {
 		t.Error("it is still there")
 	}
@@ -256,11 +260,67 @@ func TestPingAddresses(t *testing.T) {
 	b.shows("There is no address yet.")
 	b.do(chromedp.SendKeys(chromedp.CSS("#pings ~ form [name=key]"), "pump-9"))
 	b.click("button[value=ping]")
-	b.shows("pump-9", "curl -fsS", home+"/ping/", "Copy")
+	b.shows("The address was made.", "pump-9", "curl -fsS", home+"/ping/", "Copy")
+	b.do(chromedp.SendKeys(chromedp.CSS("#pings ~ form [name=key]"), "pump-9"))
+	b.click("button[value=ping]")
+	b.shows("There was an address already: this one.")
 	b.click("button[value=unping]")
 	b.shows("Take the address of pump-9 away?")
 	b.click("button.grave")
-	b.shows("There is no address yet.")
+	b.shows("The address was taken away.", "There is no address yet.")
+}
+
+// What was done to a rule is said on the page that follows, once: what is tried there is not about it.
+func TestRuleDeedsAreSaid(t *testing.T) {
+	home := serve(t, orders)
+	for _, c := range []struct{ form, says string }{{"do=pause", "The rule was paused."}, {"do=resume", "The rule was resumed."}} {
+		if status, content := page(t, "POST", home+"/rules/order-unshipped", c.form); status != 200 || strings.Count(content, c.says) != 1 {
+			t.Errorf("%s: %d %s", c.form, status, content)
+		}
+	}
+	same := url.Values{"do": {"save"}, "text": {orders}, "version": {"1"}}.Encode()
+	if status, content := page(t, "POST", home+"/rules/order-unshipped/edit", same); status != 200 || !strings.Contains(content, "there is no new version") {
+		t.Errorf("saved as it was: %d %s", status, content)
+	}
+	if _, content := page(t, "POST", home+"/rules/order-unshipped?did=resumed", "do=try&event={}"); strings.Contains(content, "was resumed") {
+		t.Errorf("tried: %s", content)
+	}
+	if _, content := page(t, "GET", home+"/rules/order-unshipped?did=hacked", ""); strings.Contains(content, "hacked") {
+		t.Errorf("an address makes up what was done: %s", content)
+	}
+}
+
+// All addresses can be come to, however many there are, and those of keys that the rule does not name
+// are marked. One that is asked for is shown alone.
+func TestManyPingAddresses(t *testing.T) {
+	home := serve(t, "name: backup\nentity: host\ntrigger: {heartbeat: {every: 24h, grace: 1h, keys: [key-000, key-119]}}\nescalate: [{after: 0s, step: silent, severity: warning}]\n")
+	for i := range 120 {
+		call(t, home, "POST", "/rules/backup/pings", "application/json", fmt.Sprintf(`{"key": "key-%03d"}`, i), nil)
+	}
+	path, seen, marked := "/rules/backup", 0, 0
+	for pages := 0; path != "" && pages < 5; pages++ {
+		status, content := page(t, "GET", home+path, "")
+		if status != 200 {
+			t.Fatalf("%s: %d %s", path, status, content)
+		}
+		seen += strings.Count(content, "curl -fsS -m 10 --retry 3 "+home) / 2 // to see, and to copy
+		marked += strings.Count(content, "not in the rule&#39;s keys") + strings.Count(content, "not in the rule's keys")
+		path = ""
+		if _, after, more := strings.Cut(content, `" rel="next">More addresses`); more {
+			before := strings.TrimSuffix(content, `" rel="next">More addresses`+after)
+			path = html.UnescapeString(before[strings.LastIndex(before, `"`)+1:])
+		}
+	}
+	if seen != 120 || marked != 118 {
+		t.Errorf("%d addresses are shown, %d of them marked; want 120 and 118", seen, marked)
+	}
+	_, content := page(t, "GET", home+"/rules/backup?ping=key-119", "")
+	if strings.Count(content, "curl -fsS") != 2 || !strings.Contains(content, "<bdi>key-119</bdi>") || !strings.Contains(content, "All addresses") {
+		t.Errorf("asked for one: %s", content)
+	}
+	if _, content = page(t, "GET", home+"/rules/backup?ping=nope", ""); !strings.Contains(content, "<bdi>nope</bdi> has no address.") {
+		t.Errorf("asked for one that is not there: %s", content)
+	}
 }
 
 // Each example of the gallery says what it would do, and can be saved.
