@@ -31,6 +31,7 @@ type mutesView struct {
 	Live  []mute
 	Past  []mute
 	Wish  wish
+	Reach *reach   // what the wish is about; nil: it says nothing yet
 	Wrong []string // why there is no such mute; empty: nobody asked, or there is
 	Done  *doing
 }
@@ -52,6 +53,38 @@ type wish struct {
 	Reason string
 }
 
+// reach is what a mute would keep from people.
+type reach struct {
+	Alerts int  // that are open now
+	More   bool // there are more than were looked at
+	Any    []matched
+}
+
+// reach finds what a mute would be about: the newest open alerts that match, and the patterns in which
+// a * is any text. It can't stand for itself, so that a mute of a value that has one is of more values.
+func (c client) reach(w wish) (*reach, error) {
+	match := alerts.Match(w.match())
+	if match.Check() != nil {
+		return nil, nil
+	}
+	var page web.Page[web.Alert]
+	if err := c.get(alertsAt, url.Values{"open": {"true"}, "limit": {inboxMost}}, &page); err != nil {
+		return nil, err
+	}
+	r := &reach{More: page.Next != ""}
+	for _, a := range page.Items {
+		if match.Has(a.Said()) {
+			r.Alerts++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(match)) {
+		if strings.Contains(match[name], "*") {
+			r.Any = append(r.Any, matched{name, match[name]})
+		}
+	}
+	return r, nil
+}
+
 // muteFields are the fields of the form.
 var muteFields = []string{"rule", "entity", "key", "severity"}
 
@@ -66,10 +99,16 @@ func (wish) Severities() []string { return severities }
 
 func (u *UI) mutes(c client, r *http.Request) (view, error) {
 	v, err := c.mutes(r)
+	if err != nil {
+		return view{}, err
+	}
 	v.Wish = wished(r.URL.Query())
+	if v.Reach, err = c.reach(v.Wish); err != nil {
+		return view{}, err
+	}
 	v.Done = doneOf(r.URL.Query(), "mute", ended, "made")
 	// Who may mute may be writing one.
-	return view{Title: "Mutes", Body: v, Still: v.Mute()}, err
+	return view{Title: "Mutes", Body: v, Still: v.Mute()}, nil
 }
 
 // mutes asks for the mutes.
@@ -174,7 +213,8 @@ func (w wish) wrong(p *web.Problem) (all []string) {
 	return all
 }
 
-// muteOf is where a mute of what alerts have in common is made.
+// muteOf is where a mute of what alerts have in common is made. Of a value that has a *, it is a mute of
+// more, which the form says.
 func muteOf(field, value string) string {
 	name := field
 	if !slices.Contains(alerts.Fields, field) {
@@ -222,6 +262,10 @@ func (u *UI) makeMute(w http.ResponseWriter, r *http.Request, c client) {
 	}
 	v, listErr := c.mutes(r)
 	if listErr != nil {
+		u.fail(w, r, listErr)
+		return
+	}
+	if v.Reach, listErr = c.reach(asked); listErr != nil {
 		u.fail(w, r, listErr)
 		return
 	}

@@ -57,3 +57,38 @@ func TestMutes(t *testing.T) {
 		t.Error("the mute has ended, and the alert is shown as muted")
 	}
 }
+
+// A group of a value with a * is muted with what it has in common, which is more: the form says so, and
+// how many alerts that is, before it is sent.
+func TestMuteOfAStar(t *testing.T) {
+	home := serve(t, teamRule("one", "a*"), teamRule("two", "abc"), teamRule("three", "b"))
+	begin(t, home, "orders.created", "1")
+	waitOpen(t, home, 3)
+	for _, c := range []struct{ asked, says string }{
+		{"label.team=a*", "It mutes <b>2 alerts</b> that are open now. The <code>*</code> in <bdi>team: a*</bdi> is any text."},
+		{"label.team=abc", "It mutes <b>1 alert</b> that is open now.</p>"},
+		{"label.team=none", "It mutes nothing that is open now.</p>"},
+	} {
+		if _, content := page(t, "GET", home+"/mutes?"+c.asked, ""); !strings.Contains(content, c.says) {
+			t.Errorf("%s: %s", c.asked, content)
+		}
+	}
+	if _, content := page(t, "POST", home+"/mutes", "do=make&labels=team=a*&for=1h&reason="); !strings.Contains(content, "It mutes <b>2 alerts</b>") {
+		t.Errorf("shown again: %s", content)
+	}
+	if _, content := page(t, "GET", home+"/alerts?by=team", ""); !strings.Contains(content, `href="/mutes?label.team=a%2A#new"`) {
+		t.Errorf("the inbox leads elsewhere: %s", content)
+	}
+}
+
+// teamRule is a rule whose alerts are of a team.
+func teamRule(name, team string) string {
+	return "name: " + name + `
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+escalate: [{after: 1s, step: only, severity: warning}]
+slot: 1s
+labels: {team: "` + team + `"}
+`
+}

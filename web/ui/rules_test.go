@@ -272,7 +272,7 @@ func TestPingAddresses(t *testing.T) {
 
 // What was done to a rule is said on the page that follows, once: what is tried there is not about it.
 func TestRuleDeedsAreSaid(t *testing.T) {
-	home := serve(t, orders)
+	home := serve(t, orders, several[2])
 	for _, c := range []struct{ form, says string }{{"do=pause", "The rule was paused."}, {"do=resume", "The rule was resumed."}} {
 		if status, content := page(t, "POST", home+"/rules/order-unshipped", c.form); status != 200 || strings.Count(content, c.says) != 1 {
 			t.Errorf("%s: %d %s", c.form, status, content)
@@ -282,7 +282,7 @@ func TestRuleDeedsAreSaid(t *testing.T) {
 	if status, content := page(t, "POST", home+"/rules/order-unshipped/edit", same); status != 200 || !strings.Contains(content, "there is no new version") {
 		t.Errorf("saved as it was: %d %s", status, content)
 	}
-	if _, content := page(t, "POST", home+"/rules/order-unshipped?did=resumed", "do=try&event={}"); strings.Contains(content, "was resumed") {
+	if _, content := page(t, "POST", home+"/rules/device-silent?did=address-gone", "do=try"); strings.Contains(content, "taken away") {
 		t.Errorf("tried: %s", content)
 	}
 	if _, content := page(t, "GET", home+"/rules/order-unshipped?did=hacked", ""); strings.Contains(content, "hacked") {
