@@ -2,6 +2,7 @@ package ui
 
 import (
 	"cmp"
+	"maps"
 	"net/http"
 	"time"
 
@@ -78,7 +79,8 @@ func (v historyView) Filtered() bool { return v.searches() || v.Timed() || v.Ask
 
 // In is the page with the other width of the bars.
 func (v historyView) In(bucket string) string {
-	l := listing{At: v.At, Asked: map[string]string{"rule": v.Asked["rule"], "entity": v.Asked["entity"], "outcome": v.Asked["outcome"], "bucket": bucket}}
+	l := listing{At: v.At, Asked: maps.Clone(v.Asked)}
+	l.Asked["bucket"] = bucket
 	return l.page("")
 }
 
@@ -87,10 +89,7 @@ func (v historyView) Wider() string {
 	if v.Within == anyTime {
 		return ""
 	}
-	l := listing{At: v.At, Asked: map[string]string{}}
-	for name, value := range v.Asked {
-		l.Asked[name] = value
-	}
+	l := listing{At: v.At, Asked: maps.Clone(v.Asked)}
 	l.Asked["within"] = "14d"
 	if v.Within == "14d" {
 		l.Asked["within"] = anyTime

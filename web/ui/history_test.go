@@ -1,6 +1,7 @@
 package ui_test
 
 import (
+	"html"
 	"net/url"
 	"strings"
 	"testing"
@@ -79,7 +80,7 @@ func TestHistory(t *testing.T) {
 
 	b.dark(true)
 	b.visit("/history?bucket=1d&rule=once")
-	b.shows("1 job ended in the last 14 days")
+	b.shows("1 job of rule once ended in the last 14 days")
 	b.shoot("history-dark")
 	b.accessible("history by days, in the dark")
 	if text := b.text(); strings.Contains(text, "order-unshipped") {
@@ -91,5 +92,45 @@ func TestHistory(t *testing.T) {
 	narrow.shoot("history-narrow")
 	if wide := evaluate[int](narrow, "document.documentElement.scrollWidth - document.documentElement.clientWidth"); wide > 0 {
 		t.Errorf("it is %d px too wide for 400 px", wide)
+	}
+}
+
+// The chart says what it is of, and where it leads the list stays as narrow as it was.
+func TestHistoryNarrowed(t *testing.T) {
+	home := serve(t, orders, oneStep)
+	begin(t, home, "orders.created", "1", "2")
+	begin(t, home, "orders.once", "late")
+	waitOpen(t, home, 2)
+	begin(t, home, "orders.shipped", "1", "2")
+	waitCounted(t, home, 3)
+	for _, c := range []struct{ asked, says string }{
+		{"", "3 jobs ended in the last 24 hours</b>"},
+		{"key=1", "3 jobs ended in the last 24 hours, of all keys</b>"},
+		{"outcome=resolved", "2 jobs ended as resolved in the last 24 hours</b>"},
+		{"outcome=rule_deleted", "0 jobs ended as rule deleted in the last 24 hours</b>"},
+		{"rule=once&entity=order&bucket=1d&key=%E2%80%AEx", "1 job of rule once about order ended in the last 14 days, of all keys</b>"},
+		{"entity=%E2%80%AEx", "0 jobs about ⟨U&#43;202E⟩x ended in the last 24 hours</b>"},
+	} {
+		if _, content := page(t, "GET", home+"/history?"+c.asked, ""); !strings.Contains(content, c.says) {
+			t.Errorf("%s: not %q: %s", c.asked, c.says, content)
+		}
+	}
+	_, content := page(t, "GET", home+"/history?key=1&outcome=resolved&within=7d&rule=order-unshipped&entity=order", "")
+	_, chart, _ := strings.Cut(content, "<svg")
+	chart, _, _ = strings.Cut(chart, "</svg>")
+	bars := strings.Split(chart, `<a href="`)[1:]
+	if len(bars) != 24 {
+		t.Fatalf("%d bars: %s", len(bars), chart)
+	}
+	for _, bar := range bars {
+		to, _, _ := strings.Cut(bar, `"`)
+		at, err := url.Parse(html.UnescapeString(to))
+		if err != nil {
+			t.Fatal(err)
+		}
+		q := at.Query()
+		if q.Get("key") != "1" || q.Get("outcome") != "resolved" || q.Get("rule") != "order-unshipped" || q.Get("entity") != "order" || q.Has("within") || q.Get("ended_after") == "" {
+			t.Fatalf("a bar leads to %s", to)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"fmt"
+	"maps"
 	"net/url"
 	"slices"
 	"strings"
@@ -96,23 +97,45 @@ func (d *ends) count(l listing) {
 	for _, item := range d.Items {
 		col := column{From: item.From, By: make([]int64, len(d.Kinds))}
 		for name, n := range item.Outcomes {
+			if wanted := l.Asked["outcome"]; wanted != "" && name != wanted {
+				continue
+			}
 			kind := kindOf(checks.Outcome(name))
 			col.By[kind], col.Sum = col.By[kind]+n, col.Sum+n
 			d.Kinds[kind].Jobs += n
 		}
 		to := item.From.Add(time.Duration(d.Bucket) * time.Second)
-		narrowed := listing{At: l.At, Asked: map[string]string{
-			"rule": l.Asked["rule"], "entity": l.Asked["entity"], "bucket": l.Asked["bucket"],
-			"ended_after": item.From.UTC().Format(time.RFC3339), "ended_before": to.UTC().Format(time.RFC3339),
-		}}
+		narrowed := listing{At: l.At, Asked: maps.Clone(l.Asked)}
+		narrowed.Asked["ended_after"], narrowed.Asked["ended_before"] = item.From.UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339)
+		delete(narrowed.Asked, "within")
 		col.At = narrowed.page("")
 		d.Most, all = max(d.Most, col.Sum), all+col.Sum
 		d.Columns = append(d.Columns, col)
 	}
-	d.Says = count(int(all), "job") + " ended in the last 24 hours"
-	if d.byDay() {
-		d.Says = count(int(all), "job") + " ended in the last 14 days"
+	d.Says = d.sentence(l, all)
+}
+
+// sentence says what the bars are of. They are counted of all keys, also where the list is of one.
+func (d *ends) sentence(l listing, all int64) string {
+	said := count(int(all), "job")
+	if rule := l.Asked["rule"]; rule != "" {
+		said += " of rule " + visible(rule)
 	}
+	if entity := l.Asked["entity"]; entity != "" {
+		said += " about " + visible(entity)
+	}
+	said += " ended"
+	if outcome := l.Asked["outcome"]; outcome != "" {
+		said += " as " + visible(strings.ReplaceAll(outcome, "_", " "))
+	}
+	said += " in the last 24 hours"
+	if d.byDay() {
+		said = strings.TrimSuffix(said, "24 hours") + "14 days"
+	}
+	if l.Asked["key"] != "" {
+		said += ", of all keys"
+	}
+	return said
 }
 
 func (d *ends) byDay() bool { return d.Bucket >= futurejobs.Day.Seconds() }
