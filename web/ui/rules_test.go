@@ -210,6 +210,25 @@ func TestSend(t *testing.T) {
 	b.shows("It was not sent:")
 }
 
+// A form that is sent twice sends once; come back to with another body, it sends that.
+func TestSendFromOneForm(t *testing.T) {
+	home := serve(t, orders)
+	_, content := page(t, "GET", home+"/rules/order-unshipped/send", "")
+	_, once, _ := strings.Cut(content, `name="once" value="`)
+	once, _, _ = strings.Cut(once, `"`)
+	form := func(id string) string {
+		return url.Values{"sure": {"yes"}, "once": {once}, "subject": {"orders.created"}, "event": {`{"id": "` + id + `", "total": 1}`}}.Encode()
+	}
+	for _, c := range []struct {
+		id, message string
+		before      bool
+	}{{"1", "message 1 ", false}, {"1", "message 1 ", true}, {"2", "message 2 ", false}, {"1", "message 1 ", true}} {
+		if status, content := page(t, "POST", home+"/rules/order-unshipped/send", form(c.id)); status != 200 || !strings.Contains(content, "</b> as "+c.message) || !strings.Contains(content, ">order "+c.id+"<") || strings.Contains(content, "That was before") != c.before {
+			t.Errorf("%s, sent with %s: %d %s", c.id, once, status, content)
+		}
+	}
+}
+
 // Any two versions are compared, and an old one is saved as a new one.
 func TestVersions(t *testing.T) {
 	home := serve(t, orders)

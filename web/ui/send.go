@@ -2,6 +2,8 @@ package ui
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"net/http"
 	"net/url"
@@ -23,6 +25,7 @@ type sendView struct {
 	Offers  []string // the subjects that the rule listens to; none: no event reaches it
 	Pinged  bool     // pings are beats of the rule
 	Sent    *web.Taken
+	Before  bool   // the form was sent before, and nothing was sent now
 	Once    string // by what a repeat of the form is known
 	Wrong   string // why it was not published; empty: it was, or nobody tried
 }
@@ -88,12 +91,13 @@ func (u *UI) send(w http.ResponseWriter, r *http.Request) {
 	status := http.StatusOK
 	if r.PostFormValue("sure") == "yes" {
 		v.Sent = new(web.Taken)
-		header := http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {r.PostFormValue("once")}}
+		header := http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {onceKey(r.PostFormValue("once"), v.Body)}}
 		path := "/events/" + url.PathEscape(v.Subject)
 		a, err := c.ask(http.MethodPost, path, nil, header, []byte(v.Body))
 		if err == nil {
 			err = a.read(path, v.Sent)
 		}
+		v.Before = a.header.Get("Idempotent-Replayed") != ""
 		if problem := new(web.Problem); errors.As(err, &problem) {
 			v.Sent, v.Wrong, status = nil, problem.Detail, problem.Status
 		} else if err != nil {
@@ -102,4 +106,14 @@ func (u *UI) send(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	u.render(w, r, status, "send", view{Title: "Send an event", Body: v}, "")
+}
+
+// onceKey is by what the sending of a body by a form is known: a form that is come back to and sends
+// another body sends it, and one that is sent twice sends once. Without a form's own key there is none.
+func onceKey(form, body string) string {
+	if form == "" {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(body))
+	return form + "-" + hex.EncodeToString(sum[:16])
 }
