@@ -55,6 +55,9 @@ func (n *node) over(ctx context.Context, said futurejobs.Said) error {
 	if said.Rule == alerts.OwnRule {
 		return fmt.Errorf("alert %s is of the node itself and closes by itself: %w", said.ID, futurejobs.ErrOver)
 	}
+	if futurejobs.IsOutage(said.Alert) {
+		return fmt.Errorf("alert %s is about an outage, and closes by itself once %s can be asked again: %w", said.ID, said.Source, futurejobs.ErrOver)
+	}
 	f := futurejobs.Filter{Rule: said.Rule, Entity: said.Entity, Key: said.Key, After: said.DecidedAt, Limit: futurejobs.MaxLimit}
 	page, err := n.store.History(ctx, f)
 	if err != nil {

@@ -63,10 +63,17 @@ func (o Outage) Opening(rule, entity string) alerts.Alert {
 	return o.alert(rule, entity, alerts.Undetermined, o.OpenedAt)
 }
 
+// outageTopic is how the key of an alert about an outage begins, before the source.
+const outageTopic = "outage/"
+
+// IsOutage reports whether an alert is about an outage, and not about a job. Nobody acknowledges one: it
+// closes by itself.
+func IsOutage(a alerts.Alert) bool { return a.Source != "" && a.Key == outageTopic+a.Source }
+
 // alert is an alert about an outage of a rule. Its id follows from when the outage was opened.
 func (o Outage) alert(rule, entity string, status alerts.Status, at time.Time) alerts.Alert {
 	a := alerts.Remark{
-		Topic: "outage/" + o.Source, Step: rule, Status: status, Since: o.OpenedAt, Source: o.Source, Count: o.Jobs,
+		Topic: outageTopic + o.Source, Step: rule, Status: status, Since: o.OpenedAt, Source: o.Source, Count: o.Jobs,
 	}.Alert(at)
 	a.Rule, a.RuleID, a.RuleVersion, a.Entity, a.Step = rule, o.RuleID, int(o.Version), entity, ""
 	return a

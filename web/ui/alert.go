@@ -10,6 +10,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
+	"deadman/alerts"
 	"deadman/rules"
 	"deadman/web"
 )
@@ -24,6 +25,8 @@ type alertView struct {
 	NextAt       time.Time // of the wait's next look; zero: there is none
 	Pending      bool      // the wait goes on
 	MuteAt       string    // where alerts of its rule are muted
+
+	Outage *web.Outage // that it is about, and that goes on; nil: there is none, or it is not for the visitor
 }
 
 // chapter is something that happened in a wait.
@@ -55,50 +58,63 @@ func (u *UI) alert(c client, r *http.Request) (view, error) {
 	if v.may, err = c.may(); err != nil {
 		return view{}, err
 	}
-	if a.Key != "" {
-		if err := v.tell(c); err != nil {
-			return view{}, err
-		}
+	switch of := outageOf(a); {
+	case of != "":
+		err = v.outage(c, of)
+	case ofWait(a):
+		err = v.tell(c)
 	}
+	if err != nil {
+		return view{}, err
+	}
+	slices.SortStableFunc(v.Story, func(a, b chapter) int { return cmp.Compare(a.At.UnixMicro(), b.At.UnixMicro()) })
 	return view{Title: a.Text, Body: v}, nil
 }
 
 // tell finds out what happened in the wait of the alert, and what is still to come.
 func (v *alertView) tell(c client) error {
-	of := url.Values{"rule": {v.Rule}, "entity": {v.Entity}, "key": {v.Key}}
-	if err := v.said(c, of); err != nil {
+	v.Story = []chapter{{At: v.Since, Kind: "waiting", Word: "began", Text: "the wait began"}}
+	if err := v.said(c); err != nil {
 		return err
 	}
-	if err := v.goesOn(c, of); err != nil {
+	if err := v.goesOn(c); err != nil {
 		return err
 	}
 	if v.Admin && !v.Some {
-		if err := v.deeds(c); err != nil {
-			return err
-		}
+		return v.deeds(c)
 	}
-	slices.SortStableFunc(v.Story, func(a, b chapter) int { return cmp.Compare(a.At.UnixMicro(), b.At.UnixMicro()) })
 	return nil
 }
 
+// of is what narrows a list to the key that the alert is of.
+func (v *alertView) of() url.Values {
+	return url.Values{"rule": {v.Rule}, "entity": {v.Entity}, "key": {v.Key}}
+}
+
+// spoken is an alert in a story on the page of one.
+func spoken(a web.Alert, here alerts.ID) chapter {
+	return chapter{At: a.DecidedAt, Kind: loudness(a), Word: loudness(a), Text: a.Text, Alert: &a, Here: a.ID == here}
+}
+
 // said adds the alerts of the same wait.
-func (v *alertView) said(c client, of url.Values) error {
-	of = url.Values{"rule": of["rule"], "entity": of["entity"], "key": of["key"], "limit": {storyAlerts}}
+func (v *alertView) said(c client) error {
+	of := v.of()
+	of.Set("limit", storyAlerts)
 	var page web.Page[web.Alert]
 	if err := c.get(alertsAt, of, &page); err != nil {
 		return err
 	}
-	v.Story = append(v.Story, chapter{At: v.Since, Kind: "waiting", Word: "began", Text: "the wait began"})
 	for _, a := range page.Items {
 		if a.Since.Equal(v.Since) {
-			v.Story = append(v.Story, chapter{At: a.DecidedAt, Kind: loudness(a), Word: loudness(a), Text: a.Text, Alert: &a, Here: a.ID == v.ID})
+			v.Story = append(v.Story, spoken(a, v.ID))
 		}
 	}
 	return nil
 }
 
 // goesOn adds how the wait ended, or what is still to come of it.
-func (v *alertView) goesOn(c client, of url.Values) error {
+func (v *alertView) goesOn(c client) error {
+	of := v.of()
 	var jobs web.Page[web.Job]
 	if err := c.get("/jobs", of, &jobs); err != nil {
 		return err

@@ -201,7 +201,12 @@ func rank(a web.Alert) int {
 }
 
 // Answerable reports whether the alert can be acknowledged: it is about a job.
-func (a openAlert) Answerable() bool { return a.Key != "" }
+func (a openAlert) Answerable() bool { return ofWait(a.Alert) }
+
+// Answered reports whether some of what is open can be acknowledged.
+func (v inboxView) Answered() bool {
+	return slices.ContainsFunc(v.Groups, func(g group) bool { return g.Answered })
+}
 
 // at is the inbox with the alerts of one group alone; empty: it can't be narrowed so.
 func (v inboxView) at(name string) string {

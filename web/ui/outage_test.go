@@ -1,0 +1,93 @@
+package ui_test
+
+import (
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const lookedUp = `name: order-unpaid
+entity: order
+trigger: {event: orders.created, key: event.id}
+lookup: {http: {source: shop, path: "/orders/{{key}}"}}
+while: state.status == "OPEN"
+escalate: [{after: 1s, step: late, severity: critical}]
+slot: 1s
+`
+
+// address is one on which nobody listens.
+func address(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
+
+// answers has an HTTP service answer on an address with a body.
+func answers(t *testing.T, address, body string) {
+	t.Helper()
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write([]byte(body))
+	})}
+	go func() { _ = s.Serve(l) }()
+	t.Cleanup(func() { _ = s.Close() })
+}
+
+// The alert of an outage is said to be one, leads to the outages, and is not offered to be
+// acknowledged; once it is over, its page says so.
+func TestOutageAlert(t *testing.T) {
+	shop, c := address(t), config(t.TempDir())
+	c.Sources = filepath.Join(t.TempDir(), "sources.yaml")
+	text := fmt.Sprintf("sources:\n  shop:\n    http: {url: \"http://%s\", allow: [127.0.0.1/32]}\n", shop)
+	if err := os.WriteFile(c.Sources, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	home, _ := run(t, c)
+	call(t, home, "POST", "/rules", "application/yaml", lookedUp, nil)
+	begin(t, home, "orders.created", "1", "2")
+	said := waitOpen(t, home, 1)[0]
+
+	b := open(t, home, 1400, 900)
+	for _, path := range []string{"/", "/alerts"} {
+		b.visit(path)
+		b.shows("outage of source shop")
+		if n := evaluate[int](b, `document.querySelectorAll("a[href^='/entities/'][href*=outage], tr[id^=alert-] input, .acts button, .tools button").length`); n > 0 {
+			t.Errorf("%s: %d links or buttons are for no outage:\n%s", path, n, b.text())
+		}
+		b.accessible(path + " with an outage")
+		b.shoot("outage" + strings.ReplaceAll(path, "/", "-"))
+	}
+	b.click(`tr[id^=alert-] td.wide a[href="/health#outages"]`)
+	b.shows("Outages", "order-unpaid", "not over")
+	b.visit("/alerts/" + said.ID.String())
+	b.shows("an outage of source shop", "It goes on", "it closes by itself once it can be asked again", "source shop could not be asked any more")
+	b.accessible("the alert of an outage")
+	b.shoot("outage-alert")
+	b.resize(400, 900)
+	b.dark(true)
+	b.visit("/alerts")
+	b.shoot("outage-alerts-narrow")
+	b.visit("/alerts/" + said.ID.String())
+	b.shoot("outage-alert-narrow")
+	if status, content := page(t, "POST", home+"/alerts/"+said.ID.String(), "do=ack"); status != 409 || !strings.Contains(content, "closes by itself once shop can be asked again") {
+		t.Errorf("acknowledging: %d %s", status, content)
+	}
+
+	answers(t, shop, `{"status": "PAID"}`)
+	b.shows("over", "source shop could be asked again")
+	if strings.Contains(b.text(), "It goes on") {
+		t.Errorf("it is over, and goes on:\n%s", b.text())
+	}
+}
