@@ -69,7 +69,7 @@ func (f *foresight) said() (*PreviewLookup, error) {
 	case f.known == nil:
 		return nil, nil
 	case f.known.Err != nil:
-		return nil, fmt.Errorf("%w: nobody knows what %s would find (%w); say it with found (--found), such as {\"status\": \"UNSHIPPED\"}, or null for no such entity",
+		return nil, fmt.Errorf("%w: nobody knows what %s would find (%w); say what it finds (found), such as {\"status\": \"UNSHIPPED\"}, or null for no such entity",
 			ErrPreview, f.Source(), f.known.Err)
 	}
 	l := &PreviewLookup{Source: f.Source(), Asked: f.asked, Found: f.known.Value}

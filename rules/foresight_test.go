@@ -24,7 +24,7 @@ func TestAPreviewFindsWhatItIsGiven(t *testing.T) {
 		{name: "given", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","asked":false,"found":{"status":"SHIPPED"}}`, outcome: "cleared"},
 		{name: "nobody, given", found: "null", lookup: `{"source":"shop","asked":false,"found":null}`, outcome: "cleared"},
 		{name: "given no object", found: "[]", err: "found: what the source found is not an object; write an object, or null"},
-		{name: "not to be asked", unasked: "you are a stranger", err: "nobody knows what shop would find (you are a stranger); say it with found (--found)"},
+		{name: "not to be asked", unasked: "you are a stranger", err: "nobody knows what shop would find (you are a stranger); say what it finds (found)"},
 		{name: "given, and not to be asked", unasked: "you are a stranger", found: `{"status": "SHIPPED"}`, lookup: `{"source":"shop","asked":false,"found":{"status":"SHIPPED"}}`, outcome: "cleared"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

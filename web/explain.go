@@ -131,10 +131,26 @@ func choose(given string, enum []any) string {
 	return said
 }
 
+// lengthMessage is a message of huma's about the length of a text in words that people are told, too;
+// any other stays.
+func lengthMessage(message string) string {
+	limit := 0
+	if n, _ := fmt.Sscanf(message, validation.MsgExpectedMinLength, &limit); n == 1 {
+		if limit == 1 {
+			return "it is empty"
+		}
+		return fmt.Sprintf("it is too short; it has at least %d letters", limit)
+	}
+	if n, _ := fmt.Sscanf(message, validation.MsgExpectedMaxLength, &limit); n == 1 {
+		return fmt.Sprintf("it is too long; it has at most %d letters", limit)
+	}
+	return message
+}
+
 // bodyMessage is what is wrong with a field of the body; message is huma's.
 func bodyMessage(op *huma.Operation, field, message string) string {
 	if message != validation.MsgUnexpectedProperty {
-		return message
+		return lengthMessage(message)
 	}
 	parent, name := "", field
 	if i := strings.LastIndexByte(field, '.'); i >= 0 {

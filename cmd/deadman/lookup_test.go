@@ -109,7 +109,7 @@ func TestPreviewOfALookup(t *testing.T) {
 		{"nobody, given", saved, "1", "null", "cleared", false, ""},
 		{"of a file, given", here, "2", "@" + found, "exhausted", false, ""},
 		{"of a file, nobody", here, "1", "null", "cleared", false, ""},
-		{"of a file, not given", here, "1", "", "", false, "nobody knows what shop would find (without a node no source is asked); say it with found (--found)"},
+		{"of a file, not given", here, "1", "", "", false, "nobody knows what shop would find (without a node no source is asked); say what it finds (found)"},
 		{"no object", saved, "1", "[]", "", false, "write an object, or null"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -48,7 +48,7 @@ func (d *doing) each(r *http.Request, names []string, do func(name string) error
 
 // leave notes what could not be done, and why.
 func (d *doing) leave(name string, err error) {
-	why := whyOf(err)
+	why := inWords(err)
 	i := slices.IndexFunc(d.Left, func(l left) bool { return l.Why == why })
 	if i < 0 {
 		i, d.Left = len(d.Left), append(d.Left, left{Why: why})
@@ -65,21 +65,6 @@ func (l left) Named() []string { return l.Names[:min(len(l.Names), leftNamed)] }
 
 // leftNamed is how many things of one reason are named.
 const leftNamed = 20
-
-// whyOf is what a person is told of an error.
-func whyOf(err error) string {
-	p := asProblem(err)
-	if p == nil {
-		return err.Error()
-	}
-	for _, e := range p.Errors {
-		return e.Message
-	}
-	if p.Detail != "" {
-		return p.Detail
-	}
-	return p.Title
-}
 
 // asProblem is what the API answered; nil: it did not.
 func asProblem(err error) *web.Problem {

@@ -228,7 +228,7 @@ func (c client) overtaken(v editorView) (editorView, error) {
 		err = a.read(rulePath(v.Name), &change)
 	}
 	if err != nil {
-		o.Unknown = err.Error()
+		o.Unknown = inWords(err)
 	}
 	o.Yours = diffLines(change.Diff)
 	v.Version, v.Overtook = now.Version, o

@@ -64,9 +64,6 @@ type reach struct {
 // a * is any text. It can't stand for itself, so that a mute of a value that has one is of more values.
 func (c client) reach(w wish) (*reach, error) {
 	match := alerts.Match(w.match())
-	if match.Check() != nil {
-		return nil, nil
-	}
 	var page web.Page[web.Alert]
 	if err := c.get(alertsAt, url.Values{"open": {"true"}, "limit": {inboxMost}}, &page); err != nil {
 		return nil, err
@@ -103,12 +100,12 @@ func (u *UI) mutes(c client, r *http.Request) (view, error) {
 		return view{}, err
 	}
 	v.Wish = wished(r.URL.Query())
-	if v.Reach, err = c.reach(v.Wish); err != nil {
-		return view{}, err
+	if len(v.Wish.match()) > 0 {
+		v.Reach, err = c.reach(v.Wish)
 	}
 	v.Done = doneOf(r.URL.Query(), "mute", ended, "made")
 	// Who may mute may be writing one.
-	return view{Title: "Mutes", Body: v, Still: v.Mute()}, nil
+	return view{Title: "Mutes", Body: v, Still: v.Mute()}, err
 }
 
 // mutes asks for the mutes.
@@ -188,27 +185,22 @@ func (w wish) match() map[string]string {
 	return match
 }
 
-// wishPlaces are the fields of the form by where the API finds something wrong.
-var wishPlaces = map[string]string{"body.match": "What is muted", "body.for": "For", "body.until": "For"}
-
 // wrong says why there is no such mute, in words of the form.
 func (w wish) wrong(p *web.Problem) (all []string) {
 	for _, d := range p.Errors {
-		switch place, known := wishPlaces[d.Location]; {
+		switch {
 		case d.Location == "body.match" && len(w.match()) == 0:
 			all = append(all, "Name a rule, an entity, a key, a severity or a label: without any of them every alert would be muted.")
 		case d.Location == "body.reason":
 			all = append(all, "Reason: say why, in 1 to 500 letters.")
 		case d.Location == "body" && w.For == "":
 			all = append(all, "For: choose how long it lasts.")
-		case known:
-			all = append(all, place+": "+d.Message)
 		default:
-			all = append(all, d.Message)
+			all = append(all, detail(d))
 		}
 	}
 	if len(all) == 0 {
-		all = append(all, p.Error())
+		all = append(all, inWords(p))
 	}
 	return all
 }
@@ -265,9 +257,11 @@ func (u *UI) makeMute(w http.ResponseWriter, r *http.Request, c client) {
 		u.fail(w, r, listErr)
 		return
 	}
-	if v.Reach, listErr = c.reach(asked); listErr != nil {
-		u.fail(w, r, listErr)
-		return
+	if len(asked.match()) > 0 {
+		if v.Reach, listErr = c.reach(asked); listErr != nil {
+			u.fail(w, r, listErr)
+			return
+		}
 	}
 	v.Wish, v.Wrong = asked, asked.wrong(problem)
 	u.render(w, r, problem.Status, "mutes", view{Title: "Mutes", Body: v, Still: true}, "")

@@ -69,7 +69,7 @@ func (u *UI) now(c client, _ *http.Request) (view, error) {
 		}
 	}
 	if err := v.read(c, u.Now()); err != nil {
-		v.Fine, v.Blind = false, err.Error()
+		v.Fine, v.Blind = false, inWords(err)
 	}
 	v.Sentence = v.sentence()
 	return view{Title: v.Sentence, Body: v, Ill: !v.Fine}, nil

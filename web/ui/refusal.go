@@ -97,8 +97,9 @@ func refusalOf(p *web.Problem, at *url.URL) refusal {
 // wrongs are the sentences of what is wrong, each once.
 func wrongs(p *web.Problem) (all []string) {
 	for _, e := range p.Errors {
-		_, field, _ := strings.Cut(e.Location, ".") // whether it is in the address or in the form is seen
-		all = append(all, sentence(strings.TrimPrefix(strings.ReplaceAll(field, "_", " ")+": "+e.Message, ": ")))
+		if one := sentence(detail(e)); !slices.Contains(all, one) {
+			all = append(all, one)
+		}
 	}
 	if len(all) == 0 && p.Detail != "" {
 		all = append(all, sentence(p.Detail))

@@ -69,3 +69,28 @@ func TestMistypedAddresses(t *testing.T) {
 		}
 	}
 }
+
+// What a form can't do is said in its own words, and not with the places of the API.
+func TestFormsThatAreRefused(t *testing.T) {
+	home := serve(t, orders)
+	begin(t, home, "orders.created", "1")
+	for _, c := range []struct{ path, form, says string }{
+		{"/mutes", "do=make&rule=a&for=1h&reason=", "Reason: say why, in 1 to 500 letters."},
+		{"/mutes", "do=make&rule=a&for=foo&reason=b", "For: &#34;foo&#34; is not a duration"},
+		{"/mutes", "do=make&rule=a&for=9000d&reason=b", "For: "},
+		{"/jobs", "do=snooze&for=foo&job=order-unshipped/1", "could not be snoozed: <bdi>For: &#34;foo&#34; is not a duration"},
+		{"/rules/order-unshipped", "do=try&event=[1&at=2026-01-31T15:04", "The event is not JSON."},
+		{"/rules/order-unshipped/send", "sure=yes&subject=orders.created&event={", "It was not sent: <bdi>The body is not JSON."},
+		{"/rules/order-unshipped/send", "sure=yes&subject=a..b&event={}", "It was not sent: <bdi>Subject: "},
+	} {
+		_, content := page(t, "POST", home+c.path, c.form)
+		if strings.Count(content, c.says) != 1 {
+			t.Errorf("%s %s: not %q once: %s", c.path, c.form, c.says, content)
+		}
+		for _, word := range []string{"path.", "query.", "body.", "body:", "expected ", "Content-Type"} {
+			if strings.Contains(content, word) {
+				t.Errorf("%s %s: the page has the API's word %s: %s", c.path, c.form, word, content)
+			}
+		}
+	}
+}

@@ -89,7 +89,12 @@ func (u *UI) send(w http.ResponseWriter, r *http.Request) {
 		v.Subject = subject
 	}
 	status := http.StatusOK
-	if r.PostFormValue("sure") == "yes" {
+	_, wrong := body("The body", v.Body)
+	switch {
+	case r.PostFormValue("sure") != "yes":
+	case wrong != nil:
+		v.Wrong, status = wrong.Error(), http.StatusBadRequest
+	default:
 		v.Sent = new(web.Taken)
 		header := http.Header{"Content-Type": {"application/json"}, "Idempotency-Key": {onceKey(r.PostFormValue("once"), v.Body)}}
 		path := "/events/" + url.PathEscape(v.Subject)
@@ -99,7 +104,7 @@ func (u *UI) send(w http.ResponseWriter, r *http.Request) {
 		}
 		v.Before = a.header.Get("Idempotent-Replayed") != ""
 		if problem := new(web.Problem); errors.As(err, &problem) {
-			v.Sent, v.Wrong, status = nil, problem.Detail, problem.Status
+			v.Sent, v.Wrong, status = nil, inWords(problem), problem.Status
 		} else if err != nil {
 			u.fail(w, r, err)
 			return

@@ -185,7 +185,7 @@ func (c client) try(path string, t trial, now time.Time, question func(previewAs
 		}
 	}
 	if err != nil {
-		out.Wrong = err.Error()
+		out.Wrong = inWords(err)
 		return out
 	}
 	out.lines(later, end)
