@@ -91,7 +91,45 @@
 
   // A page that holds still does not show what is new; to go on, it is loaded anew.
   let still = false;
-  document.addEventListener("htmx:sse:before:message", (e) => { if (still) e.preventDefault(); });
+  document.addEventListener("htmx:sse:before:message", (e) => {
+    if (still || waits(e.detail.message.data)) e.preventDefault();
+  });
+
+  // In a part with data-calm no row moves away from under a pointer or from what has the focus: what would
+  // move rows waits, and how much that is stands at the foot. Who does nothing for a minute is not there.
+  let over = null, touched = 0, held = null;
+  const absent = 60_000;
+  const calm = () => Date.now() - touched < absent && (over?.isConnected || document.activeElement?.closest("[data-calm]"));
+  const rows = (of) => [...of.querySelectorAll("[data-calm] tr[id]")].map((row) => row.id);
+  function waits(text) {
+    const now = rows(document), then = rows(new DOMParser().parseFromString(text, "text/html"));
+    held = calm() && now.join() !== then.join() ? text : null;
+    const fresh = then.filter((id) => id.startsWith("alert-") && !now.includes(id)).length;
+    if (held !== null) says(fresh > 0 ? `${fresh} new, shown when you leave the list` : "News, shown when you leave the list");
+    else says("");
+    return held !== null;
+  }
+  function says(text) {
+    const news = document.querySelector("[data-news]");
+    if (news && news.textContent !== text) news.textContent = text;
+  }
+  function release() {
+    if (held === null || still || calm()) return;
+    const main = document.querySelector("main"), text = held;
+    held = null;
+    says("");
+    htmx.swap({ sourceElement: main, target: main, swap: "innerMorph swapEmpty:false", text });
+  }
+  for (const kind of ["pointermove", "pointerdown", "keydown", "focusin"]) {
+    document.addEventListener(kind, (e) => {
+      touched = Date.now();
+      if (kind.startsWith("pointer")) over = e.target.closest?.("[data-calm]") ?? null;
+      release();
+    });
+  }
+  document.documentElement.addEventListener("pointerleave", () => { over = null; release(); });
+  document.addEventListener("focusout", () => setTimeout(release));
+  setInterval(release, 1000);
   document.addEventListener("click", (e) => {
     const copy = e.target.closest("[data-copy]"), live = e.target.closest("[data-live]");
     if (copy) navigator.clipboard.writeText(copy.dataset.copy).then(() => { copy.textContent = "Copied"; }, () => { copy.textContent = "It can't be copied"; });

@@ -114,6 +114,35 @@ func TestLiveUpdatesShiftNothing(t *testing.T) {
 	}
 }
 
+// New alerts move no row from under a pointer: they wait, which is said, until it leaves the list.
+func TestNewAlertsWaitForThePointer(t *testing.T) {
+	home := serve(t, orders)
+	begin(t, home, "orders.created", "1")
+	waitOpen(t, home, 1)
+	b := open(t, home, 1200, 900)
+	for i, path := range []string{"/", "/alerts"} {
+		b.visit(path)
+		b.shows("order 1 ")
+		const point = `((at) => at.dispatchEvent(new PointerEvent("pointermove", { bubbles: true })))`
+		const place = `document.querySelector("[data-calm] tr[id^=alert-] a").getBoundingClientRect().top`
+		evaluate[bool](b, point+`(document.querySelector("[data-calm] td"))`)
+		before := evaluate[float64](b, place)
+		begin(t, home, "orders.created", []string{"2a", "3a"}[i], []string{"2b", "3b"}[i])
+		waitOpen(t, home, 3+2*i)
+		b.shows("2 new, shown when you leave the list")
+		if after := evaluate[float64](b, place); after != before || strings.Contains(b.text(), []string{"order 2a ", "order 3a "}[i]+"(") {
+			t.Errorf("%s: a row under the pointer went from %.0f to %.0f", path, before, after)
+		}
+		b.accessible("news that wait on " + path)
+		b.shoot("calm-" + []string{"now", "alerts"}[i])
+		evaluate[bool](b, point+`(document.querySelector("h1"))`)
+		b.shows([]string{"order 2a ", "order 3a "}[i]+"(", []string{"order 2b ", "order 3b "}[i]+"(")
+		if strings.Contains(b.text(), "when you leave the list") {
+			t.Errorf("%s: the news is there, and is said to wait", path)
+		}
+	}
+}
+
 // What the front page loads is under 150 KB, before anything is compressed.
 func TestTheFrontPageIsSmall(t *testing.T) {
 	home := serve(t, orders)
