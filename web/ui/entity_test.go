@@ -96,3 +96,21 @@ func TestWhy(t *testing.T) {
 		}
 	}
 }
+
+// Of a handler that nobody answers for nothing is told that it said: it is said that it can't be asked,
+// since when, and when that is tried again.
+func TestHandlerThatNobodyAnswersFor(t *testing.T) {
+	home := serve(t, "name: parcel-stuck\nentity: parcel\ntrigger: {event: parcels.sent, key: event.id}\nhandler: nobody-there\nslot: 1s\n")
+	begin(t, home, "parcels.sent", "7")
+	waitTrail(t, home, "7", func(e web.TrailEntry) bool { return e.Reason != "" })
+	b := open(t, home, 1400, 900)
+	b.visit("/entities/parcel?key=7")
+	b.shows("Handler nobody-there can't be asked since", "tried again", "no service answers on deadman.handlers.nobody-there")
+	for _, wrong := range []string{"says it is not over", "no step is left"} {
+		if strings.Contains(b.text(), wrong) {
+			t.Errorf("%q is told of a handler that said nothing:\n%s", wrong, b.text())
+		}
+	}
+	b.accessible("a handler that nobody answers for")
+	b.shoot("handler-silent")
+}

@@ -1,8 +1,11 @@
 package ui
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"deadman/rules"
 	"deadman/web"
@@ -11,13 +14,15 @@ import (
 // waiting is a job that waits, and what its rule says of it.
 type waiting struct {
 	story
-	ID      string // names it in forms
-	Lacks   string // what has not happened, as a sentence begins
-	Beats   bool   // it is a heartbeat, and was heard in time so far
-	Step    string // the next, such as "reminder 2 of 3"; empty: there is none left
-	Taken   int    // steps
-	About   string // what the rule is about
-	Changed int32  // the newest version of the rule, where that is another
+	ID      string    // names it in forms
+	Lacks   string    // what has not happened, as a sentence begins
+	Silent  time.Time // since when Lacks can't be found out; zero: it can
+	Beats   bool      // it is a heartbeat, and was heard in time so far
+	Step    string    // the next, such as "reminder 2 of 3"; empty: there is none left
+	Taken   int       // steps
+	About   string    // what the rule is about
+	Decides string    // the handler that decides in the place of steps; empty: none does
+	Changed int32     // the newest version of the rule, where that is another
 }
 
 // waitingFor puts together what is waited for, by the version of the rule that the job goes by.
@@ -33,8 +38,48 @@ func (c client) waitingFor(j web.Job, s story) (waiting, error) {
 		return w, nil
 	}
 	w.About, w.Lacks, w.Step = d.Description, lacks(d), nextStep(d.Escalate, j.Step)
+	w.Decides = d.Handler
+	if len(d.Resolve) == 0 && d.Trigger.Heartbeat == nil {
+		w.asked(d)
+	}
 	w.Beats = d.Trigger.Heartbeat != nil && j.Step == 0 && len(j.Alerts) == 0
 	return w, nil
+}
+
+// asked says what is known of a wait that ends when a look finds that it is over, where the last look
+// could not find out or there was none yet.
+func (w *waiting) asked(d rules.Document) {
+	why := ""
+	w.Silent, why = silence(w.Job)
+	switch {
+	case w.Silent.IsZero() && w.CheckCount == 0 && d.Handler != "":
+		w.Lacks = "Handler " + d.Handler + " was not asked yet"
+	case w.Silent.IsZero():
+	case d.Handler == "":
+		w.Lacks = "Whether it is over can't be found out"
+	case strings.Contains(why, "can't be asked"):
+		w.Lacks = "Handler " + d.Handler + " can't be asked"
+	default:
+		w.Lacks = "Handler " + d.Handler + " gives no answer that counts"
+	}
+}
+
+// silence is since when no look at a job could find out, and why the last one could not; zero: the last
+// one could. A trail keeps the newest looks alone, so it may have begun before.
+func silence(j web.Job) (since time.Time, why string) {
+	for _, e := range slices.Backward(j.Trail) {
+		switch {
+		case e.Kind != "look":
+			continue
+		case e.Reason == "":
+			return since, why
+		}
+		since, why = e.At, cmp.Or(why, e.Reason)
+	}
+	if j.CheckCount == 0 && why != "" {
+		since = j.FirstCheckAt // it never could
+	}
+	return since, why
 }
 
 // lacks says what has not happened of what a rule waits for.
