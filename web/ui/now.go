@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -37,6 +36,8 @@ type nowView struct {
 	MoreOpen  bool // there are more
 	Rules     []ruleLine
 	RuleCount int
+	MoreRules bool           // there are more than are read
+	loudest   map[string]int // the rank of the loudest open alert that was read, by rule
 	Waiting   int64
 	Counted   bool // the jobs of rules are
 	Jobs      []job
@@ -53,6 +54,14 @@ type ruleLine struct {
 // Troubled reports whether something of the rule is to be looked at.
 func (r ruleLine) Troubled() bool {
 	return r.Problem != "" || r.Refused > 0 || r.Jobs != nil && (r.Jobs.Alerting > 0 || r.Jobs.Undetermined > 0 || r.Jobs.GaveUp > 0)
+}
+
+// alerting is how many jobs of the rule something was said about.
+func (r ruleLine) alerting() int64 {
+	if r.Jobs == nil {
+		return 0
+	}
+	return r.Jobs.Alerting
 }
 
 // now is the front page. Lists that can't be read are part of the news: this is what people look
@@ -146,16 +155,18 @@ func (v *nowView) open(c client, now time.Time) error {
 		if !v.MoreOpen || len(all)-v.Open >= nowAlerts {
 			break
 		}
-		grave, err := c.openOf(severity, strconv.Itoa(nowAlerts))
+		grave, err := c.openOf(severity, "50")
 		if err != nil {
 			return err
 		}
 		all = append(all, grave.Items...)
 	}
 	found := make(map[alerts.ID]bool)
+	v.loudest = make(map[string]int)
 	for _, a := range all {
 		if !found[a.ID] {
 			found[a.ID] = true
+			v.loudest[a.Rule] = max(v.loudest[a.Rule], 1+slices.Index(severities, string(a.Severity)))
 			v.Alerts = append(v.Alerts, openAlert{Alert: a})
 		}
 	}
@@ -186,11 +197,12 @@ func known(a openAlert, now time.Time) int {
 
 // rules finds how the rules go.
 func (v *nowView) rules(c client) error {
-	var page web.Page[web.Rule]
-	if err := c.get("/rules", url.Values{"limit": {"500"}}, &page); err != nil {
+	all, more, err := c.allRules(url.Values{})
+	if err != nil {
 		return err
 	}
-	for _, r := range page.Items {
+	v.MoreRules = more
+	for _, r := range all {
 		v.Rules = append(v.Rules, ruleLine{Rule: r})
 		if r.Jobs != nil {
 			v.Counted = true
@@ -201,7 +213,7 @@ func (v *nowView) rules(c client) error {
 	return nil
 }
 
-// order leaves the rules that are shown: those first that are to be looked at.
+// order leaves the rules that are shown: the gravest first.
 func (v *nowView) order() {
 	refused := make(map[string]int64)
 	for _, r := range v.Refused.Items {
@@ -211,15 +223,23 @@ func (v *nowView) order() {
 		v.Rules[i].Refused = refused[r.Name]
 	}
 	slices.SortStableFunc(v.Rules, func(a, b ruleLine) int {
-		if a.Troubled() == b.Troubled() {
-			return 0
-		}
-		if a.Troubled() {
-			return -1
-		}
-		return 1
+		return cmp.Or(v.grave(b)-v.grave(a), cmp.Compare(b.alerting(), a.alerting()))
 	})
 	v.Rules = v.Rules[:min(len(v.Rules), nowRules)]
+}
+
+// grave is how much a rule is to be looked at: for one that can't be read, more than for any alert; for
+// alerts, as their severity is; for mistakes, a little.
+func (v *nowView) grave(r ruleLine) int {
+	switch {
+	case r.Problem != "":
+		return len(severities) + 2
+	case r.alerting() > 0 || v.loudest[r.Name] > 0:
+		return 1 + max(v.loudest[r.Name], 1)
+	case r.Troubled():
+		return 1
+	}
+	return 0
 }
 
 func (v *nowView) jobs(c client) error {

@@ -2,7 +2,9 @@ package ui
 
 import (
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 
 	"deadman/web"
 )
@@ -11,8 +13,9 @@ import (
 type rulesView struct {
 	listing
 	may
-	Rules []web.Rule
-	Did   string // what was just done to one; empty: nothing
+	Rules  []web.Rule
+	Unread bool   // there are more than are read
+	Did    string // what was just done to one; empty: nothing
 }
 
 // States are what a list of rules is narrowed by, and how they are called on pages.
@@ -26,22 +29,68 @@ func (u *UI) rules(c client, r *http.Request) (view, error) {
 	if v.may, err = c.may(); err != nil {
 		return view{}, err
 	}
-	query := v.query()
-	query.Set("limit", "200")
-	var page web.Page[web.Rule]
-	if err := c.get("/rules", query, &page); err != nil {
+	begin, err := v.begins()
+	if err != nil {
 		return view{}, err
 	}
-	slices.SortStableFunc(page.Items, func(a, b web.Rule) int { return trouble(b) - trouble(a) })
-	v.Rules = page.Items
-	v.goesOn(page.Next)
+	query := v.query()
+	query.Del("cursor")
+	all, more, err := c.allRules(query)
+	if err != nil {
+		return view{}, err
+	}
+	slices.SortStableFunc(all, func(a, b web.Rule) int { return trouble(b) - trouble(a) })
+	end := min(begin+rulesRows, len(all))
+	v.Unread = more
+	v.Rules = all[min(begin, end):end]
+	if end < len(all) {
+		v.goesOn(strconv.Itoa(end))
+	}
 	return view{Title: "Rules", Body: v}, nil
+}
+
+// rulesRows is how many rules a page of the list has.
+const rulesRows = 200
+
+// begins is how many rules are on the pages before. They are in the order of the page, and not in the
+// API's; so its cursors are of no use.
+func (v rulesView) begins() (int, error) {
+	if v.cursor == "" {
+		return 0, nil
+	}
+	n, err := strconv.Atoi(v.cursor)
+	if err != nil || n < 0 {
+		return 0, &web.Problem{Status: http.StatusBadRequest, Type: web.BadCursor.URN()}
+	}
+	return n, nil
+}
+
+// rulePages is how many pages of rules are read, of 500 each: pages are made again every two seconds.
+const rulePages = 10
+
+// allRules are the rules that a query asks for, by name; more: there are more than are read.
+func (c client) allRules(query url.Values) (all []web.Rule, more bool, err error) {
+	query.Set("limit", "500")
+	for range rulePages {
+		var page web.Page[web.Rule]
+		if err := c.get("/rules", query, &page); err != nil {
+			return nil, false, err
+		}
+		all = append(all, page.Items...)
+		if page.Next == "" {
+			return all, false, nil
+		}
+		query.Set("cursor", page.Next)
+	}
+	return all, true, nil
 }
 
 // trouble is how much is wrong with a rule.
 func trouble(r web.Rule) int {
 	switch {
 	case r.Problem != "":
+		return 4
+	case r.Jobs != nil && r.Jobs.Alerting > 0:
 		return 3
 	case r.Jobs != nil && r.Jobs.Undetermined+r.Jobs.GaveUp > 0:
 		return 2

@@ -1,0 +1,62 @@
+package ui_test
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+)
+
+// The front page is about all rules, however many there are, and has the gravest first; so has the list
+// of rules, over all of its pages.
+func TestManyRules(t *testing.T) {
+	quiet := make([]string, 600)
+	home := serve(t)
+	for i := range quiet {
+		quiet[i] = fmt.Sprintf("rule-%03d", i)
+		call(t, home, "POST", "/rules", "application/yaml", strings.Replace(orders, "order-unshipped", quiet[i], 1)+"enabled: false\n", nil)
+	}
+	call(t, home, "POST", "/rules", "application/yaml", payments, nil) // an error
+	call(t, home, "POST", "/rules", "application/yaml", strings.NewReplacer("payment-missing", "zz-critical", "payments.", "zz.", "severity: error", "severity: critical").Replace(payments), nil)
+	begin(t, home, "payments.asked", "1", "2", "3")
+	begin(t, home, "zz.asked", "1", "2")
+	waitOpen(t, home, 5)
+
+	rows := regexp.MustCompile(`<tr id="rule-([^"]+)"`)
+	names := func(content string) (all []string) {
+		for _, m := range rows.FindAllStringSubmatch(content, -1) {
+			all = append(all, m[1])
+		}
+		return all
+	}
+	var now string
+	for deadline := time.Now().Add(within); ; wait(t.Context()) { // jobs are counted while somebody asks
+		_, now = page(t, "GET", home+"/", "")
+		if all := names(now); len(all) == 15 && all[0] == "zz-critical" && all[1] == "payment-missing" &&
+			strings.Contains(now, "5 jobs wait") && strings.Contains(now, "all 602 rules") {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the front page is not of all rules: %v\n%s", names(now), now)
+		}
+	}
+	var listed []string
+	for at := "/rules"; at != ""; {
+		_, content := page(t, "GET", home+at, "")
+		listed = append(listed, names(content)...)
+		_, next, _ := strings.Cut(content, `<a href="/rules?cursor=`)
+		if number, _, is := strings.Cut(next, `" rel="next"`); is {
+			at = "/rules?cursor=" + number
+		} else {
+			at = ""
+		}
+	}
+	want := append([]string{"payment-missing", "zz-critical"}, quiet...)
+	if fmt.Sprint(listed) != fmt.Sprint(want) {
+		t.Errorf("the list has %d rules, in the order %v", len(listed), listed)
+	}
+	if status, content := page(t, "GET", home+"/rules?cursor=x", ""); status != 400 || !strings.Contains(content, "There is no such page of this list") {
+		t.Errorf("a bad cursor: %d %s", status, content)
+	}
+}
