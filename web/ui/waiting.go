@@ -49,8 +49,8 @@ func (c client) waitingFor(j web.Job, s story) (waiting, error) {
 // asked says what is known of a wait that ends when a look finds that it is over, where the last look
 // could not find out or there was none yet.
 func (w *waiting) asked(d rules.Document) {
-	why := ""
-	w.Silent, why = silence(w.Job)
+	since, why := silence(w.Job)
+	w.Silent = since
 	switch {
 	case w.Silent.IsZero() && w.CheckCount == 0 && d.Handler != "":
 		w.Lacks = "Handler " + d.Handler + " was not asked yet"
