@@ -10,11 +10,10 @@ import (
 	"github.com/expr-lang/expr/vm"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"golang.org/x/sync/errgroup"
 )
 
-// The floor finishes due jobs as the engine does, one reader walking each shard, batches of
+// The floor settles due jobs as the engine does, one reader walking each shard, batches of
 // 2,000 and two writers, the same columns and bytes, a decoded body and a condition for
 // each job, but with no engine: no leases, fences, guards, rules or decisions.
 const (
@@ -22,11 +21,12 @@ const (
 	floorWriters = 2
 )
 
-const floorRead = `SELECT id, rule_id, version, key, next_check_at, event FROM future_job
+const (
+	floorRead = `SELECT id, key, next_check_at, event, rule_id = (SELECT id FROM rule WHERE name = 'bench') FROM future_job
 	WHERE shard = $1 AND next_check_at <= now() AND (next_check_at, id) > ($2, $3)
 	ORDER BY shard, next_check_at, id LIMIT $4`
 
-const floorWrite = `WITH u AS (
+	floorEnd = `WITH u AS (
 		SELECT * FROM unnest($1::smallint[], $2::bigint[], $3::uuid[], $4::text[], $5::timestamptz[]) u(shard, id, alert_id, detail, at)),
 	d AS (
 		DELETE FROM future_job f USING u WHERE f.shard = u.shard AND f.id = u.id AND f.rev = 0
@@ -43,8 +43,20 @@ const floorWrite = `WITH u AS (
 		INSERT INTO alert_outbox (shard, id) SELECT shard, alert_id FROM d)
 	SELECT count(*) FROM d`
 
+	floorMove = `UPDATE future_job f SET rev = f.rev + 1, next_check_at = u.at + interval '1 hour', check_count = f.check_count + 1,
+		picked_at = u.at, started_at = u.at, completed_at = u.at, checks = f.checks + 1, check_total = 1, check_slowest = 1, trail = u.trail
+	FROM unnest($1::smallint[], $2::bigint[], $3::text[], $4::timestamptz[]) u(shard, id, trail, at)
+	WHERE f.shard = u.shard AND f.id = u.id AND f.rev = 0`
+)
+
 // floorRows are the columns of one write.
 type floorRows struct {
+	end  floorEnds
+	move floorMoves
+}
+
+// floorEnds are jobs that end, and what is said of each.
+type floorEnds struct {
 	shards  []int16
 	ids     []int64
 	alerts  []uuid.UUID
@@ -52,9 +64,19 @@ type floorRows struct {
 	at      []time.Time
 }
 
-// drainBare drains with bare SQL.
-func drainBare(ctx context.Context, pool *pgxpool.Pool) error {
-	condition, err := expr.Compile(`event.status == "UNSHIPPED" && event.total >= 0`, expr.AsBool())
+// floorMoves are jobs that go on.
+type floorMoves struct {
+	shards []int16
+	ids    []int64
+	trails []string
+	at     []time.Time
+}
+
+func (r *floorRows) len() int { return len(r.end.ids) + len(r.move.ids) }
+
+// bare settles with bare SQL.
+func (g *postgresGround) bare(ctx context.Context, _ Shape) error {
+	condition, err := compiled()
 	if err != nil {
 		return err
 	}
@@ -62,12 +84,12 @@ func drainBare(ctx context.Context, pool *pgxpool.Pool) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		defer close(rows)
-		return floorWalk(ctx, pool, condition, rows)
+		return g.walk(ctx, condition, rows)
 	})
 	for range floorWriters {
 		group.Go(func() error {
 			for r := range rows {
-				if _, err := pool.Exec(ctx, floorWrite, r.shards, r.ids, r.alerts, r.details, r.at); err != nil {
+				if err := g.write(ctx, r); err != nil {
 					return err
 				}
 			}
@@ -77,21 +99,43 @@ func drainBare(ctx context.Context, pool *pgxpool.Pool) error {
 	return group.Wait()
 }
 
-// floorWalk reads each shard to its end.
-func floorWalk(ctx context.Context, pool *pgxpool.Pool, condition *vm.Program, out chan<- floorRows) error {
+func compiled() (*vm.Program, error) {
+	return expr.Compile(`event.status == "UNSHIPPED" && event.total >= 0`, expr.AsBool())
+}
+
+// write writes one batch in a transaction and a round trip.
+func (g *postgresGround) write(ctx context.Context, r floorRows) error {
+	batch := &pgx.Batch{}
+	if e := r.end; len(e.ids) > 0 {
+		batch.Queue(floorEnd, e.shards, e.ids, e.alerts, e.details, e.at)
+	}
+	if m := r.move; len(m.ids) > 0 {
+		batch.Queue(floorMove, m.shards, m.ids, m.trails, m.at)
+	}
+	return g.pool.SendBatch(ctx, batch).Close()
+}
+
+// walk reads each shard to its end.
+func (g *postgresGround) walk(ctx context.Context, condition *vm.Program, out chan<- floorRows) error {
 	var batch floorRows
 	var machine vm.VM
-	for shard := range int16(16) {
+	for shard := range int16(shards) {
 		at, id := time.Unix(0, 0), int64(0)
 		for more := true; more; {
-			limit := floorBatch - len(batch.ids)
-			rows, err := pool.Query(ctx, floorRead, shard, at, id, limit)
+			limit := floorBatch - batch.len()
+			rows, err := g.pool.Query(ctx, floorRead, shard, at, id, limit)
 			if err != nil {
 				return err
 			}
 			read := 0
 			for ; rows.Next(); read++ {
-				if at, id, err = batch.look(rows, shard, condition, &machine); err != nil {
+				var j floorJob
+				if err := rows.Scan(&j.id, &j.key, &j.at, &j.body, &j.ends); err != nil {
+					rows.Close()
+					return err
+				}
+				j.shard, at, id = shard, j.at, j.id
+				if err := batch.look(j, condition, &machine); err != nil {
 					rows.Close()
 					return err
 				}
@@ -100,40 +144,65 @@ func floorWalk(ctx context.Context, pool *pgxpool.Pool, condition *vm.Program, o
 				return err
 			}
 			more = read == limit
-			if len(batch.ids) == floorBatch {
-				out <- batch
+			if batch.len() == floorBatch {
+				select {
+				case out <- batch:
+				case <-ctx.Done():
+					return ctx.Err()
+				}
 				batch = floorRows{}
 			}
 		}
 	}
-	if len(batch.ids) > 0 {
+	if batch.len() > 0 {
 		out <- batch
 	}
 	return nil
 }
 
-// look reads one job, evaluates the condition over its body, and writes its alert.
-func (b *floorRows) look(rows pgx.Rows, shard int16, condition *vm.Program, machine *vm.VM) (at time.Time, id int64, err error) {
-	var rule, version int32
-	var key string
-	var body []byte
-	if err := rows.Scan(&id, &rule, &version, &key, &at, &body); err != nil {
-		return at, id, err
-	}
+// floorJob is what the floor reads of a job.
+type floorJob struct {
+	shard int16
+	id    int64
+	key   string
+	at    time.Time
+	body  []byte
+	ends  bool
+}
+
+// look evaluates the condition over one job's body, and writes down what comes of it.
+func (r *floorRows) look(j floorJob, condition *vm.Program, machine *vm.VM) error {
 	var event map[string]any
-	if err := json.Unmarshal(body, &event); err != nil {
-		return at, id, err
+	if err := json.Unmarshal(j.body, &event); err != nil {
+		return err
 	}
 	holds, err := machine.Run(condition, map[string]any{"event": event})
 	if err != nil || holds != true {
-		return at, id, fmt.Errorf("condition: %v, %w", holds, err)
+		return fmt.Errorf("condition: %v, %w", holds, err)
 	}
-	slot := at.UTC().Format(time.RFC3339)
-	b.shards = append(b.shards, shard)
-	b.ids = append(b.ids, id)
-	b.alerts = append(b.alerts, uuid.Must(uuid.NewV7()))
-	b.details = append(b.details, `{"status":"firing","severity":"warning","step":"primary","step_index":0,"text":"order `+key+
-		` is not shipped","labels":{"team":"fulfilment"},"since":"`+slot+`","slot":"`+slot+`","check_count":1,"event":`+string(body)+`}`)
-	b.at = append(b.at, time.Now())
-	return at, id, nil
+	now := time.Now()
+	if !j.ends {
+		m := &r.move
+		m.shards, m.ids, m.at = append(m.shards, j.shard), append(m.ids, j.id), append(m.at, now)
+		m.trails = append(m.trails, j.trail(now, event["total"]))
+		return nil
+	}
+	e := &r.end
+	e.shards, e.ids, e.at = append(e.shards, j.shard), append(e.ids, j.id), append(e.at, now)
+	e.alerts = append(e.alerts, uuid.Must(uuid.NewV7()))
+	e.details = append(e.details, j.detail())
+	return nil
+}
+
+// detail is the document of the job's alert.
+func (j floorJob) detail() string {
+	slot := j.at.UTC().Format(time.RFC3339)
+	return `{"status":"firing","severity":"warning","step":"primary","step_index":0,"text":"order ` + j.key +
+		` is not shipped","labels":{"team":"fulfilment"},"since":"` + slot + `","slot":"` + slot + `","check_count":1,"event":` + string(j.body) + `}`
+}
+
+// trail is what a look that goes on leaves.
+func (j floorJob) trail(now time.Time, total any) string {
+	return fmt.Sprintf(`{"at":%d,"late":%d,"saw":"event.status = \"UNSHIPPED\", event.total = %v","next":%d}`,
+		j.at.UnixMilli(), now.Sub(j.at).Milliseconds(), total, j.at.Add(time.Hour).UnixMilli())
 }

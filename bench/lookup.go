@@ -2,7 +2,9 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -12,13 +14,15 @@ import (
 	"deadman/checks/lookup"
 	"deadman/rules"
 	"deadman/sources"
-	"deadman/store"
 )
 
 // LookupOptions say what to measure.
 type LookupOptions struct {
-	Options
-	Orders int // rows of the table that is looked up in
+	DatabaseURL string // Postgres
+	Jobs        int    // due jobs of a round
+	Rounds      int    // times that each way is measured, in turn
+	Orders      int    // rows of the table that is looked up in
+	Out         io.Writer
 }
 
 // LookupDocument is Document with its condition over what a database says of each order.
@@ -38,11 +42,14 @@ labels: {team: fulfilment}
 // table of the same Postgres, and where none is. It prints a RESULT line each, then the medians,
 // and returns the one rate as a part of the other, and the batches of a drain.
 func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64, err error) {
-	s, err := store.Open(ctx, store.Options{DatabaseURL: o.DatabaseURL, Shards: 16, Log: slog.New(slog.DiscardHandler)})
+	g, err := openPostgres(ctx, o.DatabaseURL)
 	if err != nil {
 		return 0, 0, err
 	}
-	defer s.Close()
+	defer func() { err = errors.Join(err, g.close(context.WithoutCancel(ctx))) }()
+	if err := saveRules(ctx, g); err != nil {
+		return 0, 0, err
+	}
 	pool, err := pgxpool.New(ctx, o.DatabaseURL)
 	if err != nil {
 		return 0, 0, err
@@ -56,31 +63,43 @@ func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64,
 		return 0, 0, err
 	}
 	defer shop.asked.Client.Close()
-	run := func(ctx context.Context) error { return drainWithEngine(ctx, s, o.Jobs, shop) }
-	documents := map[string]string{"bare": Document, "lookup": LookupDocument}
-	ways := []drain{{"bare", run}, {"lookup", run}}
+	ways := []way{lookingUp(g, "bare", Document, o.Jobs, nil), lookingUp(g, "lookup", LookupDocument, o.Jobs, shop)}
 	rates := map[string][]float64{}
 	for round := range o.Rounds {
 		for i := range ways {
 			way := ways[(i+round)%len(ways)]
-			if err := saveRule(ctx, s, documents[way.name]); err != nil {
-				return 0, 0, err
-			}
 			shop.batches.Store(0)
-			took, wal, err := measure(ctx, pool, o.Jobs, way)
+			r, err := measure(ctx, g, Finish, o.Jobs, way)
 			if err != nil {
 				return 0, 0, fmt.Errorf("%s: %w", way.name, err)
 			}
 			batches = max(batches, shop.batches.Load())
-			rate := float64(o.Jobs) / took.Seconds()
-			rates[way.name] = append(rates[way.name], rate)
-			fmt.Fprintf(o.Out, "RESULT lookup %s n=%d sec=%.3f rate=%.0f walB/row=%d batches=%d\n", way.name, o.Jobs, took.Seconds(), rate, wal/int64(o.Jobs), shop.batches.Load())
+			rates[way.name] = append(rates[way.name], r.Rate())
+			fmt.Fprintf(o.Out, "%v batches=%d\n", r, shop.batches.Load())
 		}
 	}
 	looking, bare := median(rates["lookup"]), median(rates["bare"])
 	fmt.Fprintf(o.Out, "drain of %d due jobs, each looked up among %d orders, median of %d rounds: with %.0f/s in %d batches, without %.0f/s, ratio %.2f\n",
 		o.Jobs, o.Orders, o.Rounds, looking, batches, bare, looking/bare)
 	return looking / bare, batches, nil
+}
+
+// lookingUp is a node that drains jobs by a rule.
+func lookingUp(g ground, name, document string, jobs int, sources rules.Sources) way {
+	return way{name, func(ctx context.Context) (func(context.Context) error, func() error, error) {
+		s, err := g.store(ctx)
+		if err != nil {
+			return nil, nil, err
+		}
+		if err := errors.Join(saveRule(ctx, s, document), s.Close()); err != nil {
+			return nil, nil, err
+		}
+		c, err := startNodes(ctx, g.store, 1, sources)
+		if err != nil {
+			return nil, nil, err
+		}
+		return func(ctx context.Context) error { return c.drain(ctx, jobs) }, c.stop, nil
+	}}
 }
 
 // FillOrders makes the table of orders, with those of all jobs in it.

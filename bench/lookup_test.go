@@ -12,10 +12,8 @@ import (
 // DEADMAN_BENCH_ROUNDS size it.
 func BenchmarkLookup(b *testing.B) {
 	options := bench.LookupOptions{
-		Options: bench.Options{
-			DatabaseURL: durable(b), Out: os.Stdout,
-			Jobs: setting(b, "DEADMAN_BENCH_JOBS", 100_000), Rounds: setting(b, "DEADMAN_BENCH_ROUNDS", 5),
-		},
+		DatabaseURL: durable(b), Out: os.Stdout,
+		Jobs: setting(b, "DEADMAN_BENCH_JOBS", 100_000), Rounds: setting(b, "DEADMAN_BENCH_ROUNDS", 5),
 		Orders: setting(b, "DEADMAN_BENCH_ORDERS", 1_000_000),
 	}
 	for b.Loop() {

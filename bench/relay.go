@@ -40,6 +40,12 @@ type relaying struct {
 	same  []*nats.Msg // what the relay publishes
 }
 
+// drain is one way to bring something to its end; it returns once the last of it is recorded.
+type drain struct {
+	name string
+	run  func(ctx context.Context) error
+}
+
 // Relay measures the rate at which alerts get from the outbox into the stream and are
 // marked, and the rate at which the same messages are published in atomic batches by a loop
 // that does nothing else. It prints a RESULT line for each, then the medians, and returns

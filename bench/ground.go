@@ -1,0 +1,119 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"deadman/store"
+)
+
+// shards is how many shards a measured database has.
+const shards = 16
+
+// ground is a database to measure on.
+type ground interface {
+	// store opens the database as a node does.
+	store(ctx context.Context) (*store.Store, error)
+	// fill empties the tables and puts in jobs of a shape, due since a minute.
+	fill(ctx context.Context, shape Shape, jobs int) error
+	// bare does the work of a shape with no engine.
+	bare(ctx context.Context, shape Shape) error
+	// written is how many bytes of its log the database has written; 0: it doesn't say.
+	written(ctx context.Context) (int64, error)
+	// check says whether the work of a shape was done, each job once, and how many bytes of text were
+	// written for it.
+	check(ctx context.Context, shape Shape, jobs int) (bytes int64, err error)
+	// close takes away what was made.
+	close(ctx context.Context) error
+}
+
+// Document is the rule of jobs that finish: a condition over the body, one step, and then
+// the job is over. Each job decodes its body, writes one history row and says one alert.
+const Document = `
+name: bench
+entity: order
+trigger: {event: bench.created, key: event.order_id}
+while: event.status == "UNSHIPPED" && event.total >= 0
+escalate:
+  - {after: 1s, step: primary, severity: warning, text: "order {{key}} is not shipped"}
+slot: 1s
+labels: {team: fulfilment}
+`
+
+// laterDocument is the rule of jobs that are looked at before their step is due.
+const laterDocument = `
+name: bench-later
+entity: order
+trigger: {event: bench.created, key: event.order_id}
+while: event.status == "UNSHIPPED" && event.total >= 0
+escalate:
+  - {after: 1h, step: primary, severity: warning, text: "order {{key}} is not shipped"}
+slot: 1s
+labels: {team: fulfilment}
+`
+
+// open makes the ground, with the rules of all shapes.
+func open(ctx context.Context, o Options) (ground, error) {
+	var g ground = &sqliteGround{dir: o.Dir}
+	if o.DatabaseURL != "" {
+		p, err := openPostgres(ctx, o.DatabaseURL)
+		if err != nil {
+			return nil, err
+		}
+		g = p
+	}
+	if err := saveRules(ctx, g); err != nil {
+		_ = g.close(context.WithoutCancel(ctx)) // what went wrong is what is said
+		return nil, err
+	}
+	return g, nil
+}
+
+func saveRules(ctx context.Context, g ground) error {
+	s, err := g.store(ctx)
+	if err != nil {
+		return err
+	}
+	for _, document := range []string{Document, laterDocument} {
+		if err := saveRule(ctx, s, document); err != nil {
+			_ = s.Close() // what went wrong is what is said
+			return err
+		}
+	}
+	return s.Close()
+}
+
+// storeOptions are the options of a store that says nothing.
+func storeOptions() store.Options {
+	return store.Options{Shards: shards, Log: slog.New(slog.DiscardHandler)}
+}
+
+// done is what is in the tables.
+type done struct {
+	left, later  int // jobs, and those of them that are due later
+	ended        int
+	said, unsent int
+	bytes        int64 // of the alerts' documents and the trails
+}
+
+// counted counts what is in the tables of either database.
+func counted(now, next string) string {
+	return `SELECT (SELECT count(*) FROM future_job), (SELECT count(*) FROM future_job WHERE ` + next + ` > ` + now + `),
+	(SELECT count(*) FROM history), (SELECT count(*) FROM alert), (SELECT count(*) FROM alert_outbox),
+	(SELECT coalesce(sum(length(detail)), 0) FROM alert) + (SELECT coalesce(sum(length(trail)), 0) FROM future_job)`
+}
+
+func (d *done) fields() []any {
+	return []any{&d.left, &d.later, &d.ended, &d.said, &d.unsent, &d.bytes}
+}
+
+// was says whether that is what is left of jobs of a shape.
+func (d done) was(shape Shape, jobs int) error {
+	ends := shape.ends(jobs)
+	if d.left != jobs-ends || d.later != d.left || d.ended != ends || d.said != ends || d.unsent != ends {
+		return fmt.Errorf("%d jobs are left, %d of them for later, %d ended, %d alerts were said and %d wait to be published; want %d, %[6]d and %d each",
+			d.left, d.later, d.ended, d.said, d.unsent, jobs-ends, ends)
+	}
+	return nil
+}

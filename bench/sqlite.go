@@ -1,0 +1,232 @@
+package bench
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"path/filepath"
+	"time"
+
+	"github.com/expr-lang/expr/vm"
+
+	"deadman/store"
+)
+
+// sqliteGround is a file in a folder of its own.
+type sqliteGround struct {
+	dir string
+	db  *sql.DB // made when it is first used; the engine has made the file by then
+}
+
+func (g *sqliteGround) store(ctx context.Context) (*store.Store, error) {
+	o := storeOptions()
+	o.DataDir = g.dir
+	return store.Open(ctx, o)
+}
+
+// open connects as the engine does: a commit is on disk when it returns.
+func (g *sqliteGround) open() (*sql.DB, error) {
+	if g.db != nil {
+		return g.db, nil
+	}
+	q := url.Values{"_txlock": {"immediate"}, "_pragma": {
+		"busy_timeout(10000)", "journal_mode(WAL)", "synchronous(FULL)", "temp_store(memory)", "cache_size(-32768)",
+	}}
+	u := url.URL{Scheme: "file", Path: filepath.ToSlash(filepath.Join(g.dir, store.DatabaseFile)), RawQuery: q.Encode()}
+	db, err := sql.Open("sqlite", u.String())
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(1)
+	g.db = db
+	return db, nil
+}
+
+// close leaves the folder to whoever made it.
+func (g *sqliteGround) close(context.Context) error {
+	if g.db == nil {
+		return nil
+	}
+	return g.db.Close()
+}
+
+func (g *sqliteGround) written(context.Context) (int64, error) { return 0, nil }
+
+func (g *sqliteGround) fill(ctx context.Context, shape Shape, jobs int) error {
+	db, err := g.open()
+	if err != nil {
+		return err
+	}
+	due := time.Now().Truncate(time.Minute).Add(-time.Minute).UnixMicro()
+	for _, statement := range []string{
+		`DELETE FROM future_job`, `DELETE FROM history`, `DELETE FROM alert`, `DELETE FROM alert_outbox`,
+		fmt.Sprintf(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %[2]d)
+			INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
+			SELECT ((i * 2654435761) >> 16) %% %[1]d, r.id, (SELECT max(version) FROM rule_version v WHERE v.rule_id = r.id), 'key-' || i, %[4]d, %[4]d, %[4]d, %[4]d,
+				json_object('order_id', 'ord-' || i, 'status', 'UNSHIPPED', 'total', i %% 500, 'pad', printf('%%.120c', 'x'))
+			FROM n JOIN rule r ON r.name = CASE WHEN i * %[3]d / %[2]d > (i - 1) * %[3]d / %[2]d THEN 'bench' ELSE 'bench-later' END`,
+			shards, jobs, shape.ends(jobs), due),
+		`PRAGMA wal_checkpoint(TRUNCATE)`,
+	} {
+		if _, err := db.ExecContext(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *sqliteGround) check(ctx context.Context, shape Shape, jobs int) (int64, error) {
+	var d done
+	err := g.db.QueryRowContext(ctx, counted(fmt.Sprint(time.Now().UnixMicro()), "next_check_at")).Scan(d.fields()...)
+	if err != nil {
+		return 0, err
+	}
+	return d.bytes, d.was(shape, jobs)
+}
+
+const (
+	aloneRead = `SELECT id, key, next_check_at, event, rule_id = (SELECT id FROM rule WHERE name = 'bench') FROM future_job
+	WHERE shard = $1 AND next_check_at <= $2 AND (next_check_at, id) > ($3, $4)
+	ORDER BY shard, next_check_at, id LIMIT $5`
+	aloneArchive = `INSERT INTO history (shard, key, rule_id, id, version, outcome, ended_at, created_at, since_at, first_check_at, next_check_at,
+		check_count, step, picked_at, started_at, completed_at, checks, check_total, check_slowest, alert_ids)
+	SELECT shard, key, rule_id, id, version, 'exhausted', $1, created_at, since_at, first_check_at, next_check_at, 1, 1, $1, $1, $1, 1, 1, 1, $2
+	FROM future_job WHERE id = $3 AND shard = $4 AND rev = 0`
+	aloneDelete = `DELETE FROM future_job WHERE id = $1`
+	aloneSay    = `INSERT INTO alert (shard, id, rule_id, version, key, decided_at, detail)
+	SELECT $1, $2, id, (SELECT max(version) FROM rule_version v WHERE v.rule_id = rule.id), $3, $4, $5 FROM rule WHERE name = 'bench'`
+	alonePost = `INSERT INTO alert_outbox (shard, id) VALUES ($1, $2)`
+	aloneMove = `UPDATE future_job SET rev = rev + 1, next_check_at = $1 + 3600000000, check_count = check_count + 1,
+		picked_at = $1, started_at = $1, completed_at = $1, checks = checks + 1, check_total = 1, check_slowest = 1, trail = $2
+	WHERE id = $3 AND shard = $4 AND rev = 0`
+)
+
+// bare settles with bare SQL: what is read of a shard is written in one transaction, by statements
+// that are prepared once.
+func (g *sqliteGround) bare(ctx context.Context, _ Shape) (err error) {
+	db, err := g.open()
+	if err != nil {
+		return err
+	}
+	condition, err := compiled()
+	if err != nil {
+		return err
+	}
+	f := &aloneFloor{db: db, condition: condition}
+	if err := f.prepare(ctx); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.close()) }()
+	for shard := range int16(shards) {
+		for at, id := int64(0), int64(0); ; {
+			jobs, err := f.read(ctx, shard, at, id)
+			if err != nil {
+				return err
+			}
+			if err := f.write(ctx, jobs); err != nil {
+				return err
+			}
+			if len(jobs) < floorBatch {
+				break
+			}
+			last := jobs[len(jobs)-1]
+			at, id = last.at.UnixMicro(), last.id
+		}
+	}
+	return nil
+}
+
+// aloneFloor is the floor on SQLite.
+type aloneFloor struct {
+	db        *sql.DB
+	condition *vm.Program
+	machine   vm.VM
+
+	due, archive, remove, say, post, move *sql.Stmt
+}
+
+func (f *aloneFloor) prepare(ctx context.Context) (err error) {
+	for _, s := range []struct {
+		to   **sql.Stmt
+		text string
+	}{
+		{&f.due, aloneRead},
+		{&f.archive, aloneArchive},
+		{&f.remove, aloneDelete},
+		{&f.say, aloneSay},
+		{&f.post, alonePost},
+		{&f.move, aloneMove},
+	} {
+		if *s.to, err = f.db.PrepareContext(ctx, s.text); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (f *aloneFloor) close() (err error) {
+	for _, s := range []*sql.Stmt{f.due, f.archive, f.remove, f.say, f.post, f.move} {
+		err = errors.Join(err, s.Close())
+	}
+	return err
+}
+
+// read reads up to a batch of a shard's due jobs, past a place.
+func (f *aloneFloor) read(ctx context.Context, shard int16, at, id int64) (jobs []floorJob, err error) {
+	rows, err := f.due.QueryContext(ctx, shard, time.Now().UnixMicro(), at, id, floorBatch)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, rows.Close()) }()
+	for rows.Next() {
+		j := floorJob{shard: shard}
+		var next int64
+		if err := rows.Scan(&j.id, &j.key, &next, &j.body, &j.ends); err != nil {
+			return nil, err
+		}
+		j.at = time.UnixMicro(next)
+		jobs = append(jobs, j)
+	}
+	return jobs, rows.Err()
+}
+
+// write looks at jobs and writes what comes of them, in one transaction.
+func (f *aloneFloor) write(ctx context.Context, jobs []floorJob) error {
+	var r floorRows
+	for _, j := range jobs {
+		if err := r.look(j, f.condition, &f.machine); err != nil {
+			return err
+		}
+	}
+	tx, err := f.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // after a commit it does nothing
+	archive, remove, say, post, move := tx.StmtContext(ctx, f.archive), tx.StmtContext(ctx, f.remove), tx.StmtContext(ctx, f.say), tx.StmtContext(ctx, f.post), tx.StmtContext(ctx, f.move)
+	run := func(s *sql.Stmt, args ...any) {
+		if err == nil {
+			_, err = s.ExecContext(ctx, args...)
+		}
+	}
+	keys := map[int64]string{}
+	for _, j := range jobs {
+		keys[j.id] = j.key
+	}
+	for i, id := range r.end.ids {
+		shard, at, alert := r.end.shards[i], r.end.at[i].UnixMicro(), [16]byte(r.end.alerts[i])
+		run(archive, at, alert[:], id, shard)
+		run(remove, id)
+		run(say, shard, alert[:], keys[id], at, r.end.details[i])
+		run(post, shard, alert[:])
+	}
+	for i, id := range r.move.ids {
+		run(move, r.move.at[i].UnixMicro(), r.move.trails[i], id, r.move.shards[i])
+	}
+	if err != nil {
+		return err
+	}
+	return tx.Commit()
+}

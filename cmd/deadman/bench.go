@@ -1,0 +1,169 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"deadman/bench"
+)
+
+// The most that one measurement may be asked for.
+const (
+	benchJobs   = 100_000 // unless something else is said
+	benchMost   = 50_000_000
+	benchRounds = 5
+	benchNodes  = 16
+)
+
+func (p *program) benchCommand() *cobra.Command {
+	o := bench.Options{}
+	shapes := []string{string(bench.Finish)}
+	cmd := &cobra.Command{
+		Use: "bench", Short: "Measure how many jobs a second a database lets a node do",
+		Long: `Measures how many due jobs a second a node looks at and records, next to the floor: bare SQL
+that reads, decodes, evaluates and writes the same, with no engine. The ways are measured in
+turn, and the medians compared.
+
+Without --database-url it is SQLite in a folder that is made and taken away. In a Postgres it
+makes a schema of its own, and drops it at the end; what is there already is not touched. The
+server is busy meanwhile: not what one does to a database that others need at the moment.
+
+The shapes: finish (each job says an alert and goes to the history), reschedule (each is looked
+at and waits on) and mixed (half and half).`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			for _, s := range shapes {
+				o.Shapes = append(o.Shapes, bench.Shape(s))
+			}
+			if err := checkBench(o); err != nil {
+				return err
+			}
+			return p.bench(cmd.Context(), o)
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&o.DatabaseURL, "database-url", "", "a Postgres to measure on (default: SQLite)")
+	f.StringSliceVar(&shapes, "shape", shapes, "finish, reschedule, mixed; several with commas")
+	f.IntVar(&o.Jobs, "jobs", benchJobs, "due jobs of a round")
+	f.IntVar(&o.Rounds, "rounds", benchRounds, "times that each way is measured")
+	f.IntVar(&o.Nodes, "nodes", 1, "measure so many nodes on one database, too")
+	var names []string
+	for _, s := range bench.Shapes {
+		names = append(names, string(s))
+	}
+	complete(cmd, "shape", completeWords(names...))
+	return cmd
+}
+
+// checkBench says what can't be measured.
+func checkBench(o bench.Options) error {
+	for _, s := range o.Shapes {
+		if !slices.Contains(bench.Shapes, s) {
+			return usage("--shape: there is no %q; there are finish, reschedule and mixed", s)
+		}
+	}
+	switch {
+	case len(o.Shapes) == 0:
+		return usage("--shape: name one of finish, reschedule and mixed")
+	case o.Jobs < 2 || o.Jobs > benchMost:
+		return usage("--jobs: %d is not from 2 to %d", o.Jobs, benchMost)
+	case o.Rounds < 1 || o.Rounds > 100:
+		return usage("--rounds: %d is not from 1 to 100", o.Rounds)
+	case o.Nodes < 1 || o.Nodes > benchNodes:
+		return usage("--nodes: %d is not from 1 to %d", o.Nodes, benchNodes)
+	case o.Nodes > 1 && o.DatabaseURL == "":
+		return usage("--nodes: SQLite has one node; give a Postgres with --database-url")
+	}
+	return nil
+}
+
+func (p *program) bench(ctx context.Context, o bench.Options) (err error) {
+	if o.DatabaseURL == "" {
+		if o.Dir, err = os.MkdirTemp("", "deadman-bench"); err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(o.Dir) }() // it is in the system's folder for what may go
+	}
+	ways := 2
+	if o.Nodes > 1 {
+		ways = 3
+	}
+	bar := progressBar{out: p.err, on: isTerminal(p.err), all: ways * o.Rounds * len(o.Shapes)}
+	bar.show(0, "")
+	rounds := 0
+	o.Measured = func(r bench.Result) {
+		rounds++
+		bar.clear()
+		if p.output == asText {
+			fmt.Fprintln(p.out, r)
+		}
+		bar.show(rounds, fmt.Sprintf("%s by the %s: %s/s", r.Shape, r.Way, thousands(int64(r.Rate()))))
+	}
+	results, err := bench.Run(ctx, o)
+	bar.clear()
+	if err != nil {
+		return err
+	}
+	all := bench.Summarize(results)
+	if p.output == asJSON {
+		return writeValue(p.out, map[string]any{"summary": all, "rounds": results})
+	}
+	return p.showBench(all)
+}
+
+// showBench shows the medians as a table.
+func (p *program) showBench(all []bench.Summary) error {
+	fmt.Fprintln(p.out)
+	t := newTable(p.out, p.palette, "shape", "way", "jobs/s", "from", "to", "of the floor", "WAL/job", "CPU/job")
+	for _, s := range all {
+		wal, cpu := faint("–"), faint("–")
+		if s.WAL > 0 {
+			wal = say(thousands(s.WAL) + " B")
+		}
+		if s.CPU > 0 {
+			cpu = say(fmt.Sprintf("%.1f µs", float64(s.CPU.Nanoseconds())/1e3))
+		}
+		of := faint("1")
+		if s.Way != bench.Floor {
+			of = sayIn(bold, fmt.Sprintf("%.2f", s.OfFloor))
+		}
+		t.row(say(string(s.Shape)), say(s.Way), say(thousands(int64(s.Rate))), faint("%s", thousands(int64(s.Least))), faint("%s", thousands(int64(s.Most))), of, wal, cpu)
+	}
+	return t.fit(terminalWidth(p.out)).end()
+}
+
+// thousands is a number as people read it, such as "100,000".
+func thousands(n int64) string {
+	if n < 1000 {
+		return fmt.Sprint(n)
+	}
+	return fmt.Sprintf("%s,%03d", thousands(n/1000), n%1000)
+}
+
+// progressBar shows on a terminal how much of something is done.
+type progressBar struct {
+	out io.Writer
+	on  bool
+	all int
+}
+
+const barWidth = 30
+
+func (b progressBar) show(done int, what string) {
+	if b.on {
+		full := barWidth * done / b.all
+		fmt.Fprintf(b.out, "\r%s%s %d of %d  %s", strings.Repeat("█", full), strings.Repeat("░", barWidth-full), done, b.all, what)
+	}
+}
+
+func (b progressBar) clear() {
+	if b.on {
+		fmt.Fprint(b.out, "\r\033[K")
+	}
+}
