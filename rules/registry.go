@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aymanbagabas/go-udiff"
@@ -81,6 +82,7 @@ type Registry struct {
 	Announce func(ctx context.Context, r alerts.Remark) error
 	Now      func() time.Time
 
+	listed    atomic.Pointer[listed]
 	expecting sync.Map // by rule, the version whose expected beats are waited for, as takenUp
 	moved     sync.Map // by rule, the version that all that is waited for went on with
 }
@@ -118,9 +120,23 @@ func (r *Registry) outside() outside {
 	return outside{calendars: r.Calendars, sources: r.Sources, handlers: r.Handlers}
 }
 
-// List returns the rules that are not deleted, by name.
+// listed are the rules of a revision.
+type listed struct {
+	revision int64
+	rules    []Listing
+}
+
+// List returns the rules that are not deleted, by name. They are read once a revision, and shared: whoever
+// gets them leaves them as they are.
 func (r *Registry) List(ctx context.Context) ([]Listing, error) {
-	_, saved, err := r.Store.Load(ctx)
+	revision, err := r.Store.Revision(ctx)
+	if err != nil {
+		return nil, wrap("list rules", err)
+	}
+	if known := r.listed.Load(); known != nil && known.revision == revision {
+		return known.rules, nil
+	}
+	revision, saved, err := r.Store.Load(ctx)
 	if err != nil {
 		return nil, wrap("list rules", err)
 	}
@@ -133,6 +149,7 @@ func (r *Registry) List(ctx context.Context) ([]Listing, error) {
 		all = append(all, listing(s, began[s.RuleID]))
 	}
 	slices.SortFunc(all, func(a, b Listing) int { return strings.Compare(a.Name, b.Name) })
+	r.listed.Store(&listed{revision, all})
 	return all, nil
 }
 
