@@ -101,7 +101,7 @@ func as(s *natsserver.Server, user string) string {
 
 // everything does all that deadman asks of a broker, in an account with a stream ORDERS.
 func everything(ctx context.Context, url string, operator jetstream.JetStream, log *slog.Logger) error {
-	b, err := bus.Connect(ctx, bus.Options{URL: url, Log: log})
+	b, err := bus.Connect(ctx, bus.Options{URL: url, AlertsBytes: alertsBytes, Log: log})
 	if err != nil {
 		return err
 	}
@@ -162,7 +162,7 @@ func inOldStream(ctx context.Context, url string, operator jetstream.JetStream, 
 	if _, err := operator.CreateStream(ctx, jetstream.StreamConfig{Name: bus.AlertsStream, Subjects: []string{"deadman.alerts.>"}}); err != nil {
 		return err
 	}
-	b, err := bus.Connect(ctx, bus.Options{URL: url, Log: log})
+	b, err := bus.Connect(ctx, bus.Options{URL: url, AlertsBytes: alertsBytes, Log: log})
 	if err != nil {
 		return err
 	}
@@ -221,6 +221,9 @@ func readAll(ctx context.Context, b *bus.Bus, stream, subject string) error {
 
 // lacking is how deadman names a permission that its user lacks.
 var lacking = regexp.MustCompile(`permission="(publish on|subscribe to) ([^"]+)"`)
+
+// alertsBytes is the cap of each tenant's stream of alerts: the server reserves it, for some twenty at once.
+const alertsBytes = 16 << 20
 
 // borne are the permissions without which deadman goes on, and says in its log what it lacks:
 // alerts go one by one, nobody acknowledges over NATS, and what is left to the broker it takes away itself after a while.
