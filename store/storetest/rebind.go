@@ -127,6 +127,17 @@ func streamsBeginWhereTheyAreBound(t *testing.T, w *world) {
 	}
 }
 
+// A stream that did not come so far yet stays where it is, and nothing is known to be read through.
+func streamsStayWhereTheyAreBehind(t *testing.T, w *world) {
+	b := w.binding()
+	w.must(w.Rebind(w.ctx(), "goes", must[int64](t)(w.Revision(w.ctx())), map[int32][]rules.Read{2: {
+		{Subject: "b", Stream: "ORDERS", From: 40, At: w.slot(), CreatedAt: b.created},
+	}}))
+	if c := w.cursor("ORDERS"); c.LastSeq != 30 || !c.ReadThrough.IsZero() {
+		t.Errorf("the stream is read from %+v, want from 30, and nothing known to be read through", c)
+	}
+}
+
 // What was judged by other rules, or another stream of the name, changes nothing.
 func rebindsLoseToChanges(t *testing.T, w *world) {
 	b := w.binding()

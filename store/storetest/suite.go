@@ -86,6 +86,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"rule/audit":            changesOfRulesAreAudited,
 	"rebind/back":           streamsGoBackForWhatIsNew,
 	"rebind/begin":          streamsBeginWhereTheyAreBound,
+	"rebind/ahead":          streamsStayWhereTheyAreBehind,
 	"rebind/conflict":       rebindsLoseToChanges,
 	"idempotency/once":      requestsAreDoneOnce,
 	"idempotency/forget":    requestsAreForgotten,
@@ -108,6 +109,8 @@ var behaviours = map[string]func(*testing.T, *world){
 	"list/outages":          outagesAreOpenAlerts,
 	"list/rules":            jobsAreCountedByRule,
 	"list/keys":             jobsAreFoundByTheirKeys,
+	"list/far":              jobsAreListedThatAreFar,
+	"list/ends":             endsAreCounted,
 	"list/cursor":           cursorsBelongToTheirList,
 	"letter/bytes":          lettersKeepTheirBytes,
 	"letter/list":           lettersAreListed,
@@ -155,6 +158,11 @@ var behaviours = map[string]func(*testing.T, *world){
 	"trail/text":            trailsTakeAnyText,
 	"trail/effects":         trailsTellOfEffects,
 	"balance/random":        balanceHolds,
+	"notice/news":           newsIsThereWhileSomebodyListens,
+	"notice/send":           messagesAreSent,
+	"notice/close":          closingsFollow,
+	"notice/forget":         messagesAreGivenUp,
+	"mute/end":              mutesEnd,
 }
 
 // Run runs the suite.

@@ -1,0 +1,150 @@
+package store_test
+
+import (
+	"bytes"
+	"encoding/json"
+	command "os/exec"
+	"regexp"
+	"slices"
+	"testing"
+)
+
+// outside is what is not in the common grammar. An engine that does not have it leaves it out, and
+// what is left stands.
+var outside = []struct {
+	what *regexp.Regexp
+	why  string
+}{
+	{
+		regexp.MustCompile(` COLLATE "C"`),
+		"keys are compared by their bytes; in an engine where that is the order of every text, nothing has to say so",
+	},
+	{
+		regexp.MustCompile(`(?s)^ALTER TABLE \w+\s+ALTER COLUMN \w+ SET STORAGE .*$`),
+		"which columns lie beside the row, and how soon it is vacuumed: a matter of Postgres's heap alone",
+	},
+	{
+		regexp.MustCompile(` PARTITION BY RANGE \(ended_at\)`),
+		"history in days, which are dropped whole; without them it is pruned by DELETE",
+	},
+	{
+		regexp.MustCompile(`(?s)^CREATE TABLE (IF NOT EXISTS )?history_\w+ PARTITION OF history .*$`),
+		"a day of history",
+	},
+}
+
+// otherwise is what all engines can read, and some understand in ways of their own. Decision 47 says
+// how each of them does, and what to write there instead.
+var otherwise = map[string]string{
+	"DELETE … USING":         "an engine that distributes by a column wants it compared in the join; shard is",
+	"FOR KEY SHARE":          "the fence: renewals of a lease pass by it, takeovers wait; where it locks as FOR SHARE does, both wait",
+	"FOR UPDATE":             "where a statement may touch one node only, it has to name one shard",
+	"SET LOCAL":              "the bounds of a transaction, some of which an engine may not know",
+	"UPDATE … FROM":          "as DELETE … USING",
+	"identity column":        "ids have to be unique and are compared by nobody; in some engines they are neither small nor in order",
+	"index on an expression": "the list of open alerts; it may be left out, and the list is slower",
+	"nextval":                "the id of a job that ended as it began",
+	"partial index":          "of which four are unique and keep a promise: a name, a token's name, an outage, a ping address",
+	"storage parameters":     "a matter of Postgres's heap; an engine that does not know them says so, or passes over them",
+	"system catalog":         "which tables there are, and which days history has",
+	"table written twice":    "the settle ends some jobs and moves others; it may be sent as two statements",
+	"write in WITH":          "the settle is one statement, so that it is one round trip",
+}
+
+// never is what is not to be used, whatever there is to say for it: it does not work through a
+// pooler, or across the nodes of an engine, or at all.
+var never = []string{"BRIN", "LISTEN", "LOCK TABLE", "MERGE", "NOTIFY", "advisory lock", "order of a sequence", "session SET", "trigger"}
+
+// verdict is what the module grammar says of a text.
+type verdict struct {
+	Error string
+	Uses  []string
+}
+
+// judge asks the module grammar about texts.
+func judge(t *testing.T, texts []string) map[string]verdict {
+	t.Helper()
+	in, err := json.Marshal(texts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out, said bytes.Buffer
+	cmd := command.CommandContext(t.Context(), "go", "run", ".")
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = "grammar", bytes.NewReader(in), &out, &said
+	if err := cmd.Run(); err != nil {
+		t.Fatalf("go -C store/grammar run . failed (the first time it downloads a parser): %v\n%s", err, &said)
+	}
+	var verdicts []verdict
+	if err := json.Unmarshal(out.Bytes(), &verdicts); err != nil || len(verdicts) != len(texts) {
+		t.Fatalf("%d verdicts about %d texts: %v", len(verdicts), len(texts), err)
+	}
+	of := make(map[string]verdict, len(texts))
+	for i, v := range verdicts {
+		of[texts[i]] = v
+	}
+	return of
+}
+
+// everyStatementIsCommon fails the test for each statement that the distributed engines cannot read
+// when it is without what is outside, or that has what is not to be used; and for what is on a list
+// here and is needed there no more.
+func everyStatementIsCommon(t *testing.T, sent []string) {
+	texts := slices.Clone(sent)
+	for _, text := range sent {
+		texts = append(texts, without(text, -1))
+		for i := range outside {
+			texts = append(texts, without(text, i))
+		}
+	}
+	slices.Sort(texts)
+	of := judge(t, slices.Compact(texts))
+	needed, used := make([]bool, len(outside)), make(map[string]bool)
+	for _, text := range sent {
+		uses := of[text].Uses
+		if of[text].Error != "" {
+			rest := of[without(text, -1)]
+			if rest.Error != "" {
+				t.Errorf("outside of the common grammar, %s:\n%s", rest.Error, text)
+			}
+			uses = append(uses, rest.Uses...)
+			for i := range outside {
+				needed[i] = needed[i] || rest.Error == "" && of[without(text, i)].Error != ""
+			}
+		}
+		slices.Sort(uses)
+		for _, use := range slices.Compact(uses) {
+			used[use] = true
+			if _, known := otherwise[use]; !known || slices.Contains(never, use) {
+				t.Errorf("%s %s:\n%s", use, remedy(use), text)
+			}
+		}
+	}
+	for i, o := range outside {
+		if !needed[i] {
+			t.Errorf("no statement has to be without %s; take it out of outside", o.what)
+		}
+	}
+	for use := range otherwise {
+		if !used[use] {
+			t.Errorf("no statement has %s any more; take it out of otherwise", use)
+		}
+	}
+}
+
+// remedy says what to do about something that statements do not have so far.
+func remedy(use string) string {
+	if slices.Contains(never, use) {
+		return "is not to be used; find another way"
+	}
+	return "is new; name it in otherwise, and say in decision 47 what the engines make of it"
+}
+
+// without is a text without all that is outside, but for one of it, if that is not below 0.
+func without(text string, but int) string {
+	for i, o := range outside {
+		if i != but {
+			text = o.what.ReplaceAllString(text, "")
+		}
+	}
+	return text
+}

@@ -1,0 +1,87 @@
+package store_test
+
+import (
+	"io/fs"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"deadman/migrations"
+)
+
+// notSQL are texts in back quotes of which no statement is made as they are.
+var notSQL = map[string]string{
+	"{\"status\":\"": "a parameter: how the document of an alert begins",
+	"CASE WHEN news": "a pattern, of which trailWith makes the text",
+}
+
+// everyTextIsSent fails the test for each text of SQL in the sources and the migrations that no
+// statement has: what is never sent was never looked at. No room but store sends SQL to deadman's
+// own database, which lint sees to.
+func everyTextIsSent(t *testing.T, sent []string) {
+	statements := make([]string, len(sent))
+	plain := make(map[string]bool)
+	for i, text := range sent {
+		statements[i] = unnumbered(text)
+		plain[uncommented(text)] = true
+	}
+	s := readSources(t)
+	for _, at := range s.stray {
+		t.Errorf("%s: a text of SQL in double quotes, which is not looked for; put it in back quotes", at)
+	}
+	for _, text := range s.texts {
+		if !slices.ContainsFunc(statements, text.in) && !isNotSQL(text) {
+			t.Errorf("no statement has this text of SQL; let a behaviour of storetest send it:\n%s", text)
+		}
+	}
+	for begin := range notSQL {
+		if !slices.ContainsFunc(s.texts, func(text sqlText) bool { return strings.HasPrefix(text.parts[0], begin) }) {
+			t.Errorf("no text begins with %q any more; take it out of notSQL", begin)
+		}
+	}
+	for _, statement := range migrationStatements(t) {
+		if !plain[statement] {
+			t.Errorf("a migration has a statement that was not sent:\n%s", statement)
+		}
+	}
+}
+
+func isNotSQL(text sqlText) bool {
+	for begin := range notSQL {
+		if strings.HasPrefix(text.parts[0], begin) {
+			return true
+		}
+	}
+	return false
+}
+
+var (
+	comment = regexp.MustCompile(`(?m)--.*$`)
+	blank   = regexp.MustCompile(`\s+`)
+)
+
+// uncommented is a statement without its comments, and with one blank wherever there are some.
+func uncommented(text string) string {
+	return strings.Trim(blank.ReplaceAllString(comment.ReplaceAllString(text, ""), " "), " ;")
+}
+
+func migrationStatements(t *testing.T) (statements []string) {
+	t.Helper()
+	files, err := fs.Glob(migrations.Postgres, "postgres/*.sql")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d migrations, %v", len(files), err)
+	}
+	for _, name := range files {
+		text, err := fs.ReadFile(migrations.Postgres, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for part := range strings.SplitSeq(comment.ReplaceAllString(string(text), ""), ";") {
+			if part = uncommented(part); part != "" {
+				statements = append(statements, part)
+			}
+		}
+	}
+	return statements
+}
