@@ -4,23 +4,47 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
+	futurejobs "deadman/future_jobs"
 	"deadman/store"
 )
+
+// The times of jobs that pend: they are spread over so long, from so far ahead on. What is due before
+// is of a round, however long the measuring takes.
+const (
+	pendsAfter  = 7 * futurejobs.Day
+	pendsSpread = 7 * futurejobs.Day
+)
+
+// laterBegins is when the first job pends where the ground is made at an instant.
+func laterBegins(now time.Time) time.Time { return now.Truncate(time.Minute).Add(pendsAfter) }
 
 // shards is how many shards a measured database has.
 const shards = 16
 
 // ground is a database to measure on.
 type ground interface {
-	// store opens the database as a node does.
+	// options are how a node opens the database; store opens it so.
+	options() store.Options
 	store(ctx context.Context) (*store.Store, error)
-	// fill empties the tables and puts in jobs of a shape, due since a minute.
-	fill(ctx context.Context, shape Shape, jobs int) error
+	// pend puts in the jobs that wait besides, once.
+	pend(ctx context.Context, o Options) error
+	// clear takes away everything but what pends.
+	clear(ctx context.Context) error
+	// fill puts in jobs of a shape, due since a minute, or so long from now.
+	fill(ctx context.Context, shape Shape, jobs int, ahead time.Duration) error
 	// bare does the work of a shape with no engine.
 	bare(ctx context.Context, shape Shape) error
+	// hold keeps the database from forgetting what is gone, until release.
+	hold(ctx context.Context) (release func(context.Context) error, err error)
+	// now is the database's time.
+	now(ctx context.Context) (time.Time, error)
 	// written is how many bytes of its log the database has written; 0: it doesn't say.
 	written(ctx context.Context) (int64, error)
+	// images is how many whole pages the database has put into its log, as far as it says so by now;
+	// 0: it doesn't say.
+	images(ctx context.Context) (int64, error)
 	// check says whether the work of a shape was done, each job once, and how many bytes of text were
 	// written for it.
 	check(ctx context.Context, shape Shape, jobs int) (bytes int64, err error)
@@ -55,7 +79,7 @@ labels: {team: fulfilment}
 
 // open makes the ground, with the rules of all shapes.
 func open(ctx context.Context, o Options) (ground, error) {
-	var g ground = &sqliteGround{dir: o.Dir}
+	var g ground = &sqliteGround{dir: o.Dir, begins: laterBegins(time.Now())}
 	if o.DatabaseURL != "" {
 		p, err := openPostgres(ctx, o.DatabaseURL)
 		if err != nil {
@@ -97,11 +121,12 @@ type done struct {
 	bytes        int64 // of the alerts' documents and the trails
 }
 
-// counted counts what is in the tables of either database.
-func counted(now, next string) string {
-	return `SELECT (SELECT count(*) FROM future_job), (SELECT count(*) FROM future_job WHERE ` + next + ` > ` + now + `),
+// counted counts what is in the tables of either database, besides what pends. ofRounds is the condition
+// that a job is of a round.
+func counted(now, next, ofRounds string) string {
+	return `SELECT (SELECT count(*) FROM future_job WHERE ` + ofRounds + `), (SELECT count(*) FROM future_job WHERE ` + ofRounds + ` AND ` + next + ` > ` + now + `),
 	(SELECT count(*) FROM history), (SELECT count(*) FROM alert), (SELECT count(*) FROM alert_outbox),
-	(SELECT coalesce(sum(length(detail)), 0) FROM alert) + (SELECT coalesce(sum(length(trail)), 0) FROM future_job)`
+	(SELECT coalesce(sum(length(detail)), 0) FROM alert) + (SELECT coalesce(sum(length(trail)), 0) FROM future_job WHERE ` + ofRounds + `)`
 }
 
 func (d *done) fields() []any {

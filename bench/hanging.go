@@ -2,11 +2,9 @@ package bench
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -121,7 +119,7 @@ func (h hanging) measure(ctx context.Context, beside string) (Delay, error) {
 	if _, err := h.pool.Exec(ctx, `TRUNCATE future_job, history, alert, alert_outbox`); err != nil {
 		return Delay{}, err
 	}
-	heard, stop, err := h.listen(ctx)
+	hear, stop, err := hearRule(ctx, h.js, "good", time.Now)
 	if err != nil {
 		return Delay{}, err
 	}
@@ -135,61 +133,10 @@ func (h hanging) measure(ctx context.Context, beside string) (Delay, error) {
 		WHERE r.name = ANY($1)`, []string{"good", beside}, h.Jobs*h.Slots, h.Slots, lead); err != nil {
 		return Delay{}, err
 	}
-	delays, err := heard(h.Jobs * h.Slots)
+	delays, err := hear(ctx, h.Jobs*h.Slots)
 	if err != nil {
 		return Delay{}, err
 	}
 	slices.Sort(delays)
 	return Delay{delays[len(delays)/2], delays[len(delays)*99/100]}, nil
-}
-
-// listen listens to the alerts of the good rule. heard waits for so many, and returns how long
-// after its slot each came.
-func (h hanging) listen(ctx context.Context) (heard func(n int) ([]time.Duration, error), stop func(), err error) {
-	consumer, err := h.js.OrderedConsumer(ctx, "DEADMAN_ALERTS", jetstream.OrderedConsumerConfig{
-		FilterSubjects: []string{"deadman.alerts.good.>"}, DeliverPolicy: jetstream.DeliverNewPolicy,
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	var mu sync.Mutex
-	var delays []time.Duration
-	var failed error
-	reading, err := consumer.Consume(func(msg jetstream.Msg) {
-		now := time.Now()
-		var said struct {
-			Slot   time.Time
-			Status string
-		}
-		err := json.Unmarshal(msg.Data(), &said)
-		if err == nil && said.Status != "firing" {
-			err = fmt.Errorf("an alert of the good rule is %s: %s", said.Status, msg.Data())
-		}
-		mu.Lock()
-		defer mu.Unlock()
-		if err != nil {
-			failed = err
-			return
-		}
-		delays = append(delays, now.Sub(said.Slot))
-	})
-	if err != nil {
-		return nil, nil, err
-	}
-	heard = func(n int) ([]time.Duration, error) {
-		for {
-			mu.Lock()
-			got, err := slices.Clone(delays), failed
-			mu.Unlock()
-			if err != nil || len(got) >= n {
-				return got, err
-			}
-			select {
-			case <-ctx.Done():
-				return nil, fmt.Errorf("%d of %d alerts came: %w", len(got), n, ctx.Err())
-			case <-time.After(100 * time.Millisecond):
-			}
-		}
-	}
-	return heard, reading.Stop, nil
 }

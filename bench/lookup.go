@@ -63,13 +63,13 @@ func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64,
 		return 0, 0, err
 	}
 	defer shop.asked.Client.Close()
-	ways := []way{lookingUp(g, "bare", Document, o.Jobs, nil), lookingUp(g, "lookup", LookupDocument, o.Jobs, shop)}
+	ways := []draining{lookingUp(g, "bare", Document, o.Jobs, nil), lookingUp(g, "lookup", LookupDocument, o.Jobs, shop)}
 	rates := map[string][]float64{}
 	for round := range o.Rounds {
 		for i := range ways {
 			way := ways[(i+round)%len(ways)]
 			shop.batches.Store(0)
-			r, err := measure(ctx, g, Finish, o.Jobs, way)
+			r, err := way.measure(ctx)
 			if err != nil {
 				return 0, 0, fmt.Errorf("%s: %w", way.name, err)
 			}
@@ -85,20 +85,20 @@ func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64,
 }
 
 // lookingUp is a node that drains jobs by a rule.
-func lookingUp(g ground, name, document string, jobs int, sources rules.Sources) way {
-	return way{name, func(ctx context.Context) (func(context.Context) error, func() error, error) {
+func lookingUp(g ground, name, document string, jobs int, sources rules.Sources) draining {
+	return draining{name: name, ground: g, shape: Finish, jobs: jobs, ready: func(ctx context.Context) (do, rest func(context.Context) error, over func() error, err error) {
 		s, err := g.store(ctx)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		if err := errors.Join(saveRule(ctx, s, document), s.Close()); err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		c, err := startNodes(ctx, g.store, 1, sources)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
-		return func(ctx context.Context) error { return c.drain(ctx, jobs) }, c.stop, nil
+		return func(ctx context.Context) error { return c.drain(ctx, jobs) }, c.rest, c.stop, nil
 	}}
 }
 

@@ -16,16 +16,19 @@ import (
 	"deadman/store"
 )
 
-// How long nodes may take to share the shards out.
+// How long nodes may take to share the shards out, and how often that is looked at.
 const (
 	shareMost = 30 * time.Second
+	restMost  = time.Minute // to find nothing left
 	shareLook = 20 * time.Millisecond
 )
 
 // cluster is nodes that hold the shards of one database between them, and do not sweep yet.
 type cluster struct {
-	nodes []*node
-	tally *tally
+	nodes  []*node
+	tally  *tally
+	sweeps sync.WaitGroup
+	cease  context.CancelFunc // the sweeps; nil: they have not begun
 }
 
 // node is what a node needs to sweep, and no more.
@@ -35,6 +38,7 @@ type node struct {
 	sweeper *futurejobs.Sweeper
 	stop    context.CancelFunc
 	stopped chan error
+	swept   error // what the sweep ended with
 }
 
 // startNodes starts nodes and returns once they hold all shards in fair shares. sources are what
@@ -99,30 +103,57 @@ func (c *cluster) shared(ctx context.Context) error {
 	}
 }
 
-// drain has all nodes sweep until so many jobs are settled.
+// drain has all nodes sweep, and returns once so many jobs are settled. They sweep on until stop.
 func (c *cluster) drain(ctx context.Context, jobs int) error {
 	c.tally.left.Store(int64(jobs))
-	working, stop := context.WithCancel(ctx)
-	defer stop()
-	var sweeps sync.WaitGroup
-	errs := make([]error, len(c.nodes))
-	for i, n := range c.nodes {
-		sweeps.Go(func() { errs[i] = n.sweeper.Run(working, ctx) })
+	working, cease := context.WithCancel(ctx)
+	c.cease = cease
+	for _, n := range c.nodes {
+		c.sweeps.Go(func() { n.swept = n.sweeper.Run(working, ctx) })
 	}
 	select {
 	case <-c.tally.none:
 	case <-ctx.Done():
 	}
-	stop()
-	sweeps.Wait()
-	return errors.Join(errors.Join(errs...), ctx.Err())
+	return ctx.Err()
 }
 
-// stop has the nodes give their shards back.
+// rests is how many sweeps after the last decision show that a node has nothing left: one may have begun
+// before it, and one forgets what was decided.
+const rests = 3
+
+// rest waits until each node that sweeps has found nothing left to do.
+func (c *cluster) rest(ctx context.Context) error {
+	deadline := time.Now().Add(restMost)
+	for _, n := range c.nodes {
+		last := n.sweeper.Swept()
+		for swept := 0; swept < rests; {
+			if now := n.sweeper.Swept(); !now.Equal(last) {
+				last, swept = now, swept+1
+				continue
+			}
+			if time.Now().After(deadline) {
+				return errors.Join(fmt.Errorf("a node that has nothing left to do does not come through %d sweeps in %v", rests, restMost), n.sweeper.Err())
+			}
+			select {
+			case <-ctx.Done():
+				return ctx.Err()
+			case <-time.After(shareLook):
+			}
+		}
+	}
+	return nil
+}
+
+// stop has the nodes end their sweeps and give their shards back.
 func (c *cluster) stop() (err error) {
+	if c.cease != nil {
+		c.cease()
+		c.sweeps.Wait()
+	}
 	for _, n := range c.nodes {
 		n.stop()
-		err = errors.Join(err, <-n.stopped, n.store.Close())
+		err = errors.Join(err, n.swept, <-n.stopped, n.store.Close())
 	}
 	c.nodes = nil
 	return err

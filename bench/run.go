@@ -18,10 +18,12 @@ const (
 	Finish     Shape = "finish"     // each job says an alert and goes to the history
 	Reschedule Shape = "reschedule" // each job is looked at, says nothing, and is to be looked at again
 	Mixed      Shape = "mixed"      // half of them the one, half the other
+	Due        Shape = "due"        // due jobs are read, beside few that wait and beside many
+	Latency    Shape = "latency"    // a node says an alert of each job, all of one slot
 )
 
 // Shapes are all shapes, in the order in which people are shown them.
-var Shapes = []Shape{Finish, Reschedule, Mixed}
+var Shapes = []Shape{Finish, Reschedule, Mixed, Due, Latency}
 
 // ends is how many of so many jobs are over after a look.
 func (s Shape) ends(jobs int) int {
@@ -38,13 +40,31 @@ func (s Shape) ends(jobs int) int {
 // Options say what to measure.
 type Options struct {
 	DatabaseURL string // Postgres, in a schema that is made and dropped again; empty: SQLite
-	Dir         string // an empty folder for SQLite's file
+	Dir         string // an empty folder, for SQLite's file and for a broker
 	Shapes      []Shape
 	Jobs        int // due jobs of a round
 	Rounds      int // times that each way is measured, in turn
 	Nodes       int // more than one: so many nodes on one database are measured, too
-	// Measured is told of each round.
+	// Pending is how many jobs wait besides, due in some days. They are put in once.
+	Pending int
+	// Few is what Due compares Pending with; 0: FewPending.
+	Few int
+	// Scattered has the due jobs lie among those that wait, each on a page of its own, and not side by
+	// side. Pending is at least ScatteredAt times Jobs. Postgres only.
+	Scattered bool
+	// OldSnapshot measures the engine also while a transaction elsewhere keeps the database from forgetting
+	// what is gone. Postgres only.
+	OldSnapshot bool
+	// Measured is told of each round; nil: nobody is.
 	Measured func(Result)
+	// Progress is told how much is done of something that takes long before the rounds; nil: nobody is.
+	Progress func(what string, done, all int)
+}
+
+func (o Options) progress(what string, done, all int) {
+	if o.Progress != nil {
+		o.Progress(what, done, all)
+	}
 }
 
 // The ways to do the work. Several nodes are a way of their own.
@@ -61,6 +81,19 @@ type Result struct {
 	Took  time.Duration `json:"took_ns"`
 	WAL   int64         `json:"wal_bytes,omitempty"` // that the database wrote; 0: it doesn't say
 	CPU   time.Duration `json:"cpu_ns,omitempty"`    // of this process; 0: the system doesn't say
+	// Memory is the most that this process had in use meanwhile, in bytes.
+	Memory int64 `json:"memory_bytes,omitempty"`
+	// Images is how many whole pages the server put into its log; 0: it doesn't say.
+	Images int64 `json:"full_page_images,omitempty"`
+	// Buffers is how many pages of the database one read touched; 0: it doesn't say.
+	Buffers int64 `json:"buffers,omitempty"`
+	// Idle is how many pages of the database a sweep touched for each shard, when nothing was left
+	// to do; 0: it wasn't measured.
+	Idle float64 `json:"idle_buffers,omitempty"`
+	// P50, P99 and Most are of single reads, or of alerts after their slot; 0: they weren't measured.
+	P50  time.Duration `json:"p50_ns,omitempty"`
+	P99  time.Duration `json:"p99_ns,omitempty"`
+	Most time.Duration `json:"most_ns,omitempty"`
 
 	text int64 // bytes of the texts that were written
 }
@@ -77,6 +110,18 @@ func (r Result) String() string {
 	if r.CPU > 0 {
 		line += fmt.Sprintf(" cpu_us/row=%.1f", float64(r.CPU.Nanoseconds())/1e3/float64(r.Jobs))
 	}
+	extra := func(name, format string, value float64) {
+		if value > 0 {
+			line += fmt.Sprintf(" %s="+format, name, value)
+		}
+	}
+	extra("memMB", "%.0f", float64(r.Memory)/(1<<20))
+	extra("fpi", "%.0f", float64(r.Images))
+	extra("buffers", "%.0f", float64(r.Buffers))
+	extra("idle_buffers", "%.1f", r.Idle)
+	extra("p50ms", "%.2f", r.P50.Seconds()*1e3)
+	extra("p99ms", "%.2f", r.P99.Seconds()*1e3)
+	extra("maxms", "%.2f", r.Most.Seconds()*1e3)
 	return line
 }
 
@@ -88,26 +133,39 @@ func Run(ctx context.Context, o Options) (results []Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, g.close(context.WithoutCancel(ctx))) }()
+	if err := g.pend(ctx, o); err != nil {
+		return nil, fmt.Errorf("put in %d jobs that wait: %w", o.Pending, err)
+	}
 	for _, shape := range o.Shapes {
-		ways := waysOf(g, shape, o)
-		var first *Result
-		for round := range o.Rounds {
-			for i := range ways {
-				way := ways[(i+round)%len(ways)]
-				r, err := measure(ctx, g, shape, o.Jobs, way)
-				if err != nil {
-					return results, fmt.Errorf("%s, %s: %w", shape, way.name, err)
-				}
-				if first == nil {
-					first = &r
-				}
-				if err := r.like(*first); err != nil {
-					return results, err
-				}
-				results = append(results, r)
-				if o.Measured != nil {
-					o.Measured(r)
-				}
+		of, err := runShape(ctx, g, shape, o)
+		results = append(results, of...)
+		if err != nil {
+			return results, err
+		}
+	}
+	return results, nil
+}
+
+// runShape measures one shape by each way.
+func runShape(ctx context.Context, g ground, shape Shape, o Options) (results []Result, err error) {
+	ways, over, err := waysOf(ctx, g, shape, o)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", shape, err)
+	}
+	defer func() { err = errors.Join(err, over(context.WithoutCancel(ctx))) }()
+	for round := range o.Rounds {
+		for i := range ways {
+			way := ways[(i+round)%len(ways)]
+			r, err := way.measure(ctx)
+			if err != nil {
+				return results, fmt.Errorf("%s, %s: %w", shape, way.name, err)
+			}
+			results = append(results, r)
+			if err := r.like(results[0]); err != nil {
+				return results, err
+			}
+			if o.Measured != nil {
+				o.Measured(r)
 			}
 		}
 	}
@@ -123,59 +181,39 @@ func (r Result) like(other Result) error {
 	return nil
 }
 
-// way is one way to do the work of a shape.
+// way is one way to do the work of a shape, from empty tables to a check of what came of it.
 type way struct {
-	name string
-	// ready makes what the way needs beside the jobs; do does the work; over ends what ready began.
-	ready func(ctx context.Context) (do func(ctx context.Context) error, over func() error, err error)
+	name    string
+	measure func(ctx context.Context) (Result, error)
 }
 
-func waysOf(g ground, shape Shape, o Options) []way {
-	bare := way{Floor, func(context.Context) (func(context.Context) error, func() error, error) {
-		return func(ctx context.Context) error { return g.bare(ctx, shape) }, func() error { return nil }, nil
-	}}
-	engine := func(name string, n int) way {
-		return way{name, func(ctx context.Context) (func(context.Context) error, func() error, error) {
-			c, err := startNodes(ctx, g.store, n, nil)
-			if err != nil {
-				return nil, nil, err
-			}
-			return func(ctx context.Context) error { return c.drain(ctx, o.Jobs) }, c.stop, nil
-		}}
+// waysOf are the ways to do the work of a shape; over takes away what they share. The first is what
+// the others are compared with.
+func waysOf(ctx context.Context, g ground, shape Shape, o Options) (ways []way, over func(context.Context) error, err error) {
+	over = func(context.Context) error { return nil }
+	switch shape {
+	case Due:
+		return dueWays(ctx, g, o)
+	case Latency:
+		return latencyWays(ctx, g, o)
+	default:
+		for _, d := range drainingsOf(g, shape, o) {
+			ways = append(ways, way{d.name, d.measure})
+		}
+		return ways, over, nil
 	}
-	ways := []way{bare, engine(Engine, 1)}
-	if o.Nodes > 1 {
-		ways = append(ways, engine(fmt.Sprintf("nodes=%d", o.Nodes), o.Nodes))
-	}
-	return ways
 }
 
-// measure fills the tables, has a way do the work, and checks that it was done once.
-func measure(ctx context.Context, g ground, shape Shape, jobs int, w way) (r Result, err error) {
-	if err := g.fill(ctx, shape, jobs); err != nil {
-		return r, fmt.Errorf("fill: %w", err)
+// WaysOf is how many ways are measured in each round of a shape.
+func (o Options) WaysOf(shape Shape) int {
+	switch shape {
+	case Due:
+		return 2
+	case Latency:
+		return 1
+	default:
+		return len(drainingsOf(nil, shape, o))
 	}
-	do, over, err := w.ready(ctx)
-	if err != nil {
-		return r, err
-	}
-	defer func() { err = errors.Join(err, over()) }()
-	before, err := g.written(ctx)
-	if err != nil {
-		return r, err
-	}
-	cpu, begun := processTime(), time.Now()
-	if err := do(ctx); err != nil {
-		return r, err
-	}
-	r = Result{Shape: shape, Way: w.name, Jobs: jobs, Took: time.Since(begun), CPU: processTime() - cpu}
-	after, err := g.written(ctx)
-	if err != nil {
-		return r, err
-	}
-	r.WAL = after - before
-	r.text, err = g.check(ctx, shape, jobs)
-	return r, err
 }
 
 // Summary is what all rounds of a way came to.
@@ -185,37 +223,41 @@ type Summary struct {
 	Rate    float64       `json:"jobs_per_second"` // the median
 	Least   float64       `json:"least"`           // of all rounds
 	Most    float64       `json:"most"`
-	OfFloor float64       `json:"of_floor"`          // the median as a part of the floor's
+	OfFloor float64       `json:"of_floor"`          // the median as a part of that of the shape's first way
 	WAL     int64         `json:"wal_bytes_per_job"` // the median; 0: it is not known
 	CPU     time.Duration `json:"cpu_ns_per_job"`    // the median; 0: it is not known
+	Memory  int64         `json:"memory_bytes"`      // the most of all rounds; 0: it is not known
+	First   bool          `json:"first"`             // the others of the shape are compared with it
 }
 
 // Summarize puts the rounds of each way together, in the order in which they came.
 func Summarize(results []Result) (all []Summary) {
-	floor := 0.0
+	floor := map[Shape]float64{}
 	for _, way := range waysIn(results) {
 		var rates, wal, cpu []float64
+		memory := int64(0)
 		for _, r := range results {
 			if r.Shape == way.Shape && r.Way == way.Way {
 				rates = append(rates, r.Rate())
 				wal = append(wal, float64(r.WAL)/float64(r.Jobs))
 				cpu = append(cpu, float64(r.CPU)/float64(r.Jobs))
+				memory = max(memory, r.Memory)
 			}
 		}
 		s := Summary{
 			Shape: way.Shape, Way: way.Way, Rate: median(rates), Least: slices.Min(rates), Most: slices.Max(rates),
-			WAL: int64(median(wal)), CPU: time.Duration(median(cpu)),
+			WAL: int64(median(wal)), CPU: time.Duration(median(cpu)), Memory: memory,
 		}
-		if s.Way == Floor {
-			floor = s.Rate
+		if _, known := floor[s.Shape]; !known {
+			floor[s.Shape], s.First = s.Rate, true
 		}
-		s.OfFloor = s.Rate / floor
+		s.OfFloor = s.Rate / floor[s.Shape]
 		all = append(all, s)
 	}
 	return all
 }
 
-// waysIn are the ways that were measured, the floor of each shape first.
+// waysIn are the ways that were measured, the first of each shape first.
 func waysIn(results []Result) (ways []Result) {
 	for _, r := range results {
 		of := Result{Shape: r.Shape, Way: r.Way}

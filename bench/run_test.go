@@ -75,36 +75,68 @@ func BenchmarkShapes(b *testing.B) {
 // What is measured is done, by every way and on both databases, and nothing of it is left.
 func TestRun(t *testing.T) {
 	for name, o := range map[string]bench.Options{
-		"sqlite":   {Dir: t.TempDir(), Jobs: 500, Rounds: 2, Nodes: 1},
-		"postgres": {DatabaseURL: storetest.Postgres(t), Jobs: 2000, Rounds: 1, Nodes: 3},
+		"sqlite":             {Jobs: 500, Rounds: 2, Nodes: 1, Pending: 2000, Few: 1000},
+		"postgres":           {DatabaseURL: storetest.Postgres(t), Jobs: 2000, Rounds: 1, Nodes: 3, Pending: 20_000, Few: 5000, OldSnapshot: true},
+		"postgres scattered": {DatabaseURL: storetest.Postgres(t), Shapes: []bench.Shape{bench.Finish}, Jobs: 1000, Rounds: 2, Nodes: 1, Pending: 40_000, Scattered: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			o.Shapes = bench.Shapes
-			told := 0
-			o.Measured = func(bench.Result) { told++ }
+			if len(o.Shapes) == 0 {
+				o.Shapes = bench.Shapes
+			}
+			o.Dir = t.TempDir()
+			told, want, put := 0, 0, 0
+			o.Measured = func(r bench.Result) { told++; t.Log(r) }
+			o.Progress = func(what string, done, _ int) {
+				if what == "pending jobs" {
+					put = max(put, done)
+				}
+			}
 			results, err := bench.Run(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
 			}
-			ways := 2
-			if o.Nodes > 1 {
-				ways = 3
+			for _, s := range o.Shapes {
+				want += o.WaysOf(s) * o.Rounds
 			}
-			if want := len(bench.Shapes) * ways * o.Rounds; len(results) != want || told != want {
-				t.Errorf("%d results, %d told, want %d", len(results), told, want)
+			if len(results) != want || told != want || put < o.Pending {
+				t.Errorf("%d results, %d told, want %d; %d jobs that wait are put in, want %d", len(results), told, want, put, o.Pending)
 			}
 			for _, s := range bench.Summarize(results) {
-				t.Logf("%+v", s)
-				if s.Rate <= 0 || s.Least > s.Rate || s.Most < s.Rate || s.OfFloor <= 0 || (s.WAL > 0) != (name == "postgres") {
+				wal := o.DatabaseURL != "" && s.Shape != bench.Due && s.Shape != bench.Latency
+				if s.Rate <= 0 || s.Least > s.Rate || s.Most < s.Rate || s.OfFloor <= 0 || s.Memory < 1<<20 || (s.WAL > 0) != wal {
 					t.Errorf("%+v", s)
 				}
 			}
-			if name == "postgres" {
+			for _, r := range results {
+				lacks(t, o, r)
+			}
+			if o.DatabaseURL != "" {
 				if left := schemas(t, o.DatabaseURL); left != 0 {
 					t.Errorf("%d schemas are left", left)
 				}
 			}
 		})
+	}
+}
+
+// lacks says what a result should have, and has not.
+func lacks(t *testing.T, o bench.Options, r bench.Result) {
+	t.Helper()
+	postgres := o.DatabaseURL != ""
+	switch r.Shape {
+	case bench.Due:
+		if r.P50 <= 0 || r.P99 < r.P50 || (r.Buffers > 0) != postgres {
+			t.Errorf("%v", r)
+		}
+	case bench.Latency:
+		if r.P50 <= 0 || r.P99 < r.P50 || r.Most < r.P99 {
+			t.Errorf("%v", r)
+		}
+	default:
+		idles := o.OldSnapshot && (r.Way == bench.Engine || r.Way == bench.OldSnapshot)
+		if (r.Idle > 0) != (idles || o.OldSnapshot && r.Way == "nodes=3") {
+			t.Errorf("%v", r)
+		}
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"time"
 
 	"github.com/expr-lang/expr/vm"
@@ -16,14 +18,20 @@ import (
 
 // sqliteGround is a file in a folder of its own.
 type sqliteGround struct {
-	dir string
-	db  *sql.DB // made when it is first used; the engine has made the file by then
+	dir     string
+	db      *sql.DB   // made when it is first used; the engine has made the file by then
+	begins  time.Time // when the first job pends; what is due before is of a round
+	pending int
+}
+
+func (g *sqliteGround) options() store.Options {
+	o := storeOptions()
+	o.DataDir = g.dir
+	return o
 }
 
 func (g *sqliteGround) store(ctx context.Context) (*store.Store, error) {
-	o := storeOptions()
-	o.DataDir = g.dir
-	return store.Open(ctx, o)
+	return store.Open(ctx, g.options())
 }
 
 // open connects as the engine does: a commit is on disk when it returns.
@@ -52,24 +60,55 @@ func (g *sqliteGround) close(context.Context) error {
 	return g.db.Close()
 }
 
+func (g *sqliteGround) now(context.Context) (time.Time, error) { return time.Now(), nil }
+
 func (g *sqliteGround) written(context.Context) (int64, error) { return 0, nil }
 
-func (g *sqliteGround) fill(ctx context.Context, shape Shape, jobs int) error {
+func (g *sqliteGround) images(context.Context) (int64, error) { return 0, nil }
+
+// ofRounds is the condition that a job is of a round.
+func (g *sqliteGround) ofRounds() string {
+	all := make([]string, shards)
+	for i := range all {
+		all[i] = strconv.Itoa(i)
+	}
+	return fmt.Sprintf(`shard IN (%s) AND next_check_at < %d`, strings.Join(all, ", "), g.begins.UnixMicro())
+}
+
+func (g *sqliteGround) clear(ctx context.Context) error {
+	jobs := `DELETE FROM future_job`
+	if g.pending > 0 {
+		jobs += ` WHERE ` + g.ofRounds()
+	}
+	return g.execute(ctx, jobs, `DELETE FROM history`, `DELETE FROM alert`, `DELETE FROM alert_outbox`)
+}
+
+func (g *sqliteGround) fill(ctx context.Context, shape Shape, jobs int, ahead time.Duration) error {
+	due := time.Now().Truncate(time.Minute).Add(-time.Minute)
+	if ahead > 0 {
+		due = time.Now().Truncate(time.Second).Add(ahead)
+	}
+	rule := fmt.Sprintf(`CASE WHEN i * %[2]d / %[1]d > (i - 1) * %[2]d / %[1]d THEN 'bench' ELSE 'bench-later' END`, jobs, shape.ends(jobs))
+	return g.execute(ctx, insertAlone(1, jobs, rule, `'key-' || i`, strconv.FormatInt(due.UnixMicro(), 10)), `PRAGMA wal_checkpoint(TRUNCATE)`)
+}
+
+// insertAlone is the statement that puts in the jobs of some numbers i, given by what a job's rule, key
+// and time are.
+func insertAlone(from, to int, rule, key, due string) string {
+	return fmt.Sprintf(`WITH RECURSIVE n (i) AS (SELECT %d UNION ALL SELECT i + 1 FROM n WHERE i < %d)
+		INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
+		SELECT ((i * 2654435761) >> 16) %% %[3]d, r.id, (SELECT max(version) FROM rule_version v WHERE v.rule_id = r.id), %[4]s, %[5]s, %[5]s, %[5]s, %[5]s,
+			json_object('order_id', 'ord-' || i, 'status', 'UNSHIPPED', 'total', i %% 500, 'pad', printf('%%.120c', 'x'))
+		FROM n JOIN rule r ON r.name = %[6]s`, from, to, shards, key, due, rule)
+}
+
+// execute runs statements, each in a transaction of its own.
+func (g *sqliteGround) execute(ctx context.Context, statements ...string) error {
 	db, err := g.open()
 	if err != nil {
 		return err
 	}
-	due := time.Now().Truncate(time.Minute).Add(-time.Minute).UnixMicro()
-	for _, statement := range []string{
-		`DELETE FROM future_job`, `DELETE FROM history`, `DELETE FROM alert`, `DELETE FROM alert_outbox`,
-		fmt.Sprintf(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %[2]d)
-			INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
-			SELECT ((i * 2654435761) >> 16) %% %[1]d, r.id, (SELECT max(version) FROM rule_version v WHERE v.rule_id = r.id), 'key-' || i, %[4]d, %[4]d, %[4]d, %[4]d,
-				json_object('order_id', 'ord-' || i, 'status', 'UNSHIPPED', 'total', i %% 500, 'pad', printf('%%.120c', 'x'))
-			FROM n JOIN rule r ON r.name = CASE WHEN i * %[3]d / %[2]d > (i - 1) * %[3]d / %[2]d THEN 'bench' ELSE 'bench-later' END`,
-			shards, jobs, shape.ends(jobs), due),
-		`PRAGMA wal_checkpoint(TRUNCATE)`,
-	} {
+	for _, statement := range statements {
 		if _, err := db.ExecContext(ctx, statement); err != nil {
 			return err
 		}
@@ -77,9 +116,14 @@ func (g *sqliteGround) fill(ctx context.Context, shape Shape, jobs int) error {
 	return nil
 }
 
+// hold has no meaning here: what is gone from the file is gone.
+func (g *sqliteGround) hold(context.Context) (func(context.Context) error, error) {
+	return nil, errors.New("SQLite keeps nothing for old transactions; give a Postgres")
+}
+
 func (g *sqliteGround) check(ctx context.Context, shape Shape, jobs int) (int64, error) {
 	var d done
-	err := g.db.QueryRowContext(ctx, counted(fmt.Sprint(time.Now().UnixMicro()), "next_check_at")).Scan(d.fields()...)
+	err := g.db.QueryRowContext(ctx, counted(fmt.Sprint(time.Now().UnixMicro()), "next_check_at", g.ofRounds())).Scan(d.fields()...)
 	if err != nil {
 		return 0, err
 	}

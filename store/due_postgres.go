@@ -32,19 +32,7 @@ CROSS JOIN LATERAL (
 func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
 	ctx, cancel := patiently(ctx)
 	defer cancel()
-	n := len(q.Walks)
-	shards, instants, ids := make([]int16, n), make([]time.Time, n), make([]int64, n)
-	for i, w := range q.Walks {
-		shards[i], instants[i], ids[i] = w.Shard, w.At, w.ID
-	}
-	rules, versions := make([]int32, len(q.Not)), make([]int32, len(q.Not))
-	for i, e := range q.Not {
-		rules[i], versions[i] = e.RuleID, e.Version
-	}
-	text, args := dueText, []any{shards, instants, ids, q.Until, rules, versions, q.Limit}
-	if len(q.Of) > 0 {
-		text, args = dueOfRules, append(args, q.Of)
-	}
+	text, args := dueStatement(q)
 	rows, err := p.pool.Query(ctx, text, args...)
 	if err != nil {
 		return nil, failed("due", err)
@@ -56,6 +44,41 @@ func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 	}
 	slices.SortFunc(jobs, inDueOrder) // a join promises no order
 	return jobs, nil
+}
+
+// dueStatement is the statement of a query with its parameters.
+func dueStatement(q futurejobs.DueQuery) (text string, args []any) {
+	n := len(q.Walks)
+	shards, instants, ids := make([]int16, n), make([]time.Time, n), make([]int64, n)
+	for i, w := range q.Walks {
+		shards[i], instants[i], ids[i] = w.Shard, w.At, w.ID
+	}
+	rules, versions := make([]int32, len(q.Not)), make([]int32, len(q.Not))
+	for i, e := range q.Not {
+		rules[i], versions[i] = e.RuleID, e.Version
+	}
+	text, args = dueText, []any{shards, instants, ids, q.Until, rules, versions, q.Limit}
+	if len(q.Of) > 0 {
+		text, args = dueOfRules, append(args, q.Of)
+	}
+	return text, args
+}
+
+// DueBuffers has the server run the statement of Due and say what it touched.
+func (p *postgres) DueBuffers(ctx context.Context, q futurejobs.DueQuery) (int64, error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	text, args := dueStatement(q)
+	var explained []struct {
+		Plan struct {
+			Hit  int64 `json:"Shared Hit Blocks"`
+			Read int64 `json:"Shared Read Blocks"`
+		}
+	}
+	if err := p.pool.QueryRow(ctx, `EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON) `+text, args...).Scan(&explained); err != nil {
+		return 0, failed("due", err)
+	}
+	return explained[0].Plan.Hit + explained[0].Plan.Read, nil
 }
 
 // inDueOrder compares jobs by (shard, next_check_at, id).

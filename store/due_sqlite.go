@@ -46,3 +46,6 @@ func editions(all []futurejobs.Edition) string {
 	}
 	return strings.Join(rows, ",")
 }
+
+// DueBuffers is of engine.
+func (*sqlite) DueBuffers(context.Context, futurejobs.DueQuery) (int64, error) { return 0, nil }

@@ -72,6 +72,8 @@ var (
 type engine interface {
 	// Due is futurejobs.Queue's.
 	Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error)
+	// DueBuffers returns how many pages of the database Due touches; 0: the database does not say.
+	DueBuffers(ctx context.Context, q futurejobs.DueQuery) (int64, error)
 	// Settle is futurejobs.Queue's.
 	Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error)
 	// Apply is futurejobs.Ledger's.

@@ -35,7 +35,11 @@ makes a schema of its own, and drops it at the end; what is there already is not
 server is busy meanwhile: not what one does to a database that others need at the moment.
 
 The shapes: finish (each job says an alert and goes to the history), reschedule (each is looked
-at and waits on) and mixed (half and half).`,
+at and waits on), mixed (half and half), due (due jobs are read, beside 300,000 that wait and
+beside --pending) and latency (a whole node says an alert of each job of one slot: how long after
+it they are heard).
+
+--pending puts in jobs that wait besides, once: about 500 bytes of disk each.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			for _, s := range shapes {
@@ -49,28 +53,34 @@ at and waits on) and mixed (half and half).`,
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.DatabaseURL, "database-url", "", "a Postgres to measure on (default: SQLite)")
-	f.StringSliceVar(&shapes, "shape", shapes, "finish, reschedule, mixed; several with commas")
+	f.StringSliceVar(&shapes, "shape", shapes, "finish, reschedule, mixed, due, latency; several with commas")
 	f.IntVar(&o.Jobs, "jobs", benchJobs, "due jobs of a round")
 	f.IntVar(&o.Rounds, "rounds", benchRounds, "times that each way is measured")
 	f.IntVar(&o.Nodes, "nodes", 1, "measure so many nodes on one database, too")
-	var names []string
+	f.IntVar(&o.Pending, "pending", 0, "jobs that wait besides, and are not due")
+	f.BoolVar(&o.Scattered, "scattered", false, "have the due jobs lie among the pending ones, each on a page of its own")
+	f.BoolVar(&o.OldSnapshot, "old-snapshot", false, "measure beside an old transaction on the server, too")
+	complete(cmd, "shape", completeWords(benchShapes()...))
+	return cmd
+}
+
+func benchShapes() (names []string) {
 	for _, s := range bench.Shapes {
 		names = append(names, string(s))
 	}
-	complete(cmd, "shape", completeWords(names...))
-	return cmd
+	return names
 }
 
 // checkBench says what can't be measured.
 func checkBench(o bench.Options) error {
 	for _, s := range o.Shapes {
 		if !slices.Contains(bench.Shapes, s) {
-			return usage("--shape: there is no %q; there are finish, reschedule and mixed", s)
+			return usage("--shape: there is no %q; there are %s", s, strings.Join(benchShapes(), ", "))
 		}
 	}
 	switch {
 	case len(o.Shapes) == 0:
-		return usage("--shape: name one of finish, reschedule and mixed")
+		return usage("--shape: name one of %s", strings.Join(benchShapes(), ", "))
 	case o.Jobs < 2 || o.Jobs > benchMost:
 		return usage("--jobs: %d is not from 2 to %d", o.Jobs, benchMost)
 	case o.Rounds < 1 || o.Rounds > 100:
@@ -80,22 +90,42 @@ func checkBench(o bench.Options) error {
 	case o.Nodes > 1 && o.DatabaseURL == "":
 		return usage("--nodes: SQLite has one node; give a Postgres with --database-url")
 	}
+	return checkBacklog(o)
+}
+
+// checkBacklog says what can't be measured beside jobs that wait.
+func checkBacklog(o bench.Options) error {
+	switch {
+	case o.Pending < 0 || o.Pending > benchMost:
+		return usage("--pending: %d is not from 0 to %d", o.Pending, benchMost)
+	case slices.Contains(o.Shapes, bench.Due) && o.Pending <= bench.FewPending:
+		return usage("--shape due compares with %s pending jobs; give more than those with --pending", thousands(bench.FewPending))
+	case o.Scattered && o.DatabaseURL == "":
+		return usage("--scattered: in SQLite jobs lie where they lie; give a Postgres with --database-url")
+	case o.Scattered && o.Pending < bench.ScatteredAt*o.Jobs:
+		return usage("--scattered: for %s due jobs, each on a page of its own, %s have to be pending; give that with --pending, or fewer --jobs",
+			thousands(int64(o.Jobs)), thousands(int64(bench.ScatteredAt*o.Jobs)))
+	case o.OldSnapshot && o.DatabaseURL == "":
+		return usage("--old-snapshot: SQLite keeps nothing for old transactions; give a Postgres with --database-url")
+	}
 	return nil
 }
 
 func (p *program) bench(ctx context.Context, o bench.Options) (err error) {
-	if o.DatabaseURL == "" {
-		if o.Dir, err = os.MkdirTemp("", "deadman-bench"); err != nil {
-			return err
-		}
-		defer func() { _ = os.RemoveAll(o.Dir) }() // it is in the system's folder for what may go
+	if o.Dir, err = os.MkdirTemp("", "deadman-bench"); err != nil {
+		return err
 	}
-	ways := 2
-	if o.Nodes > 1 {
-		ways = 3
+	defer func() { _ = os.RemoveAll(o.Dir) }() // it is in the system's folder for what may go
+	bar := progressBar{out: p.err, on: isTerminal(p.err)}
+	for _, s := range o.Shapes {
+		bar.all += o.WaysOf(s) * o.Rounds
 	}
-	bar := progressBar{out: p.err, on: isTerminal(p.err), all: ways * o.Rounds * len(o.Shapes)}
 	bar.show(0, "")
+	o.Progress = func(what string, done, all int) {
+		bar := progressBar{out: p.err, on: bar.on, all: all}
+		bar.clear()
+		bar.show(done, what)
+	}
 	rounds := 0
 	o.Measured = func(r bench.Result) {
 		rounds++
@@ -110,30 +140,48 @@ func (p *program) bench(ctx context.Context, o bench.Options) (err error) {
 	if err != nil {
 		return err
 	}
+	var advice []string
+	if o.DatabaseURL != "" {
+		if advice, err = bench.Advice(ctx, o.DatabaseURL); err != nil {
+			return err
+		}
+	}
 	all := bench.Summarize(results)
 	if p.output == asJSON {
-		return writeValue(p.out, map[string]any{"summary": all, "rounds": results})
+		return writeValue(p.out, map[string]any{"summary": all, "rounds": results, "advice": advice})
 	}
-	return p.showBench(all)
+	if err := p.showBench(all); err != nil {
+		return err
+	}
+	for i, line := range advice {
+		if i == 0 {
+			fmt.Fprintln(p.out, "\nThe settings of this server:")
+		}
+		fmt.Fprintln(p.out, "*", line)
+	}
+	return nil
 }
 
 // showBench shows the medians as a table.
 func (p *program) showBench(all []bench.Summary) error {
 	fmt.Fprintln(p.out)
-	t := newTable(p.out, p.palette, "shape", "way", "jobs/s", "from", "to", "of the floor", "WAL/job", "CPU/job")
+	t := newTable(p.out, p.palette, "shape", "way", "jobs/s", "from", "to", "of the first", "WAL/job", "CPU/job", "memory")
 	for _, s := range all {
-		wal, cpu := faint("–"), faint("–")
+		wal, cpu, memory := faint("–"), faint("–"), faint("–")
 		if s.WAL > 0 {
 			wal = say(thousands(s.WAL) + " B")
 		}
 		if s.CPU > 0 {
 			cpu = say(fmt.Sprintf("%.1f µs", float64(s.CPU.Nanoseconds())/1e3))
 		}
+		if s.Memory > 0 {
+			memory = say(thousands(s.Memory>>20) + " MB")
+		}
 		of := faint("1")
-		if s.Way != bench.Floor {
+		if !s.First {
 			of = sayIn(bold, fmt.Sprintf("%.2f", s.OfFloor))
 		}
-		t.row(say(string(s.Shape)), say(s.Way), say(thousands(int64(s.Rate))), faint("%s", thousands(int64(s.Least))), faint("%s", thousands(int64(s.Most))), of, wal, cpu)
+		t.row(say(string(s.Shape)), say(s.Way), say(thousands(int64(s.Rate))), faint("%s", thousands(int64(s.Least))), faint("%s", thousands(int64(s.Most))), of, wal, cpu, memory)
 	}
 	return t.fit(terminalWidth(p.out)).end()
 }

@@ -1,0 +1,194 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+)
+
+// ScatteredAt is how many jobs pend at least for each that is due where these lie among those: there are
+// fewer than 25 on a page, and some more holes than are filled.
+const ScatteredAt = 40
+
+const (
+	backlogChunk   = 100_000 // jobs that a statement puts in
+	backlogWriters = 2       // statements at once
+)
+
+// laterKey keeps the keys of jobs that pend among those of the rounds: an index is written in the same
+// places as where all of them were of one kind.
+const laterKey = `'key-' || i || '-later'`
+
+// pend puts in jobs that wait, without the indexes, which are made when all are there.
+//
+// Where the jobs of a round are to lie among them, it leaves a hole for each: a job is put in and taken
+// away again, and there is no room elsewhere but at the end.
+func (g *postgresGround) pend(ctx context.Context, o Options) error {
+	if o.Pending == 0 {
+		return nil
+	}
+	every := 0
+	if g.apart = o.Scattered; g.apart {
+		every = 3 * o.Pending / (4 * o.Jobs) // some holes are too small for a job by a few bytes
+	}
+	g.pending = o.Pending
+	indexes, err := g.dropIndexes(ctx)
+	if err != nil {
+		return err
+	}
+	if err := g.putIn(ctx, o, every); err != nil {
+		return err
+	}
+	if g.apart {
+		if err := execute(ctx, g.pool, `DELETE FROM future_job WHERE next_check_at < '`+g.begins.UTC().Format(time.RFC3339)+`'`); err != nil {
+			return err
+		}
+	}
+	o.progress("vacuum", 0, 1)
+	if err := execute(ctx, g.pool, `VACUUM (ANALYZE) future_job`); err != nil {
+		return err
+	}
+	for i, index := range indexes {
+		o.progress("indexes", i, len(indexes))
+		if err := g.makeIndex(ctx, index); err != nil {
+			return err
+		}
+	}
+	return execute(ctx, g.pool, `ANALYZE future_job`)
+}
+
+// putIn puts in the jobs, some statements at a time. Of each so many, one is a hole; 0: none.
+func (g *postgresGround) putIn(ctx context.Context, o Options, every int) error {
+	hole := "false"
+	if every > 0 {
+		hole = fmt.Sprintf("i %% %d = 0", every)
+	}
+	text := fmt.Sprintf(`INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
+		SELECT (hashint4(i) & 1023) %% %d, r.id, r.version, %s, t, t, t, t, '{"order_id" : "ord-' || i || '", "status" : "UNSHIPPED", "total" : ' || i %% 500 ||
+			', "pad" : "' || r.pad || '"}'
+		FROM generate_series($1::int, $2::int) i,
+			(SELECT id, (SELECT max(version) FROM rule_version WHERE rule_id = rule.id) AS version, repeat('x', 120) AS pad
+				FROM rule WHERE name = 'bench-later') r,
+			LATERAL (SELECT CASE WHEN %[4]s THEN now() ELSE $3::timestamptz + (hashint4(i) & 1073741823) %% %[3]d * interval '1 s' END AS t) x`,
+		shards, laterKey, int(pendsSpread.Seconds()), hole)
+	told := make(chan int)
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(backlogWriters + 1)
+	group.Go(func() error {
+		for done := 0; done < o.Pending; {
+			select {
+			case n := <-told:
+				done += n
+				o.progress("pending jobs", done, o.Pending)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	for from := 1; from <= o.Pending && ctx.Err() == nil; from += backlogChunk {
+		to := min(from+backlogChunk-1, o.Pending)
+		group.Go(func() error {
+			if _, err := g.pool.Exec(ctx, text, from, to, g.begins); err != nil {
+				return err
+			}
+			select {
+			case told <- to - from + 1:
+				return nil
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// index is how an index is made again.
+type index struct {
+	make       string
+	constraint string // that it is for; empty: none
+}
+
+// dropIndexes drops all indexes of the jobs, and returns how they are made again.
+func (g *postgresGround) dropIndexes(ctx context.Context) ([]index, error) {
+	rows, err := g.pool.Query(ctx, `
+SELECT c.relname, pg_get_indexdef(i.indexrelid), coalesce(k.conname, ''), coalesce(k.contype = 'p', false)
+FROM pg_index i JOIN pg_class c ON c.oid = i.indexrelid LEFT JOIN pg_constraint k ON k.conindid = i.indexrelid
+WHERE i.indrelid = 'future_job'::regclass ORDER BY c.relname`)
+	if err != nil {
+		return nil, err
+	}
+	var all []index
+	var drop []string
+	var name, definition, constraint string
+	var primary bool
+	if _, err := pgx.ForEachRow(rows, []any{&name, &definition, &constraint, &primary}, func() error {
+		one := index{make: definition}
+		kind := "UNIQUE"
+		if primary {
+			kind = "PRIMARY KEY"
+		}
+		if constraint == "" {
+			drop = append(drop, `DROP INDEX `+name)
+		} else {
+			drop = append(drop, `ALTER TABLE future_job DROP CONSTRAINT `+constraint)
+			one.constraint = fmt.Sprintf(`ALTER TABLE future_job ADD CONSTRAINT %s %s USING INDEX %s`, constraint, kind, name)
+		}
+		all = append(all, one)
+		return nil
+	}); err != nil {
+		return nil, err
+	}
+	return all, execute(ctx, g.pool, drop...)
+}
+
+// makeIndex gives the server more memory to sort in than it may have elsewhere.
+func (g *postgresGround) makeIndex(ctx context.Context, i index) error {
+	tx, err := g.pool.Begin(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback(context.WithoutCancel(ctx)) }() // after a commit it does nothing
+	for _, statement := range []string{`SET LOCAL maintenance_work_mem = '512MB'`, i.make, i.constraint} {
+		if statement == "" {
+			continue
+		}
+		if _, err := tx.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return tx.Commit(ctx)
+}
+
+// checkApart reports whether nearly all due jobs lie on pages of their own.
+func (g *postgresGround) checkApart(ctx context.Context, jobs int) error {
+	var pages int
+	if err := g.pool.QueryRow(ctx, `SELECT count(DISTINCT (ctid::text::point)[0]) FROM future_job WHERE `+g.ofRounds()).Scan(&pages); err != nil {
+		return err
+	}
+	if 4*pages < 3*jobs {
+		return fmt.Errorf("%d due jobs lie on %d pages, so that they aren't scattered; let more pend", jobs, pages)
+	}
+	return nil
+}
+
+// pend puts in jobs that wait.
+func (g *sqliteGround) pend(ctx context.Context, o Options) error {
+	if o.Scattered {
+		return errors.New("SQLite has no place to choose; give a Postgres")
+	}
+	g.pending = o.Pending
+	for from := 1; from <= o.Pending; from += backlogChunk {
+		to := min(from+backlogChunk-1, o.Pending)
+		due := fmt.Sprintf(`%d + (i * 7919) %% %d * 1000000`, g.begins.UnixMicro(), int(pendsSpread.Seconds()))
+		if err := g.execute(ctx, insertAlone(from, to, `'bench-later'`, laterKey, due)); err != nil {
+			return err
+		}
+		o.progress("pending jobs", to, o.Pending)
+	}
+	return nil
+}
