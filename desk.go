@@ -30,13 +30,18 @@ const (
 
 // do applies the effects that ask returns, asking again where the rules changed meanwhile.
 func (n *node) do(ctx context.Context, what deed, ask func() ([]futurejobs.Effect, error)) (futurejobs.Applied, error) {
+	return n.doBatch(ctx, futurejobs.Batch{Deed: string(what)}, ask)
+}
+
+// doBatch is do for a batch that lacks nothing but its effects and the rules that were asked.
+func (n *node) doBatch(ctx context.Context, b futurejobs.Batch, ask func() ([]futurejobs.Effect, error)) (futurejobs.Applied, error) {
 	for range deskTries {
-		ruleSet := n.book.Revision()
-		effects, err := ask()
-		if err != nil || len(effects) == 0 {
+		var err error
+		b.RuleSet = n.book.Revision()
+		if b.Effects, err = ask(); err != nil || len(b.Effects) == 0 {
 			return futurejobs.Applied{}, err
 		}
-		applied, err := n.store.Apply(ctx, futurejobs.Batch{RuleSet: ruleSet, Effects: effects, Deed: string(what)})
+		applied, err := n.store.Apply(ctx, b)
 		if errors.Is(err, futurejobs.ErrRulesChanged) {
 			if err := n.book.Refresh(ctx); err != nil {
 				return futurejobs.Applied{}, err
@@ -108,6 +113,22 @@ func (n *node) Create(ctx context.Context, job web.NewJob) (futurejobs.Listed, e
 		return futurejobs.Listed{}, fmt.Errorf("rule %s, key %s: %w", job.Rule, job.Key, futurejobs.ErrExists)
 	}
 	return n.store.Job(ctx, job.Rule, job.Key)
+}
+
+// CreateAll begins waits by hand, as Create does, in one transaction.
+func (n *node) CreateAll(ctx context.Context, jobs []web.NewJob) (web.Begun, error) {
+	now := n.clock.Now()
+	var all rules.Bulk
+	applied, err := n.doBatch(ctx, futurejobs.Batch{Deed: string(created), Bulk: true}, func() ([]futurejobs.Effect, error) {
+		if all = n.book.BeginAll(jobs, now); all.Unknown() { // a rule may have been saved this moment
+			if err := n.book.Refresh(ctx); err != nil {
+				return nil, err
+			}
+			all = n.book.BeginAll(jobs, now)
+		}
+		return all.Effects, nil
+	})
+	return web.BegunOf(all, applied), err
 }
 
 // newest is the newest version of a rule, also of one that was saved this moment.

@@ -19,7 +19,8 @@ import (
 //     brings no look forward but one that another snooze put off.
 func Fold(effects []Effect, known Known, now time.Time) Net {
 	f := &fold{now: now, known: known, at: make(map[Ref]*standing), early: make(map[Ref]*Early)}
-	for _, e := range effects {
+	for i, e := range effects {
+		f.place = i
 		s := f.find(e.Ref)
 		if s != nil && e.Rev != nil && *e.Rev != s.job.Rev {
 			s = nil
@@ -37,6 +38,7 @@ func Fold(effects []Effect, known Known, now time.Time) Net {
 type fold struct {
 	now   time.Time
 	known Known
+	place int               // of the effect that is played
 	at    map[Ref]*standing // jobs as they stand; nil: ended
 	order []*standing       // the jobs of at, and those that ended, as they were met
 	early map[Ref]*Early    // what was remembered in this run, or used up (nil)
@@ -112,6 +114,9 @@ func (a Start) play(f *fold, e Effect, s *standing) {
 	if s != nil {
 		if !a.Restart {
 			f.net.Kept++
+			if e.Event == nil {
+				f.net.Stood = append(f.net.Stood, f.place)
+			}
 			return
 		}
 		f.net.Restarted++

@@ -70,6 +70,7 @@ type Batch struct {
 	Effects     []Effect
 	DeadLetters []DeadLetter
 	Deed        string // what a person did, for the audit, such as job.cancel; empty: nobody did
+	Bulk        bool   // the deed is one: it is audited once for each rule, with how many waits of it began
 
 	// Patient: nothing is written where a wait that would begin anew is due; that is ErrDue.
 	Patient bool
@@ -87,6 +88,7 @@ type Batch struct {
 type Applied struct {
 	Tally
 	Said  []alerts.Alert
+	Stood []int  // places of the effects of a deed that would begin a wait for a key that is waited for
 	Again string // why the batch's Letter stays; empty: it went, or there was none
 }
 
@@ -99,7 +101,7 @@ type Ledger interface {
 	OpenCursor(ctx context.Context, c Cursor) error
 	// Apply locks the jobs that the batch names, folds its effects with Fold, and writes
 	// the net effect, the dead letters and the cursor in one transaction; a deed is audited,
-	// once for each effect. It returns ErrMoved where a cursor stands elsewhere, ErrDue,
+	// once for each effect or, in bulk, for each rule. It returns ErrMoved where a cursor stands elsewhere, ErrDue,
 	// ErrRulesChanged, ErrRefused, or ErrNotFound where the batch's Letter is gone, having
 	// written nothing.
 	Apply(ctx context.Context, b Batch) (Applied, error)

@@ -17,6 +17,7 @@ type Net struct {
 
 	Remember []Early      // what happened before anybody waited for it
 	Forget   []Ref        // whose Early somebody waited for
+	Stood    []int        // places of the starts that a person asked for, of keys that were waited for already
 	Letters  []DeadLetter // events that could not be played
 	Tally
 }

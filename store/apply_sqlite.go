@@ -48,8 +48,8 @@ func (w *writer) apply(ctx context.Context, b futurejobs.Batch, now time.Time) (
 	if err := w.writeLetters(ctx, b, net, now); err != nil {
 		return net, err
 	}
-	for _, e := range deeds(b, net) {
-		if _, err := w.exec(insertAudit, auditArgs(ctx, now, b.Deed, object(e), particulars(e))...); err != nil {
+	for _, line := range auditOf(ctx, b, net, now) {
+		if _, err := w.exec(insertAudit, line...); err != nil {
 			return net, err
 		}
 	}

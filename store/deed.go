@@ -1,6 +1,9 @@
 package store
 
 import (
+	"context"
+	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -8,12 +11,23 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// deeds are the effects of a batch to be audited: what a person did, where something came of
-// it.
-func deeds(b futurejobs.Batch, net futurejobs.Net) []futurejobs.Effect {
+// auditOf are the lines that a batch adds to the audit, as parameters of insertAudit.
+func auditOf(ctx context.Context, b futurejobs.Batch, net futurejobs.Net, now time.Time) (lines [][]any) {
 	if b.Deed == "" {
 		return nil
 	}
+	if b.Bulk {
+		return bulkAudit(ctx, b, net.Create, now)
+	}
+	for _, e := range deeds(b, net) {
+		lines = append(lines, auditArgs(ctx, now, b.Deed, object(e), particulars(e)))
+	}
+	return lines
+}
+
+// deeds are the effects of a batch to be audited: what a person did, where something came of
+// it.
+func deeds(b futurejobs.Batch, net futurejobs.Net) []futurejobs.Effect {
 	touched := make(map[futurejobs.Ref]bool)
 	for _, jobs := range [][]futurejobs.Job{net.Create, net.Change, net.Update} {
 		for _, j := range jobs {
@@ -54,4 +68,19 @@ func particulars(e futurejobs.Effect) string {
 		until = "until " + a.Ack.Until.UTC().Format(time.RFC3339)
 	}
 	return strings.Join(slices.DeleteFunc([]string{e.Rule.Name + "/" + e.Ref.Key, until, a.Ack.Note}, func(s string) bool { return s == "" }), "; ")
+}
+
+// bulkAudit are the lines of waits that began in bulk, one for each rule: how many, such as "waits: 12".
+func bulkAudit(ctx context.Context, b futurejobs.Batch, began []futurejobs.Job, now time.Time) (lines [][]any) {
+	names, counts := make(map[int32]string), make(map[int32]int)
+	for i := range b.Effects {
+		names[b.Effects[i].Ref.RuleID] = b.Effects[i].Rule.Name
+	}
+	for i := range began {
+		counts[began[i].RuleID]++
+	}
+	for _, id := range slices.Sorted(maps.Keys(counts)) {
+		lines = append(lines, auditArgs(ctx, now, b.Deed, "job/"+names[id], fmt.Sprintf("waits: %d", counts[id])))
+	}
+	return lines
 }

@@ -40,8 +40,8 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurej
 	if b.Letter != nil {
 		q.Queue(tried.text, tried.args...).Exec(expect(1, futurejobs.ErrNotFound))
 	}
-	for _, e := range deeds(b, net) {
-		q.Queue(insertAudit, auditArgs(ctx, now, b.Deed, object(e), particulars(e))...)
+	for _, line := range auditOf(ctx, b, net, now) {
+		q.Queue(insertAudit, line...)
 	}
 	created := len(net.Create) + len(net.Born)
 	if b.Stream == "" && created == 0 {
@@ -135,13 +135,19 @@ DELETE FROM early e USING unnest($1::smallint[], $2::int[], $3::text[]) AS ref (
 WHERE e.shard = ref.shard AND e.rule_id = ref.rule_id AND e.key = ref.key`
 )
 
+// createAtOnce is how many jobs one statement creates. They are sorted as a whole, so that two
+// batches that create the same jobs wait for one another and never in a circle.
+const createAtOnce = 2000
+
 func queueCreations(q *pgx.Batch, jobs []futurejobs.Job) {
 	if len(jobs) == 0 {
 		return
 	}
 	sorted := pointers(jobs)
 	slices.SortFunc(sorted, func(a, b *futurejobs.Job) int { return compareRefs(a.Ref, b.Ref) })
-	q.Queue(insertJobs, jobColumnsOf(sorted)...).Exec(expect(len(jobs), errOvertaken))
+	for part := range slices.Chunk(sorted, createAtOnce) {
+		q.Queue(insertJobs, jobColumnsOf(part)...).Exec(expect(len(part), errOvertaken))
+	}
 }
 
 func queueBorn(q *pgx.Batch, born []futurejobs.Decision, now time.Time) {

@@ -17,6 +17,9 @@ import (
 type Desk interface {
 	// Create begins a wait by hand, or returns futurejobs.ErrExists.
 	Create(ctx context.Context, j NewJob) (futurejobs.Listed, error)
+	// CreateAll begins waits by hand, all in one transaction. Those that are refused or are there
+	// already keep none of the others out.
+	CreateAll(ctx context.Context, all []NewJob) (Begun, error)
 	// Cancel ends the pending job of a rule and a key.
 	Cancel(ctx context.Context, rule, key string) error
 	// CancelEntity ends the pending jobs that any rule has of an entity's key, and returns
@@ -30,12 +33,7 @@ type Desk interface {
 }
 
 // NewJob is a wait that is begun by hand.
-type NewJob struct {
-	Rule  string
-	Key   string
-	Event json.RawMessage // what the rule sees as the trigger's body; nil: none
-	Since time.Time       // when the wait began; zero: now
-}
+type NewJob = rules.NewWait
 
 // NewJobBody is a NewJob as it comes in.
 type NewJobBody struct {

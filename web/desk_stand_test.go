@@ -39,7 +39,7 @@ func (s *stand) deed(ctx context.Context, what, rule, key string, ask func(*futu
 	return err
 }
 
-// Create is web.Desk's, as the five that follow.
+// Create is web.Desk's, as the six that follow.
 func (s *stand) Create(ctx context.Context, j web.NewJob) (futurejobs.Listed, error) {
 	if err := s.rules.Book.Refresh(ctx); err != nil {
 		return futurejobs.Listed{}, err
@@ -60,6 +60,18 @@ func (s *stand) Create(ctx context.Context, j web.NewJob) (futurejobs.Listed, er
 		return futurejobs.Listed{}, err
 	}
 	return s.store.Job(ctx, j.Rule, j.Key)
+}
+
+func (s *stand) CreateAll(ctx context.Context, jobs []web.NewJob) (web.Begun, error) {
+	if err := s.rules.Book.Refresh(ctx); err != nil {
+		return web.Begun{}, err
+	}
+	all := s.rules.Book.BeginAll(jobs, time.Now().UTC())
+	if len(all.Effects) == 0 {
+		return web.BegunOf(all, futurejobs.Applied{}), nil
+	}
+	done, err := s.store.Apply(ctx, futurejobs.Batch{RuleSet: s.rules.Book.Revision(), Deed: "job.create", Bulk: true, Effects: all.Effects})
+	return web.BegunOf(all, done), err
 }
 
 func (s *stand) Cancel(ctx context.Context, rule, key string) error {

@@ -227,6 +227,10 @@ func bodyExample(op *huma.Operation) string {
 		text, _ := yaml.Example.(string)
 		return text
 	}
+	if lines := op.RequestBody.Content[lineType]; lines != nil {
+		text, _ := lines.Example.(string)
+		return text
+	}
 	if m == nil {
 		return ""
 	}
@@ -290,6 +294,8 @@ func curl(op *huma.Operation, body string) string {
 	switch {
 	case body != "" && op.RequestBody.Content[yamlType] != nil:
 		parts = append(parts, "-H 'Content-Type: "+yamlType+"' --data-binary @rule.yaml")
+	case body != "" && op.RequestBody.Content[lineType] != nil:
+		parts = append(parts, "-H 'Content-Type: "+lineType+"' --data-binary @jobs.ndjson")
 	case body != "":
 		parts = append(parts, "-H 'Content-Type: "+jsonType+"' -d @body.json")
 	}

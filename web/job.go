@@ -159,6 +159,7 @@ func (a *api) mountJobs() {
 		Scope: access.Rules, Reach: byItself, Status: http.StatusCreated, Once: true,
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusRequestEntityTooLarge},
 	}, shown(a.createJob))
+	a.mountBulk()
 	addKeyed(a, operation{
 		ID: "get-job", Method: "GET", Does: "shows a pending job", Scope: access.Read,
 	}, "", shown(func(ctx context.Context, of *keyRef) (Job, error) { return a.job(ctx, of.ref) }))

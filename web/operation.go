@@ -25,6 +25,8 @@ type operation struct {
 	Status int   // of success; 0: 200, or 204 without a body
 	Limit  int64 // of the body, in bytes; 0: bodyLimit
 	Once   bool  // takes an Idempotency-Key
+	// Turns has room for as many requests as are read and answered at once; nil: for all.
+	Turns  chan struct{}
 	Errors []int // statuses beside those that any operation has
 
 	RequestBody *huma.RequestBody // nil: what the input's Body says

@@ -26,7 +26,7 @@ type Index struct {
 // mount puts all operations on the router. Each part of the API is in the file of its noun.
 func (a *api) mount(r chi.Router) {
 	a.huma, a.spelled = newHuma(r, a)
-	a.huma.UseMiddleware(a.admit, a.query, a.once)
+	a.huma.UseMiddleware(a.admit, a.query, a.turn, a.once)
 	a.mountRules()
 	a.mountPreview()
 	a.mountPings()

@@ -157,6 +157,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"GET", "/api/v1/jobs", "", "PageJob", 200},
 		{"GET", "/api/v1/jobs/order-unshipped/2", "", "Job", 200},
 		{"POST", "/api/v1/jobs", `{"rule": "order-unshipped", "key": "3"}`, "Job", 201},
+		{"POST", "/api/v1/jobs/bulk", `{"rule": "order-unshipped", "key": "3"}` + "\n{", "BulkAnswer", 200},
 		{"POST", "/api/v1/jobs/order-unshipped/2/check", "", "Looked", 200},
 		{"POST", "/api/v1/jobs/order-unshipped/2/snooze", `{"for": "1h"}`, "Job", 200},
 		{"GET", "/api/v1/entities/order/1", "", "Entity", 200},

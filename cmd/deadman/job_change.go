@@ -13,13 +13,31 @@ import (
 )
 
 func (p *program) createJobCommand() *cobra.Command {
-	cmd := p.onJob(&cobra.Command{
-		Use: "create RULE KEY", Short: "Begin a wait by hand, as an event would",
-		Example: `  deadman job create order-unshipped 1234 --event '{"id": "1234", "total": 12.5}' --since -2h`,
-	})
+	cmd := &cobra.Command{
+		Use: "create RULE KEY | create -f FILE", Short: "Begin a wait by hand, as an event would; with -f, those of a file",
+		Long: `Begins a wait by hand, as an event would. With -f it begins those of a file, of any number: each line
+is an object as POST /api/v1/jobs takes it. A line that is refused keeps no other out, and a key that is waited for
+stays as it is, so the same file may be sent again.`,
+		Example: `  deadman job create order-unshipped 1234 --event '{"id": "1234", "total": 12.5}' --since -2h
+  deadman job create -f waits.ndjson    # {"rule": "order-unshipped", "key": "1234", "event": {...}, "since": "..."}`,
+		ValidArgsFunction: p.completeRule,
+	}
 	event := cmd.Flags().String("event", "", "what the rule sees as the event: JSON, @FILE, or - for the standard input")
 	since := cmd.Flags().String("since", "", "when the wait began (15:04, 2026-01-31T15:04:05Z, -2h; default: now)")
+	file := cmd.Flags().StringP("file", "f", "", "a file of waits, a JSON object a line; - is the standard input")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if *file == "" {
+			return exactly("RULE", "KEY")(cmd, args)
+		}
+		if *event != "" || *since != "" || len(args) > 0 {
+			return usage("%s -f takes no RULE, KEY, --event or --since: each line of the file says its own", cmd.CommandPath())
+		}
+		return nil
+	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *file != "" {
+			return p.createJobs(cmd, *file)
+		}
 		j := newJob{Rule: args[0], Key: args[1]}
 		var err error
 		if j.Event, err = p.jsonFlag("event", *event); err != nil {

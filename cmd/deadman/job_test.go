@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -62,6 +63,28 @@ func TestJobVerbs(t *testing.T) {
 	n.says(2, []string{"history", "list", "--after", "soon"}, "--after", `"soon" is no time`)
 	n.says(0, []string{"alert", "list", "--status", "firing", "--severity", "critical", "--after", "-1h"}, "nothing was said yet")
 	n.says(1, []string{"alert", "list", "--status", "fired"}, "query.status")
+}
+
+// The waits of a file begin in as many requests as it takes, and lines are named by their places in it.
+func TestJobsOfAFile(t *testing.T) {
+	t.Parallel()
+	n := serveHere(t)
+	n.does("rule", "apply", "-f", write(t, filepath.Join(t.TempDir(), "shop"), "rules.yaml", goodRule))
+	var lines strings.Builder
+	const waits = web.MaxBulkLines + 5
+	for i := range waits {
+		fmt.Fprintf(&lines, `{"rule": "order-unshipped", "key": "%d"}`+"\n", i)
+	}
+	lines.WriteString("\n" + `{"rule": "nobody", "key": "1"}` + "\n" + strings.Repeat("x", web.MaxBulkLine+1) + "\n" + `{"rule": "order-unshipped", "key": "7"}`)
+	file := write(t, t.TempDir(), "waits.ndjson", lines.String())
+	n.says(3, []string{"job", "create", "-f", file}, "created: 10,005; waited for already: 1; refused: 2", "line 10007, rule", "nobody", "line 10008", "256 KiB")
+	if got := n.run("", "job", "create", "-f", file, "-o", "json"); got.code != 3 || !strings.Contains(got.out, `"created": 0`) || !strings.Contains(got.out, `"existed": 10006`) {
+		t.Errorf("again: %d %.300s", got.code, got.out)
+	}
+	n.says(0, []string{"job", "list", "--key", "10004"}, "10004", "waiting")
+	n.says(2, []string{"job", "create", "order-unshipped", "-f", file}, "each line of the file")
+	n.says(2, []string{"job", "create", "-f", file + ".not"}, "no such file")
+	n.says(2, []string{"job", "create", "order-unshipped"}, "takes RULE KEY")
 }
 
 // Of a job that stays until a beat comes, and of one that is paused, no look is shown.

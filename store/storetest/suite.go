@@ -43,6 +43,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"apply/again":           applyStartsAgainAfterAnEnd,
 	"apply/meet":            applyMeetsWhatIsThere,
 	"apply/race":            applyIsRacedOnce,
+	"apply/bulk":            bulksBeginWhatIsNew,
 	"apply/rules":           applyLosesToNewRules,
 	"apply/known":           applyLosesToACursor,
 	"apply/keys":            applyTakesAnyKey,

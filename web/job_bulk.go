@@ -1,0 +1,205 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"mime"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+
+	"deadman/access"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+)
+
+// What one call begins at most, and how many calls are read and answered at once: the others wait,
+// so that their bodies take no more memory than that.
+const (
+	MaxBulkLines = 10_000
+	MaxBulkBytes = 16 << 20
+	MaxBulkLine  = bodyLimit // what a wait that is begun alone may have
+	bulkTurns    = 4
+)
+
+// lineType is one JSON value a line.
+const lineType = "application/x-ndjson"
+
+// Begun is what came of waits that were to begin, by their places among them.
+type Begun struct {
+	Created int
+	Existed []int   // their keys were waited for already
+	Refused []error // nil: it was created, or existed
+}
+
+// BegunOf is what came of waits that were asked for and applied.
+func BegunOf(asked rules.Bulk, done futurejobs.Applied) Begun {
+	begun := Begun{Created: done.Created, Refused: asked.Refused}
+	for _, i := range done.Stood {
+		begun.Existed = append(begun.Existed, asked.Places[i])
+	}
+	return begun
+}
+
+// BulkAnswer is what came of the lines of a body. Blank ones are counted, and nothing else.
+type BulkAnswer struct {
+	Created int           `json:"created" doc:"Waits that began."`
+	Existed int           `json:"existed" doc:"Lines whose keys were waited for already, by that rule; nothing was changed about them."`
+	Refused int           `json:"refused" doc:"Lines that were refused; they kept no other line out."`
+	Stood   []int         `json:"existed_lines" nullable:"false" doc:"The lines that existed, from 1."`
+	Wrong   []RefusedLine `json:"refused_lines" nullable:"false" doc:"The lines that were refused, and why."`
+}
+
+// RefusedLine is a line that no wait began of.
+type RefusedLine struct {
+	Line    int    `json:"line" doc:"From 1." example:"3"`
+	Field   string `json:"field,omitempty" doc:"Absent: the whole line." example:"key"`
+	Message string `json:"message" doc:"What is wrong, and what to write instead." example:"the key is empty"`
+}
+
+// bulkIn is a body of lines.
+type bulkIn struct {
+	Type    string `header:"Content-Type" hidden:"true"`
+	RawBody []byte
+}
+
+func (a *api) mountBulk() {
+	add(a, operation{
+		ID: "create-jobs", Tag: tagJobs, Method: "POST", Path: "/jobs/bulk", Does: "begins up to 10,000 waits by hand",
+		Says: "Each line of the body is an object as POST /jobs takes it (NDJSON). All waits begin in one transaction: where the answer is a problem, none did. " +
+			"A line that is refused keeps no other out, and a key that is waited for stays as it is, so the same body may be sent again. " +
+			"Up to 16 MiB in all and 256 KiB a line. The audit has one line for each rule, with how many waits of it began.",
+		Scope: access.Rules, Reach: byItself, Status: http.StatusOK, Once: true, Limit: MaxBulkBytes, Turns: make(chan struct{}, bulkTurns),
+		Errors: []int{http.StatusRequestEntityTooLarge, http.StatusUnsupportedMediaType},
+		RequestBody: &huma.RequestBody{Required: true, Description: "A JSON object a line.", Content: map[string]*huma.MediaType{
+			lineType: {Schema: &huma.Schema{Type: huma.TypeString}, Example: bulkExample},
+		}},
+	}, shown(a.createJobs))
+}
+
+// lineExample is a line, and bulkExample a body.
+const (
+	lineExample = `{"rule": "order-unshipped", "key": "1234", "event": {"id": "1234", "total": 12.5}}`
+	bulkExample = lineExample + `
+{"rule": "order-unshipped", "key": "1235", "since": "2026-01-31T15:04:05Z"}
+`
+)
+
+func (a *api) createJobs(ctx context.Context, in *bulkIn) (BulkAnswer, error) {
+	if isForm(in.Type) {
+		return BulkAnswer{}, problem(http.StatusUnsupportedMediaType, "%s is not read here; send a JSON object a line as %s (with curl: -H 'Content-Type: %[2]s' --data-binary @FILE)", in.Type, lineType)
+	}
+	read, err := readLines(in.RawBody, func(rule string) error { return visitorOf(ctx).allow(access.Rules, rule) })
+	if err != nil {
+		return BulkAnswer{}, err
+	}
+	begun, err := a.Desk.CreateAll(ctx, read.jobs)
+	if err != nil {
+		return BulkAnswer{}, err
+	}
+	return read.answer(begun), nil
+}
+
+// isForm reports whether a body is what a form of a page sends, and curl where nothing else is said.
+func isForm(contentType string) bool {
+	kind, _, err := mime.ParseMediaType(contentType)
+	return err == nil && (kind == "application/x-www-form-urlencoded" || strings.HasPrefix(kind, "multipart/"))
+}
+
+// bulk is the lines of a body as they were read.
+type bulk struct {
+	jobs  []NewJob
+	lines []int // that the jobs are on
+	wrong []RefusedLine
+}
+
+// readLines reads the jobs of a body. allow says whether the sender may begin waits of a rule. What is
+// wrong with the body as a whole is an error.
+func readLines(body []byte, allow func(rule string) error) (*bulk, error) {
+	if first := bytes.TrimLeft(body, " \t\r\n"); len(first) == 0 {
+		return nil, refused("body", "there is no line in it; write a JSON object a line, such as %s", lineExample)
+	} else if first[0] == '[' {
+		return nil, refused("body", "it is a JSON array; write each of its objects on a line of its own, as jq -c '.[]' does")
+	}
+	most := bytes.Count(body, []byte{'\n'}) + 1
+	all := &bulk{jobs: make([]NewJob, 0, min(most, MaxBulkLines)), lines: make([]int, 0, min(most, MaxBulkLines))}
+	filled := 0
+	for number := 1; len(body) > 0; number++ {
+		var line []byte
+		line, body, _ = bytes.Cut(body, []byte{'\n'})
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		if filled++; filled > MaxBulkLines {
+			return nil, wrongs(TooLarge, http.StatusRequestEntityTooLarge, []Detail{{
+				Location: "body", Message: fmt.Sprintf("there are more than %d lines; nothing was begun: send them in several requests", MaxBulkLines),
+			}})
+		}
+		all.read(number, line, allow)
+	}
+	return all, nil
+}
+
+// read reads one line.
+func (b *bulk) read(number int, line []byte, allow func(rule string) error) {
+	if len(line) > MaxBulkLine {
+		b.refuse(number, "", fmt.Sprintf("%d bytes are too many for a line; the limit is %d: give the event less to carry", len(line), MaxBulkLine))
+		return
+	}
+	r := lineReader{text: line}
+	job, err := r.job()
+	if err == nil {
+		err = allow(job.Rule)
+	}
+	var wrong lineError
+	switch {
+	case errors.As(err, &wrong):
+		b.refuse(number, wrong.field, wrong.message)
+	case err != nil:
+		b.refuse(number, "rule", err.Error())
+	default:
+		b.jobs, b.lines = append(b.jobs, job), append(b.lines, number)
+	}
+}
+
+func (b *bulk) refuse(line int, field, message string) {
+	b.wrong = append(b.wrong, RefusedLine{Line: line, Field: field, Message: message})
+}
+
+// answer says what came of the lines.
+func (b *bulk) answer(begun Begun) BulkAnswer {
+	for place, err := range begun.Refused {
+		if err != nil {
+			field, message := refusalOf(err)
+			b.refuse(b.lines[place], field, message)
+		}
+	}
+	slices.SortFunc(b.wrong, func(x, y RefusedLine) int { return x.Line - y.Line })
+	a := BulkAnswer{Created: begun.Created, Existed: len(begun.Existed), Refused: len(b.wrong), Stood: []int{}, Wrong: b.wrong}
+	for _, place := range begun.Existed {
+		a.Stood = append(a.Stood, b.lines[place])
+	}
+	if a.Wrong == nil {
+		a.Wrong = []RefusedLine{}
+	}
+	return a
+}
+
+// refusalOf says which field of a wait its rule refuses, and why.
+func refusalOf(err error) (field, message string) {
+	var wrong rules.Problems
+	if errors.As(err, &wrong) && len(wrong) > 0 {
+		if p := wrong[0].Pointer; p != "" {
+			field = p[1:]
+		}
+		return field, wrong[0].Message
+	}
+	if errors.Is(err, futurejobs.ErrNotFound) {
+		field = "rule"
+	}
+	return field, err.Error()
+}
