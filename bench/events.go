@@ -4,12 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -21,20 +20,10 @@ import (
 	"deadman/store"
 )
 
-// EventsOptions say what to measure.
-type EventsOptions struct {
-	DatabaseURL string // an empty Postgres database
-	Dir         string // an empty folder for the broker, and for SQLite
-	Events      int    // in the stream, each of which creates a job
-	Rounds      int    // times that each way is measured, in turn
-	Embedded    bool   // the same intake on SQLite is measured, too
-	Out         io.Writer
-}
-
 // EventsDocument is the rule of the events: a key and a condition over the body, and what
 // ends the wait.
 const EventsDocument = `
-name: bench
+name: bench-events
 entity: order
 trigger: {event: orders.placed, key: event.id, if: 'event.total > 0 && event.status == "PLACED"'}
 resolve: {event: orders.shipped, key: event.id}
@@ -53,79 +42,64 @@ const (
 	eventsSubject = "orders.placed"
 )
 
-// eventing is a stream full of events, and where they become jobs.
+// eventing is a stream full of events, and the database where they become jobs.
 type eventing struct {
-	EventsOptions
-	pool  *pgxpool.Pool
-	store *store.Store
-	bus   *bus.Bus
-	nc    *nats.Conn
-	same  [][]any // what intake wrote, a batch each
-	dirs  int     // folders of SQLite that were made
+	ground ground
+	events int
+	server *bus.Server
+	bus    *bus.Bus
 }
 
-// Events measures the rate at which the events of a stream become committed jobs, and the
-// rate at which the same rows are inserted by a loop that does nothing else. It prints a
-// RESULT line for each, then the medians, and returns intake's rate as a part of the other.
-func Events(ctx context.Context, o EventsOptions) (ratio float64, err error) {
-	server, err := bus.StartServer(bus.ServerOptions{Dir: o.Dir + "/nats", Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+// eventsWays are the ways to make jobs of the events of a stream, which are there before. A stream is applied in its
+// order, one transaction after the other: so is the floor.
+func eventsWays(ctx context.Context, g ground, o Options) (ways []way, over func(context.Context) error, err error) {
+	e := &eventing{ground: g, events: o.Jobs}
+	over = func(context.Context) error { e.close(); return nil }
+	if err := e.open(ctx, filepath.Join(o.Dir, "events")); err != nil {
+		e.close()
+		return nil, nil, err
+	}
+	ways, err = creatingWays(ctx, creating{draining{name: Engine, ground: g, shape: Events, jobs: o.Jobs, ready: e.ready}}, 1)
 	if err != nil {
-		return 0, err
+		e.close()
 	}
-	defer server.Close()
-	e := &eventing{EventsOptions: o}
-	defer e.close()
-	if err := e.open(ctx, server.ClientURL()); err != nil {
-		return 0, err
+	return ways, over, err
+}
+
+// open starts a broker in a folder, has a rule listen, and publishes the events.
+func (e *eventing) open(ctx context.Context, dir string) (err error) {
+	log := slog.New(slog.DiscardHandler)
+	if e.server, err = bus.StartServer(bus.ServerOptions{Dir: dir, Addr: "127.0.0.1:0", Log: log}); err != nil {
+		return err
 	}
-	if err := e.record(ctx); err != nil {
-		return 0, fmt.Errorf("record what is inserted: %w", err)
+	if e.bus, err = bus.Connect(ctx, bus.Options{URL: e.server.ClientURL(), Log: log}); err != nil {
+		return err
 	}
-	ways := []drain{{"bare", e.insert}, {"intake", func(ctx context.Context) error { return e.takeIn(ctx, e.store) }}}
-	if o.Embedded {
-		ways = append(ways, drain{"sqlite", e.takeInAlone})
+	s, err := e.ground.store(ctx)
+	if err != nil {
+		return err
 	}
-	rates := map[string][]float64{}
-	for round := range o.Rounds {
-		for i := range ways {
-			way := ways[(i+round)%len(ways)]
-			took, wal, err := e.measure(ctx, way)
-			if err != nil {
-				return 0, fmt.Errorf("%s: %w", way.name, err)
-			}
-			rate := float64(o.Events) / took.Seconds()
-			rates[way.name] = append(rates[way.name], rate)
-			fmt.Fprintf(o.Out, "RESULT events %s n=%d sec=%.3f rate=%.0f walB/row=%d\n", way.name, o.Events, took.Seconds(), rate, wal/int64(o.Events))
+	if err := errors.Join(listen(ctx, s), s.Close()); err != nil {
+		return err
+	}
+	nc, err := nats.Connect(e.server.ClientURL())
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	if err := CreateStream(ctx, nc); err != nil {
+		return err
+	}
+	for from := 0; from < e.events; from += publishedAtOnce {
+		if err := PublishEvents(ctx, nc, from, min(from+publishedAtOnce, e.events)); err != nil {
+			return err
 		}
 	}
-	intake, bare := median(rates["intake"]), median(rates["bare"])
-	fmt.Fprintf(o.Out, "intake of %d events of %d bytes, median of %d rounds: intake %.0f/s, bare inserts %.0f/s, ratio %.2f\n",
-		o.Events, len(fmt.Sprintf(eventBody, 0)), o.Rounds, intake, bare, intake/bare)
-	if o.Embedded {
-		fmt.Fprintf(o.Out, "the same intake on SQLite: %.0f/s\n", median(rates["sqlite"]))
-	}
-	return intake / bare, nil
+	return nil
 }
 
-func (e *eventing) open(ctx context.Context, url string) (err error) {
-	log := slog.New(slog.DiscardHandler)
-	if e.store, err = store.Open(ctx, store.Options{DatabaseURL: e.DatabaseURL, Shards: 16, Log: log}); err != nil {
-		return err
-	}
-	if e.pool, err = pgxpool.New(ctx, e.DatabaseURL); err != nil {
-		return err
-	}
-	if e.bus, err = bus.Connect(ctx, bus.Options{URL: url, Log: log}); err != nil {
-		return err
-	}
-	if e.nc, err = nats.Connect(url); err != nil {
-		return err
-	}
-	if err := listen(ctx, e.store); err != nil {
-		return err
-	}
-	return e.fill(ctx)
-}
+// publishedAtOnce bounds how many events are in memory while they are published.
+const publishedAtOnce = 50_000
 
 // listen saves the rule.
 func listen(ctx context.Context, s *store.Store) error {
@@ -134,26 +108,24 @@ func listen(ctx context.Context, s *store.Store) error {
 }
 
 func (e *eventing) close() {
-	if e.nc != nil {
-		e.nc.Close()
-	}
 	if e.bus != nil {
 		e.bus.Close()
 	}
-	if e.pool != nil {
-		e.pool.Close()
-	}
-	if e.store != nil {
-		_ = e.store.Close() // what was measured is over
+	if e.server != nil {
+		e.server.Close()
 	}
 }
 
-// fill makes the stream and publishes the events.
-func (e *eventing) fill(ctx context.Context) error {
-	if err := CreateStream(ctx, e.nc); err != nil {
-		return err
+// ready has the stream read from its start.
+func (e *eventing) ready(ctx context.Context) (do, rest func(context.Context) error, over func() error, err error) {
+	if err := e.ground.run(ctx, `UPDATE event_cursor SET last_seq = 0, last_at = NULL, read_through_at = NULL, created = 0`); err != nil {
+		return nil, nil, nil, err
 	}
-	return PublishEvents(ctx, e.nc, 0, e.Events)
+	s, err := e.ground.store(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return func(ctx context.Context) error { return e.takeIn(ctx, s) }, nil, s.Close, nil
 }
 
 // CreateStream makes the stream of the events, which takes atomic batches.
@@ -180,49 +152,6 @@ func PublishEvents(ctx context.Context, nc *nats.Conn, from, to int) error {
 	return publish(ctx, nc, messages)
 }
 
-// reset empties the table, and has the stream read from its start. A checkpoint makes the
-// runs alike.
-func (e *eventing) reset(ctx context.Context) error {
-	for _, statement := range []string{
-		`TRUNCATE future_job`, `VACUUM (ANALYZE) future_job`,
-		`UPDATE event_cursor SET last_seq = 0, last_at = NULL, read_through_at = NULL, created = 0`,
-		`CHECKPOINT`,
-	} {
-		if _, err := e.pool.Exec(ctx, statement); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// measure runs one way, and checks that each event made its job.
-func (e *eventing) measure(ctx context.Context, way drain) (took time.Duration, wal int64, err error) {
-	if err := e.reset(ctx); err != nil {
-		return 0, 0, err
-	}
-	before, err := written(ctx, e.pool)
-	if err != nil {
-		return 0, 0, err
-	}
-	begun := time.Now()
-	if err := way.run(ctx); err != nil {
-		return 0, 0, err
-	}
-	took = time.Since(begun)
-	after, err := written(ctx, e.pool)
-	if err != nil || way.name == "sqlite" {
-		return took, 0, err
-	}
-	var jobs int
-	if err := e.pool.QueryRow(ctx, `SELECT count(*) FROM future_job WHERE event IS NOT NULL`).Scan(&jobs); err != nil {
-		return 0, 0, err
-	}
-	if jobs != e.Events {
-		return 0, 0, fmt.Errorf("%d jobs, want %d", jobs, e.Events)
-	}
-	return took, after - before, nil
-}
-
 // takeIn runs an intake until all events are jobs.
 func (e *eventing) takeIn(ctx context.Context, s *store.Store) error {
 	clock := futurejobs.NewClock(s.Now, time.Now)
@@ -232,7 +161,7 @@ func (e *eventing) takeIn(ctx context.Context, s *store.Store) error {
 	working, stop := context.WithCancel(ctx)
 	defer stop()
 	made := &made{all: stop}
-	made.left.Store(int64(e.Events))
+	made.left.Store(int64(e.events))
 	intake := events.NewIntake(events.Options{
 		Streams: e.bus, Book: rules.NewBook(s, s.Shards()), Ledger: s, Shards: holder(s.Shards()),
 		Now: clock.Now, Observer: made, Log: slog.New(slog.DiscardHandler),
@@ -241,16 +170,6 @@ func (e *eventing) takeIn(ctx context.Context, s *store.Store) error {
 		return err
 	}
 	return ctx.Err()
-}
-
-// takeInAlone runs an intake on an empty SQLite.
-func (e *eventing) takeInAlone(ctx context.Context) error {
-	e.dirs++
-	s, err := store.Open(ctx, store.Options{DataDir: fmt.Sprintf("%s/data-%d", e.Dir, e.dirs), Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	return errors.Join(listen(ctx, s), e.takeIn(ctx, s), s.Close())
 }
 
 // holder holds all of so many shards.
@@ -274,46 +193,3 @@ func (m *made) Taken(outcome string, n int) {
 
 // Alerted is of events.Observer.
 func (*made) Alerted(alerts.Alert) {}
-
-// bareBatch is how many rows the floor inserts at once: as many as intake does at most.
-const bareBatch = 2000
-
-// bareInsert writes the columns that a new job has.
-const bareInsert = `INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
-	SELECT * FROM unnest($1::smallint[], $2::int[], $3::int[], $4::text[], $5::timestamptz[], $6::timestamptz[],
-		$7::timestamptz[], $8::timestamptz[], $9::text[])
-	ON CONFLICT (shard, rule_id, key) DO NOTHING`
-
-// record has intake take in all events once, and keeps the rows, in the order in which it
-// wrote them.
-func (e *eventing) record(ctx context.Context) error {
-	if _, _, err := e.measure(ctx, drain{"intake", func(ctx context.Context) error { return e.takeIn(ctx, e.store) }}); err != nil {
-		return err
-	}
-	for after := int64(0); ; {
-		batch := make([]any, 9)
-		into := []any{&after}
-		for i := range batch {
-			into = append(into, &batch[i])
-		}
-		if err := e.pool.QueryRow(ctx, fmt.Sprintf(`SELECT coalesce(max(id), 0), array_agg(shard), array_agg(rule_id), array_agg(version), array_agg(key),
-			array_agg(created_at), array_agg(since_at), array_agg(first_check_at), array_agg(next_check_at), array_agg(event)
-			FROM (SELECT * FROM future_job WHERE id > $1 ORDER BY id LIMIT %d) f`, bareBatch), after).Scan(into...); err != nil {
-			return err
-		}
-		if after == 0 {
-			return nil
-		}
-		e.same = append(e.same, batch)
-	}
-}
-
-// insert inserts the rows, batch by batch.
-func (e *eventing) insert(ctx context.Context) error {
-	for _, batch := range e.same {
-		if _, err := e.pool.Exec(ctx, bareInsert, batch...); err != nil {
-			return err
-		}
-	}
-	return nil
-}

@@ -48,6 +48,14 @@ type ground interface {
 	// check says whether the work of a shape was done, each job once, and how many bytes of text were
 	// written for it.
 	check(ctx context.Context, shape Shape, jobs int) (bytes int64, err error)
+	// calm has the database write down what it still has to, and run runs statements.
+	calm(ctx context.Context) error
+	run(ctx context.Context, statements ...string) error
+	// made says whether so many jobs of a round wait, and how many bytes of text they carry.
+	made(ctx context.Context, jobs int) (bytes int64, err error)
+	// again reads the jobs of a round that are there, and returns what puts them in once more with bare SQL,
+	// from so many connections.
+	again(ctx context.Context) (insert func(ctx context.Context, writers int) error, err error)
 	// close takes away what was made.
 	close(ctx context.Context) error
 }

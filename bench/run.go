@@ -18,12 +18,14 @@ const (
 	Finish     Shape = "finish"     // each job says an alert and goes to the history
 	Reschedule Shape = "reschedule" // each job is looked at, says nothing, and is to be looked at again
 	Mixed      Shape = "mixed"      // half of them the one, half the other
+	Create     Shape = "create"     // jobs are made that are asked for by HTTP, 10,000 at a time
+	Events     Shape = "events"     // jobs are made of the events of a stream
 	Due        Shape = "due"        // due jobs are read, beside few that wait and beside many
 	Latency    Shape = "latency"    // a node says an alert of each job, all of one slot
 )
 
 // Shapes are all shapes, in the order in which people are shown them.
-var Shapes = []Shape{Finish, Reschedule, Mixed, Due, Latency}
+var Shapes = []Shape{Finish, Reschedule, Mixed, Create, Events, Due, Latency}
 
 // ends is how many of so many jobs are over after a look.
 func (s Shape) ends(jobs int) int {
@@ -192,6 +194,11 @@ type way struct {
 func waysOf(ctx context.Context, g ground, shape Shape, o Options) (ways []way, over func(context.Context) error, err error) {
 	over = func(context.Context) error { return nil }
 	switch shape {
+	case Create:
+		ways, err = createWays(ctx, g, o)
+		return ways, over, err
+	case Events:
+		return eventsWays(ctx, g, o)
 	case Due:
 		return dueWays(ctx, g, o)
 	case Latency:
@@ -207,7 +214,7 @@ func waysOf(ctx context.Context, g ground, shape Shape, o Options) (ways []way, 
 // WaysOf is how many ways are measured in each round of a shape.
 func (o Options) WaysOf(shape Shape) int {
 	switch shape {
-	case Due:
+	case Create, Events, Due:
 		return 2
 	case Latency:
 		return 1

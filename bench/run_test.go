@@ -132,6 +132,10 @@ func lacks(t *testing.T, o bench.Options, r bench.Result) {
 		if r.P50 <= 0 || r.P99 < r.P50 || r.Most < r.P99 {
 			t.Errorf("%v", r)
 		}
+	case bench.Create, bench.Events:
+		if r.CPU <= 0 || r.Idle > 0 {
+			t.Errorf("%v", r)
+		}
 	default:
 		idles := o.OldSnapshot && (r.Way == bench.Engine || r.Way == bench.OldSnapshot)
 		if (r.Idle > 0) != (idles || o.OldSnapshot && r.Way == "nodes=3") {

@@ -35,8 +35,9 @@ makes a schema of its own, and drops it at the end; what is there already is not
 server is busy meanwhile: not what one does to a database that others need at the moment.
 
 The shapes: finish (each job says an alert and goes to the history), reschedule (each is looked
-at and waits on), mixed (half and half), due (due jobs are read, beside 300,000 that wait and
-beside --pending) and latency (a whole node says an alert of each job of one slot: how long after
+at and waits on), mixed (half and half), create (waits are asked for by HTTP, 10,000 in a
+request), events (waits begin by the events of a stream), due (due jobs are read, beside 300,000
+that wait and beside --pending) and latency (a whole node says an alert of each job of one slot: how long after
 it they are heard).
 
 --pending puts in jobs that wait besides, once: about 500 bytes of disk each.`,
@@ -53,7 +54,7 @@ it they are heard).
 	}
 	f := cmd.Flags()
 	f.StringVar(&o.DatabaseURL, "database-url", "", "a Postgres to measure on (default: SQLite)")
-	f.StringSliceVar(&shapes, "shape", shapes, "finish, reschedule, mixed, due, latency; several with commas")
+	f.StringSliceVar(&shapes, "shape", shapes, strings.Join(benchShapes(), ", ")+"; several with commas")
 	f.IntVar(&o.Jobs, "jobs", benchJobs, "due jobs of a round")
 	f.IntVar(&o.Rounds, "rounds", benchRounds, "times that each way is measured")
 	f.IntVar(&o.Nodes, "nodes", 1, "measure so many nodes on one database, too")
@@ -89,6 +90,9 @@ func checkBench(o bench.Options) error {
 		return usage("--nodes: %d is not from 1 to %d", o.Nodes, benchNodes)
 	case o.Nodes > 1 && o.DatabaseURL == "":
 		return usage("--nodes: SQLite has one node; give a Postgres with --database-url")
+	}
+	if (slices.Contains(o.Shapes, bench.Create) || slices.Contains(o.Shapes, bench.Events)) && o.Jobs > bench.CreatedMost {
+		return usage("--jobs: what %d jobs carry would have to be in memory; --shape create and events make at most %d", o.Jobs, bench.CreatedMost)
 	}
 	return checkBacklog(o)
 }

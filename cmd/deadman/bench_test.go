@@ -31,6 +31,7 @@ func TestBenchRefuses(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--shape=quick": `there is no "quick"`, "--jobs=1": "from 2 to", "--rounds=0": "from 1 to 100", "--nodes=3": "SQLite has one node", "--nodes=99": "from 1 to 16", "--shape=": "name one of",
 		"--pending=-1": "from 0 to", "--shape=due": "more than those with --pending", "--scattered": "--database-url", "--old-snapshot": "--database-url",
+		"--jobs=3000000 --shape=finish,create":       "at most 2000000",
 		"--scattered --database-url=postgres://none": "4,000,000 have to be pending",
 	} {
 		if got := runs(t, nil, append([]string{"bench"}, strings.Fields(flag)...)...); got.code != 2 || !strings.Contains(got.err, want) {
