@@ -48,7 +48,7 @@ type Draft struct {
 	Labels    map[string]string `json:"labels,omitempty"`
 }
 
-// Detail is the part of an alert that is kept as one document in its row.
+// Detail is what an alert says. Most of it is kept as one document in its row.
 type Detail struct {
 	Draft
 	Since      time.Time       `json:"since"`
@@ -59,24 +59,6 @@ type Detail struct {
 	Closes     []ID            `json:"closes,omitempty"`
 	Source     string          `json:"source,omitempty"`
 	Count      int             `json:"count,omitempty"`
-}
-
-// JSON is the detail as it is kept. Its bodies are JSON already, and go in as they are: json.Marshal
-// would read them once more, and make every < of theirs six bytes.
-func (d Detail) JSON() ([]byte, error) {
-	bodies := []struct {
-		name string
-		body json.RawMessage
-	}{{"event", d.Event}, {"state", d.State}}
-	d.Event, d.State = nil, nil
-	type plain Detail
-	b, err := json.Marshal(plain(d))
-	for _, at := range bodies {
-		if len(at.body) > 0 {
-			b = append(append(append(b[:len(b)-1], `,"`+at.name+`":`...), at.body...), '}')
-		}
-	}
-	return b, err
 }
 
 // Alert is one thing said about one job. Its JSON form is the contract with consumers.

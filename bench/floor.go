@@ -10,6 +10,7 @@ import (
 	"github.com/expr-lang/expr/vm"
 	"github.com/google/uuid"
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -37,8 +38,8 @@ const (
 		SELECT id, now(), created_at, since_at, first_check_at, next_check_at, at, at, at,
 			1, 1, rule_id, version, 1, 1, 1, shard, key, 'exhausted', uuid_send(alert_id) FROM d),
 	a AS (
-		INSERT INTO alert (id, decided_at, rule_id, version, shard, key, detail)
-		SELECT alert_id, at, rule_id, version, shard, key, detail FROM d),
+		INSERT INTO alert (id, decided_at, since_at, rule_id, version, check_count, shard, status, severity, key, detail)
+		SELECT alert_id, at, since_at, rule_id, version, 1, shard, 1, 2, key, detail FROM d),
 	o AS (
 		INSERT INTO alert_outbox (shard, id) SELECT shard, alert_id FROM d)
 	SELECT count(*) FROM d`
@@ -59,7 +60,7 @@ type floorRows struct {
 type floorEnds struct {
 	shards  []int16
 	ids     []int64
-	alerts  []uuid.UUID
+	alerts  pgtype.FlatArray[[16]byte]
 	details []string
 	at      []time.Time
 }
@@ -196,9 +197,7 @@ func (r *floorRows) look(j floorJob, condition *vm.Program, machine *vm.VM) erro
 
 // detail is the document of the job's alert.
 func (j floorJob) detail() string {
-	slot := j.at.UTC().Format(time.RFC3339)
-	return `{"status":"firing","severity":"warning","step":"primary","step_index":0,"text":"order ` + j.key +
-		` is not shipped","labels":{"team":"fulfilment"},"since":"` + slot + `","slot":"` + slot + `","check_count":1,"event":` + string(j.body) + `}`
+	return `{"step":"primary","text":"order ` + j.key + ` is not shipped","labels":{"team":"fulfilment"},"event":` + string(j.body) + `}`
 }
 
 // trail is what a look that goes on leaves.

@@ -104,10 +104,9 @@ func (r *relaying) open(ctx context.Context, url string) (err error) {
 	if err := saveRule(ctx, r.store, Document); err != nil {
 		return err
 	}
-	_, err = r.pool.Exec(ctx, fmt.Sprintf(`INSERT INTO alert (id, decided_at, rule_id, version, shard, key, detail)
-		SELECT gen_random_uuid(), now(), r.id, 1, i %% 16, 'key-' || i,
-			'{"status":"firing","severity":"warning","step":"primary","step_index":0,"text":"order key-' || i ||
-			' is not shipped","labels":{"team":"fulfilment"},"since":"2026-01-02T03:04:05Z","slot":"2026-01-02T03:04:05Z","check_count":1,"event":' ||
+	_, err = r.pool.Exec(ctx, fmt.Sprintf(`INSERT INTO alert (id, decided_at, since_at, rule_id, version, check_count, shard, status, severity, key, detail)
+		SELECT gen_random_uuid(), now(), now(), r.id, 1, 1, i %% 16, 1, 2, 'key-' || i,
+			'{"step":"primary","text":"order key-' || i || ' is not shipped","labels":{"team":"fulfilment"},"event":' ||
 			json_build_object('order_id', 'ord-' || i, 'status', 'UNSHIPPED', 'total', i %% 500, 'pad', repeat('x', 120)) || '}'
 		FROM generate_series(1, %d) i, (SELECT id FROM rule WHERE name = 'bench') r`, r.Alerts))
 	return err

@@ -139,8 +139,8 @@ const (
 	SELECT shard, key, rule_id, id, version, 'exhausted', $1, created_at, since_at, first_check_at, next_check_at, 1, 1, $1, $1, $1, 1, 1, 1, $2
 	FROM future_job WHERE id = $3 AND shard = $4 AND rev = 0`
 	aloneDelete = `DELETE FROM future_job WHERE id = $1`
-	aloneSay    = `INSERT INTO alert (shard, id, rule_id, version, key, decided_at, detail)
-	SELECT $1, $2, id, (SELECT max(version) FROM rule_version v WHERE v.rule_id = rule.id), $3, $4, $5 FROM rule WHERE name = 'bench'`
+	aloneSay    = `INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
+	SELECT $1, $2, id, (SELECT max(version) FROM rule_version v WHERE v.rule_id = rule.id), 1, 2, $3, $4, $5, 1, $6 FROM rule WHERE name = 'bench'`
 	alonePost = `INSERT INTO alert_outbox (shard, id) VALUES ($1, $2)`
 	aloneMove = `UPDATE future_job SET rev = rev + 1, next_check_at = $1 + 3600000000, check_count = check_count + 1,
 		picked_at = $1, started_at = $1, completed_at = $1, checks = checks + 1, check_total = 1, check_slowest = 1, trail = $2
@@ -255,15 +255,15 @@ func (f *aloneFloor) write(ctx context.Context, jobs []floorJob) error {
 			_, err = s.ExecContext(ctx, args...)
 		}
 	}
-	keys := map[int64]string{}
+	by := map[int64]floorJob{}
 	for _, j := range jobs {
-		keys[j.id] = j.key
+		by[j.id] = j
 	}
 	for i, id := range r.end.ids {
-		shard, at, alert := r.end.shards[i], r.end.at[i].UnixMicro(), [16]byte(r.end.alerts[i])
+		shard, at, alert := r.end.shards[i], r.end.at[i].UnixMicro(), r.end.alerts[i]
 		run(archive, at, alert[:], id, shard)
 		run(remove, id)
-		run(say, shard, alert[:], keys[id], at, r.end.details[i])
+		run(say, shard, alert[:], by[id].key, at, by[id].at.UnixMicro(), r.end.details[i])
 		run(post, shard, alert[:])
 	}
 	for i, id := range r.move.ids {

@@ -32,7 +32,7 @@ CREATE FUNCTION witness_decide() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	RETURN NULL;
 END $$;
 CREATE TRIGGER witness_decide AFTER INSERT ON alert FOR EACH ROW
-	WHEN (NEW.detail::json ->> 'status' = 'firing') EXECUTE FUNCTION witness_decide();
+	WHEN (NEW.status = 1) EXECUTE FUNCTION witness_decide();
 
 CREATE TABLE witness_unknown (rule_id int NOT NULL, key text NOT NULL, attempts int NOT NULL, at timestamptz NOT NULL);
 CREATE FUNCTION witness_unknown() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

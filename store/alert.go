@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,24 +17,23 @@ import (
 const fromAlert = ` FROM alert a JOIN rule r ON r.id = a.rule_id`
 
 func readAlert(row scanner, a *alerts.Alert) error {
-	var detail string
-	if err := row.Scan(alertFields(a, &detail)...); err != nil {
+	r := saidRow{Alert: a}
+	if err := row.Scan(r.fields()...); err != nil {
 		return err
 	}
-	return json.Unmarshal([]byte(detail), &a.Detail)
+	return r.read()
 }
 
 // unpublished is whether an alert is still in the outbox.
 const unpublished = `EXISTS (SELECT 1 FROM alert_outbox o WHERE o.shard = a.shard AND o.id = a.id)`
 
 func readSaid(row scanner, s *futurejobs.Said) error {
-	var detail string
-	var waits bool
-	if err := row.Scan(append(alertFields(&s.Alert, &detail), &waits)...); err != nil {
+	r, waits := saidRow{Alert: &s.Alert}, false
+	if err := row.Scan(append(r.fields(), &waits)...); err != nil {
 		return err
 	}
 	s.Published = !waits
-	return json.Unmarshal([]byte(detail), &s.Detail)
+	return r.read()
 }
 
 // lastAlert is past every alert's id.

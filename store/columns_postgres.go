@@ -1,114 +1,220 @@
 package store
 
 import (
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
 
-// columns are decisions as arrays, in the order in which rows are locked.
+// columns are decisions as arrays, in the order in which rows are locked: the jobs that end, those that
+// go on, and what is said of both. What pgx knows no array of is a FlatArray, or it would look at each
+// value by reflection.
 type columns struct {
-	ends, moves int // how many of each
+	ends struct {
+		looked
+		outcome []string
+		reason  column[*string]
+	}
+	moves struct {
+		looked
+		next      []time.Time
+		undecided []int32
+	}
+	said saidColumns
+}
 
-	shard []int16
-	id    []int64
-	rev   []int32
+type saidColumns struct {
+	jobID            []int64
+	id               pgtype.FlatArray[[16]byte]
+	status, severity []int16
+	decidedAt, since []time.Time
+	checkCount       []int32
+	detail           []string
+}
 
-	outcome   []string  // empty: the job goes on
-	reason    []*string // of an ending
-	next      []time.Time
-	undecided []int32
+// looked is what a look changes of jobs.
+type looked struct {
+	shard                      []int16
+	id                         []int64
+	rev                        []int32
+	checkCount, step, checks   []int32
+	picked, started, completed pgtype.FlatArray[pgtype.Timestamptz]
+	failed                     column[pgtype.Timestamptz]
+	total, slowest             []int64 // µs
+	alertIDs                   column[[]byte]
+	trail                      column[*string] // what is new of it
+}
 
-	checkCount, step                   []int32
-	picked, started, completed, failed []pgtype.Timestamptz
-	checks                             []int32
-	total, slowest                     []int64 // µs
-	alertIDs                           [][]byte
-	trail                              pgtype.FlatArray[*string] // what is new of it
+// column is an array of which it is known whether it has a value: one that has none is not sent.
+type column[T any] struct {
+	values pgtype.FlatArray[T]
+	has    bool
+}
 
-	alertJob  []int64
-	alertID   [][16]byte
-	decidedAt []time.Time
-	detail    []string
+func (c *column[T]) add(v T, is bool) {
+	c.values = append(c.values, v)
+	c.has = c.has || is
 }
 
 func columnsOf(decisions []futurejobs.Decision) (*columns, error) {
-	c := newColumns(len(decisions))
-	for _, d := range inOrder(decisions) {
-		if d.Ends() {
-			c.ends++
-		} else {
-			c.moves++
+	c, ends, said := &columns{}, 0, 0
+	for i := range decisions {
+		if decisions[i].Ends() {
+			ends++
 		}
+		said += len(decisions[i].Alerts)
+	}
+	c.ends.grow(ends)
+	c.ends.outcome, c.ends.reason.values = make([]string, 0, ends), make([]*string, 0, ends)
+	c.moves.grow(len(decisions) - ends)
+	c.said.grow(said)
+	for _, d := range inOrder(decisions) {
 		c.add(d)
-		if err := c.say(d); err != nil {
-			return nil, err
+		for i := range d.Alerts {
+			if err := c.said.add(d.Job.ID, &d.Alerts[i]); err != nil {
+				return nil, err
+			}
 		}
 	}
 	return c, nil
 }
 
-// newColumns has room for n decisions that say an alert each.
-func newColumns(n int) *columns {
-	return &columns{
-		shard: make([]int16, 0, n), id: make([]int64, 0, n), rev: make([]int32, 0, n),
-		outcome: make([]string, 0, n), reason: make([]*string, 0, n), next: make([]time.Time, 0, n), undecided: make([]int32, 0, n),
-		checkCount: make([]int32, 0, n), step: make([]int32, 0, n),
-		picked: make([]pgtype.Timestamptz, 0, n), started: make([]pgtype.Timestamptz, 0, n),
-		completed: make([]pgtype.Timestamptz, 0, n), failed: make([]pgtype.Timestamptz, 0, n),
-		checks: make([]int32, 0, n), total: make([]int64, 0, n), slowest: make([]int64, 0, n),
-		alertIDs: make([][]byte, 0, n), trail: make(pgtype.FlatArray[*string], 0, n),
-		alertJob: make([]int64, 0, n), alertID: make([][16]byte, 0, n), decidedAt: make([]time.Time, 0, n), detail: make([]string, 0, n),
-	}
-}
-
 func (c *columns) add(d *futurejobs.Decision) {
-	j := &d.Job
-	c.shard = append(c.shard, j.Shard)
-	c.id = append(c.id, j.ID)
-	c.rev = append(c.rev, j.Rev)
-	c.outcome = append(c.outcome, string(d.Outcome))
-	c.reason = append(c.reason, optional(d.Reason))
-	c.next = append(c.next, j.NextCheckAt)
-	c.undecided = append(c.undecided, int32(j.Undecided))
-	c.checkCount = append(c.checkCount, int32(j.CheckCount))
-	c.step = append(c.step, int32(j.Step))
-	c.picked = append(c.picked, stamp(j.Last.PickedAt))
-	c.started = append(c.started, stamp(j.Last.StartedAt))
-	c.completed = append(c.completed, stamp(j.Last.CompletedAt))
-	c.failed = append(c.failed, stamp(j.Last.FailedAt))
-	c.checks = append(c.checks, int32(j.Checks))
-	c.total = append(c.total, j.CheckTotal.Microseconds())
-	c.slowest = append(c.slowest, j.CheckSlowest.Microseconds())
-	c.alertIDs = append(c.alertIDs, packed(j.Alerts))
-	c.trail = append(c.trail, optional(string(j.Trail)))
+	if d.Ends() {
+		c.ends.add(&d.Job)
+		c.ends.outcome = append(c.ends.outcome, string(d.Outcome))
+		c.ends.reason.add(optional(d.Reason), d.Reason != "")
+		return
+	}
+	c.moves.add(&d.Job)
+	c.moves.next = append(c.moves.next, d.Job.NextCheckAt)
+	c.moves.undecided = append(c.moves.undecided, int32(d.Job.Undecided))
 }
 
-func (c *columns) say(d *futurejobs.Decision) error {
-	for _, a := range d.Alerts {
-		text, err := detail(a)
-		if err != nil {
-			return err
-		}
-		c.alertJob = append(c.alertJob, d.Job.ID)
-		c.alertID = append(c.alertID, a.ID)
-		c.decidedAt = append(c.decidedAt, a.DecidedAt)
-		c.detail = append(c.detail, text)
+func (l *looked) grow(n int) {
+	l.shard, l.id, l.rev = make([]int16, 0, n), make([]int64, 0, n), make([]int32, 0, n)
+	l.checkCount, l.step, l.checks = make([]int32, 0, n), make([]int32, 0, n), make([]int32, 0, n)
+	l.picked, l.started, l.completed = make([]pgtype.Timestamptz, 0, n), make([]pgtype.Timestamptz, 0, n), make([]pgtype.Timestamptz, 0, n)
+	l.failed.values, l.total, l.slowest = make([]pgtype.Timestamptz, 0, n), make([]int64, 0, n), make([]int64, 0, n)
+	l.alertIDs.values, l.trail.values = make([][]byte, 0, n), make([]*string, 0, n)
+}
+
+func (l *looked) add(j *futurejobs.Job) {
+	l.shard = append(l.shard, j.Shard)
+	l.id = append(l.id, j.ID)
+	l.rev = append(l.rev, j.Rev)
+	l.checkCount = append(l.checkCount, int32(j.CheckCount))
+	l.step = append(l.step, int32(j.Step))
+	l.checks = append(l.checks, int32(j.Checks))
+	l.picked = append(l.picked, stamp(j.Last.PickedAt))
+	l.started = append(l.started, stamp(j.Last.StartedAt))
+	l.completed = append(l.completed, stamp(j.Last.CompletedAt))
+	l.failed.add(stamp(j.Last.FailedAt), !j.Last.FailedAt.IsZero())
+	l.total = append(l.total, j.CheckTotal.Microseconds())
+	l.slowest = append(l.slowest, j.CheckSlowest.Microseconds())
+	l.alertIDs.add(packed(j.Alerts), len(j.Alerts) > 0)
+	l.trail.add(optional(string(j.Trail)), j.Trail != "")
+}
+
+func (s *saidColumns) grow(n int) {
+	s.jobID, s.id = make([]int64, 0, n), make([][16]byte, 0, n)
+	s.status, s.severity = make([]int16, 0, n), make([]int16, 0, n)
+	s.decidedAt, s.since = make([]time.Time, 0, n), make([]time.Time, 0, n)
+	s.checkCount, s.detail = make([]int32, 0, n), make([]string, 0, n)
+}
+
+func (s *saidColumns) add(job int64, a *alerts.Alert) error {
+	text, err := detail(a)
+	if err != nil {
+		return err
 	}
+	s.jobID = append(s.jobID, job)
+	s.id = append(s.id, a.ID)
+	s.status = append(s.status, a.Status.Number())
+	s.severity = append(s.severity, a.Severity.Number())
+	s.decidedAt = append(s.decidedAt, a.DecidedAt)
+	s.since = append(s.since, a.Since)
+	s.checkCount = append(s.checkCount, int32(a.CheckCount))
+	s.detail = append(s.detail, text)
 	return nil
 }
 
-// args are the parameters of asked and, if there are alerts, of speak.
-func (c *columns) args() []any {
-	args := []any{
-		c.shard, c.id, c.rev, c.outcome, c.reason, c.next, c.undecided,
-		c.checkCount, c.step, c.picked, c.started, c.completed, c.failed,
-		c.checks, c.total, c.slowest, c.alertIDs, c.trail,
+// rows are columns as a statement reads them: a table of arrays.
+type rows struct {
+	arrays, names []string
+	args          []any
+}
+
+func (r *rows) add(name, kind string, array any) {
+	r.arrays, r.names, r.args = append(r.arrays, "?::"+kind+"[]"), append(r.names, name), append(r.args, array)
+}
+
+// as is the table under a name.
+func (r *rows) as(name string) string {
+	return `unnest(` + strings.Join(r.arrays, `, `) + `) AS ` + name + ` (` + strings.Join(r.names, `, `) + `)`
+}
+
+// addOptional adds a column that has a value.
+func addOptional[T any](r *rows, name, kind string, c column[T]) {
+	if c.has {
+		r.add(name, kind, c.values)
 	}
-	if len(c.alertID) > 0 {
-		args = append(args, c.alertJob, c.alertID, c.decidedAt, c.detail)
+}
+
+// or is the column of the table ask, or another value where it has none.
+func (c column[T]) or(column, other string) string {
+	if c.has {
+		return `ask.` + column
 	}
-	return args
+	return other
+}
+
+func (l *looked) rows() rows {
+	var r rows
+	r.add("shard", "smallint", l.shard)
+	r.add("id", "bigint", l.id)
+	r.add("rev", "int", l.rev)
+	r.add("check_count", "int", l.checkCount)
+	r.add("step", "int", l.step)
+	r.add("checks", "int", l.checks)
+	r.add("picked_at", "timestamptz", l.picked)
+	r.add("started_at", "timestamptz", l.started)
+	r.add("completed_at", "timestamptz", l.completed)
+	addOptional(&r, "failed_at", "timestamptz", l.failed)
+	r.add("check_total", "bigint", l.total)
+	r.add("check_slowest", "bigint", l.slowest)
+	addOptional(&r, "alert_ids", "bytea", l.alertIDs)
+	addOptional(&r, "trail", "text", l.trail)
+	return r
+}
+
+func (c *columns) ending() rows {
+	r := c.ends.rows()
+	r.add("outcome", "text", c.ends.outcome)
+	addOptional(&r, "reason", "text", c.ends.reason)
+	return r
+}
+
+func (c *columns) moving() rows {
+	r := c.moves.rows()
+	r.add("next_check_at", "timestamptz", c.moves.next)
+	r.add("undecided", "int", c.moves.undecided)
+	return r
+}
+
+func (s *saidColumns) rows() rows {
+	var r rows
+	r.add("job_id", "bigint", s.jobID)
+	r.add("id", "uuid", s.id)
+	r.add("status", "smallint", s.status)
+	r.add("severity", "smallint", s.severity)
+	r.add("decided_at", "timestamptz", s.decidedAt)
+	r.add("since_at", "timestamptz", s.since)
+	r.add("check_count", "int", s.checkCount)
+	r.add("detail", "text", s.detail)
+	return r
 }

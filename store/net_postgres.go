@@ -51,15 +51,6 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurej
 	return nil
 }
 
-// endText ends jobs that are locked: there is nothing to fence.
-func endText(c *columns) string {
-	text := `WITH ask AS (SELECT * FROM ` + asked + `)` + end + doneEnded
-	if len(c.alertID) > 0 {
-		text += speak
-	}
-	return numbered(text + ` SELECT count(*) FROM done`)
-}
-
 func queueEndings(q *pgx.Batch, ends []futurejobs.Decision) error {
 	if len(ends) == 0 {
 		return nil
@@ -68,7 +59,8 @@ func queueEndings(q *pgx.Batch, ends []futurejobs.Decision) error {
 	if err != nil {
 		return err
 	}
-	q.Queue(endText(c), c.args()...).QueryRow(func(row pgx.Row) error {
+	text, args := c.endAll()
+	q.Queue(text, args...).QueryRow(func(row pgx.Row) error {
 		var n int
 		if err := row.Scan(&n); err != nil {
 			return err

@@ -96,13 +96,27 @@ func readWholeEnded(row scanner, e *futurejobs.Ended) error {
 }
 
 // alertColumns are the columns that readAlert reads, of the alert a and its rule r.
-const alertColumns = `a.shard, a.id, a.rule_id, a.version, a.key, a.decided_at, a.detail, r.name, r.entity`
+const alertColumns = `a.shard, a.id, a.rule_id, a.version, a.status, a.severity, a.key, a.decided_at, a.since_at,
+	a.check_count, a.detail, r.name, r.entity`
 
-func alertFields(a *alerts.Alert, detail *string) []any {
+// saidRow is an alert as it is kept.
+type saidRow struct {
+	*alerts.Alert
+	status, severity int16
+	detail           string
+}
+
+func (s *saidRow) fields() []any {
 	return []any{
-		&a.Shard, &a.ID, &a.RuleID, &a.RuleVersion, (*verbatim)(&a.Key), at(&a.DecidedAt),
-		detail, &a.Rule, &a.Entity,
+		&s.Shard, &s.ID, &s.RuleID, &s.RuleVersion, &s.status, &s.severity, (*verbatim)(&s.Key), at(&s.DecidedAt), at(&s.Since),
+		&s.CheckCount, &s.detail, &s.Rule, &s.Entity,
 	}
+}
+
+// read takes what the fields have into the alert.
+func (s *saidRow) read() error {
+	s.Status, s.Severity = alerts.StatusOf(s.status), alerts.SeverityOf(s.severity)
+	return s.Read([]byte(s.detail))
 }
 
 // these is a list of numbers for IN. It is never empty.

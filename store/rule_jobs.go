@@ -34,7 +34,7 @@ FROM future_job GROUP BY rule_id`)
 	from := firstAlert(now.Add(-gaveUpFor))
 	gone, err := query(ctx, s.read, readRuleJobs, `SELECT a.rule_id, 0, 0, 0, NULL, count(*)
 FROM shard_lease l JOIN alert a ON a.shard = l.shard
-WHERE a.id >= $1 AND substr(a.detail, 1, $2) = $3 GROUP BY a.rule_id`, from[:], len(gaveUp), gaveUp)
+WHERE a.id >= $1 AND a.status = $2 GROUP BY a.rule_id`, from[:], alerts.GaveUp.Number())
 	if err != nil {
 		return nil, err
 	}
@@ -52,9 +52,6 @@ WHERE a.id >= $1 AND substr(a.detail, 1, $2) = $3 GROUP BY a.rule_id`, from[:], 
 	}
 	return counts, nil
 }
-
-// gaveUp is how the document of an alert begins by which a guard ended a job.
-const gaveUp = `{"status":"` + string(alerts.GaveUp) + `",`
 
 type ruleJobs struct {
 	rule int32

@@ -16,8 +16,7 @@ import (
 //
 //	rule_now      the rule set, if it stands
 //	stand         the shards that are held
-//	ask           what is asked for, of those shards
-//	ended, moved  the jobs that were as they were read, and are now changed
+//	ended, moved  the jobs of those shards that were as they were read, and are now changed
 //	done          both
 //
 // The rows that stand are locked FOR KEY SHARE until the commit: a takeover and a change
@@ -38,31 +37,13 @@ WITH rule_now AS MATERIALIZED (
 	CROSS JOIN rule_now
 	WHERE l.expires_at > now()
 	FOR KEY SHARE OF l
-), ask AS (
-	SELECT ask.* FROM ` + asked + ` JOIN stand ON stand.shard = ask.shard
 )`
-	asked = `unnest(?::smallint[], ?::bigint[], ?::int[], ?::text[], ?::text[], ?::timestamptz[], ?::int[],
-		?::int[], ?::int[], ?::timestamptz[], ?::timestamptz[], ?::timestamptz[], ?::timestamptz[],
-		?::int[], ?::bigint[], ?::bigint[], ?::bytea[], ?::text[]) AS ask
-		(shard, id, rev, outcome, reason, next_check_at, undecided,
-		check_count, step, picked_at, started_at, completed_at, failed_at,
-		checks, check_total, check_slowest, alert_ids, trail)`
+	ofStand = ` JOIN stand ON stand.shard = ask.shard`
 
 	doneEnded = `, done AS (SELECT shard, id, rule_id, version, key FROM ended)`
 	doneMoved = `, done AS (SELECT shard, id, rule_id, version, key FROM moved)`
 	doneBoth  = `, done AS (
 	SELECT shard, id, rule_id, version, key FROM ended UNION ALL SELECT shard, id, rule_id, version, key FROM moved
-)`
-	speak = `, said AS (
-	INSERT INTO alert (shard, id, rule_id, version, key, decided_at, detail)
-	SELECT done.shard, said.id, done.rule_id, done.version, done.key, said.decided_at, said.detail
-	FROM unnest(?::bigint[], ?::uuid[], ?::timestamptz[], ?::text[]) AS said (job_id, id, decided_at, detail)
-	JOIN done ON done.id = said.job_id
-	RETURNING shard, id
-), posted AS (
-	INSERT INTO alert_outbox (shard, id) SELECT shard, id FROM said
-), told AS (
-	INSERT INTO alert_news (shard, id) SELECT shard, id FROM said WHERE ` + notifying + `
 )`
 	verdict = `
 SELECT (SELECT count(*) FROM rule_now),
@@ -70,47 +51,95 @@ SELECT (SELECT count(*) FROM rule_now),
 	(SELECT array_agg(id) FROM done)`
 )
 
-var (
-	end = `, ended AS (
-	DELETE FROM future_job f USING ask
-	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ask.rev AND ask.outcome <> ''
+// end has jobs end that are in the table ask.
+func (c *columns) end(ask string) string {
+	e := &c.ends
+	trail := `f.trail`
+	if e.trail.has {
+		trail = trailWith("f.trail", "ask.trail", findInPostgres)
+	}
+	return `ended AS (
+	DELETE FROM future_job f USING ` + ask + `
+	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ask.rev
 	RETURNING f.shard, f.id, f.rule_id, f.version, f.key, f.created_at, f.since_at, f.first_check_at,
-		coalesce(f.paused_next_at, f.next_check_at),
-		ask.outcome, ask.reason, ask.check_count, ask.step, ask.picked_at, ask.started_at, ask.completed_at, ask.failed_at,
-		ask.checks, ask.check_total, ask.check_slowest, ask.alert_ids, ` + trailWith("f.trail", "ask.trail", findInPostgres) + `
+		coalesce(f.paused_next_at, f.next_check_at), ask.outcome, ` + e.reason.or("reason", "NULL::text") + `,
+		ask.check_count, ask.step, ask.picked_at, ask.started_at, ask.completed_at, ` + e.failed.or("failed_at", "NULL::timestamptz") + `,
+		ask.checks, ask.check_total, ask.check_slowest, ` + e.alertIDs.or("alert_ids", "NULL::bytea") + `, ` + trail + `
 ), archived AS (
 	INSERT INTO history (shard, id, rule_id, version, key, created_at, since_at, first_check_at, next_check_at,
 		outcome, reason, check_count, step, picked_at, started_at, completed_at, failed_at,
 		checks, check_total, check_slowest, alert_ids, trail, ended_at)
 	SELECT ended.*, now() FROM ended
 )`
-	move = `, moved AS (
+}
+
+// move has jobs go on that are in the table ask.
+func (c *columns) move(ask string) string {
+	m := &c.moves
+	trail := ``
+	if m.trail.has {
+		trail = `, trail = ` + trailWith("f.trail", "ask.trail", findInPostgres)
+	}
+	return `moved AS (
 	UPDATE future_job f SET rev = f.rev + 1, next_check_at = ask.next_check_at, undecided = ask.undecided,
 		check_count = ask.check_count, step = ask.step, picked_at = ask.picked_at, started_at = ask.started_at,
-		completed_at = ask.completed_at, failed_at = ask.failed_at, checks = ask.checks,
-		check_total = ask.check_total, check_slowest = ask.check_slowest, alert_ids = ask.alert_ids,
-		trail = ` + trailWith("f.trail", "ask.trail", findInPostgres) + `
-	FROM ask
-	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ask.rev AND ask.outcome = ''
+		completed_at = ask.completed_at, failed_at = ` + m.failed.or("failed_at", "NULL") + `, checks = ask.checks,
+		check_total = ask.check_total, check_slowest = ask.check_slowest, alert_ids = ` + m.alertIDs.or("alert_ids", "NULL") + trail + `
+	FROM ` + ask + `
+	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ask.rev
 	RETURNING f.shard, f.id, f.rule_id, f.version, f.key
 )`
-)
+}
 
-// settleText leaves out the parts that have nothing to do.
-func settleText(c *columns) string {
-	text := fence
+// speak has alerts said about jobs that are done.
+func speak(said string) string {
+	return `, said AS (
+	INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
+	SELECT done.shard, said.id, done.rule_id, done.version, said.status, said.severity, done.key,
+		said.decided_at, said.since_at, said.check_count, said.detail
+	FROM ` + said + `
+	JOIN done ON done.id = said.job_id
+	RETURNING shard, id
+), posted AS (
+	INSERT INTO alert_outbox (shard, id) SELECT shard, id FROM said
+), told AS (
+	INSERT INTO alert_news (shard, id) SELECT shard, id FROM said WHERE ` + notifying + `
+)`
+}
+
+// settling is the statement that settles, and its parameters. It leaves out the parts that have nothing to do.
+func (c *columns) settling(ruleSet int64, shards []int16, epochs []int64) (text string, args []any) {
+	text, args = fence, []any{ruleSet, shards, epochs}
+	ends, moves, said := c.ending(), c.moving(), c.said.rows()
+	over, on := len(c.ends.id) > 0, len(c.moves.id) > 0
+	if over {
+		text, args = text+`, `+c.end(`(`+ends.as("ask")+ofStand+`)`), append(args, ends.args...)
+	}
+	if on {
+		text, args = text+`, `+c.move(`(`+moves.as("ask")+ofStand+`)`), append(args, moves.args...)
+	}
 	switch {
-	case c.moves == 0:
-		text += end + doneEnded
-	case c.ends == 0:
-		text += move + doneMoved
+	case !on:
+		text += doneEnded
+	case !over:
+		text += doneMoved
 	default:
-		text += end + move + doneBoth
+		text += doneBoth
 	}
-	if len(c.alertID) > 0 {
-		text += speak
+	if len(c.said.id) > 0 {
+		text, args = text+speak(said.as("said")), append(args, said.args...)
 	}
-	return numbered(text + verdict)
+	return numbered(text + verdict), args
+}
+
+// endAll is the statement that ends jobs which are locked, and its parameters: there is nothing to fence.
+func (c *columns) endAll() (text string, args []any) {
+	ends, said := c.ending(), c.said.rows()
+	text, args = `WITH `+c.end(ends.as("ask"))+doneEnded, ends.args
+	if len(c.said.id) > 0 {
+		text, args = text+speak(said.as("said")), append(args, said.args...)
+	}
+	return numbered(text + ` SELECT count(*) FROM done`), args
 }
 
 // numbered turns each ? into the next $n.
@@ -170,8 +199,8 @@ func (p *postgres) settleOnce(ctx context.Context, s futurejobs.Settlement, c *c
 	rules := 0
 	batch := &pgx.Batch{}
 	batch.Queue(`SELECT ` + bounded)
-	batch.Queue(settleText(c), append([]any{s.RuleSet, shards, epochs}, c.args()...)...).
-		QueryRow(func(row pgx.Row) error { return row.Scan(&rules, &stand, &done) })
+	text, args := c.settling(s.RuleSet, shards, epochs)
+	batch.Queue(text, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&rules, &stand, &done) })
 	if err := p.pool.SendBatch(ctx, batch).Close(); err != nil {
 		return nil, nil, err
 	}

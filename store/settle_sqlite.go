@@ -107,7 +107,8 @@ WHERE id = $14 AND shard = $15 AND rev = $16`
 
 const (
 	deleteOne = `DELETE FROM future_job WHERE id = $1`
-	sayOne    = `INSERT INTO alert (shard, id, rule_id, version, key, decided_at, detail) VALUES ($1, $2, $3, $4, $5, $6, $7)`
+	sayOne    = `INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
 	postOne   = `INSERT INTO alert_outbox (shard, id) VALUES ($1, $2)`
 	tellOne   = `INSERT INTO alert_news (shard, id) SELECT $1, $2 WHERE ` + notifying
 	ruleStood = `SELECT 1 FROM rule_set WHERE id = 1 AND revision = $1`
@@ -147,12 +148,14 @@ func progress(j futurejobs.Job) []any {
 
 // say writes the alerts of a decision that was taken.
 func (w *writer) say(d futurejobs.Decision) error {
-	for _, a := range d.Alerts {
+	for i := range d.Alerts {
+		a := &d.Alerts[i]
 		text, err := detail(a)
 		if err != nil {
 			return err
 		}
-		if _, err := w.exec(sayOne, d.Job.Shard, a.ID[:], d.Job.RuleID, d.Job.Version, verbatim(d.Job.Key), a.DecidedAt, text); err != nil {
+		if _, err := w.exec(sayOne, d.Job.Shard, a.ID[:], d.Job.RuleID, d.Job.Version, a.Status.Number(), a.Severity.Number(),
+			verbatim(d.Job.Key), a.DecidedAt, a.Since, a.CheckCount, text); err != nil {
 			return err
 		}
 		if _, err := w.exec(postOne, d.Job.Shard, a.ID[:]); err != nil {

@@ -38,8 +38,8 @@ func lost(held []futurejobs.Held, stand []int16) []int16 {
 }
 
 // detail is an alert's document.
-func detail(a alerts.Alert) (string, error) {
-	b, err := a.Detail.JSON()
+func detail(a *alerts.Alert) (string, error) {
+	b, err := a.Document()
 	if err != nil {
 		return "", fmt.Errorf("alert %s: %w", a.ID, err)
 	}

@@ -1,0 +1,96 @@
+package alerts
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+)
+
+// An alert's row has what it is found by in columns, and the rest in a document: an alert is the most
+// that a job writes. The document leaves out what the columns tell, and the slot where the id has it.
+
+// kept is an alert's document.
+type kept struct {
+	Step      string            `json:"step"`
+	StepIndex int               `json:"step_index"`
+	Passed    []string          `json:"passed"`
+	Text      string            `json:"text"`
+	Labels    map[string]string `json:"labels"`
+	Slot      time.Time         `json:"slot"`
+	Event     json.RawMessage   `json:"event"`
+	State     json.RawMessage   `json:"state"`
+	Closes    []ID              `json:"closes"`
+	Source    string            `json:"source"`
+	Count     int               `json:"count"`
+}
+
+// Document is the alert's document. Its bodies are JSON already, and go in as they are: json.Marshal
+// would read them once more, and make every < of theirs six bytes.
+func (a *Alert) Document() ([]byte, error) {
+	o := make(object, 0, 128+len(a.Text)+len(a.Event)+len(a.State))
+	var err error
+	value := func(name string, v any) {
+		if err == nil {
+			err = o.value(name, v)
+		}
+	}
+	o.text("step", a.Step)
+	o.number("step_index", a.StepIndex)
+	if len(a.Passed) > 0 {
+		value("passed", a.Passed)
+	}
+	o.text("text", a.Text)
+	o.texts("labels", a.Labels)
+	if !a.Slot.Equal(SaidAt(a.ID)) {
+		value("slot", a.Slot)
+	}
+	if len(a.Closes) > 0 {
+		value("closes", a.Closes)
+	}
+	o.text("source", a.Source)
+	o.number("count", a.Count)
+	o.body("event", a.Event)
+	o.body("state", a.State)
+	return o.end(), err
+}
+
+// Read takes what a document says into the alert, whose id is known.
+func (a *Alert) Read(document []byte) error {
+	var k kept
+	if err := json.Unmarshal(document, &k); err != nil {
+		return err
+	}
+	a.Step, a.StepIndex, a.Passed, a.Text, a.Labels = k.Step, k.StepIndex, k.Passed, k.Text, k.Labels
+	a.Slot, a.Event, a.State, a.Closes, a.Source, a.Count = k.Slot, k.Event, k.State, k.Closes, k.Source, k.Count
+	if a.Slot.IsZero() {
+		a.Slot = SaidAt(a.ID)
+	}
+	return nil
+}
+
+// The numbers by which rows know statuses and severities, from 1; 0 is one that does not exist.
+var (
+	statuses   = []Status{Firing, Resolved, Undetermined, GaveUp, Expired}
+	severities = []Severity{Info, Warning, Error, Critical}
+)
+
+// Number is the status in a row.
+func (s Status) Number() int16 { return number(statuses, s) }
+
+// Number is the severity in a row; the graver, the greater.
+func (s Severity) Number() int16 { return number(severities, s) }
+
+// StatusOf is the status that a row has by its number.
+func StatusOf(number int16) Status { return numbered(statuses, number) }
+
+// SeverityOf is the severity that a row has by its number.
+func SeverityOf(number int16) Severity { return numbered(severities, number) }
+
+func number[T comparable](all []T, one T) int16 { return int16(slices.Index(all, one) + 1) } //nolint:gosec // there are few
+
+func numbered[T ~string](all []T, number int16) T {
+	if number < 1 || int(number) > len(all) {
+		return ""
+	}
+	return all[number-1]
+}
