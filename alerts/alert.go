@@ -74,6 +74,7 @@ type Alert struct {
 
 	Shard  int16 `json:"-"`
 	RuleID int32 `json:"-"`
+	Place  Place `json:"-"` // where Outbox.Unpublished read it
 }
 
 // MarshalJSON implements json.Marshaler.

@@ -3,16 +3,25 @@ package alerts
 import (
 	"context"
 	"fmt"
+	"time"
 )
 
 // Outbox holds the alerts that were decided and are not in the stream yet. Implementations
 // are safe for concurrent use.
 type Outbox interface {
 	// Unpublished returns up to limit alerts of the shards, without those of some rules, oldest
-	// first within a shard.
+	// first within a shard: what was decided about a job comes in the order in which it was. What
+	// comes together is sorted by id.
 	Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]Alert, error)
-	// MarkPublished records that the alerts are in the stream. It may be called again.
+	// MarkPublished records that alerts which Unpublished returned are in the stream. It may be
+	// called again.
 	MarkPublished(ctx context.Context, sent []Alert) error
+}
+
+// Place is the row of an outbox that an alert waits in. It means something to that outbox alone.
+type Place struct {
+	At    time.Time
+	First ID
 }
 
 // Publisher puts alerts into the stream.

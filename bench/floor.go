@@ -41,7 +41,10 @@ const (
 		INSERT INTO alert (id, decided_at, since_at, rule_id, version, check_count, shard, status, severity, key, detail)
 		SELECT alert_id, at, since_at, rule_id, version, 1, shard, 1, 2, key, detail FROM d),
 	o AS (
-		INSERT INTO alert_outbox (shard, id) SELECT shard, alert_id FROM d)
+		INSERT INTO alert_outbox (shard, at, first_id, ids)
+		SELECT shard, clock_timestamp(), encode(substr(ids, b, 16), 'hex')::uuid, substr(ids, b, 1920)
+		FROM (SELECT shard, string_agg(uuid_send(alert_id), '' ORDER BY alert_id) AS ids FROM d GROUP BY shard) s,
+			generate_series(1, length(ids), 1920) b)
 	SELECT count(*) FROM d`
 
 	floorMove = `UPDATE future_job f SET rev = f.rev + 1, next_check_at = u.at + interval '1 hour', check_count = f.check_count + 1,

@@ -133,7 +133,7 @@ type done struct {
 // that a job is of a round.
 func counted(now, next, ofRounds string) string {
 	return `SELECT (SELECT count(*) FROM future_job WHERE ` + ofRounds + `), (SELECT count(*) FROM future_job WHERE ` + ofRounds + ` AND ` + next + ` > ` + now + `),
-	(SELECT count(*) FROM history), (SELECT count(*) FROM alert), (SELECT count(*) FROM alert_outbox),
+	(SELECT count(*) FROM history), (SELECT count(*) FROM alert), (SELECT coalesce(sum(length(ids)), 0) / 16 FROM alert_outbox),
 	(SELECT coalesce(sum(length(detail)), 0) FROM alert) + (SELECT coalesce(sum(length(trail)), 0) FROM future_job WHERE ` + ofRounds + `)`
 }
 

@@ -131,7 +131,11 @@ func (r *relaying) close() {
 // repeats. A checkpoint makes the runs alike.
 func (r *relaying) reset(ctx context.Context) error {
 	for _, statement := range []string{
-		`TRUNCATE alert_outbox`, `INSERT INTO alert_outbox (shard, id) SELECT shard, id FROM alert`,
+		`TRUNCATE alert_outbox`,
+		`INSERT INTO alert_outbox (shard, at, first_id, ids)
+		SELECT shard, clock_timestamp(), encode(substr(ids, b, 16), 'hex')::uuid, substr(ids, b, 1920)
+		FROM (SELECT shard, string_agg(uuid_send(id), '' ORDER BY id) AS ids FROM alert GROUP BY shard) s,
+			generate_series(1, length(ids), 1920) b`,
 		`VACUUM (ANALYZE) alert, alert_outbox`, `CHECKPOINT`,
 	} {
 		if _, err := r.pool.Exec(ctx, statement); err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -141,7 +142,7 @@ const (
 	aloneDelete = `DELETE FROM future_job WHERE id = $1`
 	aloneSay    = `INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
 	SELECT $1, $2, id, (SELECT max(version) FROM rule_version v WHERE v.rule_id = rule.id), 1, 2, $3, $4, $5, 1, $6 FROM rule WHERE name = 'bench'`
-	alonePost = `INSERT INTO alert_outbox (shard, id) VALUES ($1, $2)`
+	alonePost = `INSERT INTO alert_outbox (shard, at, first_id, ids) VALUES ($1, $2, $3, $4)`
 	aloneMove = `UPDATE future_job SET rev = rev + 1, next_check_at = $1 + 3600000000, check_count = check_count + 1,
 		picked_at = $1, started_at = $1, completed_at = $1, checks = checks + 1, check_total = 1, check_slowest = 1, trail = $2
 	WHERE id = $3 AND shard = $4 AND rev = 0`
@@ -264,7 +265,13 @@ func (f *aloneFloor) write(ctx context.Context, jobs []floorJob) error {
 		run(archive, at, alert[:], id, shard)
 		run(remove, id)
 		run(say, shard, alert[:], by[id].key, at, by[id].at.UnixMicro(), r.end.details[i])
-		run(post, shard, alert[:])
+	}
+	for alerts := range slices.Chunk(r.end.alerts, 120) { // all of one shard
+		var ids []byte
+		for _, id := range alerts {
+			ids = append(ids, id[:]...)
+		}
+		run(post, r.end.shards[0], time.Now().UnixMicro(), ids[:16], ids)
 	}
 	for i, id := range r.move.ids {
 		run(move, r.move.at[i].UnixMicro(), r.move.trails[i], id, r.move.shards[i])

@@ -34,7 +34,7 @@ func (c Checker) Count(ctx context.Context) (n Counts, err error) {
 		(SELECT count(*) FROM history),
 		(SELECT coalesce(sum(rows), 0) FROM pruned WHERE name = 'history'),
 		(SELECT count(*) FROM alert),
-		(SELECT count(*) FROM alert_outbox),
+		(SELECT coalesce(sum(length(ids)), 0) / 16 FROM alert_outbox),
 		(SELECT count(*) FROM dead_letter)`).Scan(
 		&n.Created, &n.Pending, &n.Archived, &n.Pruned, &n.Alerts, &n.Unpublished, &n.DeadLetters)
 	return n, err

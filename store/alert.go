@@ -7,8 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
@@ -23,9 +21,6 @@ func readAlert(row scanner, a *alerts.Alert) error {
 	}
 	return r.read()
 }
-
-// unpublished is whether an alert is still in the outbox.
-const unpublished = `EXISTS (SELECT 1 FROM alert_outbox o WHERE o.shard = a.shard AND o.id = a.id)`
 
 func readSaid(row scanner, s *futurejobs.Said) error {
 	r, waits := saidRow{Alert: &s.Alert}, false
@@ -91,7 +86,7 @@ func saidBefore(before alerts.ID, read func(before alerts.ID, limit int) ([]futu
 }
 
 func (s *Store) alertsOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.Said, error) {
-	w := where{`SELECT ` + alertColumns + `, ` + unpublished + fromAlert + `
+	w := where{`SELECT ` + alertColumns + `, ` + s.unpublished() + fromAlert + `
 WHERE a.shard = ? AND a.id < ?` + c.and("a"), []any{c.shard, before[:]}}
 	w.said(f)
 	return query(ctx, s.read, readSaid, numbered(w.text+` ORDER BY a.id DESC LIMIT ?`), append(w.args, limit)...)
@@ -152,53 +147,10 @@ func (s *Store) allShards() []int16 {
 }
 
 func (s *Store) said(ctx context.Context, id alerts.ID, shards []int16) (said futurejobs.Said, err error) {
-	err = readSaid(s.read.QueryRowContext(ctx, `SELECT `+alertColumns+`, `+unpublished+fromAlert+`
+	err = readSaid(s.read.QueryRowContext(ctx, `SELECT `+alertColumns+`, `+s.unpublished()+fromAlert+`
 WHERE a.id = $1 AND a.shard IN `+these(shards), id[:]), &said)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = futurejobs.ErrNotFound
 	}
 	return said, err
-}
-
-// Unpublished implements alerts.Outbox.
-func (s *Store) Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]alerts.Alert, error) {
-	found, err := s.queued(ctx, "alert_outbox", shards, limit, without...)
-	if err != nil {
-		return nil, failed("unpublished", err)
-	}
-	return found, nil
-}
-
-// queued returns alerts that are in a queue, without those of some rules, oldest first within
-// a shard. Shards take turns, so that a long queue of one does not hold up the others.
-func (s *Store) queued(ctx context.Context, queue string, shards []int16, limit int, without ...string) ([]alerts.Alert, error) {
-	if len(shards) == 0 {
-		return nil, nil
-	}
-	except, args := exceptRules(without)
-	most := ` LIMIT ` + strconv.Itoa(limit)
-	turns := make([]string, len(shards))
-	for i, shard := range shards {
-		turns[i] = `SELECT * FROM (SELECT shard, id, row_number() OVER (ORDER BY id) AS turn
-	FROM ` + queue + ` AS q WHERE shard = ` + itoa(shard) + except + ` ORDER BY id` + most + `) AS s` + itoa(shard)
-	}
-	return query(ctx, s.read, readAlert, `SELECT `+alertColumns+`
-FROM (SELECT shard, id FROM (`+union(turns)+`) AS q ORDER BY turn, shard`+most+`) AS o
-JOIN alert a ON a.shard = o.shard AND a.id = o.id
-JOIN rule r ON r.id = a.rule_id
-ORDER BY a.shard, a.id`, args...)
-}
-
-// exceptRules is the condition that a row of a queue q is of none of some rules, and its
-// parameters. Without it, reading a queue touches nothing else.
-func exceptRules(names []string) (condition string, args []any) {
-	if len(names) == 0 {
-		return "", nil
-	}
-	marks := make([]string, len(names))
-	for i, name := range names {
-		marks[i], args = "$"+strconv.Itoa(i+1), append(args, escape(name))
-	}
-	return ` AND NOT EXISTS (SELECT 1 FROM alert x JOIN rule y ON y.id = x.rule_id
-	WHERE x.shard = q.shard AND x.id = q.id AND y.name IN (` + strings.Join(marks, ", ") + `))`, args
 }

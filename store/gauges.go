@@ -26,7 +26,7 @@ func (s *Store) Gauges(ctx context.Context) (Gauges, error) {
 	var g Gauges
 	err := s.read.QueryRowContext(ctx, `SELECT
 	(SELECT count(*) FROM future_job),
-	(SELECT count(*) FROM alert_outbox),
+	(SELECT coalesce(sum(length(ids)), 0) / 16 FROM alert_outbox),
 	(SELECT count(*) FROM dead_letter),
 	(SELECT ended_at FROM history LIMIT 1),
 	(SELECT at FROM dead_letter ORDER BY id LIMIT 1)`).

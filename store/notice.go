@@ -51,7 +51,11 @@ func (s *Store) Notifying(ctx context.Context) (on bool, err error) {
 
 // News returns up to limit alerts that nobody has routed yet, oldest first within a shard.
 func (s *Store) News(ctx context.Context, limit int) ([]alerts.Alert, error) {
-	found, err := s.queued(ctx, "alert_news", s.allShards(), limit)
+	found, err := query(ctx, s.read, readAlert, `SELECT `+alertColumns+`
+FROM (`+news.next(s.allShards(), limit, "")+`) AS o
+JOIN alert a ON a.shard = o.shard AND a.id = o.id
+JOIN rule r ON r.id = a.rule_id
+ORDER BY a.shard, a.id`)
 	if err != nil {
 		return nil, failed("news", err)
 	}

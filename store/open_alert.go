@@ -42,7 +42,7 @@ func (s *Store) openAlerts(ctx context.Context, f futurejobs.Filter) (page futur
 
 // openOfShard walks over the jobs that said something, or looks at those of a key.
 func (s *Store) openOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.Said, error) {
-	w := where{`SELECT ` + alertColumns + `, ` + unpublished + `, ` + ackColumns + `
+	w := where{`SELECT ` + alertColumns + `, ` + s.unpublished() + `, ` + ackColumns + `
 FROM future_job f
 JOIN alert a ON a.shard = f.shard AND a.id = ` + s.idOf(newestAlert) + `
 JOIN rule r ON r.id = f.rule_id` + withAck + `

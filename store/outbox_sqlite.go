@@ -2,24 +2,52 @@ package store
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"time"
 
 	"deadman/alerts"
 )
 
-const sentOne = `DELETE FROM alert_outbox WHERE shard = $1 AND id = $2`
-
 // MarkPublished implements alerts.Outbox.
 func (e *sqlite) MarkPublished(ctx context.Context, sent []alerts.Alert) error {
 	if err := e.write(ctx, func(w *writer, _ time.Time) error {
-		for _, a := range sent {
-			if _, err := w.exec(sentOne, a.Shard, a.ID[:]); err != nil {
+		for _, r := range rowsOf(sent) {
+			if err := w.takeOut(r); err != nil {
 				return err
 			}
 		}
 		return nil
 	}); err != nil {
 		return failed("mark published", err)
+	}
+	return nil
+}
+
+// takeOut takes alerts out of a row of the outbox, if it is still there.
+func (w *writer) takeOut(r outboxRow) error {
+	var ids idList
+	if ok, err := w.row([]any{&ids}, findRow, r.key()...); !ok || err != nil {
+		return err
+	}
+	text, args := r.write(ids)
+	if text == "" {
+		return nil
+	}
+	_, err := w.exec(text, args...)
+	return err
+}
+
+// post puts what the transaction says into the outbox.
+func (w *writer) post() error {
+	for _, shard := range slices.Sorted(maps.Keys(w.said)) {
+		ids := w.said[shard]
+		slices.SortFunc(ids, alertOrder)
+		for part := range slices.Chunk(ids, rowMost) {
+			if _, err := w.exec(postOne, shard, part[0][:], packed(part)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
 }

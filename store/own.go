@@ -56,7 +56,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`,
 	if err != nil || n == 0 {
 		return false, err
 	}
-	if _, err := exec(ctx, tx, `INSERT INTO alert_outbox (shard, id) VALUES ($1, $2)`, a.Shard, a.ID[:]); err != nil {
+	if _, err := exec(ctx, tx, postOne, a.Shard, a.ID[:], a.ID[:]); err != nil {
 		return false, err
 	}
 	_, err = exec(ctx, tx, `INSERT INTO alert_news (shard, id) SELECT shard, id FROM alert WHERE shard = $1 AND id = $2 AND `+notifying,

@@ -109,6 +109,10 @@ func refused(pg *pgconn.PgError, err error) error {
 
 func (p *postgres) idOf(bytes string) string { return `encode(` + bytes + `, 'hex')::uuid` }
 
+func (p *postgres) holds(ids, id string) string {
+	return `position(uuid_send(` + id + `) IN ` + ids + `) > 0`
+}
+
 func (p *postgres) tables() string {
 	return `SELECT tablename FROM pg_tables WHERE schemaname = current_schema()`
 }

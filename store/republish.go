@@ -1,10 +1,10 @@
 package store
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,7 +17,7 @@ const republishMost = 5000
 
 // published is which alerts a filter means that were published: those decided since an
 // instant, of which the outbox has none.
-const published = ` FROM alert a WHERE a.shard = $1 AND a.id > $2 AND a.decided_at >= $3 AND NOT ` + unpublished
+const published = ` FROM alert a` + notWaiting + ` WHERE a.shard = $1 AND a.id > $2 AND a.decided_at >= $3 AND w.id IS NULL`
 
 // Republish puts published alerts that were decided since f.After back into the outbox, those
 // of one rule or all, and audits that. It returns how many, and where the next call goes on;
@@ -32,7 +32,7 @@ func (s *Store) Republish(ctx context.Context, f futurejobs.Filter) (n int64, ne
 		return 0, "", failed("republish", err)
 	}
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) (err error) {
-		if n, next, err = requeue(ctx, tx, scopes, f.After, from); err != nil || n == 0 {
+		if n, next, err = s.requeue(ctx, tx, scopes, f.After, from); err != nil || n == 0 {
 			return err
 		}
 		object := "alerts"
@@ -56,7 +56,7 @@ func (s *Store) Republishable(ctx context.Context, f futurejobs.Filter) (n int64
 	var before alerts.ID
 	for _, c := range scopes {
 		var some int64
-		if err := s.read.QueryRowContext(ctx, `SELECT count(*)`+published+c.and("a"), c.shard, before[:], f.After).Scan(&some); err != nil {
+		if err := s.read.QueryRowContext(ctx, s.waiting()+` SELECT count(*)`+published+c.and("a"), c.shard, before[:], f.After).Scan(&some); err != nil {
 			return 0, failed("count what can be republished", err)
 		}
 		n += some
@@ -72,8 +72,9 @@ func (s *Store) republishable(ctx context.Context, f futurejobs.Filter) ([]scope
 	return scopes, err
 }
 
-// requeue writes the outbox, shard by shard in the order of ids.
-func requeue(ctx context.Context, tx *sql.Tx, scopes []scope, since time.Time, from position) (n int64, next string, err error) {
+// requeue writes the outbox, shard by shard in the order of ids. Of two calls at a time both may
+// put back an alert: it is sent twice, and the stream refuses the repeat.
+func (s *Store) requeue(ctx context.Context, tx *sql.Tx, scopes []scope, since time.Time, from position) (n int64, next string, err error) {
 	for _, c := range scopes {
 		after := from.Alert
 		switch {
@@ -84,25 +85,19 @@ func requeue(ctx context.Context, tx *sql.Tx, scopes []scope, since time.Time, f
 		}
 		room := republishMost - int(n)
 		ids, err := query(ctx, tx, func(row scanner, id *alerts.ID) error { return row.Scan(id) },
-			`INSERT INTO alert_outbox (shard, id) SELECT a.shard, a.id`+published+c.and("a")+`
-ORDER BY a.id LIMIT `+strconv.Itoa(room)+` ON CONFLICT DO NOTHING RETURNING id`, c.shard, after[:], since)
+			s.waiting()+` SELECT a.id`+published+c.and("a")+` ORDER BY a.id LIMIT `+strconv.Itoa(room), c.shard, after[:], since)
 		if err != nil {
 			return 0, "", err
 		}
+		for part := range slices.Chunk(ids, rowMost) {
+			if _, err := exec(ctx, tx, postOne, c.shard, part[0][:], packed(part)); err != nil {
+				return 0, "", err
+			}
+		}
 		n += int64(len(ids))
 		if len(ids) == room {
-			return n, position{List: "republish", Shard: c.shard, Alert: latest(ids)}.cursor(), nil
+			return n, position{List: "republish", Shard: c.shard, Alert: ids[room-1]}.cursor(), nil
 		}
 	}
 	return n, "", nil
-}
-
-// latest is the greatest of ids: those that were written come in any order.
-func latest(ids []alerts.ID) (last alerts.ID) {
-	for _, id := range ids {
-		if bytes.Compare(id[:], last[:]) > 0 {
-			last = id
-		}
-	}
-	return last
 }

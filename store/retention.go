@@ -108,8 +108,9 @@ func (s *Store) forgetRequests(ctx context.Context, now time.Time) error {
 func (s *Store) pruneAlerts(ctx context.Context, before time.Time) (total int64, err error) {
 	bound := firstAlert(before)
 	for shard := range s.shards {
-		n, err := s.pruneAll(ctx, "alert", `DELETE FROM alert WHERE shard = $1 AND id IN
-	(SELECT a.id FROM alert a WHERE a.shard = $1 AND a.id < $2 AND NOT `+unpublished+` ORDER BY a.id LIMIT $3)`,
+		n, err := s.pruneAll(ctx, "alert", s.waiting()+`
+DELETE FROM alert WHERE shard = $1 AND id IN
+	(SELECT a.id FROM alert a`+notWaiting+` WHERE a.shard = $1 AND a.id < $2 AND w.id IS NULL ORDER BY a.id LIMIT $3)`,
 			shard, bound[:], pruneBatch)
 		total += n
 		if err != nil {

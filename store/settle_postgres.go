@@ -101,7 +101,10 @@ func speak(said string) string {
 	JOIN done ON done.id = said.job_id
 	RETURNING shard, id
 ), posted AS (
-	INSERT INTO alert_outbox (shard, id) SELECT shard, id FROM said
+	INSERT INTO alert_outbox (shard, at, first_id, ids)
+	SELECT shard, clock_timestamp(), encode(substr(ids, from_byte, 16), 'hex')::uuid, substr(ids, from_byte, ` + rowBytes + `)
+	FROM (SELECT shard, string_agg(uuid_send(id), '' ORDER BY id) AS ids FROM said GROUP BY shard) AS of_shard,
+		generate_series(1, length(ids), ` + rowBytes + `) AS part (from_byte)
 ), told AS (
 	INSERT INTO alert_news (shard, id) SELECT shard, id FROM said WHERE ` + notifying + `
 )`

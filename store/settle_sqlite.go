@@ -109,7 +109,6 @@ const (
 	deleteOne = `DELETE FROM future_job WHERE id = $1`
 	sayOne    = `INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
-	postOne   = `INSERT INTO alert_outbox (shard, id) VALUES ($1, $2)`
 	tellOne   = `INSERT INTO alert_news (shard, id) SELECT $1, $2 WHERE ` + notifying
 	ruleStood = `SELECT 1 FROM rule_set WHERE id = 1 AND revision = $1`
 	leaseHeld = `SELECT 1 FROM shard_lease WHERE shard = $1 AND epoch = $2 AND expires_at > $3`
@@ -117,7 +116,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
 
 // hotWrites are prepared once, not once a transaction.
 var hotWrites = []string{
-	ruleStood, leaseHeld, archiveOne, deleteOne, moveOne, sayOne, postOne, tellOne, sentOne,
+	ruleStood, leaseHeld, archiveOne, deleteOne, moveOne, sayOne, postOne, tellOne, findRow, cutRow, dropRow,
 	findOne, anyEarly, recallOne, createOne, changeOne, updateOne, rememberOne, forgetOne, advance,
 }
 
@@ -146,7 +145,7 @@ func progress(j futurejobs.Job) []any {
 	}
 }
 
-// say writes the alerts of a decision that was taken.
+// say writes the alerts of a decision that was taken. They are in the outbox at the end of the transaction.
 func (w *writer) say(d futurejobs.Decision) error {
 	for i := range d.Alerts {
 		a := &d.Alerts[i]
@@ -158,12 +157,10 @@ func (w *writer) say(d futurejobs.Decision) error {
 			verbatim(d.Job.Key), a.DecidedAt, a.Since, a.CheckCount, text); err != nil {
 			return err
 		}
-		if _, err := w.exec(postOne, d.Job.Shard, a.ID[:]); err != nil {
-			return err
-		}
 		if _, err := w.exec(tellOne, d.Job.Shard, a.ID[:]); err != nil {
 			return err
 		}
+		w.said[d.Job.Shard] = append(w.said[d.Job.Shard], a.ID)
 	}
 	return nil
 }

@@ -15,6 +15,8 @@ import (
 
 	sqlitedriver "modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"deadman/alerts"
 )
 
 // DatabaseFile is the name of the SQLite file in the data folder.
@@ -29,12 +31,14 @@ type sqlite struct {
 	lock   *os.File
 }
 
-// registerNow gives SQLite the now() that Postgres has: the time in microseconds.
+// registerNow gives SQLite the clocks that Postgres has: the time in microseconds.
 var registerNow = sync.OnceValue(func() error {
-	return sqlitedriver.RegisterScalarFunction("now", 0,
-		func(*sqlitedriver.FunctionContext, []driver.Value) (driver.Value, error) {
-			return time.Now().UnixMicro(), nil
-		})
+	now := func(*sqlitedriver.FunctionContext, []driver.Value) (driver.Value, error) {
+		return time.Now().UnixMicro(), nil
+	}
+	return errors.Join(
+		sqlitedriver.RegisterScalarFunction("now", 0, now),
+		sqlitedriver.RegisterScalarFunction("clock_timestamp", 0, now))
 })
 
 func openSQLite(ctx context.Context, o Options) (*Store, error) {
@@ -119,8 +123,11 @@ func (e *sqlite) write(ctx context.Context, f func(w *writer, now time.Time) err
 	if err := tx.QueryRowContext(ctx, e.opening()).Scan(at(&now)); err != nil {
 		return err
 	}
-	w := &writer{tx: tx, known: known, stmts: make(map[string]*sql.Stmt)}
+	w := &writer{tx: tx, known: known, stmts: make(map[string]*sql.Stmt), said: make(map[int16][]alerts.ID)}
 	if err := f(w, now); err != nil {
+		return err
+	}
+	if err := w.post(); err != nil {
 		return err
 	}
 	return tx.Commit()
@@ -135,6 +142,7 @@ type writer struct {
 	tx    *sql.Tx
 	known map[string]*sql.Stmt // prepared on the connection
 	stmts map[string]*sql.Stmt // those of the transaction, closed with it
+	said  map[int16][]alerts.ID
 }
 
 func (w *writer) stmt(text string) (*sql.Stmt, error) {
@@ -180,6 +188,8 @@ func (w *writer) row(dest []any, text string, args ...any) (ok bool, err error) 
 }
 
 func (e *sqlite) idOf(bytes string) string { return bytes }
+
+func (e *sqlite) holds(ids, id string) string { return `instr(` + ids + `, ` + id + `) > 0` }
 
 func (e *sqlite) tables() string {
 	return `SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite%'`

@@ -83,6 +83,8 @@ type engine interface {
 
 	// idOf is the expression for the id of an alert whose bytes are in an expression.
 	idOf(bytes string) string
+	// holds is the condition that the id of an alert is among ids that are kept together.
+	holds(ids, id string) string
 	// since is the condition that a job of the history f ended at an instant or later.
 	since(ctx context.Context, from time.Time) (where, error)
 	// hourOf is the expression for when the hour of an instant began, in UTC.
