@@ -10,8 +10,8 @@ import (
 	"deadman/alerts"
 )
 
-// rowMost is how many alerts a row of the outbox names at most. Such a row is just under 2 kB:
-// Postgres would keep more of it beside the row, in pieces of that size.
+// rowMost is how many alerts a row of the outbox names at most. Such a row is just under 2 kB: a
+// longer one Postgres would compress, or keep beside itself in pieces of that size.
 const rowMost = 120
 
 // rowBytes is the length of their ids.

@@ -6,8 +6,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/store"
 )
 
 func outboxTakesTurns(t *testing.T, w *world) {
@@ -112,4 +116,133 @@ func outboxForgets(t *testing.T, w *world) {
 		}
 	}
 	w.must(w.MarkPublished(w.ctx(), nil))
+}
+
+// neighbours are n keys of one shard.
+func (w *world) neighbours(n int) (keys []string, shard int16) {
+	for i := 0; len(keys) < n; i++ {
+		key := fmt.Sprintf("n%05d", i)
+		if len(keys) == 0 {
+			shard = w.ref(w.rule, key).Shard
+		}
+		if w.ref(w.rule, key).Shard == shard {
+			keys = append(keys, key)
+		}
+	}
+	return keys, shard
+}
+
+// waits checks that just these alerts wait, and are counted.
+func (w *world) waits(when string, want []alerts.Alert) {
+	w.t.Helper()
+	if diff := cmp.Diff(idsOf(want), idsOf(w.unpublished())); diff != "" {
+		w.t.Errorf("%s there wait (-want +got):\n%s", when, diff)
+	}
+	if g := must[store.Gauges](w.t)(w.Gauges(w.ctx())); g.Unpublished != int64(len(want)) {
+		w.t.Errorf("%s %d are counted, want %d", when, g.Unpublished, len(want))
+	}
+}
+
+func idsOf(said []alerts.Alert) (ids []alerts.ID) {
+	for _, a := range said {
+		ids = append(ids, a.ID)
+	}
+	return ids
+}
+
+// What waits together goes in any parts: what stays is what was not sent, in order.
+func outboxIsSentInParts(t *testing.T, w *world) {
+	const some = 300 // more than a row takes
+	keys, shard := w.neighbours(some)
+	since := w.told(keys...)
+	left := w.unpublished()
+	if len(left) != some || !slices.IsSortedFunc(left, byShardAndID) {
+		t.Fatalf("%d alerts wait, want %d in order", len(left), some)
+	}
+	send := func(when string, sent func(i int) bool) {
+		t.Helper()
+		var out, stay []alerts.Alert
+		for i, a := range left {
+			if sent(i) {
+				out = append(out, a)
+			} else {
+				stay = append(stay, a)
+			}
+		}
+		slices.Reverse(out) // in whatever order they were sent
+		for range 2 {
+			w.must(w.MarkPublished(w.ctx(), out))
+			w.waits(when, stay)
+		}
+		left = stay
+	}
+	send("without the first 50,", func(i int) bool { return i < 50 })
+	if n := must[int64](t)(w.Republishable(w.ctx(), futurejobs.Filter{After: since})); n != 50 {
+		t.Errorf("%d were published and could be again, want 50", n)
+	}
+	send("without one of the middle,", func(i int) bool { return i == 30 })
+	send("without every third,", func(i int) bool { return i%3 == 1 })
+	send("without the last 40,", func(i int) bool { return i >= len(left)-40 })
+	for len(left) > 0 {
+		part := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), []int16{shard}, 37, nil))
+		if diff := cmp.Diff(idsOf(left[:min(37, len(left))]), idsOf(part)); diff != "" {
+			t.Fatalf("a part (-want +got):\n%s", diff)
+		}
+		send("part by part,", func(i int) bool { return i < len(part) })
+	}
+	if n, _, err := w.Republish(w.ctx(), futurejobs.Filter{After: since}); n != some || err != nil {
+		t.Errorf("%d of %d are put back: %v", n, some, err)
+	}
+	if n := len(w.unpublished()); n != some {
+		t.Errorf("%d wait again, want %d", n, some)
+	}
+}
+
+// Nodes that mark at the same time take out what each of them sent, and no more.
+func outboxIsMarkedByTwo(t *testing.T, w *world) {
+	const some, nodes = 400, 4
+	keys, _ := w.neighbours(some)
+	w.told(keys...)
+	var left []alerts.Alert
+	sent := make([][]alerts.Alert, nodes)
+	for i, a := range w.unpublished() {
+		if n := i % (nodes + 1); n < nodes {
+			sent[n] = append(sent[n], a)
+		} else {
+			left = append(left, a)
+		}
+	}
+	var group errgroup.Group
+	for n := range nodes {
+		group.Go(func() error {
+			for part := range slices.Chunk(sent[n], 7) {
+				if err := w.MarkPublished(w.ctx(), part); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	w.must(group.Wait())
+	w.waits("after all,", left)
+}
+
+// What is decided about a job later is sent later, also when others that are decided with it are about
+// a slot before.
+func outboxKeepsTheOrderOfDecisions(t *testing.T, w *world) {
+	keys, shard := w.neighbours(2)
+	slot := w.slot()
+	w.start(slot, keys[0])
+	w.start(slot.Add(-time.Hour), keys[1]) // nobody could find out about it
+	first := w.later(w.one(keys[0]), slot.Add(time.Minute))
+	w.settle(first)
+	second, other := w.later(w.one(keys[0]), slot.Add(2*time.Minute)), w.over(w.one(keys[1]))
+	w.settle(second, other)
+	for i, want := range []alerts.ID{first.Alerts[0].ID, other.Alerts[0].ID, second.Alerts[0].ID} {
+		next := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), []int16{shard}, 1, nil))
+		if len(next) != 1 || next[0].ID != want {
+			t.Fatalf("alert %d: %v, want %s", i, next, want)
+		}
+		w.must(w.MarkPublished(w.ctx(), next))
+	}
 }
