@@ -15,7 +15,7 @@ import (
 const FewPending = 300_000
 
 const (
-	dueReads = 200 // of a round
+	dueReads = 100 // of a round
 	dueWarm  = 10  // before them
 	duePage  = 250 // jobs of a shard that a sweep of all shards reads at a time
 )
@@ -38,9 +38,9 @@ func dueWays(ctx context.Context, g ground, o Options) (ways []way, over func(co
 	if err != nil {
 		return nil, nil, err
 	}
-	over = few.close
+	over = func(ctx context.Context) error { return errors.Join(few.pends(ctx), few.close(ctx)) }
 	if err := few.pend(ctx, beside); err != nil {
-		return nil, nil, errors.Join(err, over(context.WithoutCancel(ctx)))
+		return nil, nil, errors.Join(err, few.close(context.WithoutCancel(ctx)))
 	}
 	for _, r := range []reading{{ground: few, pending: beside.Pending, jobs: o.Jobs}, {ground: g, pending: o.Pending, jobs: o.Jobs}} {
 		ways = append(ways, way{fmt.Sprintf("pending=%d", r.pending), r.measure})

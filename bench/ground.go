@@ -30,6 +30,8 @@ type ground interface {
 	store(ctx context.Context) (*store.Store, error)
 	// pend puts in the jobs that wait besides, once.
 	pend(ctx context.Context, o Options) error
+	// pends reports whether those jobs still wait.
+	pends(ctx context.Context) error
 	// clear takes away everything but what pends.
 	clear(ctx context.Context) error
 	// fill puts in jobs of a shape, due since a minute, or so long from now.
@@ -147,6 +149,14 @@ func (d done) was(shape Shape, jobs int) error {
 	if d.left != jobs-ends || d.later != d.left || d.ended != ends || d.said != ends || d.unsent != ends {
 		return fmt.Errorf("%d jobs are left, %d of them for later, %d ended, %d alerts were said and %d wait to be published; want %d, %[6]d and %d each",
 			d.left, d.later, d.ended, d.said, d.unsent, jobs-ends, ends)
+	}
+	return nil
+}
+
+// allPend says whether as many jobs wait as were put in: beside fewer, nothing was measured.
+func allPend(got, want int) error {
+	if got != want {
+		return fmt.Errorf("%d jobs wait at the end, and %d were put in; what was measured beside them does not count", got, want)
 	}
 	return nil
 }

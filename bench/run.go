@@ -39,6 +39,12 @@ func (s Shape) ends(jobs int) int {
 	}
 }
 
+// Backlog is the shape of what is put in before all others, by the way Fill.
+const (
+	Backlog Shape = "backlog"
+	Fill          = "fill"
+)
+
 // Options say what to measure.
 type Options struct {
 	DatabaseURL string // Postgres, in a schema that is made and dropped again; empty: SQLite
@@ -135,43 +141,52 @@ func Run(ctx context.Context, o Options) (results []Result, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, g.close(context.WithoutCancel(ctx))) }()
-	if err := g.pend(ctx, o); err != nil {
-		return nil, fmt.Errorf("put in %d jobs that wait: %w", o.Pending, err)
+	told := func(r Result) {
+		results = append(results, r)
+		if o.Measured != nil {
+			o.Measured(r)
+		}
+	}
+	if o.Pending > 0 {
+		begun := time.Now()
+		if err := g.pend(ctx, o); err != nil {
+			return nil, fmt.Errorf("put in %d jobs that wait: %w", o.Pending, err)
+		}
+		told(Result{Shape: Backlog, Way: Fill, Jobs: o.Pending, Took: time.Since(begun)})
 	}
 	for _, shape := range o.Shapes {
-		of, err := runShape(ctx, g, shape, o)
-		results = append(results, of...)
-		if err != nil {
+		if err := runShape(ctx, g, shape, o, told); err != nil {
 			return results, err
 		}
 	}
-	return results, nil
+	return results, g.pends(ctx)
 }
 
 // runShape measures one shape by each way.
-func runShape(ctx context.Context, g ground, shape Shape, o Options) (results []Result, err error) {
+func runShape(ctx context.Context, g ground, shape Shape, o Options, told func(Result)) (err error) {
 	ways, over, err := waysOf(ctx, g, shape, o)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", shape, err)
+		return fmt.Errorf("%s: %w", shape, err)
 	}
 	defer func() { err = errors.Join(err, over(context.WithoutCancel(ctx))) }()
+	var first *Result
 	for round := range o.Rounds {
 		for i := range ways {
 			way := ways[(i+round)%len(ways)]
 			r, err := way.measure(ctx)
 			if err != nil {
-				return results, fmt.Errorf("%s, %s: %w", shape, way.name, err)
+				return fmt.Errorf("%s, %s: %w", shape, way.name, err)
 			}
-			results = append(results, r)
-			if err := r.like(results[0]); err != nil {
-				return results, err
+			if first == nil {
+				first = &r
 			}
-			if o.Measured != nil {
-				o.Measured(r)
+			if err := r.like(*first); err != nil {
+				return err
 			}
+			told(r)
 		}
 	}
-	return results, nil
+	return nil
 }
 
 // like reports whether two ways wrote as much: else one of them does other work.

@@ -124,6 +124,9 @@ func (p *program) bench(ctx context.Context, o bench.Options) (err error) {
 	for _, s := range o.Shapes {
 		bar.all += o.WaysOf(s) * o.Rounds
 	}
+	if o.Pending > 0 {
+		bar.all++
+	}
 	bar.show(0, "")
 	o.Progress = func(what string, done, all int) {
 		bar := progressBar{out: p.err, on: bar.on, all: all}
