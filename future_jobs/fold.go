@@ -18,7 +18,8 @@ import (
 //  6. A job that was snoozed is not looked at before that is over, whatever comes meanwhile. A snooze
 //     brings no look forward but one that another snooze put off.
 func Fold(effects []Effect, known Known, now time.Time) Net {
-	f := &fold{now: now, known: known, at: make(map[Ref]*standing), early: make(map[Ref]*Early)}
+	f := &fold{now: now, known: known, at: make(map[Ref]*standing, len(effects)), early: make(map[Ref]*Early)}
+	f.order = make([]*standing, 0, len(effects))
 	for i, e := range effects {
 		f.place = i
 		s := f.find(e.Ref)
@@ -39,6 +40,7 @@ type fold struct {
 	now   time.Time
 	known Known
 	place int               // of the effect that is played
+	fresh []standing        // room for those to come: a bulk has thousands
 	at    map[Ref]*standing // jobs as they stand; nil: ended
 	order []*standing       // the jobs of at, and those that ended, as they were met
 	early map[Ref]*Early    // what was remembered in this run, or used up (nil)
@@ -63,18 +65,35 @@ func (f *fold) find(ref Ref) *standing {
 	if !pending {
 		return nil
 	}
-	s := &standing{job: job}
-	f.stand(ref, s)
-	return s
+	return f.stand(ref, standing{job: job})
 }
 
-func (f *fold) stand(ref Ref, s *standing) {
+// standAtOnce is for how many jobs room is made at once.
+const standAtOnce = 64
+
+func (f *fold) stand(ref Ref, as standing) *standing {
+	if len(f.fresh) == 0 {
+		f.fresh = make([]standing, min(standAtOnce, cap(f.order)-len(f.order)+1))
+	}
+	s := &f.fresh[0]
+	f.fresh = f.fresh[1:]
+	*s = as
 	f.at[ref] = s
 	f.order = append(f.order, s)
+	return s
 }
 
 // sum is the net effect once all is played.
 func (f *fold) sum() Net {
+	creates := 0
+	for _, s := range f.order {
+		if s.isNew && !s.gone {
+			creates++
+		}
+	}
+	if creates > 0 {
+		f.net.Create = make([]Job, 0, creates) // they are large: growing by itself would copy them several times
+	}
 	for _, s := range f.order {
 		switch {
 		case s.gone:
@@ -129,8 +148,7 @@ func (a Start) play(f *fold, e Effect, s *standing) {
 	}
 	job.NextCheckAt = e.Rule.notBehind(job.NextCheckAt, f.now)
 	f.net.Created++
-	s = &standing{job: job, isNew: true}
-	f.stand(e.Ref, s)
+	s = f.stand(e.Ref, standing{job: job, isNew: true})
 
 	if !a.Early {
 		return

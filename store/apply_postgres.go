@@ -13,10 +13,6 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// errOvertaken means that a job was created between our look and our write. It passes: the
-// next try sees it.
-var errOvertaken = errors.New("somebody else created a job meanwhile")
-
 // begin bounds the transaction in the same round trip, and has each statement planned for the
 // tables as they are. A plan that was made while a table was empty, and is kept, reads all of
 // the table for each batch once it has grown.
@@ -26,13 +22,12 @@ var begin = pgx.TxOptions{BeginQuery: `BEGIN; SELECT ` + bounded + `, set_config
 func (p *postgres) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
-	look := p.toLookUp(b.Effects)
+	look := p.caution.toLookUp(b.Effects)
 	var net futurejobs.Net
 	err := again(ctx, p.passing, func() (err error) {
 		net, err = p.applyOnce(ctx, b, look)
 		if errors.Is(err, errOvertaken) {
-			look = refs(b.Effects)
-			p.wary.Store(waryFor)
+			look = p.caution.all(b.Effects)
 		}
 		return err
 	})
@@ -40,31 +35,6 @@ func (p *postgres) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Ap
 		return futurejobs.Applied{}, failed("apply", unstorable(err))
 	}
 	return applied(b, net), nil
-}
-
-// waryFor is how many batches look up all their jobs after one had to be begun again.
-const waryFor = 16
-
-// toLookUp are the jobs that have to be looked up before effects are folded. A wait that merely
-// begins is not among them: most often there is none yet, and where there is one, the insert
-// finds it, and the batch is applied again with all of its jobs looked up. So are those that
-// follow, since events that come again come in numbers.
-func (p *postgres) toLookUp(effects []futurejobs.Effect) []futurejobs.Ref {
-	if p.wary.Load() > 0 {
-		p.wary.Add(-1)
-		return refs(effects)
-	}
-	asked := make(map[futurejobs.Ref]int, len(effects))
-	for _, e := range effects {
-		asked[e.Ref]++
-	}
-	var uncertain []futurejobs.Effect
-	for _, e := range effects {
-		if start, begins := e.Ask.(futurejobs.Start); !begins || start.Early || asked[e.Ref] > 1 {
-			uncertain = append(uncertain, e)
-		}
-	}
-	return refs(uncertain)
 }
 
 // applyOnce works in three round trips and a commit. All of it is bounded, not only its
@@ -89,8 +59,12 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []fut
 		return net, futurejobs.ErrDue
 	}
 	net = futurejobs.Fold(b.Effects, known, now)
+	left, err := createAhead(ctx, tx, creations(net.Create), len(net.End))
+	if err != nil {
+		return net, err
+	}
 	writes := &pgx.Batch{}
-	if err := queueNet(ctx, writes, b, net, now); err != nil {
+	if err := queueNet(ctx, writes, b, net, left, now); err != nil {
 		return net, err
 	}
 	if writes.Len() > 0 {

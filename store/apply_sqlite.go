@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"deadman/failpoints"
@@ -16,25 +17,34 @@ const (
 
 // Apply implements futurejobs.Ledger. The one writer has all jobs locked.
 func (e *sqlite) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
-	var net futurejobs.Net
-	if err := e.write(ctx, func(w *writer, now time.Time) (err error) {
-		net, err = w.apply(ctx, b, now)
-		failpoints.Here("apply.commit")
-		return err
-	}); err != nil {
+	net, err := e.applyOnce(ctx, b, e.caution.toLookUp(b.Effects))
+	if errors.Is(err, errOvertaken) {
+		net, err = e.applyOnce(ctx, b, e.caution.all(b.Effects))
+	}
+	if err != nil {
 		return futurejobs.Applied{}, failed("apply", unstorable(err))
 	}
 	return applied(b, net), nil
 }
 
-func (w *writer) apply(ctx context.Context, b futurejobs.Batch, now time.Time) (net futurejobs.Net, err error) {
+// applyOnce applies a batch that needs to look up some jobs.
+func (e *sqlite) applyOnce(ctx context.Context, b futurejobs.Batch, look []futurejobs.Ref) (net futurejobs.Net, err error) {
+	err = e.write(ctx, func(w *writer, now time.Time) (err error) {
+		net, err = w.apply(ctx, b, look, now)
+		failpoints.Here("apply.commit")
+		return err
+	})
+	return net, err
+}
+
+func (w *writer) apply(ctx context.Context, b futurejobs.Batch, look []futurejobs.Ref, now time.Time) (net futurejobs.Net, err error) {
 	if err := w.ruleSetAt(b.RuleSet); err != nil {
 		return net, err
 	}
 	if err := w.standing(b.Known); err != nil {
 		return net, err
 	}
-	known, err := w.knownOf(b.Effects)
+	known, err := w.knownOf(b.Effects, look)
 	if err != nil {
 		return net, err
 	}
@@ -99,9 +109,9 @@ func (w *writer) writeLetters(ctx context.Context, b futurejobs.Batch, net futur
 	return err
 }
 
-// knownOf reads what is known of the jobs that effects name.
-func (w *writer) knownOf(effects []futurejobs.Effect) (known futurejobs.Known, err error) {
-	if known.Pending, err = w.pending(refs(effects)); err != nil {
+// knownOf reads what is known of the jobs to look up, and what happened early.
+func (w *writer) knownOf(effects []futurejobs.Effect, look []futurejobs.Ref) (known futurejobs.Known, err error) {
+	if known.Pending, err = w.pending(look); err != nil {
 		return known, err
 	}
 	known.Early, err = w.early(earlyRefs(effects))

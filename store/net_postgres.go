@@ -16,12 +16,13 @@ import (
 
 // queueNet puts all writes of a batch into one round trip. Endings come before creations,
 // which may be for the same keys.
-func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurejobs.Net, now time.Time) error {
+// create are those of the net effect that are not written yet.
+func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurejobs.Net, create []*futurejobs.Job, now time.Time) error {
 	if err := queueEndings(q, net.End); err != nil {
 		return err
 	}
 	queueBorn(q, net.Born, now)
-	queueCreations(q, net.Create)
+	queueCreations(q, create)
 	queueChanges(q, net.Change)
 	for _, a := range net.Acks {
 		w := ackWrite(a)
@@ -86,6 +87,14 @@ INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, firs
 SELECT * FROM ` + newJobs + `
 ON CONFLICT (shard, rule_id, key) DO NOTHING`
 
+	// insertPlain is insertJobs for jobs that have nothing in the columns after the first plainColumns.
+	insertPlain = `
+INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
+SELECT * FROM unnest($1::smallint[], $2::int[], $3::int[], $4::text[], $5::timestamptz[], $6::timestamptz[],
+	$7::timestamptz[], $8::timestamptz[], $9::text[])
+ON CONFLICT (shard, rule_id, key) DO NOTHING`
+	plainColumns = 9
+
 	// A job that began and ended at once takes an id like any other, and is never pending.
 	insertBorn = `
 INSERT INTO history (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at,
@@ -127,18 +136,39 @@ DELETE FROM early e USING unnest($1::smallint[], $2::int[], $3::text[]) AS ref (
 WHERE e.shard = ref.shard AND e.rule_id = ref.rule_id AND e.key = ref.key`
 )
 
-// createAtOnce is how many jobs one statement creates. They are sorted as a whole, so that two
-// batches that create the same jobs wait for one another and never in a circle.
+// createAtOnce is how many jobs one statement creates.
 const createAtOnce = 2000
 
-func queueCreations(q *pgx.Batch, jobs []futurejobs.Job) {
-	if len(jobs) == 0 {
-		return
-	}
+// creations are new jobs in the order in which they are written. They are sorted as a whole, so that two
+// batches that create the same jobs wait for one another and never in a circle.
+func creations(jobs []futurejobs.Job) []*futurejobs.Job {
 	sorted := pointers(jobs)
 	slices.SortFunc(sorted, func(a, b *futurejobs.Job) int { return compareRefs(a.Ref, b.Ref) })
-	for part := range slices.Chunk(sorted, createAtOnce) {
-		q.Queue(insertJobs, jobColumnsOf(part)...).Exec(expect(len(part), errOvertaken))
+	return sorted
+}
+
+// createAhead writes new jobs until no more are left than one statement creates, each part in a round trip:
+// all of a bulk at once would have to be in memory, as it goes over the wire. What ends comes first, so
+// where something does, they are left.
+func createAhead(ctx context.Context, tx pgx.Tx, jobs []*futurejobs.Job, ends int) (left []*futurejobs.Job, err error) {
+	for ends == 0 && len(jobs) > createAtOnce {
+		part := &pgx.Batch{}
+		queueCreations(part, jobs[:createAtOnce])
+		if err := tx.SendBatch(ctx, part).Close(); err != nil {
+			return nil, err
+		}
+		jobs = jobs[createAtOnce:]
+	}
+	return jobs, nil
+}
+
+func queueCreations(q *pgx.Batch, jobs []*futurejobs.Job) {
+	for part := range slices.Chunk(jobs, createAtOnce) {
+		statement, args := insertJobs, jobColumnsOf(part)
+		if !slices.ContainsFunc(part, isLaden) {
+			statement, args = insertPlain, args[:plainColumns]
+		}
+		q.Queue(statement, args...).Exec(expect(len(part), errOvertaken))
 	}
 }
 
@@ -168,15 +198,15 @@ func pointers(jobs []futurejobs.Job) []*futurejobs.Job {
 // would look at each value by reflection.
 func jobColumnsOf(jobs []*futurejobs.Job) []any {
 	n := len(jobs)
-	shards, rules, versions, keys := make([]int16, n), make([]int32, n), make([]int32, n), make([]string, n)
-	created, since, first, next := make([]time.Time, n), make([]time.Time, n), make([]time.Time, n), make([]time.Time, n)
-	events, states := make(pgtype.FlatArray[*string], n), make(pgtype.FlatArray[*string], n)
+	shards, rules, versions := make([]int16, n), make([]int32, n), make([]int32, n)
+	keys, events, states := make(cells[pgtype.Text], n), make(cells[pgtype.Text], n), make(cells[pgtype.Text], n)
+	created, since, first := make(cells[pgtype.Timestamptz], n), make(cells[pgtype.Timestamptz], n), make(cells[pgtype.Timestamptz], n)
+	next, pausedNext := make(cells[pgtype.Timestamptz], n), make(cells[pgtype.Timestamptz], n)
 	pauses, members := make(pgtype.FlatArray[[]byte], n), make(pgtype.FlatArray[[]byte], n)
-	pausedNext := make(pgtype.FlatArray[pgtype.Timestamptz], n)
 	for i, j := range jobs {
-		shards[i], rules[i], versions[i], keys[i] = j.Shard, j.RuleID, j.Version, escape(j.Key)
-		created[i], since[i], first[i], next[i] = j.CreatedAt, j.Since, j.FirstCheckAt, j.NextCheckAt
-		events[i], states[i] = body(j.Event), body(j.State)
+		shards[i], rules[i], versions[i], keys[i] = j.Shard, j.RuleID, j.Version, text(escape(j.Key))
+		created[i], since[i], first[i], next[i] = moment(j.CreatedAt), moment(j.Since), moment(j.FirstCheckAt), moment(j.NextCheckAt)
+		events[i], states[i] = words(j.Event), words(j.State)
 		pauses[i], pausedNext[i], members[i] = pausesOf(j.Pauses), stamp(j.PausedNext), j.Members
 	}
 	return []any{shards, rules, versions, keys, created, since, first, next, events, states, pauses, pausedNext, members}

@@ -11,7 +11,16 @@ const (
 	createOne = `
 INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, state,
 	pauses, paused_next_at, members)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13) RETURNING id`
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+ON CONFLICT (shard, rule_id, key) DO NOTHING`
+
+	// createPlain is createOne for a job that has nothing in the columns that it leaves out.
+	createPlain = `
+INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+ON CONFLICT (shard, rule_id, key) DO NOTHING`
+
+	lastCreated = `SELECT last_insert_rowid()`
 )
 
 var (
@@ -46,17 +55,18 @@ func (w *writer) writeNet(net futurejobs.Net, now time.Time) error {
 	}
 	for _, d := range net.Born {
 		// A job that began and ended at once takes an id like any other.
-		id, err := w.create(d.Job)
-		if err != nil {
+		if err := w.create(&d.Job); err != nil {
 			return err
 		}
-		d.Job.ID = id
+		if _, err := w.row([]any{&d.Job.ID}, lastCreated); err != nil {
+			return err
+		}
 		if _, err := w.end(d, now); err != nil {
 			return err
 		}
 	}
-	for _, j := range net.Create {
-		if _, err := w.create(j); err != nil {
+	for i := range net.Create {
+		if err := w.create(&net.Create[i]); err != nil {
 			return err
 		}
 	}
@@ -105,9 +115,18 @@ func (w *writer) rememberAll(net futurejobs.Net) error {
 	return nil
 }
 
-func (w *writer) create(j futurejobs.Job) (id int64, err error) {
-	_, err = w.row([]any{&id}, createOne,
-		j.Shard, j.RuleID, j.Version, verbatim(j.Key), j.CreatedAt, j.Since, j.FirstCheckAt, j.NextCheckAt,
-		body(j.Event), body(j.State), blob(pausesOf(j.Pauses)), when(j.PausedNext), blob(j.Members))
-	return id, err
+// create writes a new job, or returns errOvertaken where there is one that was not looked up.
+func (w *writer) create(j *futurejobs.Job) error {
+	statement, args := createPlain, []any{
+		j.Shard, j.RuleID, j.Version, escape(j.Key),
+		j.CreatedAt.UnixMicro(), j.Since.UnixMicro(), j.FirstCheckAt.UnixMicro(), j.NextCheckAt.UnixMicro(), body(j.Event),
+	}
+	if isLaden(j) {
+		statement, args = createOne, append(args, body(j.State), blob(pausesOf(j.Pauses)), when(j.PausedNext), blob(j.Members))
+	}
+	n, err := w.exec(statement, args...)
+	if err == nil && n == 0 {
+		err = errOvertaken
+	}
+	return err
 }

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -21,8 +20,8 @@ import (
 // postgres is the engine on a pool of connections.
 type postgres struct {
 	pool *pgxpool.Pool
-	db   *sql.DB      // the same pool
-	wary atomic.Int32 // batches that are to look up all their jobs
+	db   *sql.DB // the same pool
+	caution
 }
 
 // leastConns is the size of the pool where the database URL does not say pool_max_conns.

@@ -132,3 +132,8 @@ func these[T ~int16 | ~int32](numbers []T) string {
 	b.WriteByte(')')
 	return b.String()
 }
+
+// isLaden reports whether a new job has what only few have: what came before it, or a pause.
+func isLaden(j *futurejobs.Job) bool {
+	return j.State != nil || len(j.Pauses) > 0 || !j.PausedNext.IsZero() || j.Members != nil
+}

@@ -29,6 +29,7 @@ type sqlite struct {
 	writes *prepared // on db
 	read   *prepared
 	lock   *os.File
+	caution
 }
 
 // registerNow gives SQLite the clocks that Postgres has: the time in microseconds.

@@ -1,0 +1,49 @@
+package store
+
+import (
+	"errors"
+	"sync/atomic"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// errOvertaken means that a job was there that we did not look up, or that somebody else created between
+// our look and our write. It passes: the next try sees it.
+var errOvertaken = errors.New("somebody else created a job meanwhile")
+
+// waryFor is how many batches look up all their jobs after one had to be begun again.
+const waryFor = 16
+
+// caution says which jobs a batch looks up before it is folded. It is safe for concurrent use.
+type caution struct {
+	wary atomic.Int32 // batches that are to look up all their jobs
+}
+
+// toLookUp are the jobs that have to be looked up before effects are folded. A wait that merely
+// begins is not among them: most often there is none yet, and where there is one, the insert
+// finds it, and the batch is applied again with all of its jobs looked up. So are those that
+// follow, since events that come again come in numbers.
+func (c *caution) toLookUp(effects []futurejobs.Effect) []futurejobs.Ref {
+	if c.wary.Load() > 0 {
+		c.wary.Add(-1)
+		return refs(effects)
+	}
+	asked := make(map[futurejobs.Ref]int, len(effects))
+	for i := range effects {
+		asked[effects[i].Ref]++
+	}
+	var uncertain []futurejobs.Ref
+	for i := range effects {
+		e := &effects[i]
+		if start, begins := e.Ask.(futurejobs.Start); !begins || start.Early || asked[e.Ref] > 1 {
+			uncertain = append(uncertain, e.Ref)
+		}
+	}
+	return inLockOrder(uncertain)
+}
+
+// all are the jobs of effects of which one was there that was not looked up.
+func (c *caution) all(effects []futurejobs.Effect) []futurejobs.Ref {
+	c.wary.Store(waryFor)
+	return refs(effects)
+}
