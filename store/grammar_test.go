@@ -24,6 +24,10 @@ var outside = []struct {
 		"which columns lie beside the row, and how soon it is vacuumed: a matter of Postgres's heap alone",
 	},
 	{
+		regexp.MustCompile(`^EXPLAIN \(ANALYZE, BUFFERS, FORMAT JSON\) `),
+		"what a read touches, which only bench asks; an engine that does not say it is measured by time alone",
+	},
+	{
 		regexp.MustCompile(` PARTITION BY RANGE \(ended_at\)`),
 		"history in days, which are dropped whole; without them it is pruned by DELETE",
 	},
@@ -47,7 +51,7 @@ var otherwise = map[string]string{
 	"partial index":          "of which four are unique and keep a promise: a name, a token's name, an outage, a ping address",
 	"storage parameters":     "a matter of Postgres's heap; an engine that does not know them says so, or passes over them",
 	"system catalog":         "which tables there are, and which days history has",
-	"table written twice":    "the settle ends some jobs and moves others; it may be sent as two statements",
+	"table written twice":    "the settle ends some jobs and moves others, and marking drops rows of the outbox and cuts others; each may be sent as two statements",
 	"write in WITH":          "the settle is one statement, so that it is one round trip",
 }
 

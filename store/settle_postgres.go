@@ -62,9 +62,9 @@ func (c *columns) end(ask string) string {
 	DELETE FROM future_job f USING ` + ask + `
 	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ask.rev
 	RETURNING f.shard, f.id, f.rule_id, f.version, f.key, f.created_at, f.since_at, f.first_check_at,
-		coalesce(f.paused_next_at, f.next_check_at), ask.outcome, ` + e.reason.or("reason", "NULL::text") + `,
-		ask.check_count, ask.step, ask.picked_at, ask.started_at, ask.completed_at, ` + e.failed.or("failed_at", "NULL::timestamptz") + `,
-		ask.checks, ask.check_total, ask.check_slowest, ` + e.alertIDs.or("alert_ids", "NULL::bytea") + `, ` + trail + `
+		coalesce(f.paused_next_at, f.next_check_at), ask.outcome, ` + e.reason.or("reason", `NULL::text`) + `,
+		ask.check_count, ask.step, ask.picked_at, ask.started_at, ask.completed_at, ` + e.failed.or("failed_at", `NULL::timestamptz`) + `,
+		ask.checks, ask.check_total, ask.check_slowest, ` + e.alertIDs.or("alert_ids", `NULL::bytea`) + `, ` + trail + `
 ), archived AS (
 	INSERT INTO history (shard, id, rule_id, version, key, created_at, since_at, first_check_at, next_check_at,
 		outcome, reason, check_count, step, picked_at, started_at, completed_at, failed_at,
@@ -83,8 +83,8 @@ func (c *columns) move(ask string) string {
 	return `moved AS (
 	UPDATE future_job f SET rev = f.rev + 1, next_check_at = ask.next_check_at, undecided = ask.undecided,
 		check_count = ask.check_count, step = ask.step, picked_at = ask.picked_at, started_at = ask.started_at,
-		completed_at = ask.completed_at, failed_at = ` + m.failed.or("failed_at", "NULL") + `, checks = ask.checks,
-		check_total = ask.check_total, check_slowest = ask.check_slowest, alert_ids = ` + m.alertIDs.or("alert_ids", "NULL") + trail + `
+		completed_at = ask.completed_at, failed_at = ` + m.failed.or("failed_at", `NULL`) + `, checks = ask.checks,
+		check_total = ask.check_total, check_slowest = ask.check_slowest, alert_ids = ` + m.alertIDs.or("alert_ids", `NULL`) + trail + `
 	FROM ` + ask + `
 	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ask.rev
 	RETURNING f.shard, f.id, f.rule_id, f.version, f.key

@@ -12,7 +12,6 @@ import (
 
 // notSQL are texts in back quotes of which no statement is made as they are.
 var notSQL = map[string]string{
-	"{\"status\":\"": "a parameter: how the document of an alert begins",
 	"CASE WHEN news": "a pattern, of which trailWith makes the text",
 }
 

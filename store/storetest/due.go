@@ -29,6 +29,19 @@ func dueInOrder(t *testing.T, w *world) {
 	}
 }
 
+// A database that says what a read touches says that one of many jobs touches more than one of none.
+func dueTouchesPages(t *testing.T, w *world) {
+	q := futurejobs.DueQuery{Walks: w.walks(), Until: w.slot(), Limit: 100}
+	none := must[int64](t)(w.DueBuffers(w.ctx(), q))
+	for i := range 60 {
+		w.start(w.slot(), fmt.Sprintf("k%02d", i))
+	}
+	some := must[int64](t)(w.DueBuffers(w.ctx(), q))
+	if (none != 0 || some != 0) && some <= none {
+		t.Errorf("%d pages for none, %d for 60 jobs", none, some)
+	}
+}
+
 func byDue(a, b futurejobs.Job) int {
 	switch {
 	case a.Shard != b.Shard:

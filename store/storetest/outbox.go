@@ -198,6 +198,16 @@ func outboxIsSentInParts(t *testing.T, w *world) {
 	}
 }
 
+// Who marks all of what it read takes out also what somebody else has left of it.
+func outboxIsMarkedLate(t *testing.T, w *world) {
+	keys, _ := w.neighbours(3)
+	w.told(keys...)
+	read := w.unpublished()
+	w.must(w.MarkPublished(w.ctx(), read[1:2]))
+	w.must(w.MarkPublished(w.ctx(), read))
+	w.waits("after both,", nil)
+}
+
 // Nodes that mark at the same time take out what each of them sent, and no more.
 func outboxIsMarkedByTwo(t *testing.T, w *world) {
 	const some, nodes = 400, 4

@@ -21,6 +21,7 @@ type Open func(tb testing.TB) *store.Store
 // behaviours are all that the rest of deadman relies on.
 var behaviours = map[string]func(*testing.T, *world){
 	"due/order":             dueInOrder,
+	"due/buffers":           dueTouchesPages,
 	"due/walk":              dueAfterTheWalk,
 	"due/not":               dueWithoutRules,
 	"due/of":                dueOfRules,
@@ -95,6 +96,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"outbox/without":        outboxLeavesOut,
 	"outbox/cut":            outboxIsSentInParts,
 	"outbox/two":            outboxIsMarkedByTwo,
+	"outbox/late":           outboxIsMarkedLate,
 	"outbox/decisions":      outboxKeepsTheOrderOfDecisions,
 	"own/conclude":          concludes,
 	"remark/stands":         remarksStand,
