@@ -39,11 +39,11 @@ func (s Shape) ends(jobs int) int {
 	}
 }
 
-// Backlog is the shape of what is put in before all others, by the way Fill.
-const (
-	Backlog Shape = "backlog"
-	Fill          = "fill"
-)
+// Backlog is the shape of what is put in before all others.
+const Backlog Shape = "backlog"
+
+// Fill is the way of Backlog: there is but one.
+const Fill = "fill"
 
 // Options say what to measure.
 type Options struct {
