@@ -9,7 +9,8 @@ import (
 )
 
 // decoder makes values of JSON that is known to be valid and not deep, so it looks for
-// nothing wrong. Decoding is most of what a condition costs.
+// nothing wrong. Of what is not valid it makes anything, an error or a panic, but it ends.
+// Decoding is most of what a condition costs.
 type decoder struct {
 	data    []byte
 	at      int
@@ -203,6 +204,9 @@ func (d *decoder) number() (any, error) {
 	from := d.at
 	for d.at < len(d.data) && strings.IndexByte(numeric, d.data[d.at]) >= 0 {
 		d.at++
+	}
+	if d.at == from {
+		return nil, errNotJSON
 	}
 	s := string(d.data[from:d.at])
 	if d.literal {

@@ -202,7 +202,7 @@ entity: order
 trigger: {event: orders.created, key: event.id}
 escalate: [{after: 1h, text: "{{key}} of {{event.customer.name}}"}]
 `)
-	got, err := r.Engine().Handler.Check(t.Context(), checks.Check{Key: "1", Since: since, Slot: clock(12, 0), Event: []byte("no json"), State: []byte("no json")})
+	got, err := r.Engine().Handler.Check(t.Context(), checks.Check{Key: "1", Since: since, Slot: clock(12, 0), Event: []byte(`{"no json`), State: []byte(`{"no json`)})
 	if err != nil || len(got.Alerts) != 1 {
 		t.Fatalf("%+v, %v", got, err)
 	}

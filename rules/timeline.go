@@ -23,11 +23,11 @@ type wait struct {
 
 // waitOfCheck is what expressions and times see of a check.
 func waitOfCheck(c checks.Check) wait {
-	event := newBody(c.Event)
+	event := keptBody(c.Event)
 	state := event
 	var own []byte
 	if c.State != nil && !sameBytes(c.State, c.Event) {
-		own, state = c.State, newBody(c.State)
+		own, state = c.State, keptBody(c.State)
 	}
 	if c.Asked {
 		state = state.with(c.Found)

@@ -38,7 +38,7 @@ func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 		return nil, failed("due", err)
 	}
 	defer rows.Close()
-	jobs, err := all(rows, readJob)
+	jobs, err := readJobs(rows)
 	if err != nil {
 		return nil, failed("due", err)
 	}

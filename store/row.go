@@ -1,6 +1,7 @@
 package store
 
 import (
+	"slices"
 	"strings"
 
 	"deadman/alerts"
@@ -26,6 +27,23 @@ func jobFields(j *futurejobs.Job) []any {
 }
 
 func readJob(row scanner, j *futurejobs.Job) error { return row.Scan(jobFields(j)...) }
+
+// readJobs is all of readJob, for pages of thousands: where a job's columns go is looked up once.
+func readJobs(rows cursor) (jobs []futurejobs.Job, err error) {
+	var j futurejobs.Job
+	fields := jobFields(&j)
+	for rows.Next() {
+		j = futurejobs.Job{}
+		if err := rows.Scan(fields...); err != nil {
+			return nil, err
+		}
+		if len(jobs) == cap(jobs) {
+			jobs = slices.Grow(jobs, max(len(jobs), 16))
+		}
+		jobs = append(jobs, j)
+	}
+	return jobs, rows.Err()
+}
 
 // listedColumns are the columns that readListed reads, of f, its rule r and its acknowledgement k.
 const listedColumns = jobColumns + `, r.name, r.entity, ` + ackColumns

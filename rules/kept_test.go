@@ -1,0 +1,36 @@
+package rules
+
+import (
+	"errors"
+	"testing"
+	"time"
+)
+
+// A row that somebody changed by hand is an error of that look; it neither ends the node nor takes for ever.
+func TestBodyThatIsNoJSONAnyMore(t *testing.T) {
+	whole := `{"a":[1,{"b":"c\"d"},true,null,-1.5e3],"status":"OPEN","n":12}`
+	bodies := []string{`x`, `[x]`, `{"a":x}`, `{x}`, `[1,,x`, `{"status"`, `"`, `\`, `{"a":}`, `[-]`}
+	for i := range whole {
+		bodies = append(bodies, whole[:i], whole[:i]+"x", whole[:i]+"x"+whole[i+1:])
+	}
+	for _, text := range bodies {
+		for _, read := range []extent{{whole: true}, {fields: []string{"status"}}} {
+			done := make(chan error, 1)
+			go func() {
+				_, err := keptBody([]byte(text)).value(false, read)
+				done <- err
+			}()
+			select {
+			case err := <-done:
+				if text == "" && !errors.Is(err, errNoBody) {
+					t.Errorf("no body: %v", err)
+				}
+			case <-time.After(10 * time.Second):
+				t.Fatalf("%q is read for ever", text)
+			}
+		}
+	}
+	if _, err := keptBody([]byte(`[x]`)).value(false, extent{whole: true}); !errors.Is(err, errNotJSON) {
+		t.Errorf("[x]: %v", err)
+	}
+}
