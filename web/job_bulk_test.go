@@ -210,6 +210,7 @@ func TestBulkTakesTurns(t *testing.T) {
 	for i := range slow {
 		body, w := io.Pipe()
 		slow[i] = w
+		t.Cleanup(func() { _ = w.Close() }) // before the server waits for its requests
 		go func() {
 			a, err := http.Post(s.URL+bulkPath, "application/x-ndjson", body)
 			if err == nil {
