@@ -199,7 +199,7 @@ func outboxIsSentInParts(t *testing.T, w *world) {
 }
 
 // Who marks all of what it read takes out also what somebody else has left of it.
-func outboxIsMarkedLate(t *testing.T, w *world) {
+func outboxIsMarkedLate(_ *testing.T, w *world) {
 	keys, _ := w.neighbours(3)
 	w.told(keys...)
 	read := w.unpublished()
@@ -209,7 +209,7 @@ func outboxIsMarkedLate(t *testing.T, w *world) {
 }
 
 // Nodes that mark at the same time take out what each of them sent, and no more.
-func outboxIsMarkedByTwo(t *testing.T, w *world) {
+func outboxIsMarkedByTwo(_ *testing.T, w *world) {
 	const some, nodes = 400, 4
 	keys, _ := w.neighbours(some)
 	w.told(keys...)
