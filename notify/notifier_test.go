@@ -379,7 +379,7 @@ func TestRetentionForgetsMessages(t *testing.T) {
 		w.later(n, 0)
 		w.later(n, time.Minute)
 		a := w.alertOf("a")
-		w.must(w.MarkPublished(t.Context(), []alerts.Alert{a}))
+		w.must(w.MarkPublished(t.Context(), must[[]alerts.Alert](t)(w.Unpublished(t.Context(), []int16{a.Shard}, 10, nil))))
 		w.must(prune(w, -2*futurejobs.Day))
 		if left := must[[]alerts.Delivery](t)(w.Deliveries(t.Context(), a)); len(left) != 0 {
 			t.Errorf("%+v", left)

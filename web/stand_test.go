@@ -149,7 +149,9 @@ func (s *stand) alert(key, text string, d time.Duration) alerts.Alert {
 	job.Last = futurejobs.Look{PickedAt: s.now, StartedAt: s.now, CompletedAt: s.now.Add(1500 * time.Microsecond)}
 	job.Cost = futurejobs.Cost{Checks: 1, CheckTotal: 1500 * time.Microsecond, CheckSlowest: 1500 * time.Microsecond}
 	s.settle(futurejobs.Decision{Job: job, Alerts: []alerts.Alert{a}})
-	sent, err := s.bus.Publish(ctx, []alerts.Alert{a})
+	waiting, err := s.store.Unpublished(ctx, []int16{job.Shard}, 100, nil)
+	fatal(s.t, err)
+	sent, err := s.bus.Publish(ctx, waiting)
 	fatal(s.t, err)
 	fatal(s.t, s.store.MarkPublished(ctx, sent))
 	return a
