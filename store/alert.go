@@ -73,7 +73,7 @@ func (s *Store) alerts(ctx context.Context, f futurejobs.Filter) (page futurejob
 	return paged("alert", said, f, func(a futurejobs.Said) position { return position{Alert: a.ID} }), nil
 }
 
-func newestFirst(a, b futurejobs.Said) int { return bytes.Compare(b.ID[:], a.ID[:]) }
+func newestFirst(a, b futurejobs.Said) int { return alertOrder(b.ID, a.ID) }
 
 // saidBefore is the alerts of a shard that were said before one.
 func saidBefore(before alerts.ID, read func(before alerts.ID, limit int) ([]futurejobs.Said, error)) *portion[futurejobs.Said] {
@@ -108,8 +108,8 @@ SELECT f.alert_ids FROM history f WHERE f.shard = $1 AND f.key = $2 AND f.alert_
 	if err != nil {
 		return nil, err
 	}
-	ids := slices.DeleteFunc(slices.Concat(lists...), func(id alerts.ID) bool { return bytes.Compare(id[:], before[:]) >= 0 })
-	slices.SortFunc(ids, func(a, b alerts.ID) int { return bytes.Compare(b[:], a[:]) })
+	ids := slices.DeleteFunc(slices.Concat(lists...), func(id alerts.ID) bool { return alertOrder(id, before) >= 0 })
+	slices.SortFunc(ids, func(a, b alerts.ID) int { return alertOrder(b, a) })
 	var said []futurejobs.Said
 	for _, id := range ids {
 		if len(said) == limit {

@@ -1,7 +1,6 @@
 package store
 
 import (
-	"slices"
 	"strings"
 
 	"deadman/alerts"
@@ -29,20 +28,15 @@ func jobFields(j *futurejobs.Job) []any {
 func readJob(row scanner, j *futurejobs.Job) error { return row.Scan(jobFields(j)...) }
 
 // readJobs is all of readJob, for pages of thousands: where a job's columns go is looked up once.
-func readJobs(rows cursor) (jobs []futurejobs.Job, err error) {
+func readJobs(rows cursor) ([]futurejobs.Job, error) {
 	var j futurejobs.Job
 	fields := jobFields(&j)
-	for rows.Next() {
+	return all(rows, func(row scanner, to *futurejobs.Job) error {
 		j = futurejobs.Job{}
-		if err := rows.Scan(fields...); err != nil {
-			return nil, err
-		}
-		if len(jobs) == cap(jobs) {
-			jobs = slices.Grow(jobs, max(len(jobs), 16))
-		}
-		jobs = append(jobs, j)
-	}
-	return jobs, rows.Err()
+		err := row.Scan(fields...)
+		*to = j
+		return err
+	})
 }
 
 // listedColumns are the columns that readListed reads, of f, its rule r and its acknowledgement k.

@@ -91,13 +91,17 @@ func (c *columns) move(ask string) string {
 )`
 }
 
-// speak has alerts said about jobs that are done.
-func speak(said string) string {
+// speak has what there is to say said about jobs that are done.
+func (c *columns) speak() (text string, args []any) {
+	if len(c.said.id) == 0 {
+		return "", nil
+	}
+	said := c.said.rows()
 	return `, said AS (
 	INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
 	SELECT done.shard, said.id, done.rule_id, done.version, said.status, said.severity, done.key,
 		said.decided_at, said.since_at, said.check_count, said.detail
-	FROM ` + said + `
+	FROM ` + said.as("said") + `
 	JOIN done ON done.id = said.job_id
 	RETURNING shard, id
 ), posted AS (
@@ -107,18 +111,19 @@ func speak(said string) string {
 		generate_series(1, length(ids), ` + rowBytes + `) AS part (from_byte)
 ), told AS (
 	INSERT INTO alert_news (shard, id) SELECT shard, id FROM said WHERE ` + notifying + `
-)`
+)`, said.args
 }
 
 // settling is the statement that settles, and its parameters. It leaves out the parts that have nothing to do.
 func (c *columns) settling(ruleSet int64, shards []int16, epochs []int64) (text string, args []any) {
 	text, args = fence, []any{ruleSet, shards, epochs}
-	ends, moves, said := c.ending(), c.moving(), c.said.rows()
 	over, on := len(c.ends.id) > 0, len(c.moves.id) > 0
 	if over {
+		ends := c.ending()
 		text, args = text+`, `+c.end(`(`+ends.as("ask")+ofStand+`)`), append(args, ends.args...)
 	}
 	if on {
+		moves := c.moving()
 		text, args = text+`, `+c.move(`(`+moves.as("ask")+ofStand+`)`), append(args, moves.args...)
 	}
 	switch {
@@ -129,20 +134,15 @@ func (c *columns) settling(ruleSet int64, shards []int16, epochs []int64) (text 
 	default:
 		text += doneBoth
 	}
-	if len(c.said.id) > 0 {
-		text, args = text+speak(said.as("said")), append(args, said.args...)
-	}
-	return numbered(text + verdict), args
+	speak, said := c.speak()
+	return numbered(text + speak + verdict), append(args, said...)
 }
 
 // endAll is the statement that ends jobs which are locked, and its parameters: there is nothing to fence.
 func (c *columns) endAll() (text string, args []any) {
-	ends, said := c.ending(), c.said.rows()
-	text, args = `WITH `+c.end(ends.as("ask"))+doneEnded, ends.args
-	if len(c.said.id) > 0 {
-		text, args = text+speak(said.as("said")), append(args, said.args...)
-	}
-	return numbered(text + ` SELECT count(*) FROM done`), args
+	ends := c.ending()
+	speak, said := c.speak()
+	return numbered(`WITH ` + c.end(ends.as("ask")) + doneEnded + speak + ` SELECT count(*) FROM done`), append(ends.args, said...)
 }
 
 // numbered turns each ? into the next $n.
