@@ -20,6 +20,7 @@ const (
 type body struct {
 	data    []byte
 	checked bool
+	kept    bool  // it comes from a job's row
 	err     error // why it can't be read
 	numbers view  // with numbers to count with
 	texts   view  // with numbers as they were written
@@ -40,7 +41,7 @@ func newBody(data []byte) *body { return &body{data: data} }
 // keptBody is the body of a job. It was checked when the job took it: to do so at each look would
 // cost as much as all else that is made of it.
 func keptBody(data []byte) *body {
-	b := &body{data: data, checked: true}
+	b := &body{data: data, checked: true, kept: true}
 	if len(data) == 0 {
 		b.err = errNoBody
 	}
@@ -117,11 +118,13 @@ func deeper(data []byte, most int) bool {
 
 // value is what an expression reads of the body: its numbers to count with, or literally.
 func (b *body) value(literal bool, read extent) (v any, err error) {
-	defer func() {
-		if recover() != nil { // somebody changed a job's row by hand
-			v, err = nil, errNotJSON
-		}
-	}()
+	if b != nil && b.kept {
+		defer func() {
+			if recover() != nil { // somebody changed the row by hand
+				v, err = nil, errNotJSON
+			}
+		}()
+	}
 	switch {
 	case b == nil:
 		return nil, errNoBody
