@@ -11,9 +11,9 @@ import (
 )
 
 // ID identifies an alert. It is a UUID of version 8 (RFC 9562, section 5.8): 48 bits of
-// milliseconds, 12 bits for the place within the decision, and the rest a hash of the
-// decision. So the same decision has the same id and no other has, and ids of one job
-// sort in the order in which they were said.
+// milliseconds, 12 bits for the place within the decision, 32 bits of the job's id and 30 of a
+// hash of the decision. So the same decision has the same id and no other has, ids of one job
+// sort in the order in which they were said, and those of one slot in the order of their jobs.
 type ID = uuid.UUID
 
 // LeastPart is how many letters of an id have to be given where a part is enough. An id begins with
@@ -44,19 +44,19 @@ type Decision struct {
 
 // ID derives the alert's id.
 func (d Decision) ID() ID {
-	var b [40]byte
+	var b [64]byte // of which a status has some
 	binary.BigEndian.PutUint64(b[0:], uint64(d.JobID))
 	binary.BigEndian.PutUint64(b[8:], uint64(d.CreatedAt.UnixMicro()))
 	binary.BigEndian.PutUint64(b[16:], uint64(d.Check))
 	binary.BigEndian.PutUint64(b[24:], uint64(d.StepIndex))
 	binary.BigEndian.PutUint64(b[32:], uint64(d.Place))
-	sum := sha256.Sum256(append(b[:], d.Status...))
+	sum := sha256.Sum256(append(b[:40], d.Status...))
 
 	var id ID
 	ms := uint64(d.At.UnixMilli())
 	binary.BigEndian.PutUint64(id[:8], ms<<16|0x8000|uint64(d.Place)&0x0fff)
-	copy(id[8:], sum[:8])
-	id[8] = id[8]&0x3f | 0x80
+	own := uint64(uint32(d.JobID))<<30 | uint64(binary.BigEndian.Uint32(sum[:])>>2)
+	binary.BigEndian.PutUint64(id[8:], 1<<63|own)
 	return id
 }
 
