@@ -157,19 +157,23 @@ func (b *body) value(literal bool, read extent) (v any, err error) {
 
 // fields decodes the fields that were not looked for before.
 func (v *view) fields(d *decoder, names []string) (map[string]any, error) {
-	unread := names
-	if len(v.read) > 0 {
-		unread = slices.DeleteFunc(slices.Clone(names), func(name string) bool { return slices.Contains(v.read, name) })
-	}
+	was := func(name string) bool { return slices.Contains(v.read, name) }
 	if v.part == nil {
 		v.part = make(map[string]any, len(names))
-	}
-	if len(unread) == 0 {
+	} else if !slices.ContainsFunc(names, func(name string) bool { return !was(name) }) {
 		return v.part, nil
+	}
+	unread := names
+	if len(v.read) > 0 {
+		unread = slices.DeleteFunc(slices.Clone(names), was)
 	}
 	if err := d.fields(unread, v.part); err != nil {
 		return nil, err
 	}
-	v.read = append(v.read, unread...)
+	if v.read == nil {
+		v.read = slices.Clip(unread)
+	} else {
+		v.read = append(v.read, unread...)
+	}
 	return v.part, nil
 }

@@ -208,19 +208,20 @@ func (d *decoder) number() (any, error) {
 	if d.at == from {
 		return nil, errNotJSON
 	}
-	s := string(d.data[from:d.at])
+	raw := d.data[from:d.at]
 	if d.literal {
-		return s, nil
+		return string(raw), nil
 	}
+	if i, err := strconv.Atoi(string(raw)); err == nil {
+		return i, nil
+	}
+	s := string(raw)
 	if strings.ContainsAny(s, ".eE") {
 		f, err := strconv.ParseFloat(s, 64)
 		if err != nil {
 			return nil, fmt.Errorf("the number %s is too large", clip(s, 40))
 		}
 		return f, nil
-	}
-	if i, err := strconv.Atoi(s); err == nil {
-		return i, nil
 	}
 	return json.Number(s), nil
 }

@@ -47,8 +47,11 @@ var machines = sync.Pool{New: func() any {
 
 // run evaluates x. An error means that nobody knows.
 func (x *expression) run(s scope) (any, error) {
+	if x.bare {
+		return s.key, nil
+	}
 	m := machines.Get().(*machine)
-	defer m.done()
+	defer m.done(x)
 	if err := m.load(x, s); err != nil {
 		return nil, err
 	}
@@ -62,24 +65,29 @@ func (x *expression) run(s scope) (any, error) {
 // load puts what x reads where the machine finds it.
 func (m *machine) load(x *expression, s scope) (err error) {
 	m.meter = meter{}
-	m.env[nameKey], m.env[nameSince], m.env[nameStep] = s.key, s.since, s.step
 	if x.wild {
 		m.env[nameWild] = s.wild
 	}
-	if x.job {
-		m.env[nameJob] = map[string]any{
-			"rule": s.rule, "since": s.since, "count": s.count, "step": s.step, "turn": s.turn, "turns": s.turns,
+	for _, name := range x.reads {
+		switch name {
+		case nameKey:
+			m.env[name] = s.key
+		case nameSince:
+			m.env[name] = s.since
+		case nameStep:
+			m.env[name] = s.step
+		case nameJob:
+			m.env[name] = map[string]any{
+				"rule": s.rule, "since": s.since, "count": s.count, "step": s.step, "turn": s.turn, "turns": s.turns,
+			}
+		case nameEvent:
+			m.meter.size += s.event.size()
+			m.env[name], err = s.event.value(x.dialect.literal, x.event)
+		case nameState:
+			m.meter.size += s.state.size()
+			m.env[name], err = s.state.value(x.dialect.literal, x.state)
 		}
-	}
-	if x.event.any {
-		m.meter.size += s.event.size()
-		if m.env[nameEvent], err = s.event.value(x.dialect.literal, x.event); err != nil {
-			return err
-		}
-	}
-	if x.state.any {
-		m.meter.size += s.state.size()
-		if m.env[nameState], err = s.state.value(x.dialect.literal, x.state); err != nil {
+		if err != nil {
 			return err
 		}
 	}
@@ -88,11 +96,10 @@ func (m *machine) load(x *expression, s scope) (err error) {
 }
 
 // done lets go of what was read.
-func (m *machine) done() {
-	delete(m.env, nameEvent)
-	delete(m.env, nameState)
-	delete(m.env, nameKey)
-	delete(m.env, nameJob)
+func (m *machine) done(x *expression) {
+	for _, name := range x.reads {
+		delete(m.env, name)
+	}
 	delete(m.env, nameWild)
 	clear(m.vm.Stack[:cap(m.vm.Stack)])
 	clear(m.vm.Variables)

@@ -3,6 +3,7 @@ package rules
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -34,10 +35,11 @@ type expression struct {
 	program *vm.Program
 	event   extent
 	state   extent
-	job     bool    // it reads the job
-	wild    bool    // it reads what the subject's wildcards matched
-	uses    []use   // what it takes the fields it reads for
-	sees    []sight // of a while: what people are told of
+	reads   []string // the names that it reads
+	wild    bool     // it reads what the subject's wildcards matched
+	bare    bool     // it is the key, as in most texts
+	uses    []use    // what it takes the fields it reads for
+	sees    []sight  // of a while: what people are told of
 }
 
 // compileExpression checks the text against its dialect. Errors are for people.
@@ -66,7 +68,10 @@ func compileExpression(source string, d dialect) (x *expression, err error) {
 	}
 	x = &expression{
 		source: source, dialect: d, program: program,
-		event: extentOf(plain.Node(), nameEvent), state: extentOf(plain.Node(), nameState), job: g.reads[nameJob], wild: g.wild,
+		event: extentOf(plain.Node(), nameEvent), state: extentOf(plain.Node(), nameState), reads: slices.Sorted(maps.Keys(g.reads)), wild: g.wild,
+	}
+	if name, is := plain.Node().(*ast.IdentifierNode); is {
+		x.bare = name.Value == nameKey
 	}
 	if err := x.checkResult(plain.Node(), g); err != nil {
 		return nil, err
