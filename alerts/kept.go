@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 	"time"
+
+	"deadman/papers"
 )
 
 // An alert's row has what it is found by in columns, and the rest in a document: an alert is the most
@@ -25,33 +27,34 @@ type kept struct {
 }
 
 // Document is the alert's document. Its bodies are JSON already, and go in as they are: json.Marshal
-// would read them once more, and make every < of theirs six bytes.
-func (a *Alert) Document() ([]byte, error) {
-	o := make(object, 0, 128+len(a.Text)+len(a.Event)+len(a.State))
+// would read them once more, and make every < of theirs six bytes. It is written into room as far as that
+// goes; nil is none.
+func (a *Alert) Document(room []byte) ([]byte, error) {
+	o := papers.Object(slices.Grow(room[:0], 128+len(a.Text)+len(a.Event)+len(a.State)))
 	var err error
 	value := func(name string, v any) {
 		if err == nil {
-			err = o.value(name, v)
+			err = o.Value(name, v)
 		}
 	}
-	o.text("step", a.Step)
-	o.number("step_index", a.StepIndex)
+	o.Text("step", a.Step)
+	o.Number("step_index", int64(a.StepIndex))
 	if len(a.Passed) > 0 {
 		value("passed", a.Passed)
 	}
-	o.text("text", a.Text)
-	o.texts("labels", a.Labels)
+	o.Text("text", a.Text)
+	o.Texts("labels", a.Labels)
 	if !a.Slot.Equal(SaidAt(a.ID)) {
 		value("slot", a.Slot)
 	}
 	if len(a.Closes) > 0 {
 		value("closes", a.Closes)
 	}
-	o.text("source", a.Source)
-	o.number("count", a.Count)
-	o.body("event", a.Event)
-	o.body("state", a.State)
-	return o.end(), err
+	o.Text("source", a.Source)
+	o.Number("count", int64(a.Count))
+	o.Body("event", a.Event)
+	o.Body("state", a.State)
+	return o.End(), err
 }
 
 // Read takes what a document says into the alert, whose id is known.

@@ -133,7 +133,7 @@ func (w *world) decide(n int) {
 	settlement := futurejobs.Settlement{Held: w.held, RuleSet: revision}
 	for _, j := range w.jobs() {
 		if len(j.Alerts) == 0 {
-			settlement.Decisions = append(settlement.Decisions, w.decision(j.Job, now))
+			settlement.Decisions = append(settlement.Decisions, new(w.decision(j.Job, now)))
 		}
 	}
 	settled, err := w.store.Settle(ctx, settlement)
@@ -242,7 +242,7 @@ func (w *world) again(severity alerts.Severity, jobs ...futurejobs.Listed) {
 		}
 		d := w.decision(j.Job, now)
 		d.Alerts[0].Severity = severity
-		s.Decisions = append(s.Decisions, d)
+		s.Decisions = append(s.Decisions, &d)
 	}
 	if settled, err := w.store.Settle(w.t.Context(), s); err != nil || settled.Alerts != len(jobs) {
 		w.t.Fatalf("%d alerts decided: %v", settled.Alerts, err)

@@ -35,7 +35,7 @@ func once(r *Rule) bool {
 }
 
 // begin writes down that a check begins, where that has to be.
-func (s *Sweeper) begin(ctx context.Context, v verdict) error {
+func (s *Sweeper) begin(ctx context.Context, v *verdict) error {
 	if !once(v.rule) {
 		return nil
 	}

@@ -22,7 +22,9 @@ import (
 //  3. A next time that a guard forbids ends the job, and that is said.
 //  4. Any other next time is rounded up to a slot after now.
 func (r *Rule) decide(j Job, look Look, answer checks.Answer, failure error, now time.Time) Decision {
-	return r.judge(j, look, answer, failure, now).traced(j.NextCheckAt, now, answer)
+	d := r.judge(j, look, answer, failure, now)
+	d.trace(j.NextCheckAt, now, answer)
+	return d
 }
 
 func (r *Rule) judge(j Job, look Look, answer checks.Answer, failure error, now time.Time) Decision {

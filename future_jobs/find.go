@@ -18,7 +18,7 @@ const (
 
 // gathering is jobs of one version on their way to a source. It has a place in the line there.
 type gathering struct {
-	jobs  []verdict
+	jobs  []*verdict
 	begun time.Time
 }
 
@@ -40,7 +40,7 @@ func (s *Sweeper) enter(p *pass, rule *Rule, now time.Time) bool {
 
 // gather puts a job among those that its source is asked about, and asks about a batch that is
 // full.
-func (p *pass) gather(v verdict) {
+func (p *pass) gather(v *verdict) {
 	made := Edition{v.rule.ID, v.rule.Version}
 	g := p.finds[made]
 	if g.jobs = append(g.jobs, v); len(g.jobs) == findMost {
@@ -67,7 +67,7 @@ func (p *pass) sendOld(now time.Time) {
 // find asks a source about jobs of one version, and their handler about each. Where ctx ends
 // first, nothing is decided: a node that stops waits for no source, since to look up has no
 // effects, and the next holder of the shard does so again.
-func (s *Sweeper) find(ctx context.Context, batch []verdict, decided chan<- []verdict) {
+func (s *Sweeper) find(ctx context.Context, batch []*verdict, decided chan<- []*verdict) {
 	rule, now := batch[0].rule, s.clock.Now()
 	questions := make([]checks.Check, len(batch))
 	for i, v := range batch {
@@ -91,7 +91,7 @@ func (s *Sweeper) find(ctx context.Context, batch []verdict, decided chan<- []ve
 			c.Asked, c.Found = true, found.Value
 			answer, err = ask(ctx, rule.Handler, c)
 		}
-		batch[i] = s.conclude(v, answer, err)
+		s.conclude(v, answer, err)
 	}
 	decided <- batch
 	s.room()

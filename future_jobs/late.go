@@ -39,9 +39,11 @@ func (r *Rule) unread(j Job, stream string, now time.Time) Decision {
 	}
 	slot := j.NextCheckAt
 	j.Last.FailedAt = now
-	return r.undetermined(j, &checks.Outage{
+	d := r.undetermined(j, &checks.Outage{
 		Source: StreamSource(stream), Err: fmt.Errorf("it is not read past %s yet", slot.UTC().Format(time.RFC3339)),
-	}, slot, now).traced(slot, now, checks.Answer{})
+	}, slot, now)
+	d.trace(slot, now, checks.Answer{})
+	return d
 }
 
 // foregone is what becomes of a job without asking its handler, if it is not to be asked.
@@ -57,7 +59,9 @@ func (r *Rule) foregone(j Job, now time.Time) (d Decision, ok bool) {
 	reason := fmt.Sprintf("found %s after its slot, more than catch_up.after, %s", spell(late.Truncate(time.Second)), spell(r.CatchUp.After))
 	if r.CatchUp.Do == Skip {
 		j.NextCheckAt = r.Grid.After(now)
-		return Decision{Job: j, Reason: reason}.traced(slot, now, checks.Answer{}), true
+		d = Decision{Job: j, Reason: reason}
+		d.trace(slot, now, checks.Answer{})
+		return d, true
 	}
 	return r.decided(j, checks.Expired, reason, slot, now, []alerts.Draft{{
 		Status: alerts.Expired, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(j),

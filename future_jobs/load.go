@@ -78,7 +78,7 @@ type loadKey struct {
 }
 
 // count counts the decisions of a batch that were taken.
-func (l *loads) count(batch []verdict, got Settled, now time.Time) {
+func (l *loads) count(batch []*verdict, got Settled, now time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, v := range batch {
@@ -101,7 +101,8 @@ func (l *loads) add(m Load) {
 		have.add(m)
 		return
 	}
-	l.all[key] = &m
+	fresh := m // m itself would be on the heap each time
+	l.all[key] = &fresh
 }
 
 // take takes out what was counted, by minute and rule.

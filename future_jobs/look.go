@@ -160,7 +160,7 @@ var done = func() chan struct{} { c := make(chan struct{}); close(c); return c }
 
 // check asks the handlers of a chunk. Those that only compute are asked in line and their
 // verdicts go on together; the others go their own way.
-func (s *Sweeper) check(ctx context.Context, chunk []verdict, decided chan<- []verdict) {
+func (s *Sweeper) check(ctx context.Context, chunk []*verdict, decided chan<- []*verdict) {
 	ready := chunk[:0]
 	for _, v := range chunk {
 		now := s.clock.Now()
@@ -171,7 +171,8 @@ func (s *Sweeper) check(ctx context.Context, chunk []verdict, decided chan<- []v
 		v.Job.Last.StartedAt = now
 		if prompt(v.rule) {
 			answer, err := ask(ctx, v.rule.Handler, v.question(now))
-			ready = append(ready, s.conclude(v, answer, err))
+			s.conclude(v, answer, err)
+			ready = append(ready, v)
 			continue
 		}
 		s.wander(ctx, v, decided)
@@ -182,14 +183,16 @@ func (s *Sweeper) check(ctx context.Context, chunk []verdict, decided chan<- []v
 }
 
 // wander has a handler that may wait for something find out by itself, in a lane of its own.
-func (s *Sweeper) wander(ctx context.Context, v verdict, decided chan<- []verdict) {
+func (s *Sweeper) wander(ctx context.Context, v *verdict, decided chan<- []*verdict) {
 	s.slow.run(v.rule, v.Job, func() (returned <-chan struct{}) {
 		if before, ok := s.unsettled.of(v.Job); ok {
-			decided <- []verdict{s.conclude(v, before.answer, before.err)}
+			s.conclude(v, before.answer, before.err)
+			decided <- []*verdict{v}
 			return done
 		}
 		if err := s.begin(ctx, v); err != nil {
-			decided <- []verdict{s.conclude(v, checks.Answer{}, err)}
+			s.conclude(v, checks.Answer{}, err)
+			decided <- []*verdict{v}
 			return done
 		}
 		answer, returned, err := askWithin(ctx, v.rule.Limits.Timeout, v.rule.Handler, v.question(v.Job.Last.StartedAt))
@@ -200,13 +203,14 @@ func (s *Sweeper) wander(ctx context.Context, v verdict, decided chan<- []verdic
 		if once(v.rule) {
 			s.unsettled.keep(v.Job, s.clock.Now(), answer, err)
 		}
-		decided <- []verdict{s.conclude(v, answer, err)}
+		s.conclude(v, answer, err)
+		decided <- []*verdict{v}
 		return returned
 	})
 }
 
 // conclude decides on what a handler answered.
-func (s *Sweeper) conclude(v verdict, answer checks.Answer, err error) verdict {
+func (s *Sweeper) conclude(v *verdict, answer checks.Answer, err error) {
 	now := s.clock.Now()
 	look := v.Job.Last
 	if err != nil {
@@ -219,5 +223,4 @@ func (s *Sweeper) conclude(v verdict, answer checks.Answer, err error) verdict {
 		look.CompletedAt = now
 	}
 	v.Decision = v.rule.decide(v.Job, look, answer, err, now)
-	return v
 }

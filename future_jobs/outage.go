@@ -221,7 +221,7 @@ func isOutage(err error) bool {
 func isHandler(source string) bool { return strings.HasPrefix(source, checks.HandlerSource("")) }
 
 // metBy is what a batch of decisions says about outages, once for a source and a rule.
-func metBy(batch []verdict, held []Held) []Met {
+func metBy(batch []*verdict, held []Held) []Met {
 	var all []Met
 	at := map[outageOf]int{}
 	for _, v := range batch {
@@ -251,7 +251,7 @@ func metBy(batch []verdict, held []Held) []Met {
 
 // meet writes what a settlement says about outages, before it: whoever reads that a job could
 // not be found out about finds the outage that speaks for it.
-func (s *Sweeper) meet(ctx context.Context, batch []verdict, held []Held) error {
+func (s *Sweeper) meet(ctx context.Context, batch []*verdict, held []Held) error {
 	for _, m := range metBy(batch, held) {
 		said, err := s.queue.Meet(ctx, m)
 		if errors.Is(err, ErrNotHeld) {

@@ -40,9 +40,9 @@ func TestAHandlersOutageEndsWhenItAnswers(t *testing.T) {
 // not earlier, or a reader would find an alert older than what it is about.
 func TestAnOutageIsSaidWhenItIsOpened(t *testing.T) {
 	met := time.Date(2026, 3, 2, 13, 0, 0, 0, time.UTC)
-	v := verdict{rule: orderRule(), Decision: Decision{Job: Job{Last: Look{FailedAt: met}}, Outage: "shop"}}
+	v := &verdict{rule: orderRule(), Decision: Decision{Job: Job{Last: Look{FailedAt: met}}, Outage: "shop"}}
 	opened := met.Add(50 * time.Millisecond)
-	said := metBy([]verdict{v}, nil)[0].Say(Outage{Source: "shop", OpenedAt: opened})
+	said := metBy([]*verdict{v}, nil)[0].Say(Outage{Source: "shop", OpenedAt: opened})
 	if !said.DecidedAt.Equal(opened) || !said.Since.Equal(opened) {
 		t.Errorf("an outage that was opened at %s is said at %s to be since %s", opened, said.DecidedAt, said.Since)
 	}

@@ -21,11 +21,12 @@ const (
 type pass struct {
 	shards  map[int16]*Shard
 	through map[string]Reading // by stream
-	due     chan<- []verdict
+	due     chan<- []*verdict
 	out     map[Edition]error // whose jobs wait; an error says why their rule cannot be read
 	busy    map[Edition]bool  // those of out who wait for a source or a handler
 	finds   map[Edition]*gathering
-	search  func([]verdict)
+	search  func([]*verdict)
+	page    []Job // the last page that was read
 }
 
 // err says which versions cannot be read, in one order, so that the same is said once.
@@ -64,7 +65,7 @@ func (w waitingFor) behind(through map[string]Reading) string {
 // sweep reads all that is due in the held shards and hands it to the checkers. What has to
 // wait for its streams, a free lane or a source is left: the oldest slot of it is returned, and
 // the next sweep has to begin where this one did.
-func (s *Sweeper) sweep(ctx context.Context, due chan<- []verdict, search func([]verdict)) (left time.Time, err error) {
+func (s *Sweeper) sweep(ctx context.Context, due chan<- []*verdict, search func([]*verdict)) (left time.Time, err error) {
 	now := s.clock.Now()
 	shards := s.owner.Open()
 	if len(shards) == 0 || now.IsZero() {
@@ -126,10 +127,12 @@ func (s *Sweeper) read(ctx context.Context, p *pass, q DueQuery, left time.Time)
 			sh.beginRead()
 		}
 		q.Not = slices.Collect(maps.Keys(p.out))
+		q.Room = p.page
 		jobs, err := s.queue.Due(ctx, q)
 		if err != nil {
 			return left, own, err
 		}
+		p.page = jobs
 		if loud := s.book.Loud(); first && len(q.Of) == 0 && len(loud) > 0 && q.behind(jobs) {
 			before := q
 			before.Of = loud
@@ -204,8 +207,9 @@ func older(a, b time.Time) time.Time {
 // of those that could not go: of those held by a source or a handler, and of the others.
 func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left, held time.Time, err error) {
 	picked := s.clock.Now()
-	chunk := make([]verdict, 0, min(chunkMost, len(jobs)))
-	for _, j := range jobs {
+	chunk := make([]*verdict, 0, min(chunkMost, len(jobs)))
+	for i := range jobs {
+		j := &jobs[i]
 		shard := p.shards[j.Shard]
 		if shard.flying(j.ID) {
 			continue
@@ -230,7 +234,7 @@ func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left, held t
 			if err := hand(ctx, p.due, chunk); err != nil {
 				return left, held, err
 			}
-			chunk = make([]verdict, 0, chunkMost)
+			chunk = make([]*verdict, 0, chunkMost)
 		}
 	}
 	return left, held, hand(ctx, p.due, chunk)
@@ -239,33 +243,34 @@ func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left, held t
 // pick finds out who is to look at a job; ok is false for one that has to wait, for its
 // rule, its streams or a lane, and no more of its version is read in this pass. One that
 // need not wait has its lane.
-func (s *Sweeper) pick(ctx context.Context, j Job, p *pass) (v verdict, ok bool) {
+func (s *Sweeper) pick(ctx context.Context, j *Job, p *pass) (v *verdict, ok bool) {
 	made := Edition{j.RuleID, j.Version}
 	if _, out := p.out[made]; out {
-		return verdict{}, false
+		return nil, false
 	}
 	ruleSet := s.book.Revision()
 	rule, err := s.book.Rule(ctx, j.RuleID, j.Version)
 	if err != nil {
 		p.out[made] = err
-		return verdict{}, false
+		return nil, false
 	}
-	v = verdict{rule: rule, ruleSet: ruleSet, slot: j.NextCheckAt, heard: rule.heardSince(p.through), Decision: Decision{Job: j}}
-	if rule.Deleted {
-		return v.forgo(s.clock.Now()), true
-	}
+	v = &verdict{rule: rule, ruleSet: ruleSet, slot: j.NextCheckAt, heard: rule.heardSince(p.through), Decision: Decision{Job: *j}}
 	now := s.clock.Now()
+	if rule.Deleted {
+		v.forgo(now)
+		return v, true
+	}
 	w := waitingFor{streams: rule.Streams, slot: j.NextCheckAt}
 	if stream := w.behind(p.through); stream != "" {
 		w.until = later(j.NextCheckAt, s.behindStream(stream, now)).Add(rule.patient())
 		if now.After(w.until) {
-			v.Decision, v.unasked = rule.unread(j, stream, now), true
+			v.Decision, v.unasked = rule.unread(*j, stream, now), true
 			return v, true
 		}
 		s.lagging[made], p.out[made] = w, nil
-		return verdict{}, false
+		return nil, false
 	}
-	if v = v.forgo(now); v.unasked {
+	if v.forgo(now); v.unasked {
 		return v, true
 	}
 	if v.asks() {
@@ -274,13 +279,13 @@ func (s *Sweeper) pick(ctx context.Context, j Job, p *pass) (v verdict, ok bool)
 	if !prompt(rule) && !s.slow.enter(rule.ID) {
 		s.crowded.Store(true)
 		p.out[made], p.busy[made] = nil, true
-		return verdict{}, false
+		return nil, false
 	}
 	return v, true
 }
 
 // hand hands a chunk to the checkers, waiting while they are busy.
-func hand(ctx context.Context, due chan<- []verdict, chunk []verdict) error {
+func hand(ctx context.Context, due chan<- []*verdict, chunk []*verdict) error {
 	if len(chunk) == 0 {
 		return nil
 	}

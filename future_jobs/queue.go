@@ -30,6 +30,7 @@ type DueQuery struct {
 	Not   []Edition // versions of rules whose jobs are left out, because they have to wait
 	Of    []int32   // the rules whose jobs are asked for; empty: all
 	Limit int       // for each shard
+	Room  []Job     // of an earlier page, which what is read may be written over
 }
 
 // Edition is one version of a rule.
@@ -39,7 +40,7 @@ type Edition struct{ RuleID, Version int32 }
 type Settlement struct {
 	Held      []Held // the shards of the decisions
 	RuleSet   int64  // the revision that was evaluated
-	Decisions []Decision
+	Decisions []*Decision
 }
 
 // Settled says which decisions were taken. The others found their job changed or their

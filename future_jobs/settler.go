@@ -32,32 +32,31 @@ type verdict struct {
 }
 
 // forgo decides on a job whose handler is not to be asked.
-func (v verdict) forgo(now time.Time) verdict {
+func (v *verdict) forgo(now time.Time) {
 	if d, ok := v.rule.foregone(v.Job, now); ok {
 		v.Decision, v.unasked = d, true
 	}
-	return v
 }
 
 // question is what the handler is asked at the time now.
-func (v verdict) question(now time.Time) checks.Check {
+func (v *verdict) question(now time.Time) checks.Check {
 	c := v.rule.question(v.Job, now)
 	c.HeardSince = v.heard
 	return c
 }
 
 // asks reports whether a source is to be asked about the job.
-func (v verdict) asks() bool { return !v.unasked && v.rule.Finder != nil }
+func (v *verdict) asks() bool { return !v.unasked && v.rule.Finder != nil }
 
 // out reports whether the job is to wait for somebody else: a source, or a handler that finds out
 // by itself.
-func (v verdict) out() bool { return !v.unasked && (v.rule.Finder != nil || !prompt(v.rule)) }
+func (v *verdict) out() bool { return !v.unasked && (v.rule.Finder != nil || !prompt(v.rule)) }
 
 // settle collects verdicts into batches and writes them until in is closed.
-func (s *Sweeper) settle(ctx context.Context, in <-chan []verdict) {
+func (s *Sweeper) settle(ctx context.Context, in <-chan []*verdict) {
 	cut := time.NewTimer(settleWait)
 	defer cut.Stop()
-	batch := make([]verdict, 0, settleMost+chunkMost)
+	batch := make([]*verdict, 0, settleMost+chunkMost)
 	for first := range in {
 		batch = append(batch[:0], first...)
 		cut.Reset(settleWait)
@@ -80,7 +79,7 @@ func (s *Sweeper) settle(ctx context.Context, in <-chan []verdict) {
 
 // write settles one batch. What the store did not take is looked at again by a later
 // sweep; the row stands as it was.
-func (s *Sweeper) write(ctx context.Context, batch []verdict) {
+func (s *Sweeper) write(ctx context.Context, batch []*verdict) {
 	for _, part := range apart(batch) {
 		failpoints.Here("settle.write")
 		st := settlement(part)
@@ -115,16 +114,16 @@ func (s *Sweeper) write(ctx context.Context, batch []verdict) {
 // apart splits a batch by the revision it was decided under, and where a shard was lost and
 // taken again meanwhile: a decision has to stand or fall by the epoch that it was made in. In
 // nearly all cases it comes to one part.
-func apart(batch []verdict) [][]verdict {
+func apart(batch []*verdict) [][]*verdict {
 	type ground struct {
 		ruleSet int64
 		term    int // of the shard, counted within the batch
 	}
 	terms := map[int16][]*Shard{}
-	parts := map[ground][]verdict{}
+	parts := map[ground][]*verdict{}
 	grounds := make([]ground, len(batch))
 	for i := range batch {
-		v := &batch[i]
+		v := batch[i]
 		term := slices.Index(terms[v.shard.Shard], v.shard)
 		if term < 0 {
 			term = len(terms[v.shard.Shard])
@@ -133,7 +132,7 @@ func apart(batch []verdict) [][]verdict {
 		grounds[i] = ground{v.ruleSet, term}
 	}
 	if len(slices.Compact(slices.Clone(grounds))) == 1 {
-		return [][]verdict{batch}
+		return [][]*verdict{batch}
 	}
 	for i, g := range grounds {
 		parts[g] = append(parts[g], batch[i])
@@ -143,7 +142,7 @@ func apart(batch []verdict) [][]verdict {
 
 // wakeFor sees to it that jobs are looked at again which are due before the sweep would wake by
 // itself.
-func (s *Sweeper) wakeFor(batch []verdict) {
+func (s *Sweeper) wakeFor(batch []*verdict) {
 	var next time.Time
 	for _, v := range batch {
 		if v.Outcome == "" && !v.rule.Grid.Up(v.Job.NextCheckAt).Equal(v.Job.NextCheckAt) {
@@ -155,11 +154,11 @@ func (s *Sweeper) wakeFor(batch []verdict) {
 	}
 }
 
-func settlement(batch []verdict) Settlement {
-	st := Settlement{RuleSet: batch[0].ruleSet, Decisions: make([]Decision, len(batch))}
+func settlement(batch []*verdict) Settlement {
+	st := Settlement{RuleSet: batch[0].ruleSet, Decisions: make([]*Decision, len(batch))}
 	held := map[Held]bool{}
 	for i, v := range batch {
-		st.Decisions[i] = v.Decision
+		st.Decisions[i] = &v.Decision
 		if !held[v.shard.Held] {
 			held[v.shard.Held] = true
 			st.Held = append(st.Held, v.shard.Held)
@@ -168,7 +167,7 @@ func settlement(batch []verdict) Settlement {
 	return st
 }
 
-func (s *Sweeper) observe(batch []verdict, got Settled) {
+func (s *Sweeper) observe(batch []*verdict, got Settled) {
 	s.loads.count(batch, got, s.clock.Now())
 	for _, v := range batch {
 		if got.Jobs[v.Job.ID] && once(v.rule) {

@@ -62,7 +62,7 @@ func (s *Shard) flying(id int64) bool {
 }
 
 // takeOff marks a job as being looked at.
-func (s *Shard) takeOff(v verdict) {
+func (s *Shard) takeOff(v *verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.flights[v.Job.ID] = flight{slot: v.Job.NextCheckAt, asks: v.asks(), out: v.out()}

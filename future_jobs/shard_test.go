@@ -13,7 +13,7 @@ func TestTheLowWaterStaysBelowWhatLandsWhileASweepIsUnderWay(t *testing.T) {
 
 	s.walk(now)
 	s.beginRead()
-	s.takeOff(verdict{rule: orderRule(), Decision: Decision{Job: Job{ID: 1, NextCheckAt: slot}}})
+	s.takeOff(&verdict{rule: orderRule(), Decision: Decision{Job: Job{ID: 1, NextCheckAt: slot}}})
 	s.land(1)     // it could not be settled, say; the row stands as it was
 	s.beginRead() // of the next page, which begins after the job
 	s.raise(now)
@@ -35,7 +35,7 @@ func TestAShardThatLeavesWaitsForNoSource(t *testing.T) {
 	handled, asks := orderRule(), orderRule()
 	handled.Handler, asks.Handler, asks.Finder = asking, computing{}, lookedUp{}
 	for id, rule := range map[int64]*Rule{1: handled, 2: asks} {
-		s.takeOff(verdict{rule: rule, Decision: Decision{Job: Job{ID: id, NextCheckAt: noon}}})
+		s.takeOff(&verdict{rule: rule, Decision: Decision{Job: Job{ID: id, NextCheckAt: noon}}})
 	}
 	late := noon.Add(leavingMost)
 	for _, at := range []time.Time{noon, late} {
@@ -63,10 +63,10 @@ type lookedUp struct{ checks.Finder }
 func TestASettlementHoldsAShardAtOneEpoch(t *testing.T) {
 	lost := newShard(Lease{Held: Held{Shard: 1, Epoch: 1}}, noon)
 	back := newShard(Lease{Held: Held{Shard: 1, Epoch: 2}}, noon)
-	decided := func(s *Shard, ruleSet, id int64) verdict {
-		return verdict{shard: s, ruleSet: ruleSet, Decision: Decision{Job: Job{ID: id, Ref: Ref{Shard: 1}}}}
+	decided := func(s *Shard, ruleSet, id int64) *verdict {
+		return &verdict{shard: s, ruleSet: ruleSet, Decision: Decision{Job: Job{ID: id, Ref: Ref{Shard: 1}}}}
 	}
-	parts := apart([]verdict{decided(lost, 7, 1), decided(back, 7, 1), decided(back, 7, 2), decided(back, 8, 3)})
+	parts := apart([]*verdict{decided(lost, 7, 1), decided(back, 7, 1), decided(back, 7, 2), decided(back, 8, 3)})
 	if len(parts) != 3 {
 		t.Errorf("%d settlements of two epochs and two rule sets, want 3", len(parts))
 	}

@@ -107,8 +107,8 @@ func (s *Sweeper) room() {
 // Run sweeps at every slot until ctx ends; then it settles what is in hand and returns.
 // drain bounds that: handlers still running when it ends are cut off.
 func (s *Sweeper) Run(ctx, drain context.Context) error {
-	due := make(chan []verdict, 8)
-	decided := make(chan []verdict, 8)
+	due := make(chan []*verdict, 8)
+	decided := make(chan []*verdict, 8)
 
 	var checkers, searches, writers sync.WaitGroup
 	for range settlers {
@@ -123,7 +123,7 @@ func (s *Sweeper) Run(ctx, drain context.Context) error {
 	}
 
 	writers.Go(func() { s.mend(ctx) })
-	search := func(batch []verdict) { searches.Go(func() { s.find(ctx, batch, decided) }) }
+	search := func(batch []*verdict) { searches.Go(func() { s.find(ctx, batch, decided) }) }
 
 	s.loop(ctx, due, search)
 	close(due)
@@ -136,7 +136,7 @@ func (s *Sweeper) Run(ctx, drain context.Context) error {
 }
 
 // loop sweeps at each slot of any rule, and sooner when jobs were left behind.
-func (s *Sweeper) loop(ctx context.Context, due chan<- []verdict, search func([]verdict)) {
+func (s *Sweeper) loop(ctx context.Context, due chan<- []*verdict, search func([]*verdict)) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -156,7 +156,7 @@ func (s *Sweeper) loop(ctx context.Context, due chan<- []verdict, search func([]
 
 // round looks at the clock, sweeps if it runs evenly, and says how long to wait for the
 // next round.
-func (s *Sweeper) round(ctx context.Context, due chan<- []verdict, search func([]verdict)) time.Duration {
+func (s *Sweeper) round(ctx context.Context, due chan<- []*verdict, search func([]*verdict)) time.Duration {
 	if s.paused || s.clock.Stale(syncEvery) {
 		err := s.clock.Sync(ctx)
 		s.fail("clock", err)

@@ -1,7 +1,6 @@
 package futurejobs
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/checks"
+	"deadman/papers"
 )
 
 // Trail is what became of a job between its beginning and its end, for people who ask why: an
@@ -56,15 +56,15 @@ const (
 // that the end of a trail tells what its last entry is about.
 type line struct {
 	At      int64  `json:"at"`
-	Late    int64  `json:"late,omitempty"` // ms
-	Saw     string `json:"saw,omitempty"`
-	Took    string `json:"took,omitempty"`
-	Held    bool   `json:"held,omitempty"`
-	Why     string `json:"why,omitempty"`
-	Outcome string `json:"outcome,omitempty"`
-	Next    int64  `json:"next,omitempty"`
-	By      string `json:"by,omitempty"`
-	Kind    string `json:"kind,omitempty"` // absent: a look
+	Late    int64  `json:"late"` // ms
+	Saw     string `json:"saw"`
+	Took    string `json:"took"`
+	Held    bool   `json:"held"`
+	Why     string `json:"why"`
+	Outcome string `json:"outcome"`
+	Next    int64  `json:"next"`
+	By      string `json:"by"`
+	Kind    string `json:"kind"` // absent: a look
 }
 
 // Trail is a trail of this entry alone. What of it is long is cut short.
@@ -92,11 +92,18 @@ func (e Entry) Trail() Trail {
 
 // text is a line without its end.
 func (l line) text() string {
-	var out bytes.Buffer
-	e := json.NewEncoder(&out)
-	e.SetEscapeHTML(false)
-	_ = e.Encode(l) // numbers and text alone
-	return strings.TrimSuffix(out.String(), "\n")
+	o := make(papers.Object, 0, 160)
+	o.Number("at", l.At)
+	o.Number("late", l.Late)
+	o.Text("saw", l.Saw)
+	o.Text("took", l.Took)
+	o.Flag("held", l.Held)
+	o.Text("why", l.Why)
+	o.Text("outcome", l.Outcome)
+	o.Number("next", l.Next)
+	o.Text("by", l.By)
+	o.Text("kind", l.Kind)
+	return string(o.End())
 }
 
 // shorter is a text without some bytes of its end, and with a mark that it was longer.
@@ -162,13 +169,13 @@ func (f *fold) trace(e Effect, s *standing, kind EntryKind) {
 	s.job.Trail = entry.Trail()
 }
 
-// traced has the job keep what a look at slot came to. What ends a job is in its history, and
+// trace has the job keep what a look at slot came to. What ends a job is in its history, and
 // what is said in its alert: a look that ends it leaves no entry, unless nothing else tells what
 // the condition saw.
-func (d Decision) traced(slot, now time.Time, answer checks.Answer) Decision {
+func (d *Decision) trace(slot, now time.Time, answer checks.Answer) {
 	d.Job.Trail = ""
 	if d.Ends() && (answer.Saw == "" || len(d.Alerts) > 0) {
-		return d
+		return
 	}
 	e := Entry{Kind: Looked, At: slot, Late: max(now.Sub(slot), 0), Saw: answer.Saw, Held: answer.Held, Outcome: d.Outcome}
 	if !d.Ends() {
@@ -180,5 +187,4 @@ func (d Decision) traced(slot, now time.Time, answer checks.Answer) Decision {
 		}
 	}
 	d.Job.Trail = e.Trail()
-	return d
 }

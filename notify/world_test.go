@@ -181,7 +181,7 @@ func (w *world) fire(severity alerts.Severity, labels map[string]string, keys ..
 			},
 		}
 		j.Alerts = append(j.Alerts, a.ID)
-		s.Decisions = append(s.Decisions, futurejobs.Decision{Job: j, Alerts: []alerts.Alert{a}})
+		s.Decisions = append(s.Decisions, &futurejobs.Decision{Job: j, Alerts: []alerts.Alert{a}})
 	}
 	if got := must[futurejobs.Settled](w.t)(w.Settle(w.t.Context(), s)); got.Alerts != len(keys) {
 		w.t.Fatalf("%d alerts decided, want %d", got.Alerts, len(keys))

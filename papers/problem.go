@@ -56,6 +56,9 @@ func (ps Problems) orNil(file string) error {
 
 // Clip keeps a message readable whatever it quotes: s, or its beginning of most characters.
 func Clip(s string, most int) string {
+	if len(s) <= most { // it has no more characters than bytes
+		return s
+	}
 	runes := []rune(s)
 	if len(runes) <= most {
 		return s

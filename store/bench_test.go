@@ -27,7 +27,7 @@ func BenchmarkSettle(b *testing.B) {
 				jobs := l.due()
 				s := futurejobs.Settlement{Held: l.held, RuleSet: l.set}
 				for _, j := range jobs {
-					s.Decisions = append(s.Decisions, l.end(j))
+					s.Decisions = append(s.Decisions, new(l.end(j)))
 				}
 				b.StartTimer()
 				settled, err := l.Settle(b.Context(), s)
@@ -52,7 +52,7 @@ func BenchmarkDrain(b *testing.B) {
 					l.create(benchBatch)
 					s := futurejobs.Settlement{Held: l.held, RuleSet: l.set}
 					for _, j := range l.due() {
-						s.Decisions = append(s.Decisions, l.end(j))
+						s.Decisions = append(s.Decisions, new(l.end(j)))
 					}
 					b.StartTimer()
 					if settled, err := l.Settle(b.Context(), s); err != nil || len(settled.Jobs) != benchBatch {
@@ -80,7 +80,7 @@ func BenchmarkReschedule(b *testing.B) {
 							j.Alerts = l.end(j).Job.Alerts
 						}
 						j.NextCheckAt = j.NextCheckAt.Add(time.Second)
-						s.Decisions = append(s.Decisions, futurejobs.Decision{Job: j})
+						s.Decisions = append(s.Decisions, &futurejobs.Decision{Job: j})
 					}
 					b.StartTimer()
 					if settled, err := l.Settle(b.Context(), s); err != nil || len(settled.Jobs) != benchBatch {

@@ -1,220 +1,213 @@
 package store
 
 import (
+	"slices"
 	"strings"
-	"time"
-
-	"github.com/jackc/pgx/v5/pgtype"
+	"sync"
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
 
 // columns are decisions as arrays, in the order in which rows are locked: the jobs that end, those that
-// go on, and what is said of both. What pgx knows no array of is a FlatArray, or it would look at each
-// value by reflection.
+// go on, and what is said of both.
 type columns struct {
-	ends struct {
-		looked
-		outcome []string
-		reason  column[*string]
-	}
-	moves struct {
-		looked
-		next      []time.Time
-		undecided []int32
-	}
-	said saidColumns
+	ends     endColumns
+	moves    moveColumns
+	said     saidColumns
+	document []byte // of the alert at hand
+}
+
+// lookColumns are what a look changes of jobs. Durations are in µs; trail is what is new of it.
+type lookColumns struct {
+	shard, id, rev                     column
+	checkCount, step, checks           column
+	picked, started, completed, failed column
+	total, slowest                     column
+	alertIDs, trail                    column
+}
+
+type endColumns struct {
+	lookColumns
+	outcome, reason column
+}
+
+type moveColumns struct {
+	lookColumns
+	next, undecided column
 }
 
 type saidColumns struct {
-	jobID            []int64
-	id               pgtype.FlatArray[[16]byte]
-	status, severity []int16
-	decidedAt, since []time.Time
-	checkCount       []int32
-	detail           []string
+	jobID, id, status, severity          column
+	decidedAt, since, checkCount, detail column
 }
 
-// looked is what a look changes of jobs.
-type looked struct {
-	shard                      []int16
-	id                         []int64
-	rev                        []int32
-	checkCount, step, checks   []int32
-	picked, started, completed pgtype.FlatArray[pgtype.Timestamptz]
-	failed                     column[pgtype.Timestamptz]
-	total, slowest             []int64 // µs
-	alertIDs                   column[[]byte]
-	trail                      column[*string] // what is new of it
+// column is an array with the name that it has in a statement's table.
+type column struct {
+	wire
+	name string
+	once bool // it is the same in all rows, and sent once
 }
 
-// column is an array of which it is known whether it has a value: one that has none is not sent.
-type column[T any] struct {
-	values pgtype.FlatArray[T]
-	has    bool
-}
+func (k kind) named(name string) column { return column{wire: wire{kind: k}, name: name} }
 
-func (c *column[T]) add(v T, is bool) {
-	c.values = append(c.values, v)
-	c.has = c.has || is
-}
-
-func columnsOf(decisions []futurejobs.Decision) (*columns, error) {
-	c, ends, said := &columns{}, 0, 0
-	for i := range decisions {
-		if decisions[i].Ends() {
-			ends++
-		}
-		said += len(decisions[i].Alerts)
+func newLookColumns() lookColumns {
+	return lookColumns{
+		shard: smallints.named("shard"), id: bigints.named("id"), rev: ints.named("rev"),
+		checkCount: ints.named("check_count"), step: ints.named("step"), checks: ints.named("checks"),
+		picked: timestamptzs.named("picked_at"), started: timestamptzs.named("started_at"),
+		completed: timestamptzs.named("completed_at"), failed: timestamptzs.named("failed_at"),
+		total: bigints.named("check_total"), slowest: bigints.named("check_slowest"),
+		alertIDs: byteas.named("alert_ids"), trail: texts.named("trail"),
 	}
-	c.ends.grow(ends)
-	c.ends.outcome, c.ends.reason.values = make([]string, 0, ends), make([]*string, 0, ends)
-	c.moves.grow(len(decisions) - ends)
-	c.said.grow(said)
+}
+
+func (l *lookColumns) all() []*column {
+	return []*column{
+		&l.shard, &l.id, &l.rev, &l.checkCount, &l.step, &l.checks, &l.picked, &l.started, &l.completed, &l.failed,
+		&l.total, &l.slowest, &l.alertIDs, &l.trail,
+	}
+}
+
+// counters are columns that jobs which began together have in common.
+func (l *lookColumns) counters() []*column {
+	return []*column{&l.rev, &l.checkCount, &l.step, &l.checks}
+}
+
+func (e *endColumns) all() []*column { return append(e.lookColumns.all(), &e.outcome, &e.reason) }
+
+func (m *moveColumns) all() []*column { return append(m.lookColumns.all(), &m.next, &m.undecided) }
+
+func (s *saidColumns) all() []*column {
+	return []*column{&s.jobID, &s.id, &s.status, &s.severity, &s.decidedAt, &s.since, &s.checkCount, &s.detail}
+}
+
+// spare are columns whose room is used again: to make it anew for each batch was a third of all that a
+// sweep left to the garbage collector.
+var spare = sync.Pool{New: func() any {
+	return &columns{
+		ends:  endColumns{lookColumns: newLookColumns(), outcome: texts.named("outcome"), reason: texts.named("reason")},
+		moves: moveColumns{lookColumns: newLookColumns(), next: timestamptzs.named("next_check_at"), undecided: ints.named("undecided")},
+		said: saidColumns{
+			jobID: bigints.named("job_id"), id: uuids.named("id"), status: smallints.named("status"), severity: smallints.named("severity"),
+			decidedAt: timestamptzs.named("decided_at"), since: timestamptzs.named("since_at"),
+			checkCount: ints.named("check_count"), detail: texts.named("detail"),
+		},
+	}
+}}
+
+// columnsOf writes decisions down as columns; free gives their room back, when they are no longer sent.
+func columnsOf(decisions []*futurejobs.Decision) (c *columns, free func(), err error) {
+	c = spare.Get().(*columns) //nolint:forcetypeassert // nothing else is put there
+	free = func() { c.empty(); spare.Put(c) }
 	for _, d := range inOrder(decisions) {
 		c.add(d)
 		for i := range d.Alerts {
-			if err := c.said.add(d.Job.ID, &d.Alerts[i]); err != nil {
-				return nil, err
+			if err := c.say(d.Job.ID, &d.Alerts[i]); err != nil {
+				return nil, free, err
 			}
 		}
 	}
-	return c, nil
+	share(c.ends.counters()...)
+	share(&c.ends.outcome)
+	share(&c.ends.picked)
+	share(&c.moves.picked)
+	share(append(c.moves.counters(), &c.moves.undecided)...)
+	share(&c.said.status, &c.said.severity, &c.said.checkCount)
+	return c, free, nil
+}
+
+func (c *columns) empty() {
+	for _, table := range [][]*column{c.ends.all(), c.moves.all(), c.said.all()} {
+		for _, column := range table {
+			column.empty()
+		}
+	}
 }
 
 func (c *columns) add(d *futurejobs.Decision) {
 	if d.Ends() {
 		c.ends.add(&d.Job)
-		c.ends.outcome = append(c.ends.outcome, string(d.Outcome))
-		c.ends.reason.add(optional(d.Reason), d.Reason != "")
+		c.ends.outcome.text(string(d.Outcome))
+		c.ends.reason.optional(d.Reason)
 		return
 	}
 	c.moves.add(&d.Job)
-	c.moves.next = append(c.moves.next, d.Job.NextCheckAt)
-	c.moves.undecided = append(c.moves.undecided, int32(d.Job.Undecided))
+	c.moves.next.time(d.Job.NextCheckAt)
+	c.moves.undecided.int32(int32(d.Job.Undecided)) //nolint:gosec // counts looks
 }
 
-func (l *looked) grow(n int) {
-	l.shard, l.id, l.rev = make([]int16, 0, n), make([]int64, 0, n), make([]int32, 0, n)
-	l.checkCount, l.step, l.checks = make([]int32, 0, n), make([]int32, 0, n), make([]int32, 0, n)
-	l.picked, l.started, l.completed = make([]pgtype.Timestamptz, 0, n), make([]pgtype.Timestamptz, 0, n), make([]pgtype.Timestamptz, 0, n)
-	l.failed.values, l.total, l.slowest = make([]pgtype.Timestamptz, 0, n), make([]int64, 0, n), make([]int64, 0, n)
-	l.alertIDs.values, l.trail.values = make([][]byte, 0, n), make([]*string, 0, n)
+//nolint:gosec // looks and steps are counted in int32
+func (l *lookColumns) add(j *futurejobs.Job) {
+	l.shard.int16(j.Shard)
+	l.id.int64(j.ID)
+	l.rev.int32(j.Rev)
+	l.checkCount.int32(int32(j.CheckCount))
+	l.step.int32(int32(j.Step))
+	l.checks.int32(int32(j.Checks))
+	l.picked.time(j.Last.PickedAt)
+	l.started.time(j.Last.StartedAt)
+	l.completed.time(j.Last.CompletedAt)
+	l.failed.time(j.Last.FailedAt)
+	l.total.int64(j.CheckTotal.Microseconds())
+	l.slowest.int64(j.CheckSlowest.Microseconds())
+	l.alertIDs.ids(j.Alerts)
+	l.trail.optional(string(j.Trail))
 }
 
-func (l *looked) add(j *futurejobs.Job) {
-	l.shard = append(l.shard, j.Shard)
-	l.id = append(l.id, j.ID)
-	l.rev = append(l.rev, j.Rev)
-	l.checkCount = append(l.checkCount, int32(j.CheckCount))
-	l.step = append(l.step, int32(j.Step))
-	l.checks = append(l.checks, int32(j.Checks))
-	l.picked = append(l.picked, stamp(j.Last.PickedAt))
-	l.started = append(l.started, stamp(j.Last.StartedAt))
-	l.completed = append(l.completed, stamp(j.Last.CompletedAt))
-	l.failed.add(stamp(j.Last.FailedAt), !j.Last.FailedAt.IsZero())
-	l.total = append(l.total, j.CheckTotal.Microseconds())
-	l.slowest = append(l.slowest, j.CheckSlowest.Microseconds())
-	l.alertIDs.add(packed(j.Alerts), len(j.Alerts) > 0)
-	l.trail.add(optional(string(j.Trail)), j.Trail != "")
-}
-
-func (s *saidColumns) grow(n int) {
-	s.jobID, s.id = make([]int64, 0, n), make([][16]byte, 0, n)
-	s.status, s.severity = make([]int16, 0, n), make([]int16, 0, n)
-	s.decidedAt, s.since = make([]time.Time, 0, n), make([]time.Time, 0, n)
-	s.checkCount, s.detail = make([]int32, 0, n), make([]string, 0, n)
-}
-
-func (s *saidColumns) add(job int64, a *alerts.Alert) error {
-	text, err := detail(a)
-	if err != nil {
+func (c *columns) say(job int64, a *alerts.Alert) (err error) {
+	if c.document, err = detail(a, c.document); err != nil {
 		return err
 	}
-	s.jobID = append(s.jobID, job)
-	s.id = append(s.id, a.ID)
-	s.status = append(s.status, a.Status.Number())
-	s.severity = append(s.severity, a.Severity.Number())
-	s.decidedAt = append(s.decidedAt, a.DecidedAt)
-	s.since = append(s.since, a.Since)
-	s.checkCount = append(s.checkCount, int32(a.CheckCount))
-	s.detail = append(s.detail, text)
+	s := &c.said
+	s.jobID.int64(job)
+	s.id.bytes(a.ID[:])
+	s.status.int16(a.Status.Number())
+	s.severity.int16(a.Severity.Number())
+	s.decidedAt.time(a.DecidedAt)
+	s.since.time(a.Since)
+	s.checkCount.int32(int32(a.CheckCount)) //nolint:gosec // counts looks
+	s.detail.bytes(c.document)
 	return nil
 }
 
-// rows are columns as a statement reads them: a table of arrays.
-type rows struct {
-	arrays, names []string
-	args          []any
+// of is how a statement reads the column of a table. One that has no value in any row is not sent.
+func (c *column) of(table string) string {
+	switch {
+	case c.values == 0:
+		return `NULL::` + c.kind.name
+	case c.once:
+		return table + `_once.` + c.name
+	}
+	return table + `.` + c.name
 }
 
-func (r *rows) add(name, kind string, array any) {
-	r.arrays, r.names, r.args = append(r.arrays, "?::"+kind+"[]"), append(r.names, name), append(r.args, array)
-}
-
-// as is the table under a name.
-func (r *rows) as(name string) string {
-	return `unnest(` + strings.Join(r.arrays, `, `) + `) AS ` + name + ` (` + strings.Join(r.names, `, `) + `)`
-}
-
-// addOptional adds a column that has a value.
-func addOptional[T any](r *rows, name, kind string, c column[T]) {
-	if c.has {
-		r.add(name, kind, c.values)
+// share sends columns once, instead of for each row, where they are the same in all rows, as they are for
+// most of a rule's jobs: each array costs the server some 80 ns a row. It goes for all of them or for none,
+// since each choice is a statement of its own.
+func share(columns ...*column) {
+	once := !slices.ContainsFunc(columns, func(c *column) bool { return !c.same() })
+	for _, c := range columns {
+		c.once = once
 	}
 }
 
-// or is the column of the table ask, or another value where it has none.
-func (c column[T]) or(column, other string) string {
-	if c.has {
-		return `ask.` + column
+// table is columns as a statement reads them, under a name, and its parameters.
+func table(name string, columns []*column) (text string, args []any) {
+	var arrays, names, values []string
+	var once []any
+	for _, c := range columns {
+		switch {
+		case c.values == 0:
+		case c.once:
+			values, once = append(values, "?::"+c.kind.name+" AS "+c.name), append(once, c.first())
+		default:
+			arrays, names, args = append(arrays, "?::"+c.kind.name+"[]"), append(names, c.name), append(args, &c.wire)
+		}
 	}
-	return other
-}
-
-func (l *looked) rows() rows {
-	var r rows
-	r.add("shard", "smallint", l.shard)
-	r.add("id", "bigint", l.id)
-	r.add("rev", "int", l.rev)
-	r.add("check_count", "int", l.checkCount)
-	r.add("step", "int", l.step)
-	r.add("checks", "int", l.checks)
-	r.add("picked_at", "timestamptz", l.picked)
-	r.add("started_at", "timestamptz", l.started)
-	r.add("completed_at", "timestamptz", l.completed)
-	addOptional(&r, "failed_at", "timestamptz", l.failed)
-	r.add("check_total", "bigint", l.total)
-	r.add("check_slowest", "bigint", l.slowest)
-	addOptional(&r, "alert_ids", "bytea", l.alertIDs)
-	addOptional(&r, "trail", "text", l.trail)
-	return r
-}
-
-func (c *columns) ending() rows {
-	r := c.ends.rows()
-	r.add("outcome", "text", c.ends.outcome)
-	addOptional(&r, "reason", "text", c.ends.reason)
-	return r
-}
-
-func (c *columns) moving() rows {
-	r := c.moves.rows()
-	r.add("next_check_at", "timestamptz", c.moves.next)
-	r.add("undecided", "int", c.moves.undecided)
-	return r
-}
-
-func (s *saidColumns) rows() rows {
-	var r rows
-	r.add("job_id", "bigint", s.jobID)
-	r.add("id", "uuid", s.id)
-	r.add("status", "smallint", s.status)
-	r.add("severity", "smallint", s.severity)
-	r.add("decided_at", "timestamptz", s.decidedAt)
-	r.add("since_at", "timestamptz", s.since)
-	r.add("check_count", "int", s.checkCount)
-	r.add("detail", "text", s.detail)
-	return r
+	text = `unnest(` + strings.Join(arrays, `, `) + `) AS ` + name + ` (` + strings.Join(names, `, `) + `)`
+	if len(once) > 0 {
+		text += ` CROSS JOIN (SELECT ` + strings.Join(values, `, `) + `) AS ` + name + `_once`
+	}
+	return text, append(args, once...)
 }

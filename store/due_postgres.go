@@ -38,7 +38,7 @@ func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 		return nil, failed("due", err)
 	}
 	defer rows.Close()
-	jobs, err := readJobs(rows)
+	jobs, err := readJobs(q.Room, rows)
 	if err != nil {
 		return nil, failed("due", err)
 	}

@@ -27,7 +27,7 @@ func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.J
 	walks := slices.SortedFunc(slices.Values(q.Walks), func(a, b futurejobs.Walk) int {
 		return cmp.Compare(a.Shard, b.Shard)
 	})
-	var jobs []futurejobs.Job
+	jobs := q.Room[:0]
 	for _, w := range walks {
 		due, err := query(ctx, e.read, readJob, text, w.Shard, w.At, w.ID, q.Until)
 		if err != nil {

@@ -114,7 +114,7 @@ WHERE datname = current_database() AND state = 'idle in transaction'`)
 	moved := job
 	moved.NextCheckAt, moved.CheckCount = job.NextCheckAt.Add(time.Hour), 1
 	both.Go(func() {
-		settled, err := f.Settle(t.Context(), futurejobs.Settlement{Held: f.held, RuleSet: f.set, Decisions: []futurejobs.Decision{{Job: moved}}})
+		settled, err := f.Settle(t.Context(), futurejobs.Settlement{Held: f.held, RuleSet: f.set, Decisions: []*futurejobs.Decision{{Job: moved}}})
 		if err != nil || !settled.Jobs[job.ID] {
 			t.Errorf("settle: %+v, %v", settled, err)
 		}

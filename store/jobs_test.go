@@ -27,10 +27,10 @@ func TestJobsOfRulesWithManyAndWithFew(t *testing.T) {
 		rare.ID, rare.Name = saved.RuleID, "rare"
 		l.rule = &rare
 		l.create(30)
-		var decisions []futurejobs.Decision
+		var decisions []*futurejobs.Decision
 		for i, j := range l.due() {
 			j.NextCheckAt = j.NextCheckAt.Add(time.Duration(i%7) * time.Minute)
-			decisions = append(decisions, futurejobs.Decision{Job: j})
+			decisions = append(decisions, &futurejobs.Decision{Job: j})
 		}
 		_, err = s.Settle(t.Context(), futurejobs.Settlement{Held: l.held, RuleSet: l.set, Decisions: decisions})
 		l.check(err)

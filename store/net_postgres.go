@@ -56,7 +56,11 @@ func queueEndings(q *pgx.Batch, ends []futurejobs.Decision) error {
 	if len(ends) == 0 {
 		return nil
 	}
-	c, err := columnsOf(ends)
+	decisions := make([]*futurejobs.Decision, len(ends))
+	for i := range ends {
+		decisions[i] = &ends[i]
+	}
+	c, _, err := columnsOf(decisions) // they are sent with the rest of the batch, and not used again
 	if err != nil {
 		return err
 	}

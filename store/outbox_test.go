@@ -103,8 +103,7 @@ func TestRowsOfTheOutboxStayInTheirPages(t *testing.T) {
 	f := onPostgres(t, time.Hour) // of four shards
 	jobs := f.start(2000)
 	settlement := f.settlement(jobs...)
-	for i := range settlement.Decisions {
-		d := &settlement.Decisions[i]
+	for _, d := range settlement.Decisions {
 		d.Alerts = []alerts.Alert{{ID: alerts.Decision{JobID: d.Job.ID, At: d.Job.NextCheckAt}.ID(), DecidedAt: d.Job.NextCheckAt}}
 	}
 	if settled, err := f.Settle(t.Context(), settlement); err != nil || settled.Alerts != len(jobs) {

@@ -46,13 +46,13 @@ func (s *Store) say(ctx context.Context, r alerts.Remark, when func(*sql.Tx, *al
 
 // announce writes an alert that belongs to no job.
 func announce(ctx context.Context, tx *sql.Tx, a alerts.Alert) (said bool, err error) {
-	text, err := detail(&a)
+	text, err := detail(&a, nil)
 	if err != nil {
 		return false, err
 	}
 	n, err := exec(ctx, tx, `INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`,
-		a.Shard, a.ID[:], a.RuleID, a.RuleVersion, a.Status.Number(), a.Severity.Number(), escape(a.Key), a.DecidedAt, a.Since, a.CheckCount, text)
+		a.Shard, a.ID[:], a.RuleID, a.RuleVersion, a.Status.Number(), a.Severity.Number(), escape(a.Key), a.DecidedAt, a.Since, a.CheckCount, string(text))
 	if err != nil || n == 0 {
 		return false, err
 	}

@@ -41,7 +41,11 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
 		cfg.ConnConfig.RuntimeParams["application_name"] = "deadman"
 	}
-	cfg.AfterConnect = speakUTC
+	switch mode := cfg.ConnConfig.DefaultQueryExecMode; mode {
+	case pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol:
+		return nil, fmt.Errorf("DEADMAN_DATABASE_URL: default_query_exec_mode is %q, in which the server does not say what a statement's parameters are; behind a pooler that keeps no prepared statements write cache_describe", mode)
+	}
+	cfg.AfterConnect = speak
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
 		return nil, fmt.Errorf("database: %w", err)
@@ -53,13 +57,14 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 	return &Store{engine: e, db: e.db, read: e.db, log: o.Log}, nil
 }
 
-// speakUTC makes a connection read times in UTC, whatever the process's zone is.
-func speakUTC(_ context.Context, c *pgx.Conn) error {
+// speak makes a connection read times in UTC, whatever the process's zone is, and send arrays that are
+// written already.
+func speak(_ context.Context, c *pgx.Conn) error {
 	c.TypeMap().RegisterType(&pgtype.Type{
 		Name: "timestamptz", OID: pgtype.TimestamptzOID,
 		Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC},
 	})
-	return nil
+	return speakWire(c.TypeMap())
 }
 
 // rightURL is what a database URL looks like.

@@ -84,7 +84,7 @@ func (f *fixture) start(n int) []futurejobs.Job {
 func (f *fixture) settlement(jobs ...futurejobs.Job) futurejobs.Settlement {
 	s := futurejobs.Settlement{Held: f.held, RuleSet: f.set}
 	for _, j := range jobs {
-		s.Decisions = append(s.Decisions, futurejobs.Decision{Job: j, Outcome: "exhausted"})
+		s.Decisions = append(s.Decisions, &futurejobs.Decision{Job: j, Outcome: "exhausted"})
 	}
 	return s
 }
@@ -368,7 +368,7 @@ func TestLargeBodiesLieBesideTheRow(t *testing.T) {
 	s := futurejobs.Settlement{Held: f.held, RuleSet: f.set}
 	for _, j := range jobs {
 		j.NextCheckAt = j.NextCheckAt.Add(time.Minute)
-		s.Decisions = append(s.Decisions, futurejobs.Decision{Job: j})
+		s.Decisions = append(s.Decisions, &futurejobs.Decision{Job: j})
 	}
 	settled, err := f.Settle(ctx, s)
 	if err != nil || len(settled.Jobs) != len(jobs) {

@@ -27,11 +27,11 @@ func jobFields(j *futurejobs.Job) []any {
 
 func readJob(row scanner, j *futurejobs.Job) error { return row.Scan(jobFields(j)...) }
 
-// readJobs is all of readJob, for pages of thousands: where a job's columns go is looked up once.
-func readJobs(rows cursor) ([]futurejobs.Job, error) {
+// readJobs is allInto of readJob, for pages of thousands: where a job's columns go is looked up once.
+func readJobs(room []futurejobs.Job, rows cursor) ([]futurejobs.Job, error) {
 	var j futurejobs.Job
 	fields := jobFields(&j)
-	return all(rows, func(row scanner, to *futurejobs.Job) error {
+	return allInto(room, rows, func(row scanner, to *futurejobs.Job) error {
 		j = futurejobs.Job{}
 		err := row.Scan(fields...)
 		*to = j

@@ -17,7 +17,7 @@ import (
 //	rule_now      the rule set, if it stands
 //	stand         the shards that are held
 //	ended, moved  the jobs of those shards that were as they were read, and are now changed
-//	done          both
+//	done          both, where some jobs end and some go on
 //
 // The rows that stand are locked FOR KEY SHARE until the commit: a takeover and a change
 // of the rules wait for it, a renewal does not. A lease that has expired and a gate that is
@@ -40,31 +40,28 @@ WITH rule_now AS MATERIALIZED (
 )`
 	ofStand = ` JOIN stand ON stand.shard = ask.shard`
 
-	doneEnded = `, done AS (SELECT shard, id, rule_id, version, key FROM ended)`
-	doneMoved = `, done AS (SELECT shard, id, rule_id, version, key FROM moved)`
-	doneBoth  = `, done AS (
+	both = `, done AS (
 	SELECT shard, id, rule_id, version, key FROM ended UNION ALL SELECT shard, id, rule_id, version, key FROM moved
 )`
 	verdict = `
 SELECT (SELECT count(*) FROM rule_now),
 	(SELECT array_agg(shard) FROM stand),
-	(SELECT array_agg(id) FROM done)`
+	(SELECT array_agg(id) FROM `
 )
 
 // end has jobs end that are in the table ask.
-func (c *columns) end(ask string) string {
-	e := &c.ends
+func (e *endColumns) end(ask string) string {
 	trail := `f.trail`
-	if e.trail.has {
+	if e.trail.values > 0 {
 		trail = trailWith("f.trail", "ask.trail", findInPostgres)
 	}
 	return `ended AS (
 	DELETE FROM future_job f USING ` + ask + `
-	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ask.rev
+	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ` + e.rev.of("ask") + `
 	RETURNING f.shard, f.id, f.rule_id, f.version, f.key, f.created_at, f.since_at, f.first_check_at,
-		coalesce(f.paused_next_at, f.next_check_at), ask.outcome, ` + e.reason.or("reason", `NULL::text`) + `,
-		ask.check_count, ask.step, ask.picked_at, ask.started_at, ask.completed_at, ` + e.failed.or("failed_at", `NULL::timestamptz`) + `,
-		ask.checks, ask.check_total, ask.check_slowest, ` + e.alertIDs.or("alert_ids", `NULL::bytea`) + `, ` + trail + `
+		coalesce(f.paused_next_at, f.next_check_at), ` + e.outcome.of("ask") + `, ` + e.reason.of("ask") + `,
+		` + e.checkCount.of("ask") + `, ` + e.step.of("ask") + `, ` + e.picked.of("ask") + `, ` + e.started.of("ask") + `, ` + e.completed.of("ask") + `, ` + e.failed.of("ask") + `,
+		` + e.checks.of("ask") + `, ask.check_total, ask.check_slowest, ` + e.alertIDs.of("ask") + `, ` + trail + `
 ), archived AS (
 	INSERT INTO history (shard, id, rule_id, version, key, created_at, since_at, first_check_at, next_check_at,
 		outcome, reason, check_count, step, picked_at, started_at, completed_at, failed_at,
@@ -74,35 +71,34 @@ func (c *columns) end(ask string) string {
 }
 
 // move has jobs go on that are in the table ask.
-func (c *columns) move(ask string) string {
-	m := &c.moves
+func (m *moveColumns) move(ask string) string {
 	trail := ``
-	if m.trail.has {
+	if m.trail.values > 0 {
 		trail = `, trail = ` + trailWith("f.trail", "ask.trail", findInPostgres)
 	}
 	return `moved AS (
-	UPDATE future_job f SET rev = f.rev + 1, next_check_at = ask.next_check_at, undecided = ask.undecided,
-		check_count = ask.check_count, step = ask.step, picked_at = ask.picked_at, started_at = ask.started_at,
-		completed_at = ask.completed_at, failed_at = ` + m.failed.or("failed_at", `NULL`) + `, checks = ask.checks,
-		check_total = ask.check_total, check_slowest = ask.check_slowest, alert_ids = ` + m.alertIDs.or("alert_ids", `NULL`) + trail + `
+	UPDATE future_job f SET rev = f.rev + 1, next_check_at = ask.next_check_at, undecided = ` + m.undecided.of("ask") + `,
+		check_count = ` + m.checkCount.of("ask") + `, step = ` + m.step.of("ask") + `, picked_at = ` + m.picked.of("ask") + `, started_at = ` + m.started.of("ask") + `,
+		completed_at = ` + m.completed.of("ask") + `, failed_at = ` + m.failed.of("ask") + `, checks = ` + m.checks.of("ask") + `,
+		check_total = ask.check_total, check_slowest = ask.check_slowest, alert_ids = ` + m.alertIDs.of("ask") + trail + `
 	FROM ` + ask + `
-	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ask.rev
+	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ` + m.rev.of("ask") + `
 	RETURNING f.shard, f.id, f.rule_id, f.version, f.key
 )`
 }
 
-// speak has what there is to say said about jobs that are done.
-func (c *columns) speak() (text string, args []any) {
-	if len(c.said.id) == 0 {
+// speak has what there is to say said about the jobs of a table.
+func (s *saidColumns) speak(done string) (text string, args []any) {
+	if s.id.n == 0 {
 		return "", nil
 	}
-	said := c.said.rows()
+	said, args := table("said", s.all())
 	return `, said AS (
 	INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
-	SELECT done.shard, said.id, done.rule_id, done.version, said.status, said.severity, done.key,
-		said.decided_at, said.since_at, said.check_count, said.detail
-	FROM ` + said.as("said") + `
-	JOIN done ON done.id = said.job_id
+	SELECT job.shard, said.id, job.rule_id, job.version, ` + s.status.of("said") + `, ` + s.severity.of("said") + `, job.key,
+		said.decided_at, said.since_at, ` + s.checkCount.of("said") + `, said.detail
+	FROM ` + said + `
+	JOIN ` + done + ` AS job ON job.id = said.job_id
 	RETURNING shard, id
 ), posted AS (
 	INSERT INTO alert_outbox (shard, at, first_id, ids)
@@ -111,38 +107,37 @@ func (c *columns) speak() (text string, args []any) {
 		generate_series(1, length(ids), ` + rowBytes + `) AS part (from_byte)
 ), told AS (
 	INSERT INTO alert_news (shard, id) SELECT shard, id FROM said WHERE ` + notifying + `
-)`, said.args
+)`, args
 }
 
 // settling is the statement that settles, and its parameters. It leaves out the parts that have nothing to do.
 func (c *columns) settling(ruleSet int64, shards []int16, epochs []int64) (text string, args []any) {
 	text, args = fence, []any{ruleSet, shards, epochs}
-	over, on := len(c.ends.id) > 0, len(c.moves.id) > 0
+	over, on := c.ends.id.n > 0, c.moves.id.n > 0
 	if over {
-		ends := c.ending()
-		text, args = text+`, `+c.end(`(`+ends.as("ask")+ofStand+`)`), append(args, ends.args...)
+		ask, arrays := table("ask", c.ends.all())
+		text, args = text+`, `+c.ends.end(`(`+ask+ofStand+`)`), append(args, arrays...)
 	}
 	if on {
-		moves := c.moving()
-		text, args = text+`, `+c.move(`(`+moves.as("ask")+ofStand+`)`), append(args, moves.args...)
+		ask, arrays := table("ask", c.moves.all())
+		text, args = text+`, `+c.moves.move(`(`+ask+ofStand+`)`), append(args, arrays...)
 	}
+	done := "ended"
 	switch {
-	case !on:
-		text += doneEnded
-	case !over:
-		text += doneMoved
-	default:
-		text += doneBoth
+	case over && on:
+		text, done = text+both, "done"
+	case on:
+		done = "moved"
 	}
-	speak, said := c.speak()
-	return numbered(text + speak + verdict), append(args, said...)
+	speak, said := c.said.speak(done)
+	return numbered(text + speak + verdict + done + `)`), foretold(append(args, said...))
 }
 
 // endAll is the statement that ends jobs which are locked, and its parameters: there is nothing to fence.
 func (c *columns) endAll() (text string, args []any) {
-	ends := c.ending()
-	speak, said := c.speak()
-	return numbered(`WITH ` + c.end(ends.as("ask")) + doneEnded + speak + ` SELECT count(*) FROM done`), append(ends.args, said...)
+	ask, args := table("ask", c.ends.all())
+	speak, said := c.said.speak("ended")
+	return numbered(`WITH ` + c.ends.end(ask) + speak + ` SELECT count(*) FROM ended`), append(args, said...)
 }
 
 // numbered turns each ? into the next $n.
@@ -168,7 +163,8 @@ func (p *postgres) Settle(ctx context.Context, s futurejobs.Settlement) (futurej
 	}
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
-	c, err := columnsOf(s.Decisions)
+	c, free, err := columnsOf(s.Decisions)
+	defer free()
 	if err != nil {
 		return settled, failed("settle", err)
 	}

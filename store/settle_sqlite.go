@@ -149,12 +149,12 @@ func progress(j futurejobs.Job) []any {
 func (w *writer) say(d futurejobs.Decision) error {
 	for i := range d.Alerts {
 		a := &d.Alerts[i]
-		text, err := detail(a)
+		text, err := detail(a, nil)
 		if err != nil {
 			return err
 		}
 		if _, err := w.exec(sayOne, d.Job.Shard, a.ID[:], d.Job.RuleID, d.Job.Version, a.Status.Number(), a.Severity.Number(),
-			verbatim(d.Job.Key), a.DecidedAt, a.Since, a.CheckCount, text); err != nil {
+			verbatim(d.Job.Key), a.DecidedAt, a.Since, a.CheckCount, string(text)); err != nil {
 			return err
 		}
 		if _, err := w.exec(tellOne, d.Job.Shard, a.ID[:]); err != nil {

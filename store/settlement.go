@@ -15,11 +15,8 @@ import (
 func itoa[T ~int16 | ~int32](n T) string { return strconv.FormatInt(int64(n), 10) }
 
 // inOrder returns decisions in the order of (shard, id), in which rows are locked.
-func inOrder(decisions []futurejobs.Decision) []*futurejobs.Decision {
-	sorted := make([]*futurejobs.Decision, len(decisions))
-	for i := range decisions {
-		sorted[i] = &decisions[i]
-	}
+func inOrder(decisions []*futurejobs.Decision) []*futurejobs.Decision {
+	sorted := slices.Clone(decisions)
 	slices.SortFunc(sorted, func(a, b *futurejobs.Decision) int {
 		return cmp.Or(cmp.Compare(a.Job.Shard, b.Job.Shard), cmp.Compare(a.Job.ID, b.Job.ID))
 	})
@@ -37,13 +34,13 @@ func lost(held []futurejobs.Held, stand []int16) []int16 {
 	return gone
 }
 
-// detail is an alert's document.
-func detail(a *alerts.Alert) (string, error) {
-	b, err := a.Document()
+// detail is an alert's document, written into room as far as that goes.
+func detail(a *alerts.Alert, room []byte) ([]byte, error) {
+	b, err := a.Document(room)
 	if err != nil {
-		return "", fmt.Errorf("alert %s: %w", a.ID, err)
+		return nil, fmt.Errorf("alert %s: %w", a.ID, err)
 	}
-	return document(b), nil
+	return legible(b), nil
 }
 
 // saidBy are the alerts of decisions.

@@ -163,7 +163,7 @@ func TestADatabaseThatIsAwayIsUnavailable(t *testing.T) {
 		"settle": func() error {
 			_, err := s.Settle(ctx, futurejobs.Settlement{
 				Held:      []futurejobs.Held{{}},
-				Decisions: []futurejobs.Decision{{Job: futurejobs.Job{Ref: ref}, Outcome: "exhausted"}},
+				Decisions: []*futurejobs.Decision{{Job: futurejobs.Job{Ref: ref}, Outcome: "exhausted"}},
 			})
 			return err
 		},

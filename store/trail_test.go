@@ -26,7 +26,7 @@ func TestAnEndThatAnAlertTellsHasNoTrail(t *testing.T) {
 				l.create(3)
 				s := futurejobs.Settlement{Held: l.held, RuleSet: l.set}
 				for _, j := range l.due() {
-					s.Decisions = append(s.Decisions, l.rule.Look(t.Context(), j, j.NextCheckAt.Add(time.Second)))
+					s.Decisions = append(s.Decisions, new(l.rule.Look(t.Context(), j, j.NextCheckAt.Add(time.Second))))
 				}
 				if settled, err := l.Settle(t.Context(), s); err != nil || len(settled.Jobs) != 3 {
 					t.Fatalf("settled %+v: %v", settled, err)
@@ -72,7 +72,7 @@ func (l *load) move(news futurejobs.Trail) {
 	s := futurejobs.Settlement{Held: l.held, RuleSet: l.set}
 	for _, j := range l.due() {
 		j.NextCheckAt, j.Trail = j.NextCheckAt.Add(time.Second), news
-		s.Decisions = append(s.Decisions, futurejobs.Decision{Job: j})
+		s.Decisions = append(s.Decisions, &futurejobs.Decision{Job: j})
 	}
 	if settled, err := l.Settle(l.tb.Context(), s); err != nil || len(settled.Jobs) != benchBatch {
 		l.tb.Fatalf("settled %d: %v", len(settled.Jobs), err)

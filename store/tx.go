@@ -79,7 +79,12 @@ type cursor interface {
 
 // all reads a result to its end.
 func all[T any](rows cursor, scan func(scanner, *T) error) ([]T, error) {
-	var out []T
+	return allInto(nil, rows, scan)
+}
+
+// allInto is all, written into room as far as that goes.
+func allInto[T any](room []T, rows cursor, scan func(scanner, *T) error) ([]T, error) {
+	out := room[:0]
 	for rows.Next() {
 		if len(out) == cap(out) {
 			out = slices.Grow(out, max(len(out), 16)) // rows are large: append by itself would copy a page of jobs four times over

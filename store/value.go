@@ -174,16 +174,27 @@ func body(b []byte) *string {
 	return &s
 }
 
-// document is JSON as it is kept. JSON is UTF-8; what is not is replaced, as every decoder
+// document is JSON as it is kept.
+func document(b []byte) string { return string(legible(b)) }
+
+// legible is text that both databases keep. JSON is UTF-8; what is not is replaced, as every decoder
 // would.
-func document(b []byte) string {
+func legible(b []byte) []byte {
 	if bytes.IndexByte(b, 0) >= 0 {
 		b = bytes.ReplaceAll(b, []byte{0}, []byte("\uFFFD"))
 	}
 	if !utf8.Valid(b) {
 		b = bytes.ToValidUTF8(b, []byte("\uFFFD"))
 	}
-	return string(b)
+	return b
+}
+
+// legibleText is legible of a text that hardly ever needs it.
+func legibleText(s string) string {
+	if strings.IndexByte(s, 0) < 0 && utf8.ValidString(s) {
+		return s
+	}
+	return document([]byte(s))
 }
 
 // optional is text that may be absent: nil when empty.
@@ -191,6 +202,6 @@ func optional(s string) *string {
 	if s == "" {
 		return nil
 	}
-	s = document([]byte(s))
+	s = legibleText(s)
 	return &s
 }

@@ -176,7 +176,7 @@ func (s *stand) settle(d futurejobs.Decision) {
 	}
 	revision, err := s.store.Revision(ctx)
 	fatal(s.t, err)
-	settled, err := s.store.Settle(ctx, futurejobs.Settlement{Held: []futurejobs.Held{held}, RuleSet: revision, Decisions: []futurejobs.Decision{d}})
+	settled, err := s.store.Settle(ctx, futurejobs.Settlement{Held: []futurejobs.Held{held}, RuleSet: revision, Decisions: []*futurejobs.Decision{&d}})
 	fatal(s.t, err)
 	if !settled.Jobs[d.Job.ID] {
 		s.t.Fatalf("the decision was not taken: %+v", settled)

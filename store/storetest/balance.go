@@ -162,10 +162,11 @@ func (m *model) pause(rt *rapid.T) {
 
 // delete deletes the rule, and makes another of its name. Nothing is said about what it left.
 func (m *model) delete(rt *rapid.T) {
-	old := m.settlement()
+	var over []futurejobs.Decision
 	for _, j := range m.all() {
-		old.Decisions = append(old.Decisions, m.over(j))
+		over = append(over, m.over(j))
 	}
+	old := m.settlement(over...)
 	if _, err := m.Delete(m.ctx(), m.rule.Name, rules.AnyVersion); err != nil {
 		rt.Fatal(err)
 	}
@@ -226,13 +227,14 @@ func (m *model) stale(rt *rapid.T) {
 
 // lost settles with leases of an earlier epoch.
 func (m *model) lost(rt *rapid.T) {
-	old := m.settlement()
-	old.Held = slices.Clone(m.held)
+	var over []futurejobs.Decision
 	var gone []int16
 	for _, j := range m.all() {
-		old.Decisions = append(old.Decisions, m.over(j))
+		over = append(over, m.over(j))
 		gone = append(gone, j.Shard)
 	}
+	old := m.settlement(over...)
+	old.Held = slices.Clone(m.held)
 	gone = slices.Compact(gone)
 	for _, shard := range gone {
 		if err := m.Release(m.ctx(), me, []futurejobs.Lease{{Held: m.held[shard]}}); err != nil {

@@ -143,7 +143,8 @@ func (w *world) settlesAllBut(shard int16) {
 
 func settleLosesToNewRules(t *testing.T, w *world) {
 	w.start(w.slot(), "a")
-	old := w.settlement(w.over(w.one("a")))
+	over := w.over(w.one("a"))
+	old := w.settlement(over)
 	w.save("order-unshipped", "order")
 	if _, err := w.Settle(w.ctx(), old); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Fatalf("settle: %v, want ErrRulesChanged", err)
@@ -151,7 +152,7 @@ func settleLosesToNewRules(t *testing.T, w *world) {
 	if len(w.all()) != 1 || len(w.unpublished()) != 0 || len(w.ended()) != 0 {
 		t.Error("something was written")
 	}
-	if settled := w.settle(old.Decisions...); len(settled.Jobs) != 1 {
+	if settled := w.settle(over); len(settled.Jobs) != 1 {
 		t.Errorf("at the new revision: %+v", settled)
 	}
 }

@@ -367,7 +367,11 @@ func (w *world) saying(d futurejobs.Decision, slot time.Time) futurejobs.Decisio
 
 // settlement is decisions of the node that holds all shards.
 func (w *world) settlement(decisions ...futurejobs.Decision) futurejobs.Settlement {
-	return futurejobs.Settlement{Held: w.held, RuleSet: w.set, Decisions: decisions}
+	st := futurejobs.Settlement{Held: w.held, RuleSet: w.set}
+	for i := range decisions {
+		st.Decisions = append(st.Decisions, &decisions[i])
+	}
+	return st
 }
 
 func (w *world) settle(decisions ...futurejobs.Decision) futurejobs.Settled {

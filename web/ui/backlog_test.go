@@ -147,7 +147,7 @@ func (b *backlog) say() {
 		s := futurejobs.Settlement{Held: b.held, RuleSet: b.set}
 		for i, l := range page.Items {
 			severity := []alerts.Severity{alerts.Warning, alerts.Warning, alerts.Error, alerts.Critical}[min(i%100, 3)]
-			s.Decisions = append(s.Decisions, said(l, b.from.Add(-2*time.Hour-time.Duration(minute)*time.Minute), severity))
+			s.Decisions = append(s.Decisions, new(said(l, b.from.Add(-2*time.Hour-time.Duration(minute)*time.Minute), severity)))
 		}
 		_, err = b.Settle(b.tb.Context(), s)
 		b.check(err)

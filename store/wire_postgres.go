@@ -1,0 +1,216 @@
+package store
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+
+	"deadman/alerts"
+)
+
+// wire is an array on its way to Postgres: its items are written as array_recv of the server reads them,
+// while they come in. pgx would look at each item as a value that could be anything, which costs more
+// than all else that a batch does on its way there.
+type wire struct {
+	kind   kind
+	items  []byte // of each its length, or noValue, and its bytes
+	n      int32
+	values int32 // that are not NULL
+	ahead  int   // bytes of the arrays that follow in a statement, where it is known
+}
+
+// kind is what the items of an array are.
+type kind struct {
+	name     string
+	oid, all uint32 // of an item, and of an array of them
+}
+
+var (
+	smallints    = kind{"smallint", pgtype.Int2OID, pgtype.Int2ArrayOID}
+	ints         = kind{"int", pgtype.Int4OID, pgtype.Int4ArrayOID}
+	bigints      = kind{"bigint", pgtype.Int8OID, pgtype.Int8ArrayOID}
+	timestamptzs = kind{"timestamptz", pgtype.TimestamptzOID, pgtype.TimestamptzArrayOID}
+	uuids        = kind{"uuid", pgtype.UUIDOID, pgtype.UUIDArrayOID}
+	texts        = kind{"text", pgtype.TextOID, pgtype.TextArrayOID}
+	byteas       = kind{"bytea", pgtype.ByteaOID, pgtype.ByteaArrayOID}
+
+	kinds = []kind{smallints, ints, bigints, timestamptzs, uuids, texts, byteas}
+)
+
+const (
+	noValue = ^uint32(0) // the length of NULL
+	lengths = 4          // bytes of a length
+)
+
+// empty takes all items out, and leaves the room that they had.
+func (w *wire) empty() { w.items, w.n, w.values, w.ahead = w.items[:0], 0, 0, 0 }
+
+func (w *wire) item(size int) {
+	w.items = binary.BigEndian.AppendUint32(w.items, uint32(size)) //nolint:gosec // of what is in memory
+	w.n++
+	w.values++
+}
+
+func (w *wire) null() {
+	w.items = binary.BigEndian.AppendUint32(w.items, noValue)
+	w.n++
+}
+
+func (w *wire) int16(v int16) {
+	w.item(2)
+	w.items = binary.BigEndian.AppendUint16(w.items, uint16(v)) //nolint:gosec // the same bits
+}
+
+func (w *wire) int32(v int32) {
+	w.item(4)
+	w.items = binary.BigEndian.AppendUint32(w.items, uint32(v)) //nolint:gosec // the same bits
+}
+
+func (w *wire) int64(v int64) {
+	w.item(8)
+	w.items = binary.BigEndian.AppendUint64(w.items, uint64(v)) //nolint:gosec // the same bits
+}
+
+// time adds an instant: NULL for the zero one.
+func (w *wire) time(t time.Time) {
+	if t.IsZero() {
+		w.null()
+		return
+	}
+	w.int64(t.UnixMicro() - y2k)
+}
+
+// y2k is where Postgres counts its microseconds from, in µs since 1970.
+const y2k = 946_684_800_000_000
+
+// bytes adds bytes: NULL for nil.
+func (w *wire) bytes(b []byte) {
+	if b == nil {
+		w.null()
+		return
+	}
+	w.item(len(b))
+	w.items = append(w.items, b...)
+}
+
+// text adds a text, which is UTF-8 without a NUL.
+func (w *wire) text(s string) {
+	w.item(len(s))
+	w.items = append(w.items, s...)
+}
+
+// optional adds any text: NULL where it is empty, and legible where it is not.
+func (w *wire) optional(s string) {
+	if s == "" {
+		w.null()
+		return
+	}
+	w.text(legibleText(s))
+}
+
+// ids adds a list of ids: NULL where it is empty.
+func (w *wire) ids(all []alerts.ID) {
+	if len(all) == 0 {
+		w.null()
+		return
+	}
+	w.item(len(all) * len(alerts.ID{}))
+	for _, id := range all {
+		w.items = append(w.items, id[:]...)
+	}
+}
+
+// same reports whether all items are the same: then the array is what it is one item further on.
+func (w *wire) same() bool {
+	if w.n == 0 {
+		return false
+	}
+	one := lengths
+	if size := binary.BigEndian.Uint32(w.items); size != noValue {
+		one += int(size)
+	}
+	return bytes.Equal(w.items[one:], w.items[:len(w.items)-one])
+}
+
+// first is the first item, of an array of numbers, instants or texts that has one.
+func (w *wire) first() any {
+	size := binary.BigEndian.Uint32(w.items)
+	item := w.items[lengths : lengths+size]
+	switch w.kind {
+	case smallints:
+		return int16(binary.BigEndian.Uint16(item)) //nolint:gosec // the same bits
+	case ints:
+		return int32(binary.BigEndian.Uint32(item)) //nolint:gosec // the same bits
+	case bigints:
+		return int64(binary.BigEndian.Uint64(item)) //nolint:gosec // the same bits
+	case timestamptzs:
+		return time.UnixMicro(int64(binary.BigEndian.Uint64(item)) + y2k) //nolint:gosec // the same bits
+	}
+	return string(item)
+}
+
+// foretold has the first array of a statement's parameters know how much follows, so that pgx makes room
+// once and not for each of them.
+func foretold(args []any) []any {
+	var first *wire
+	for _, arg := range args {
+		w, is := arg.(*wire)
+		switch {
+		case !is:
+		case first == nil:
+			first = w
+		default:
+			first.ahead += 5*lengths + len(w.items)
+		}
+	}
+	return args
+}
+
+// wireCodec has arrays of a kind go to the server as they are written already, and any other value as
+// pgx does.
+type wireCodec struct{ *pgtype.ArrayCodec }
+
+// PlanEncode is of pgtype.Codec.
+func (c wireCodec) PlanEncode(m *pgtype.Map, oid uint32, format int16, value any) pgtype.EncodePlan {
+	if _, is := value.(*wire); is && format == pgtype.BinaryFormatCode {
+		return sending{} // of whatever kind: the server compares it with what it expects
+	}
+	return c.ArrayCodec.PlanEncode(m, oid, format, value)
+}
+
+type sending struct{}
+
+// Encode is of pgtype.EncodePlan: a header with the number of dimensions, whether there are NULLs, what the
+// items are, how many, and the number of the first.
+func (sending) Encode(value any, buf []byte) ([]byte, error) {
+	w := value.(*wire) //nolint:forcetypeassert // it is what was planned for
+	buf = slices.Grow(buf, 5*lengths+len(w.items)+w.ahead)
+	nulls := uint32(0)
+	if w.values < w.n {
+		nulls = 1
+	}
+	for _, part := range []uint32{1, nulls, w.kind.oid, uint32(w.n), 1} { //nolint:gosec // n counts
+		buf = binary.BigEndian.AppendUint32(buf, part)
+	}
+	return append(buf, w.items...), nil
+}
+
+// speakWire teaches a connection to send arrays that are written already.
+func speakWire(m *pgtype.Map) error {
+	for _, k := range kinds {
+		t, known := m.TypeForOID(k.all)
+		codec, is := (*pgtype.ArrayCodec)(nil), false
+		if known {
+			codec, is = t.Codec.(*pgtype.ArrayCodec)
+		}
+		if !is {
+			return fmt.Errorf("no codec of arrays of %s", k.name)
+		}
+		m.RegisterType(&pgtype.Type{Name: t.Name, OID: t.OID, Codec: wireCodec{codec}})
+	}
+	return nil
+}
