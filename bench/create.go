@@ -26,9 +26,6 @@ const CreatedMost = 2_000_000
 // createClients are how many clients send at once, and write at once in the floor.
 const createClients = 2
 
-// bareBatch is how many rows the floor inserts at once: as many as the engine does at most.
-const bareBatch = 2000
-
 // creating is a way to make jobs.
 type creating struct{ draining }
 
@@ -53,25 +50,21 @@ func (c creating) measure(ctx context.Context) (r Result, err error) {
 	return r, err
 }
 
-// creatingWays are a floor and an engine. The engine makes the jobs once without being measured, so that the
-// floor inserts the same rows, in the same order.
-func creatingWays(ctx context.Context, engine creating, writers int) ([]way, error) {
-	if _, err := engine.measure(ctx); err != nil {
-		return nil, err
-	}
-	insert, err := engine.ground.again(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("read what was made: %w", err)
-	}
+// creatingWays are a floor and an engine.
+func creatingWays(engine creating, bare func(context.Context) error) []way {
 	floor := engine
 	floor.name, floor.ready = Floor, func(context.Context) (do, rest func(context.Context) error, over func() error, err error) {
-		return func(ctx context.Context) error { return insert(ctx, writers) }, nil, func() error { return nil }, nil
+		return bare, nil, func() error { return nil }, nil
 	}
-	return []way{{Floor, floor.measure}, {Engine, engine.measure}}, nil
+	return []way{{Floor, floor.measure}, {Engine, engine.measure}}
 }
 
 // createWays are the ways to make jobs that are asked for by HTTP.
 func createWays(ctx context.Context, g ground, o Options) ([]way, error) {
+	of, err := bareRuleOf(ctx, g, "bench-later", time.Hour)
+	if err != nil {
+		return nil, err
+	}
 	bodies := bulkBodies(o.Jobs)
 	ready := func(ctx context.Context) (do, rest func(context.Context) error, over func() error, err error) {
 		h, err := openHatch(ctx, g)
@@ -80,7 +73,8 @@ func createWays(ctx context.Context, g ground, o Options) ([]way, error) {
 		}
 		return func(ctx context.Context) error { return h.send(ctx, bodies) }, nil, h.close, nil
 	}
-	return creatingWays(ctx, creating{draining{name: Engine, ground: g, shape: Create, jobs: o.Jobs, ready: ready}}, createClients)
+	return creatingWays(creating{draining{name: Engine, ground: g, shape: Create, jobs: o.Jobs, ready: ready}},
+		func(ctx context.Context) error { return bareCreate(ctx, g, of, bodies) }), nil
 }
 
 // bulkBodies are the bodies that begin so many waits.

@@ -59,11 +59,13 @@ func eventsWays(ctx context.Context, g ground, o Options) (ways []way, over func
 		e.close()
 		return nil, nil, err
 	}
-	ways, err = creatingWays(ctx, creating{draining{name: Engine, ground: g, shape: Events, jobs: o.Jobs, ready: e.ready}}, 1)
+	of, err := bareRuleOf(ctx, g, "bench-events", 3*time.Hour)
 	if err != nil {
 		e.close()
+		return nil, nil, err
 	}
-	return ways, over, err
+	return creatingWays(creating{draining{name: Engine, ground: g, shape: Events, jobs: o.Jobs, ready: e.ready}},
+		func(ctx context.Context) error { return bareEvents(ctx, g, of, e.server.ClientURL(), e.events) }), over, nil
 }
 
 // open starts a broker in a folder, has a rule listen, and publishes the events.

@@ -55,9 +55,8 @@ type ground interface {
 	run(ctx context.Context, statements ...string) error
 	// made says whether so many jobs of a round wait, and how many bytes of text they carry.
 	made(ctx context.Context, jobs int) (bytes int64, err error)
-	// again reads the jobs of a round that are there, and returns what puts them in once more with bare SQL,
-	// from so many connections.
-	again(ctx context.Context) (insert func(ctx context.Context, writers int) error, err error)
+	// insert puts in new jobs with bare SQL, in one transaction.
+	insert(ctx context.Context, rows *bareRows) error
 	// close takes away what was made.
 	close(ctx context.Context) error
 }

@@ -1,0 +1,201 @@
+package bench
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+)
+
+// The floor of what makes jobs is given what the engine is given, and has to read it, since nobody gets rows
+// that are ready: lines of JSON, or messages of a stream on a broker. It decodes them into a struct, as a program
+// does that was written for them alone, and inserts as many at once as the engine, the same columns and bytes.
+// It has no engine: no rules and no expressions, nothing that says which line is wrong, no HTTP, no position in the
+// stream, no locks, no audit, and it does not sort what it writes. Rows that the floor kept from round to round would
+// cost the engine, too: the garbage collector would walk over them.
+
+// bareBatch is how many rows the floor inserts at once: as many as the engine does at most.
+const bareBatch = 2000
+
+// bareRows are new jobs as columns.
+type bareRows struct {
+	shard                       []int16
+	rule, version               []int32
+	key                         []string
+	created, since, first, next []time.Time
+	event                       []string
+}
+
+// bareRule is what a program knows that makes jobs of one rule.
+type bareRule struct {
+	*futurejobs.Rule
+	after time.Duration // from the beginning of a wait to its first look
+}
+
+// bareRuleOf looks up a rule.
+func bareRuleOf(ctx context.Context, g ground, name string, after time.Duration) (r bareRule, err error) {
+	s, err := g.store(ctx)
+	if err != nil {
+		return r, err
+	}
+	book := rules.NewBook(s, s.Shards())
+	if err := book.Refresh(ctx); err != nil {
+		_ = s.Close() // what went wrong is what is said
+		return r, err
+	}
+	newest, err := book.Newest(name)
+	if err != nil {
+		_ = s.Close() // what went wrong is what is said
+		return r, err
+	}
+	return bareRule{newest.Engine(), after}, s.Close()
+}
+
+// newBareRows has room for a batch.
+func newBareRows() *bareRows {
+	return &bareRows{
+		shard: make([]int16, 0, bareBatch), rule: make([]int32, 0, bareBatch), version: make([]int32, 0, bareBatch),
+		key: make([]string, 0, bareBatch), event: make([]string, 0, bareBatch),
+		created: make([]time.Time, 0, bareBatch), since: make([]time.Time, 0, bareBatch),
+		first: make([]time.Time, 0, bareBatch), next: make([]time.Time, 0, bareBatch),
+	}
+}
+
+// add adds a job. Its shard and its slot are worked out as the engine does: they are in the row.
+func (r *bareRows) add(of bareRule, key, event string, now, since time.Time) {
+	slot := of.Grid.Up(since.Add(of.after))
+	r.shard, r.rule, r.version = append(r.shard, futurejobs.ShardOf(of.Entity, key, shards)), append(r.rule, of.ID), append(r.version, of.Version)
+	r.key, r.event = append(r.key, key), append(r.event, event)
+	r.created, r.since = append(r.created, now), append(r.since, since)
+	r.first, r.next = append(r.first, slot), append(r.next, slot)
+}
+
+func (r *bareRows) full() bool { return len(r.shard) == bareBatch }
+
+// bareCreate makes jobs of bodies of lines, as many at once as there are clients of the engine.
+func bareCreate(ctx context.Context, g ground, of bareRule, bodies [][]byte) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for w := range createClients {
+		group.Go(func() error {
+			for i := w; i < len(bodies); i += createClients {
+				if err := bareBody(ctx, g, of, bodies[i]); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return group.Wait()
+}
+
+// bareBody makes jobs of the lines of a body.
+func bareBody(ctx context.Context, g ground, of bareRule, body []byte) error {
+	rows, now := newBareRows(), time.Now()
+	for line := range bytes.Lines(body) {
+		var asked struct {
+			Rule  string
+			Key   string
+			Event json.RawMessage
+		}
+		if err := json.Unmarshal(line, &asked); err != nil {
+			return err
+		}
+		if asked.Rule != of.Name {
+			return fmt.Errorf("a line is of the rule %q, want %s", asked.Rule, of.Name)
+		}
+		rows.add(of, asked.Key, string(asked.Event), now, now)
+		if rows.full() {
+			if err := g.insert(ctx, rows); err != nil {
+				return err
+			}
+			rows = newBareRows()
+		}
+	}
+	return g.insert(ctx, rows)
+}
+
+// bareEvents makes jobs of the events of a stream: one reads and decodes, and one inserts meanwhile.
+func bareEvents(ctx context.Context, g ground, of bareRule, broker string, jobs int) (err error) {
+	nc, err := nats.Connect(broker)
+	if err != nil {
+		return err
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	consumer, err := js.CreateConsumer(ctx, eventsStream, jetstream.ConsumerConfig{AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true})
+	if err != nil {
+		return err
+	}
+	ready := make(chan *bareRows, 1)
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() error {
+		defer close(ready)
+		return bareRead(ctx, consumer, of, jobs, ready)
+	})
+	group.Go(func() error {
+		for rows := range ready {
+			if err := g.insert(ctx, rows); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// bareRead reads so many events.
+func bareRead(ctx context.Context, from jetstream.Consumer, of bareRule, jobs int, ready chan<- *bareRows) error {
+	for read := 0; read < jobs; {
+		batch, err := from.Fetch(min(bareBatch, jobs-read))
+		if err != nil {
+			return err
+		}
+		rows, now := newBareRows(), time.Now()
+		for msg := range batch.Messages() {
+			if err := rows.hear(msg, of, now); err != nil {
+				return err
+			}
+			read++
+		}
+		if err := batch.Error(); err != nil {
+			return err
+		}
+		select {
+		case ready <- rows:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// hear adds the job of an event, if it is one that begins a wait.
+func (r *bareRows) hear(msg jetstream.Msg, of bareRule, now time.Time) error {
+	meta, err := msg.Metadata()
+	if err != nil {
+		return err
+	}
+	var event struct {
+		ID     string
+		Status string
+		Total  float64
+	}
+	if err := json.Unmarshal(msg.Data(), &event); err != nil {
+		return err
+	}
+	if msg.Subject() == eventsSubject && event.Total > 0 && event.Status == "PLACED" {
+		r.add(of, event.ID, string(msg.Data()), now, meta.Timestamp)
+	}
+	return nil
+}
