@@ -159,7 +159,7 @@ func (h *hearing) begin() error {
 	if s.since, err = h.since(s, at); err != nil {
 		return err
 	}
-	start, err := h.start(key, s.since, at, h.body.valid())
+	start, err := h.start(key, s.since, at, h.body)
 	if err == nil {
 		h.want(key, start)
 	}
@@ -176,16 +176,16 @@ func (r *Rule) since(s scope, at time.Time) (time.Time, error) {
 
 // start is the beginning of a wait. An instant so far ahead that the first look would lie
 // beyond the horizon is refused: nobody would notice that the job is never looked at.
-func (r *Rule) start(key string, since, at time.Time, event json.RawMessage) (futurejobs.Start, error) {
+func (r *Rule) start(key string, since, at time.Time, event *body) (futurejobs.Start, error) {
 	start := futurejobs.Start{
-		Job:     futurejobs.Job{Version: r.engine.Version, Since: since, Event: event},
+		Job:     futurejobs.Job{Version: r.engine.Version, Since: since, Event: event.valid()},
 		Restart: r.document.Again == Restart,
 		Early:   r.remembers,
 	}
 	if horizon := r.engine.Limits.Horizon; since.After(at.Add(horizon)) {
 		return start, fmt.Errorf("since is %s, further ahead of the event than the horizon, %s", since.Format(time.RFC3339), Duration(horizon))
 	}
-	first, err := r.first(waitOf(start.Job.Of(key)), at)
+	first, err := r.first(wait{scope: scope{event: event, state: event, key: key, since: since}}, at)
 	if err != nil {
 		return start, err
 	}
@@ -231,7 +231,7 @@ func (r *Rule) Begin(key string, since, now time.Time, event json.RawMessage, sh
 	if since.IsZero() {
 		since = now
 	}
-	start, err := r.start(key, since.UTC().Truncate(time.Microsecond), now, b.valid())
+	start, err := r.start(key, since.UTC().Truncate(time.Microsecond), now, b)
 	if err != nil {
 		return futurejobs.Effect{}, Problems{{Pointer: "", Rule: r.engine.Name, Message: err.Error()}}
 	}

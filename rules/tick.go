@@ -52,7 +52,7 @@ func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futur
 	}
 	var refused []error
 	for _, key := range r.keysAt(d.At) {
-		start, err := r.start(key, d.At, d.At, body)
+		start, err := r.start(key, d.At, d.At, keptBody(body))
 		if err != nil {
 			refused = append(refused, fmt.Errorf("%s: %w", key, err))
 			continue
