@@ -92,13 +92,13 @@ func (f *fold) sum() Net {
 		}
 	}
 	if creates > 0 {
-		f.net.Create = make([]Job, 0, creates) // they are large: growing by itself would copy them several times
+		f.net.Create = make([]*Job, 0, creates)
 	}
 	for _, s := range f.order {
 		switch {
 		case s.gone:
 		case s.isNew:
-			f.net.Create = append(f.net.Create, s.job)
+			f.net.Create = append(f.net.Create, &s.job)
 		case s.changed:
 			f.net.Change = append(f.net.Change, s.job)
 			if s.ack != nil {

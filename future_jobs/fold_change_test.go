@@ -263,7 +263,10 @@ func (k *Known) write(net Net, sum *Tally) (ended []string) {
 		delete(k.Pending, d.Job.Ref)
 		ended = append(ended, d.Job.Key+" "+string(d.Outcome))
 	}
-	for _, j := range slices.Concat(net.Create, net.Change, net.Update) {
+	for _, j := range net.Create {
+		k.Pending[j.Ref] = *j
+	}
+	for _, j := range slices.Concat(net.Change, net.Update) {
 		k.Pending[j.Ref] = j
 	}
 	for _, early := range net.Remember {

@@ -8,7 +8,7 @@ import (
 
 // Net is what a run of effects comes to.
 type Net struct {
-	Create []Job      // new jobs, without an id
+	Create []*Job     // new jobs, without an id
 	End    []Decision // of jobs that were pending before
 	Born   []Decision // of jobs that began and ended within the run: history only
 	Change []Job      // that go on otherwise, in anything but what never changes and what a look writes; rev grows

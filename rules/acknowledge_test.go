@@ -31,7 +31,7 @@ func acked(t *testing.T, text, end string, story ...does) (lines []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job := futurejobs.Fold([]futurejobs.Effect{begin}, futurejobs.Known{}, ten).Create[0]
+	job := *futurejobs.Fold([]futurejobs.Effect{begin}, futurejobs.Known{}, ten).Create[0]
 	job.ID = 1
 	over := false
 	looks := func(through time.Time) {

@@ -72,7 +72,7 @@ func (d *device) apply(now string, effect futurejobs.Effect) {
 		d.say(now, e)
 		d.job = nil
 	}
-	for _, j := range slices.Concat(net.Create, net.Change, net.Update) {
+	for _, j := range written(net) {
 		if len(net.Create) > 0 {
 			d.ids++
 			j.ID = d.ids
@@ -379,7 +379,7 @@ func TestAnOlderBeatChangesNothing(t *testing.T) {
 			t.Fatal(effects, refused)
 		}
 		net := futurejobs.Fold(effects, known, at("10:05:40"))
-		for _, j := range slices.Concat(net.Create, net.Change) {
+		for _, j := range written(net) {
 			known.Pending[j.Ref] = j
 		}
 		for _, j := range known.Pending {
@@ -532,7 +532,7 @@ func TestBeatsOfAStream(t *testing.T) {
 			refused = append(refused, r.Reason)
 		}
 		net := futurejobs.Fold(effects, known, at("12:00:00"))
-		for _, j := range slices.Concat(net.Create, net.Change) {
+		for _, j := range written(net) {
 			known.Pending[j.Ref] = j
 			return fmt.Sprintf("%s %s %s", j.Key, j.NextCheckAt.Format(time.DateTime), j.State), refused
 		}
@@ -587,4 +587,12 @@ func TestTheStreamOfBeatsIsWaitedFor(t *testing.T) {
 	if e := rule.Engine(); !slices.Equal(e.Streams, []string{"S"}) || !slices.Equal(e.Hears, []string{"S"}) {
 		t.Errorf("it waits for %q and hears by %q; want the stream alone", e.Streams, e.Hears)
 	}
+}
+
+// written are the jobs that a batch creates or changes.
+func written(net futurejobs.Net) (jobs []futurejobs.Job) {
+	for _, j := range net.Create {
+		jobs = append(jobs, *j)
+	}
+	return append(append(jobs, net.Change...), net.Update...)
 }

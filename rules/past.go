@@ -101,7 +101,7 @@ func (p *past) event(e futurejobs.Event) {
 	}
 	e.Data, e.Header = nil, nil
 	for _, j := range net.Create {
-		p.known.Pending[j.Ref], p.begun[j.Ref] = j, e
+		p.known.Pending[j.Ref], p.begun[j.Ref] = *j, e
 	}
 	for _, j := range slices.Concat(net.Change, net.Update) {
 		p.known.Pending[j.Ref] = j

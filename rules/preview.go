@@ -291,7 +291,10 @@ func (p *previewing) apply(e futurejobs.Effect, by PreviewEvent) {
 	for _, d := range slices.Concat(net.End, net.Born) {
 		p.end(d, by.At)
 	}
-	for _, j := range slices.Concat(net.Create, net.Change, net.Update) {
+	for _, j := range net.Create {
+		p.follow(*j, by, true)
+	}
+	for _, j := range slices.Concat(net.Change, net.Update) {
 		p.follow(j, by, len(net.Create) > 0)
 	}
 }

@@ -29,7 +29,10 @@ func auditOf(ctx context.Context, b futurejobs.Batch, net futurejobs.Net, now ti
 // it.
 func deeds(b futurejobs.Batch, net futurejobs.Net) []futurejobs.Effect {
 	touched := make(map[futurejobs.Ref]bool)
-	for _, jobs := range [][]futurejobs.Job{net.Create, net.Change, net.Update} {
+	for _, j := range net.Create {
+		touched[j.Ref] = true
+	}
+	for _, jobs := range [][]futurejobs.Job{net.Change, net.Update} {
 		for _, j := range jobs {
 			touched[j.Ref] = true
 		}
@@ -71,13 +74,13 @@ func particulars(e futurejobs.Effect) string {
 }
 
 // bulkAudit are the lines of waits that began in bulk, one for each rule: how many, such as "waits: 12".
-func bulkAudit(ctx context.Context, b futurejobs.Batch, began []futurejobs.Job, now time.Time) (lines [][]any) {
+func bulkAudit(ctx context.Context, b futurejobs.Batch, began []*futurejobs.Job, now time.Time) (lines [][]any) {
 	names, counts := make(map[int32]string), make(map[int32]int)
 	for i := range b.Effects {
 		names[b.Effects[i].Ref.RuleID] = b.Effects[i].Rule.Name
 	}
-	for i := range began {
-		counts[began[i].RuleID]++
+	for _, j := range began {
+		counts[j.RuleID]++
 	}
 	for _, id := range slices.Sorted(maps.Keys(counts)) {
 		lines = append(lines, auditArgs(ctx, now, b.Deed, "job/"+names[id], fmt.Sprintf("waits: %d", counts[id])))

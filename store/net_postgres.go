@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -78,37 +77,6 @@ func queueEndings(q *pgx.Batch, ends []futurejobs.Decision) error {
 	return nil
 }
 
-// newJobs are jobs as arrays; the names of their columns are in the order of args.
-const newJobs = `unnest($1::smallint[], $2::int[], $3::int[], $4::text[], $5::timestamptz[], $6::timestamptz[],
-	$7::timestamptz[], $8::timestamptz[], $9::text[], $10::text[], $11::bytea[], $12::timestamptz[], $13::bytea[]) AS job
-	(shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, state,
-	pauses, paused_next_at, members)`
-
-const (
-	insertJobs = `
-INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, state,
-	pauses, paused_next_at, members)
-SELECT * FROM ` + newJobs + `
-ON CONFLICT (shard, rule_id, key) DO NOTHING`
-
-	// insertPlain is insertJobs for jobs that have nothing in the columns after the first plainColumns.
-	insertPlain = `
-INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
-SELECT * FROM unnest($1::smallint[], $2::int[], $3::int[], $4::text[], $5::timestamptz[], $6::timestamptz[],
-	$7::timestamptz[], $8::timestamptz[], $9::text[])
-ON CONFLICT (shard, rule_id, key) DO NOTHING`
-	plainColumns = 9
-
-	// A job that began and ended at once takes an id like any other, and is never pending.
-	insertBorn = `
-INSERT INTO history (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at,
-	id, ended_at, outcome, reason, check_count, step, checks, check_total, check_slowest)
-SELECT shard, rule_id, version, key, created_at, since_at, first_check_at, coalesce(paused_next_at, next_check_at),
-	nextval('future_job_id_seq'), $14, ended.outcome, ended.reason, 0, 0, 0, 0, 0
-FROM (SELECT row_number() OVER () AS place, job.* FROM ` + newJobs + `) AS job
-JOIN unnest($15::text[], $16::text[]) WITH ORDINALITY AS ended (outcome, reason, place) ON ended.place = job.place`
-)
-
 var (
 	// The jobs of changeJobs and updateJobs are locked: there is nothing to compare.
 	changeJobs = `
@@ -139,82 +107,6 @@ SET at = excluded.at, until_at = excluded.until_at, outcome = excluded.outcome, 
 DELETE FROM early e USING unnest($1::smallint[], $2::int[], $3::text[]) AS ref (shard, rule_id, key)
 WHERE e.shard = ref.shard AND e.rule_id = ref.rule_id AND e.key = ref.key`
 )
-
-// createAtOnce is how many jobs one statement creates.
-const createAtOnce = 2000
-
-// creations are new jobs in the order in which they are written. They are sorted as a whole, so that two
-// batches that create the same jobs wait for one another and never in a circle.
-func creations(jobs []futurejobs.Job) []*futurejobs.Job {
-	sorted := pointers(jobs)
-	slices.SortFunc(sorted, func(a, b *futurejobs.Job) int { return compareRefs(a.Ref, b.Ref) })
-	return sorted
-}
-
-// createAhead writes new jobs until no more are left than one statement creates, each part in a round trip:
-// all of a bulk at once would have to be in memory, as it goes over the wire. What ends comes first, so
-// where something does, they are left.
-func createAhead(ctx context.Context, tx pgx.Tx, jobs []*futurejobs.Job, ends int) (left []*futurejobs.Job, err error) {
-	for ends == 0 && len(jobs) > createAtOnce {
-		part := &pgx.Batch{}
-		queueCreations(part, jobs[:createAtOnce])
-		if err := tx.SendBatch(ctx, part).Close(); err != nil {
-			return nil, err
-		}
-		jobs = jobs[createAtOnce:]
-	}
-	return jobs, nil
-}
-
-func queueCreations(q *pgx.Batch, jobs []*futurejobs.Job) {
-	for part := range slices.Chunk(jobs, createAtOnce) {
-		statement, args := insertJobs, jobColumnsOf(part)
-		if !slices.ContainsFunc(part, isLaden) {
-			statement, args = insertPlain, args[:plainColumns]
-		}
-		q.Queue(statement, args...).Exec(expect(len(part), errOvertaken))
-	}
-}
-
-func queueBorn(q *pgx.Batch, born []futurejobs.Decision, now time.Time) {
-	if len(born) == 0 {
-		return
-	}
-	jobs := make([]*futurejobs.Job, len(born))
-	outcomes, reasons := make([]string, len(born)), make([]*string, len(born))
-	for i := range born {
-		d := &born[i]
-		jobs[i], outcomes[i], reasons[i] = &d.Job, string(d.Outcome), optional(d.Reason)
-	}
-	q.Queue(insertBorn, append(jobColumnsOf(jobs), now, outcomes, reasons)...)
-}
-
-// pointers are to jobs, which are large: sorting would move them about.
-func pointers(jobs []futurejobs.Job) []*futurejobs.Job {
-	to := make([]*futurejobs.Job, len(jobs))
-	for i := range jobs {
-		to[i] = &jobs[i]
-	}
-	return to
-}
-
-// jobColumnsOf are the parameters of newJobs. What pgx knows no array of is a FlatArray, or it
-// would look at each value by reflection.
-func jobColumnsOf(jobs []*futurejobs.Job) []any {
-	n := len(jobs)
-	shards, rules, versions := make([]int16, n), make([]int32, n), make([]int32, n)
-	keys, events, states := make(cells[pgtype.Text], n), make(cells[pgtype.Text], n), make(cells[pgtype.Text], n)
-	created, since, first := make(cells[pgtype.Timestamptz], n), make(cells[pgtype.Timestamptz], n), make(cells[pgtype.Timestamptz], n)
-	next, pausedNext := make(cells[pgtype.Timestamptz], n), make(cells[pgtype.Timestamptz], n)
-	pauses, members := make(pgtype.FlatArray[[]byte], n), make(pgtype.FlatArray[[]byte], n)
-	for i, j := range jobs {
-		shards[i], rules[i], versions[i], keys[i] = j.Shard, j.RuleID, j.Version, text(escape(j.Key))
-		created[i], since[i], first[i], next[i] = moment(j.CreatedAt), moment(j.Since), moment(j.FirstCheckAt), moment(j.NextCheckAt)
-		events[i], states[i] = words(j.Event), words(j.State)
-		pauses[i], pausedNext[i], members[i] = pausesOf(j.Pauses), stamp(j.PausedNext), j.Members
-	}
-	return []any{shards, rules, versions, keys, created, since, first, next, events, states, pauses, pausedNext, members}
-}
 
 func queueChanges(q *pgx.Batch, jobs []futurejobs.Job) {
 	n := len(jobs)

@@ -65,8 +65,8 @@ func (w *writer) writeNet(net futurejobs.Net, now time.Time) error {
 			return err
 		}
 	}
-	for i := range net.Create {
-		if err := w.create(&net.Create[i]); err != nil {
+	for _, j := range net.Create {
+		if err := w.create(j); err != nil {
 			return err
 		}
 	}

@@ -46,6 +46,9 @@ const (
 	lengths = 4          // bytes of a length
 )
 
+// room makes room for so many items that have so many bytes in all.
+func (w *wire) room(items, bytes int) { w.items = make([]byte, 0, items*lengths+bytes) }
+
 // empty takes all items out, and leaves the room that they had.
 func (w *wire) empty() { w.items, w.n, w.values, w.ahead = w.items[:0], 0, 0, 0 }
 
@@ -81,11 +84,14 @@ func (w *wire) time(t time.Time) {
 		w.null()
 		return
 	}
-	w.int64(t.UnixMicro() - y2k)
+	w.instant(t)
 }
 
 // y2k is where Postgres counts its microseconds from, in µs since 1970.
 const y2k = 946_684_800_000_000
+
+// instant adds an instant, also the zero one.
+func (w *wire) instant(t time.Time) { w.int64(t.UnixMicro() - y2k) }
 
 // bytes adds bytes: NULL for nil.
 func (w *wire) bytes(b []byte) {
@@ -110,6 +116,15 @@ func (w *wire) optional(s string) {
 		return
 	}
 	w.text(legibleText(s))
+}
+
+// json adds JSON as it is kept: NULL for nil.
+func (w *wire) json(b []byte) {
+	if b == nil {
+		w.null()
+		return
+	}
+	w.bytes(legible(b))
 }
 
 // ids adds a list of ids: NULL where it is empty.

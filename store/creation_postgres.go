@@ -1,0 +1,141 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// creation is new jobs as arrays, in the order in which they are written. Those that began and ended at
+// once have an outcome.
+type creation struct {
+	shard, rule, version, key, created, since, first, next column
+	event, state, pauses, pausedNext, members              column
+	outcome, reason                                        column
+}
+
+func creationOf(jobs []*futurejobs.Job) *creation {
+	c := &creation{
+		shard: smallints.named("shard"), rule: ints.named("rule_id"), version: ints.named("version"), key: texts.named("key"),
+		created: timestamptzs.named("created_at"), since: timestamptzs.named("since_at"),
+		first: timestamptzs.named("first_check_at"), next: timestamptzs.named("next_check_at"),
+		event: texts.named("event"), state: texts.named("state"), pauses: byteas.named("pauses"),
+		pausedNext: timestamptzs.named("paused_next_at"), members: byteas.named("members"),
+		outcome: texts.named("outcome"), reason: texts.named("reason"),
+	}
+	for _, column := range []*column{&c.shard, &c.rule, &c.version, &c.created, &c.since, &c.first, &c.next} {
+		column.room(len(jobs), 8*len(jobs))
+	}
+	keys, events := 0, 0
+	for _, j := range jobs {
+		keys, events = keys+len(j.Key), events+len(j.Event)
+	}
+	c.key.room(len(jobs), keys)
+	c.event.room(len(jobs), events)
+	for _, j := range jobs {
+		c.add(j)
+	}
+	share(&c.rule, &c.version)
+	share(&c.created)
+	return c
+}
+
+func (c *creation) add(j *futurejobs.Job) {
+	c.shard.int16(j.Shard)
+	c.rule.int32(j.RuleID)
+	c.version.int32(j.Version)
+	c.key.text(escape(j.Key))
+	c.created.instant(j.CreatedAt)
+	c.since.instant(j.Since)
+	c.first.instant(j.FirstCheckAt)
+	c.next.instant(j.NextCheckAt)
+	c.event.json(j.Event)
+	c.state.json(j.State)
+	c.pauses.bytes(pausesOf(j.Pauses))
+	c.pausedNext.time(j.PausedNext)
+	c.members.bytes(j.Members)
+}
+
+// waiting is the statement that creates jobs which wait, and its parameters.
+func (c *creation) waiting() (text string, args []any) {
+	from, args := table("job", []*column{
+		&c.shard, &c.rule, &c.version, &c.key, &c.created, &c.since, &c.first, &c.next,
+		&c.event, &c.state, &c.pauses, &c.pausedNext, &c.members,
+	})
+	return numbered(`
+INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, state,
+	pauses, paused_next_at, members)
+SELECT job.shard, ` + c.rule.of("job") + `, ` + c.version.of("job") + `, job.key, ` + c.created.of("job") + `, job.since_at,
+	job.first_check_at, job.next_check_at, ` + c.event.of("job") + `, ` + c.state.of("job") + `,
+	` + c.pauses.of("job") + `, ` + c.pausedNext.of("job") + `, ` + c.members.of("job") + `
+FROM ` + from + `
+ON CONFLICT (shard, rule_id, key) DO NOTHING`), foretold(args)
+}
+
+// over is the statement that writes the history of jobs which are over, and its parameters. Such a job takes
+// an id like any other, and is never pending.
+func (c *creation) over(now time.Time) (text string, args []any) {
+	from, args := table("job", []*column{
+		&c.shard, &c.rule, &c.version, &c.key, &c.created, &c.since, &c.first, &c.next, &c.pausedNext, &c.outcome, &c.reason,
+	})
+	return numbered(`
+INSERT INTO history (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at,
+	id, ended_at, outcome, reason, check_count, step, checks, check_total, check_slowest)
+SELECT job.shard, ` + c.rule.of("job") + `, ` + c.version.of("job") + `, job.key, ` + c.created.of("job") + `, job.since_at,
+	job.first_check_at, coalesce(` + c.pausedNext.of("job") + `, job.next_check_at),
+	nextval('future_job_id_seq'), ?::timestamptz, ` + c.outcome.of("job") + `, ` + c.reason.of("job") + `, 0, 0, 0, 0, 0
+FROM ` + from), append([]any{now}, args...)
+}
+
+// createAtOnce is how many jobs one statement creates.
+const createAtOnce = 2000
+
+// creations puts new jobs in the order in which they are written. They are sorted as a whole, so that two
+// batches that create the same jobs wait for one another and never in a circle.
+func creations(jobs []*futurejobs.Job) []*futurejobs.Job {
+	slices.SortFunc(jobs, func(a, b *futurejobs.Job) int { return compareRefs(a.Ref, b.Ref) })
+	return jobs
+}
+
+// createAhead writes new jobs until no more are left than one statement creates, each part in a round trip:
+// all of a bulk at once would have to be in memory, as it goes over the wire. What ends comes first, so
+// where something does, they are left.
+func createAhead(ctx context.Context, tx pgx.Tx, jobs []*futurejobs.Job, ends int) (left []*futurejobs.Job, err error) {
+	for ends == 0 && len(jobs) > createAtOnce {
+		part := &pgx.Batch{}
+		queueCreations(part, jobs[:createAtOnce])
+		if err := tx.SendBatch(ctx, part).Close(); err != nil {
+			return nil, err
+		}
+		jobs = jobs[createAtOnce:]
+	}
+	return jobs, nil
+}
+
+func queueCreations(q *pgx.Batch, jobs []*futurejobs.Job) {
+	for part := range slices.Chunk(jobs, createAtOnce) {
+		text, args := creationOf(part).waiting()
+		q.Queue(text, args...).Exec(expect(len(part), errOvertaken))
+	}
+}
+
+func queueBorn(q *pgx.Batch, born []futurejobs.Decision, now time.Time) {
+	if len(born) == 0 {
+		return
+	}
+	jobs := make([]*futurejobs.Job, len(born))
+	for i := range born {
+		jobs[i] = &born[i].Job
+	}
+	c := creationOf(jobs)
+	for i := range born {
+		c.outcome.text(string(born[i].Outcome))
+		c.reason.optional(born[i].Reason)
+	}
+	text, args := c.over(now)
+	q.Queue(text, args...)
+}
