@@ -1,6 +1,7 @@
 package futurejobs
 
 import (
+	"math/bits"
 	"slices"
 	"sync"
 	"time"
@@ -23,7 +24,7 @@ type Shard struct {
 	leaving  time.Time // since when it is to be given back, and nothing new is read; zero: it stays
 	lowWater time.Time
 	swept    time.Time        // through by the last sweep that ended, also of another holder
-	caughtUp time.Time        // when it was last swept from the beginning
+	caughtUp time.Time        // when it was last swept from the beginning; zero: not by this holder
 	flights  map[int64]flight // the jobs being looked at
 	landed   []int64          // decided since the last read; still in flights
 	flown    time.Time        // the oldest slot forgotten since the walk began; zero: none
@@ -40,17 +41,25 @@ type flight struct {
 	out  bool // it waits for somebody else: a source, or a handler that finds out by itself
 }
 
-// walk is where the next sweep begins: at the low water, or from the beginning when that
-// is due again.
+// walk is where the next sweep begins: at the low water, or from the beginning where that has not been
+// done since the shard's turn, or not by this holder.
 func (s *Shard) walk(now time.Time) Walk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.flown = time.Time{}
-	if now.Sub(s.caughtUp) >= catchUpEvery {
+	if s.caughtUp.Before(s.turn(now)) {
 		s.caughtUp = now
 		return Walk{Shard: s.Shard}
 	}
 	return Walk{Shard: s.Shard, At: s.lowWater}
+}
+
+// turn is when the last turn of the shard began to be swept from its beginning. An old transaction may have
+// the database keep all that was ever there, so the shards take turns, each at a place of its own in
+// catchUpEvery: the next of 2ⁿ shards is halfway between two others, with the bits of its number reversed.
+func (s *Shard) turn(now time.Time) time.Time {
+	place := catchUpEvery * time.Duration(bits.Reverse16(uint16(s.Shard))) >> 16
+	return now.Add(-place).Truncate(catchUpEvery).Add(place)
 }
 
 // flying reports whether a job is being looked at.

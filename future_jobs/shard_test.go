@@ -1,6 +1,7 @@
 package futurejobs
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -80,5 +81,46 @@ func TestASettlementHoldsAShardAtOneEpoch(t *testing.T) {
 	}
 	if decisions != 4 {
 		t.Errorf("%d decisions, want 4", decisions)
+	}
+}
+
+// A shard is swept from its beginning at once where its holder is new, and then every five minutes, and
+// the shards take turns in that.
+func TestShardsTakeTurnsToBeSweptFromTheBeginning(t *testing.T) {
+	for _, c := range []struct {
+		shards int
+		every  time.Duration // between sweeps
+		most   int           // that one sweep may read from the beginning
+	}{
+		{3, time.Second, 1},
+		{16, time.Second, 1},
+		{16, time.Minute, 4},
+		{1000, time.Second, 4},
+	} {
+		t.Run(fmt.Sprintf("%d every %s", c.shards, c.every), func(t *testing.T) {
+			last := map[int16]time.Time{}
+			var held []*Shard
+			for i := range c.shards {
+				held = append(held, newShard(Lease{Held: Held{Shard: int16(i), Epoch: 1}, LowWater: noon.Add(-time.Hour)}, noon.Add(time.Hour)))
+			}
+			for now := noon; now.Before(noon.Add(4 * catchUpEvery)); now = now.Add(c.every) {
+				begun := 0
+				if taken := newShard(Lease{Held: Held{Shard: 1, Epoch: 2}, LowWater: now}, now.Add(time.Hour)); !taken.walk(now).At.IsZero() {
+					t.Fatalf("a shard that is taken over at %s is not swept from its beginning", now)
+				}
+				for _, s := range held {
+					before, known := last[s.Shard]
+					if s.walk(now).At.IsZero() {
+						last[s.Shard] = now
+						begun++
+					} else if !known || now.Sub(before) >= catchUpEvery+c.every {
+						t.Fatalf("at %s shard %d is not swept from its beginning, last at %s", now, s.Shard, before)
+					}
+				}
+				if now.After(noon) && begun > c.most {
+					t.Errorf("at %s %d shards are swept from their beginnings, want up to %d", now, begun, c.most)
+				}
+			}
+		})
 	}
 }
