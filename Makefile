@@ -3,7 +3,8 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# What may be set: RULES, ARGS (run), RUNS, SEED (test/faults, test/schedules), BENCH (bench).
+# What may be set: RULES, ARGS (run), RUNS, SEED (test/faults, test/schedules), BENCH (bench), and what
+# script/curves names (bench/curves).
 RULES ?= examples/orders
 ARGS  ?=
 RUNS  ?= 200
@@ -41,6 +42,13 @@ test/schedules:
 bench:
 	@script/needs postgres
 	@go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 1h $$(script/packages 'func Benchmark')
+
+## bench/curves: measure what docs/performance.md shows, on a Postgres that is set as it says there, and draw it
+.PHONY: bench/curves
+bench/curves: build
+	@script/needs postgres
+	@go build -o bin/tools/pgtest ./store/storetest/cmd/pgtest
+	@bin/tools/pgtest -durable -set shared_buffers=1GB -set max_wal_size=8GB -set checkpoint_timeout=30min -set wal_compression=lz4 script/curves
 
 ## lint: what golangci-lint and deadcode find
 .PHONY: lint

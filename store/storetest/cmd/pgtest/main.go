@@ -1,13 +1,16 @@
 // Command pgtest runs a command beside a private Postgres.
 //
 //	pgtest go test ./...
+//	pgtest -durable -set shared_buffers=1GB -set wal_compression=lz4 script/curves
 //
+// With -durable the server writes to disk as in production; -set gives it a setting.
 // It starts the server, sets DEADMAN_TEST_DATABASE_URL for the command, and stops the
 // server when the command ends. It exits as the command does.
 package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -18,21 +21,33 @@ import (
 )
 
 func main() {
-	if len(os.Args) < 2 {
-		fmt.Fprintln(os.Stderr, "usage: pgtest command [argument...]")
+	var settings storetest.Settings
+	flags := flag.NewFlagSet("pgtest", flag.ExitOnError) // the global one has flags of the tests' libraries
+	flags.BoolVar(&settings.Durable, "durable", false, "have the server write to disk as in production")
+	flags.Func("set", "a `name=value` for the server; may be repeated", func(option string) error {
+		settings.Options = append(settings.Options, option)
+		return nil
+	})
+	flags.Usage = func() {
+		fmt.Fprintln(flags.Output(), "usage: pgtest [-durable] [-set name=value]... command [argument...]")
+		flags.PrintDefaults()
+	}
+	_ = flags.Parse(os.Args[1:]) // it exits where it fails
+	if flags.NArg() == 0 {
+		flags.Usage()
 		os.Exit(2)
 	}
-	code, err := run(os.Args[1:])
+	code, err := run(settings, flags.Args())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "pgtest:", err)
 	}
 	os.Exit(code)
 }
 
-func run(command []string) (code int, err error) {
+func run(settings storetest.Settings, command []string) (code int, err error) {
 	dsn := os.Getenv(storetest.Environment)
 	if dsn == "" {
-		c, err := storetest.StartCluster(storetest.Settings{})
+		c, err := storetest.StartCluster(settings)
 		if err != nil {
 			return 1, err
 		}
