@@ -34,9 +34,9 @@ const (
 		RETURNING f.*, u.alert_id, u.detail, u.at),
 	h AS (
 		INSERT INTO history (id, ended_at, created_at, since_at, first_check_at, next_check_at, picked_at, started_at, completed_at,
-			check_total, check_slowest, rule_id, version, check_count, step, checks, shard, key, outcome, alert_ids)
+			check_total, rule_id, version, check_count, step, checks, shard, key, outcome, alert_ids)
 		SELECT id, now(), created_at, since_at, first_check_at, next_check_at, at, at, at,
-			1, 1, rule_id, version, 1, 1, 1, shard, key, 'exhausted', uuid_send(alert_id) FROM d),
+			1, rule_id, version, 1, 1, 1, shard, key, 'exhausted', uuid_send(alert_id) FROM d),
 	a AS (
 		INSERT INTO alert (id, decided_at, since_at, rule_id, version, check_count, shard, status, severity, key, detail)
 		SELECT alert_id, at, since_at, rule_id, version, 1, shard, 1, 2, key, detail FROM d),

@@ -60,7 +60,7 @@ type Reading struct {
 // Queue is the future_job table as the sweeper sees it. Implementations are safe for
 // concurrent use.
 type Queue interface {
-	// Due returns due jobs in the order of (shard, next_check_at, id).
+	// Due returns due jobs in the order of (shard, next_check_at, id), without Last.
 	Due(ctx context.Context, q DueQuery) ([]Job, error)
 	// Settle writes decisions, their history and their alerts in one transaction, under
 	// the fence: shards held at their epoch and not expired, jobs at their rev.

@@ -103,7 +103,7 @@ func (s *Sweeper) write(ctx context.Context, batch []*verdict) {
 		}
 		s.fail("settle", err)
 		for _, v := range part {
-			v.shard.land(v.Job.ID)
+			v.shard.land(v.Job.ID, got.Jobs[v.Job.ID])
 		}
 		if soon > 0 {
 			time.AfterFunc(soon, s.Wake)

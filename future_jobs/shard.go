@@ -1,6 +1,7 @@
 package futurejobs
 
 import (
+	"cmp"
 	"math/bits"
 	"slices"
 	"sync"
@@ -22,16 +23,36 @@ type Shard struct {
 	mu       sync.Mutex
 	until    time.Time // by the local clock; counted from before the renewal was sent
 	leaving  time.Time // since when it is to be given back, and nothing new is read; zero: it stays
-	lowWater time.Time
+	lowWater place
 	swept    time.Time        // through by the last sweep that ended, also of another holder
 	caughtUp time.Time        // when it was last swept from the beginning; zero: not by this holder
 	flights  map[int64]flight // the jobs being looked at
-	landed   []int64          // decided since the last read; still in flights
-	flown    time.Time        // the oldest slot forgotten since the walk began; zero: none
+	landed   []landing        // decided since the last read; still in flights
+	flown    place            // the first of what was forgotten since the walk began and may stand as it was; zero: none
 }
 
 func newShard(l Lease, until time.Time) *Shard {
-	return &Shard{Held: l.Held, until: until, lowWater: l.LowWater, swept: l.Swept, flights: map[int64]flight{}}
+	return &Shard{Held: l.Held, until: until, lowWater: place{at: l.LowWater}, swept: l.Swept, flights: map[int64]flight{}}
+}
+
+// place is a place in the order in which a shard's jobs are due. One with a zero instant is none.
+type place struct {
+	at time.Time
+	id int64
+}
+
+// first returns the one of two places that comes first.
+func first(a, b place) place {
+	if a.at.IsZero() || !b.at.IsZero() && cmp.Or(b.at.Compare(a.at), cmp.Compare(b.id, a.id)) < 0 {
+		return b
+	}
+	return a
+}
+
+// landing is a job that was decided.
+type landing struct {
+	id     int64
+	stands bool // the row may stand as it was
 }
 
 // flight is a job that is being looked at.
@@ -46,12 +67,12 @@ type flight struct {
 func (s *Shard) walk(now time.Time) Walk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flown = time.Time{}
+	s.flown = place{}
 	if s.caughtUp.Before(s.turn(now)) {
 		s.caughtUp = now
 		return Walk{Shard: s.Shard}
 	}
-	return Walk{Shard: s.Shard, At: s.lowWater}
+	return Walk{Shard: s.Shard, At: s.lowWater.at, ID: s.lowWater.id}
 }
 
 // turn is when the last turn of the shard began to be swept from its beginning. An old transaction may have
@@ -77,21 +98,23 @@ func (s *Shard) takeOff(v *verdict) {
 	s.flights[v.Job.ID] = flight{slot: v.Job.NextCheckAt, asks: v.asks(), out: v.out()}
 }
 
-// land marks a job as decided. It stays among the flights until the next read begins,
-// because one that is under way may show the job as it was.
-func (s *Shard) land(id int64) {
+// land marks a job as decided; its row stands as it was unless it was settled. It stays among the flights until
+// the next read begins, because one that is under way may show the job as it was.
+func (s *Shard) land(id int64, settled bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.landed = append(s.landed, id)
+	s.landed = append(s.landed, landing{id, !settled})
 }
 
 // beginRead forgets the jobs that have landed: a read that begins now shows them as they are.
 func (s *Shard) beginRead() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, id := range s.landed {
-		s.flown = older(s.flown, s.flights[id].slot)
-		delete(s.flights, id)
+	for _, l := range s.landed {
+		if l.stands {
+			s.flown = first(s.flown, place{s.flights[l.id].slot, l.id - 1})
+		}
+		delete(s.flights, l.id)
 	}
 	s.landed = s.landed[:0]
 }
@@ -101,10 +124,6 @@ func (s *Shard) beginRead() {
 func (s *Shard) oldest() (slot, own time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.oldestLocked()
-}
-
-func (s *Shard) oldestLocked() (slot, own time.Time) {
 	for _, f := range s.flights {
 		slot = older(slot, f.slot)
 		if !f.out {
@@ -115,14 +134,16 @@ func (s *Shard) oldestLocked() (slot, own time.Time) {
 }
 
 // raise moves the low water up after a sweep that left nothing behind: to now less what a
-// slow transaction may take, but never past a job that was in flight meanwhile, which may
-// stand as it was and be behind what was read since, and never down.
+// slow transaction may take, but never past a job that is in flight, or was and may stand as it
+// was, behind what was read since; and never down.
 func (s *Shard) raise(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	slot, _ := s.oldestLocked()
-	low := older(older(now.Add(-settleIn), slot), s.flown)
-	if low.After(s.lowWater) {
+	low := first(place{at: now.Add(-settleIn)}, s.flown)
+	for id, f := range s.flights {
+		low = first(low, place{f.slot, id - 1})
+	}
+	if s.lowWater.at.IsZero() || first(s.lowWater, low) == s.lowWater {
 		s.lowWater = low
 	}
 }
@@ -138,7 +159,7 @@ func (s *Shard) sweptThrough(now time.Time) {
 func (s *Shard) lease() Lease {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Lease{Held: s.Held, LowWater: s.lowWater, Swept: s.swept}
+	return Lease{Held: s.Held, LowWater: s.lowWater.at, Swept: s.swept}
 }
 
 func (s *Shard) renew(until time.Time) {
@@ -166,7 +187,7 @@ func (s *Shard) leave(now time.Time) (free bool) {
 		return false
 	}
 	for id, f := range s.flights {
-		if !f.asks && !slices.Contains(s.landed, id) {
+		if !f.asks && !slices.ContainsFunc(s.landed, func(l landing) bool { return l.id == id }) {
 			return false
 		}
 	}

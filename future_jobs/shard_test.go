@@ -15,8 +15,8 @@ func TestTheLowWaterStaysBelowWhatLandsWhileASweepIsUnderWay(t *testing.T) {
 	s.walk(now)
 	s.beginRead()
 	s.takeOff(&verdict{rule: orderRule(), Decision: Decision{Job: Job{ID: 1, NextCheckAt: slot}}})
-	s.land(1)     // it could not be settled, say; the row stands as it was
-	s.beginRead() // of the next page, which begins after the job
+	s.land(1, false) // it could not be settled, say; the row stands as it was
+	s.beginRead()    // of the next page, which begins after the job
 	s.raise(now)
 	if at := s.walk(now).At; at.After(slot) {
 		t.Errorf("the next sweep begins at %s, past a job that is due at %s", at, slot)
@@ -26,6 +26,34 @@ func TestTheLowWaterStaysBelowWhatLandsWhileASweepIsUnderWay(t *testing.T) {
 	s.raise(now)
 	if at, want := s.walk(now).At, now.Add(-settleIn); !at.Equal(want) {
 		t.Errorf("the low water is at %s after a sweep that left nothing, want %s", at, want)
+	}
+}
+
+// What was settled is not read again with all that is due at its slot: a slot of a million jobs leaves as many
+// rows that are gone.
+func TestTheLowWaterPassesWhatIsSettledWithinASlot(t *testing.T) {
+	s := newShard(Lease{Held: Held{Shard: 1, Epoch: 1}}, noon.Add(time.Hour))
+	slot, now := noon, noon.Add(time.Minute)
+	s.walk(now)
+	for _, id := range []int64{1, 2, 3, 4} {
+		s.takeOff(&verdict{rule: orderRule(), Decision: Decision{Job: Job{ID: id, NextCheckAt: slot}}})
+	}
+	for _, step := range []struct {
+		lands   int64
+		settled bool
+		want    Walk
+	}{
+		{1, true, Walk{Shard: 1, At: slot, ID: 1}},  // the second is in flight
+		{3, false, Walk{Shard: 1, At: slot, ID: 1}}, // and the third stands as it was
+		{2, true, Walk{Shard: 1, At: slot, ID: 3}},  // the walk from here read the third again
+		{4, true, Walk{Shard: 1, At: now.Add(-settleIn)}},
+	} {
+		s.land(step.lands, step.settled)
+		s.beginRead()
+		s.raise(now)
+		if at := s.walk(now); at != step.want {
+			t.Errorf("the next sweep begins at %+v once %d has landed, want %+v", at, step.lands, step.want)
+		}
 	}
 }
 
@@ -44,7 +72,7 @@ func TestAShardThatLeavesWaitsForNoSource(t *testing.T) {
 			t.Errorf("it goes after %s, and a handler is at work", at.Sub(noon))
 		}
 	}
-	s.land(1)
+	s.land(1, true)
 	if s.leave(late.Add(-time.Second)) || !s.leave(late) {
 		t.Errorf("it is not given back after %s, or before", leavingMost)
 	}
@@ -52,7 +80,7 @@ func TestAShardThatLeavesWaitsForNoSource(t *testing.T) {
 	if !s.open(late) || s.leave(late) {
 		t.Error("it does not stay, or leaves without waiting anew")
 	}
-	s.land(2)
+	s.land(2, true)
 	if !s.leave(late) {
 		t.Error("it waits for nothing")
 	}

@@ -18,7 +18,8 @@ type columns struct {
 	document []byte // of the alert at hand
 }
 
-// lookColumns are what a look changes of jobs. Durations are in µs; trail is what is new of it.
+// lookColumns are what a look changes of jobs. Durations are in µs, where the slowest look is NULL if it took as
+// long as all; trail is what is new of it.
 type lookColumns struct {
 	shard, id, rev                     column
 	checkCount, step, checks           column
@@ -133,7 +134,7 @@ func (c *columns) add(d *futurejobs.Decision) {
 		return
 	}
 	c.moves.add(&d.Job)
-	c.moves.next.time(d.Job.NextCheckAt)
+	c.moves.next.instant(d.Job.NextCheckAt)
 	c.moves.undecided.int32(int32(d.Job.Undecided)) //nolint:gosec // counts looks
 }
 
@@ -150,7 +151,11 @@ func (l *lookColumns) add(j *futurejobs.Job) {
 	l.completed.time(j.Last.CompletedAt)
 	l.failed.time(j.Last.FailedAt)
 	l.total.int64(j.CheckTotal.Microseconds())
-	l.slowest.int64(j.CheckSlowest.Microseconds())
+	if total, slowest := j.CheckTotal.Microseconds(), j.CheckSlowest.Microseconds(); slowest == total {
+		l.slowest.null() // as of all jobs that were looked at once
+	} else {
+		l.slowest.int64(slowest)
+	}
 	l.alertIDs.ids(j.Alerts)
 	l.trail.optional(string(j.Trail))
 }
@@ -164,8 +169,8 @@ func (c *columns) say(job int64, a *alerts.Alert) (err error) {
 	s.id.bytes(a.ID[:])
 	s.status.int16(a.Status.Number())
 	s.severity.int16(a.Severity.Number())
-	s.decidedAt.time(a.DecidedAt)
-	s.since.time(a.Since)
+	s.decidedAt.instant(a.DecidedAt)
+	s.since.instant(a.Since)
 	s.checkCount.int32(int32(a.CheckCount)) //nolint:gosec // counts looks
 	s.detail.bytes(c.document)
 	return nil

@@ -9,22 +9,20 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// dueText reads all walks in one round trip: for each a range of future_job_due, in its
-// order. dueOfRules leaves out the jobs of all rules but some.
+// All walks are read in one round trip: for each a range of future_job_due, in its order. dueNot leaves out
+// some versions of rules, dueOnly all rules but some.
 const (
-	dueText    = dueFrom + dueIn
-	dueOfRules = dueFrom + ` AND j.rule_id = ANY($8::int[])` + dueIn
-
 	dueFrom = `
-SELECT ` + jobColumns + `
-FROM unnest($1::smallint[], $2::timestamptz[], $3::bigint[]) AS walk (shard, next_check_at, id)
+SELECT ` + dueColumns + `
+FROM unnest(?::smallint[], ?::timestamptz[], ?::bigint[]) AS walk (shard, next_check_at, id)
 CROSS JOIN LATERAL (
 	SELECT * FROM future_job j
-	WHERE j.shard = walk.shard AND (j.next_check_at, j.id) > (walk.next_check_at, walk.id)
-	  AND j.next_check_at <= $4 AND (j.rule_id, j.version) NOT IN (SELECT * FROM unnest($5::int[], $6::int[]))`
-	dueIn = `
+	WHERE j.shard = walk.shard AND (j.next_check_at, j.id) > (walk.next_check_at, walk.id) AND j.next_check_at <= ?`
+	dueNot  = ` AND (j.rule_id, j.version) NOT IN (SELECT * FROM unnest(?::int[], ?::int[]))`
+	dueOnly = ` AND j.rule_id = ANY(?::int[])`
+	dueIn   = `
 	ORDER BY j.shard, j.next_check_at, j.id
-	LIMIT $7
+	LIMIT ?
 ) AS f`
 )
 
@@ -38,7 +36,7 @@ func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 		return nil, failed("due", err)
 	}
 	defer rows.Close()
-	jobs, err := readJobs(q.Room, rows)
+	jobs, err := readDue(q.Room, rows)
 	if err != nil {
 		return nil, failed("due", err)
 	}
@@ -53,15 +51,18 @@ func dueStatement(q futurejobs.DueQuery) (text string, args []any) {
 	for i, w := range q.Walks {
 		shards[i], instants[i], ids[i] = w.Shard, w.At, w.ID
 	}
-	rules, versions := make([]int32, len(q.Not)), make([]int32, len(q.Not))
-	for i, e := range q.Not {
-		rules[i], versions[i] = e.RuleID, e.Version
+	text, args = dueFrom, []any{shards, instants, ids, q.Until}
+	if len(q.Not) > 0 {
+		rules, versions := make([]int32, len(q.Not)), make([]int32, len(q.Not))
+		for i, e := range q.Not {
+			rules[i], versions[i] = e.RuleID, e.Version
+		}
+		text, args = text+dueNot, append(args, rules, versions)
 	}
-	text, args = dueText, []any{shards, instants, ids, q.Until, rules, versions, q.Limit}
 	if len(q.Of) > 0 {
-		text, args = dueOfRules, append(args, q.Of)
+		text, args = text+dueOnly, append(args, q.Of)
 	}
-	return text, args
+	return numbered(text + dueIn), append(args, q.Limit)
 }
 
 // DueBuffers has the server run the statement of Due and say what it touched.

@@ -11,7 +11,7 @@ import (
 )
 
 const dueRange = `
-SELECT ` + jobColumns + ` FROM future_job f
+SELECT ` + dueColumns + ` FROM future_job f
 WHERE f.shard = $1 AND (f.next_check_at, f.id) > ($2, $3) AND f.next_check_at <= $4`
 
 // Due implements futurejobs.Queue.
@@ -29,7 +29,7 @@ func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.J
 	})
 	jobs := q.Room[:0]
 	for _, w := range walks {
-		due, err := query(ctx, e.read, readJob, text, w.Shard, w.At, w.ID, q.Until)
+		due, err := query(ctx, e.read, func(row scanner, j *futurejobs.Job) error { return row.Scan(dueFields(j)...) }, text, w.Shard, w.At, w.ID, q.Until)
 		if err != nil {
 			return nil, failed("due", err)
 		}

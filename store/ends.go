@@ -34,7 +34,7 @@ func (s *Store) Slowest(ctx context.Context, from time.Time, limit int) ([]futur
 		return nil, failed("slowest looks", err)
 	}
 	slowest, err := query(ctx, s.read, readEnded, numbered(`SELECT `+endedColumns+` FROM history f JOIN rule r ON r.id = f.rule_id
-WHERE `+w.text+` AND f.checks > 0 ORDER BY f.check_slowest DESC, f.ended_at DESC, f.shard, f.id LIMIT ?`), append(w.args, limit)...)
+WHERE `+w.text+` AND f.checks > 0 ORDER BY coalesce(f.check_slowest, f.check_total) DESC, f.ended_at DESC, f.shard, f.id LIMIT ?`), append(w.args, limit)...)
 	if err != nil {
 		return nil, failed("slowest looks", err)
 	}

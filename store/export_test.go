@@ -7,11 +7,11 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// The texts whose plans are tested.
-const (
-	DueText  = dueText
-	DueRange = dueRange
-)
+// DueRange is the text of a due read in SQLite, whose plan is tested.
+const DueRange = dueRange
+
+// DueStatement is the statement of a due read in Postgres, whose plan is tested.
+var DueStatement = dueStatement
 
 // FenceText takes the locks that a settle takes.
 var FenceText = numbered(strings.Split(fence, ", ask AS")[0] + " SELECT count(*) FROM stand")

@@ -8,18 +8,23 @@ import (
 )
 
 // jobColumns are the columns that readJob reads, of the table or alias f.
-const jobColumns = `f.shard, f.id, f.rev, f.rule_id, f.version, f.key,
-	f.created_at, f.since_at, f.first_check_at, f.next_check_at,
-	f.check_count, f.undecided, f.step, f.event, f.state, f.alert_ids,
-	f.picked_at, f.started_at, f.completed_at, f.failed_at, f.checks, f.check_total, f.check_slowest,
-	f.pauses, f.paused_next_at, f.members, f.acked_until, f.snoozed_until`
+const jobColumns = dueColumns + `, f.picked_at, f.started_at, f.completed_at, f.failed_at`
 
 func jobFields(j *futurejobs.Job) []any {
+	return append(dueFields(j), at(&j.Last.PickedAt), at(&j.Last.StartedAt), at(&j.Last.CompletedAt), at(&j.Last.FailedAt))
+}
+
+// dueColumns are jobColumns but for the times of the last look, which the next one writes over.
+const dueColumns = `f.shard, f.id, f.rev, f.rule_id, f.version, f.key,
+	f.created_at, f.since_at, f.first_check_at, f.next_check_at,
+	f.check_count, f.undecided, f.step, f.event, f.state, f.alert_ids, f.checks, f.check_total, f.check_slowest,
+	f.pauses, f.paused_next_at, f.members, f.acked_until, f.snoozed_until`
+
+func dueFields(j *futurejobs.Job) []any {
 	return []any{
 		&j.Shard, &j.ID, &j.Rev, &j.RuleID, &j.Version, (*verbatim)(&j.Key),
 		at(&j.CreatedAt), at(&j.Since), at(&j.FirstCheckAt), at(&j.NextCheckAt),
 		&j.CheckCount, &j.Undecided, &j.Step, (*[]byte)(&j.Event), (*[]byte)(&j.State), (*idList)(&j.Alerts),
-		at(&j.Last.PickedAt), at(&j.Last.StartedAt), at(&j.Last.CompletedAt), at(&j.Last.FailedAt),
 		&j.Checks, (*micros)(&j.CheckTotal), (*micros)(&j.CheckSlowest),
 		(*pauseList)(&j.Pauses), at(&j.PausedNext), (*[]byte)(&j.Members), at(&j.AckedUntil), at(&j.SnoozedUntil),
 	}
@@ -27,10 +32,10 @@ func jobFields(j *futurejobs.Job) []any {
 
 func readJob(row scanner, j *futurejobs.Job) error { return row.Scan(jobFields(j)...) }
 
-// readJobs is allInto of readJob, for pages of thousands: where a job's columns go is looked up once.
-func readJobs(room []futurejobs.Job, rows cursor) ([]futurejobs.Job, error) {
+// readDue reads dueColumns of thousands of jobs: where a job's columns go is looked up once.
+func readDue(room []futurejobs.Job, rows cursor) ([]futurejobs.Job, error) {
 	var j futurejobs.Job
-	fields := jobFields(&j)
+	fields := dueFields(&j)
 	return allInto(room, rows, func(row scanner, to *futurejobs.Job) error {
 		j = futurejobs.Job{}
 		err := row.Scan(fields...)
@@ -67,7 +72,7 @@ func readWhole(row scanner, l *futurejobs.Listed) error {
 // endedColumns are the columns that readEnded reads, of the history f and its rule r.
 const endedColumns = `f.shard, f.id, f.rule_id, f.version, f.key,
 	f.created_at, f.since_at, f.first_check_at, f.next_check_at, f.check_count, f.step, f.alert_ids,
-	f.picked_at, f.started_at, f.completed_at, f.failed_at, f.checks, f.check_total, f.check_slowest,
+	f.picked_at, f.started_at, f.completed_at, f.failed_at, f.checks, f.check_total, coalesce(f.check_slowest, f.check_total),
 	r.name, r.entity, f.outcome, f.reason, f.ended_at`
 
 func endedFields(e *futurejobs.Ended, reason **string) []any {

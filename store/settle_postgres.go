@@ -61,7 +61,7 @@ func (e *endColumns) end(ask string) string {
 	RETURNING f.shard, f.id, f.rule_id, f.version, f.key, f.created_at, f.since_at, f.first_check_at,
 		coalesce(f.paused_next_at, f.next_check_at), ` + e.outcome.of("ask") + `, ` + e.reason.of("ask") + `,
 		` + e.checkCount.of("ask") + `, ` + e.step.of("ask") + `, ` + e.picked.of("ask") + `, ` + e.started.of("ask") + `, ` + e.completed.of("ask") + `, ` + e.failed.of("ask") + `,
-		` + e.checks.of("ask") + `, ask.check_total, ask.check_slowest, ` + e.alertIDs.of("ask") + `, ` + trail + `
+		` + e.checks.of("ask") + `, ask.check_total, ` + e.slowest.of("ask") + `, ` + e.alertIDs.of("ask") + `, ` + trail + `
 ), archived AS (
 	INSERT INTO history (shard, id, rule_id, version, key, created_at, since_at, first_check_at, next_check_at,
 		outcome, reason, check_count, step, picked_at, started_at, completed_at, failed_at,
@@ -80,7 +80,7 @@ func (m *moveColumns) move(ask string) string {
 	UPDATE future_job f SET rev = f.rev + 1, next_check_at = ask.next_check_at, undecided = ` + m.undecided.of("ask") + `,
 		check_count = ` + m.checkCount.of("ask") + `, step = ` + m.step.of("ask") + `, picked_at = ` + m.picked.of("ask") + `, started_at = ` + m.started.of("ask") + `,
 		completed_at = ` + m.completed.of("ask") + `, failed_at = ` + m.failed.of("ask") + `, checks = ` + m.checks.of("ask") + `,
-		check_total = ask.check_total, check_slowest = ask.check_slowest, alert_ids = ` + m.alertIDs.of("ask") + trail + `
+		check_total = ask.check_total, check_slowest = coalesce(` + m.slowest.of("ask") + `, ask.check_total), alert_ids = ` + m.alertIDs.of("ask") + trail + `
 	FROM ` + ask + `
 	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ` + m.rev.of("ask") + `
 	RETURNING f.shard, f.id, f.rule_id, f.version, f.key
