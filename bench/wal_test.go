@@ -18,7 +18,7 @@ const (
 	// walJobs write walShorter less each than 200,000 do: keys have a digit less, in two rows, two indexes and
 	// a document, and fewer pages of the indexes are split.
 	walJobs    = 20_000
-	walShorter = 18
+	walShorter = 26
 
 	pageBytes = 8 << 10
 )
