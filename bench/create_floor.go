@@ -22,7 +22,7 @@ import (
 // stream, no locks, no audit, and it does not sort what it writes. Rows that the floor kept from round to round would
 // cost the engine, too: the garbage collector would walk over them.
 
-// bareBatch is how many rows the floor inserts at once: as many as the engine does at most.
+// bareBatch is how many rows of events the floor inserts at once: as many as the engine does at most.
 const bareBatch = 2000
 
 // bareRows are new jobs as columns.
@@ -78,8 +78,6 @@ func (r *bareRows) add(of bareRule, key, event string, now, since time.Time) {
 	r.first, r.next = append(r.first, slot), append(r.next, slot)
 }
 
-func (r *bareRows) full() bool { return len(r.shard) == bareBatch }
-
 // bareCreate makes jobs of bodies of lines, as many at once as there are clients of the engine.
 func bareCreate(ctx context.Context, g ground, of bareRule, bodies [][]byte) error {
 	group, ctx := errgroup.WithContext(ctx)
@@ -96,7 +94,7 @@ func bareCreate(ctx context.Context, g ground, of bareRule, bodies [][]byte) err
 	return group.Wait()
 }
 
-// bareBody makes jobs of the lines of a body.
+// bareBody makes jobs of the lines of a body, in one transaction as the engine does.
 func bareBody(ctx context.Context, g ground, of bareRule, body []byte) error {
 	rows, now := newBareRows(), time.Now()
 	for line := range bytes.Lines(body) {
@@ -112,12 +110,6 @@ func bareBody(ctx context.Context, g ground, of bareRule, body []byte) error {
 			return fmt.Errorf("a line is of the rule %q, want %s", asked.Rule, of.Name)
 		}
 		rows.add(of, asked.Key, string(asked.Event), now, now)
-		if rows.full() {
-			if err := g.insert(ctx, rows); err != nil {
-				return err
-			}
-			rows = newBareRows()
-		}
 	}
 	return g.insert(ctx, rows)
 }

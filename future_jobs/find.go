@@ -77,7 +77,7 @@ func (s *Sweeper) find(ctx context.Context, batch []*verdict, decided chan<- []*
 	failpoints.Here("find.found")
 	if ctx.Err() != nil {
 		for _, v := range batch {
-			v.shard.land(v.Job.ID, false)
+			v.shard.land(v.Job.ID, v.slot)
 		}
 		return
 	}

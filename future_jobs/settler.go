@@ -48,6 +48,17 @@ func (v *verdict) question(now time.Time) checks.Check {
 // asks reports whether a source is to be asked about the job.
 func (v *verdict) asks() bool { return !v.unasked && v.rule.Finder != nil }
 
+// standsAt is when the job is due after its decision was settled, or was not; zero: never.
+func (v *verdict) standsAt(settled bool) time.Time {
+	switch {
+	case !settled:
+		return v.slot
+	case v.Ends():
+		return time.Time{}
+	}
+	return v.Job.NextCheckAt
+}
+
 // out reports whether the job is to wait for somebody else: a source, or a handler that finds out
 // by itself.
 func (v *verdict) out() bool { return !v.unasked && (v.rule.Finder != nil || !prompt(v.rule)) }
@@ -103,7 +114,7 @@ func (s *Sweeper) write(ctx context.Context, batch []*verdict) {
 		}
 		s.fail("settle", err)
 		for _, v := range part {
-			v.shard.land(v.Job.ID, got.Jobs[v.Job.ID])
+			v.shard.land(v.Job.ID, v.standsAt(got.Jobs[v.Job.ID]))
 		}
 		if soon > 0 {
 			time.AfterFunc(soon, s.Wake)

@@ -28,7 +28,7 @@ type Shard struct {
 	caughtUp time.Time        // when it was last swept from the beginning; zero: not by this holder
 	flights  map[int64]flight // the jobs being looked at
 	landed   []landing        // decided since the last read; still in flights
-	flown    place            // the first of what was forgotten since the walk began and may stand as it was; zero: none
+	flown    place            // the first of what was forgotten since the walk began and is there still; zero: none
 }
 
 func newShard(l Lease, until time.Time) *Shard {
@@ -51,8 +51,8 @@ func first(a, b place) place {
 
 // landing is a job that was decided.
 type landing struct {
-	id     int64
-	stands bool // the row may stand as it was
+	id int64
+	at time.Time // where it is to be found again; zero: it has ended
 }
 
 // flight is a job that is being looked at.
@@ -98,12 +98,13 @@ func (s *Shard) takeOff(v *verdict) {
 	s.flights[v.Job.ID] = flight{slot: v.Job.NextCheckAt, asks: v.asks(), out: v.out()}
 }
 
-// land marks a job as decided; its row stands as it was unless it was settled. It stays among the flights until
-// the next read begins, because one that is under way may show the job as it was.
-func (s *Shard) land(id int64, settled bool) {
+// land marks a job as decided, whose row is at an instant now: its slot where it was not settled, the next where
+// it was and goes on, and zero where it has ended. It stays among the flights until the next read begins, because
+// one that is under way may show the job as it was.
+func (s *Shard) land(id int64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.landed = append(s.landed, landing{id, !settled})
+	s.landed = append(s.landed, landing{id, at})
 }
 
 // beginRead forgets the jobs that have landed: a read that begins now shows them as they are.
@@ -111,9 +112,7 @@ func (s *Shard) beginRead() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, l := range s.landed {
-		if l.stands {
-			s.flown = first(s.flown, place{s.flights[l.id].slot, l.id - 1})
-		}
+		s.flown = first(s.flown, place{l.at, l.id - 1})
 		delete(s.flights, l.id)
 	}
 	s.landed = s.landed[:0]
@@ -134,8 +133,8 @@ func (s *Shard) oldest() (slot, own time.Time) {
 }
 
 // raise moves the low water up after a sweep that left nothing behind: to now less what a
-// slow transaction may take, but never past a job that is in flight, or was and may stand as it
-// was, behind what was read since; and never down.
+// slow transaction may take, but never past a job that is in flight, or was and may be due behind
+// what was read since: it could not be settled, or took so long that its next slot is over. And never down.
 func (s *Shard) raise(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,8 +15,8 @@ func TestTheLowWaterStaysBelowWhatLandsWhileASweepIsUnderWay(t *testing.T) {
 	s.walk(now)
 	s.beginRead()
 	s.takeOff(&verdict{rule: orderRule(), Decision: Decision{Job: Job{ID: 1, NextCheckAt: slot}}})
-	s.land(1, false) // it could not be settled, say; the row stands as it was
-	s.beginRead()    // of the next page, which begins after the job
+	s.land(1, slot) // it could not be settled, say; the row stands as it was
+	s.beginRead()   // of the next page, which begins after the job
 	s.raise(now)
 	if at := s.walk(now).At; at.After(slot) {
 		t.Errorf("the next sweep begins at %s, past a job that is due at %s", at, slot)
@@ -39,21 +39,26 @@ func TestTheLowWaterPassesWhatIsSettledWithinASlot(t *testing.T) {
 		s.takeOff(&verdict{rule: orderRule(), Decision: Decision{Job: Job{ID: id, NextCheckAt: slot}}})
 	}
 	for _, step := range []struct {
-		lands   int64
-		settled bool
-		want    Walk
+		lands int64
+		at    time.Time // where it is found again
+		want  Walk
 	}{
-		{1, true, Walk{Shard: 1, At: slot, ID: 1}},  // the second is in flight
-		{3, false, Walk{Shard: 1, At: slot, ID: 1}}, // and the third stands as it was
-		{2, true, Walk{Shard: 1, At: slot, ID: 3}},  // the walk from here read the third again
-		{4, true, Walk{Shard: 1, At: now.Add(-settleIn)}},
+		{1, time.Time{}, Walk{Shard: 1, At: slot, ID: 1}},                            // it ended, and the second is in flight
+		{3, slot, Walk{Shard: 1, At: slot, ID: 1}},                                   // it stands as it was
+		{2, slot.Add(time.Hour), Walk{Shard: 1, At: slot, ID: 3}},                    // the walk from here read the third again
+		{4, slot.Add(time.Second), Walk{Shard: 1, At: slot.Add(time.Second), ID: 3}}, // it goes on at a slot that is long over
 	} {
-		s.land(step.lands, step.settled)
+		s.land(step.lands, step.at)
 		s.beginRead()
 		s.raise(now)
 		if at := s.walk(now); at != step.want {
 			t.Errorf("the next sweep begins at %+v once %d has landed, want %+v", at, step.lands, step.want)
 		}
+	}
+	s.beginRead()
+	s.raise(now)
+	if at, want := s.walk(now), (Walk{Shard: 1, At: now.Add(-settleIn)}); at != want {
+		t.Errorf("the next sweep begins at %+v where nothing is left, want %+v", at, want)
 	}
 }
 
@@ -72,7 +77,7 @@ func TestAShardThatLeavesWaitsForNoSource(t *testing.T) {
 			t.Errorf("it goes after %s, and a handler is at work", at.Sub(noon))
 		}
 	}
-	s.land(1, true)
+	s.land(1, time.Time{})
 	if s.leave(late.Add(-time.Second)) || !s.leave(late) {
 		t.Errorf("it is not given back after %s, or before", leavingMost)
 	}
@@ -80,7 +85,7 @@ func TestAShardThatLeavesWaitsForNoSource(t *testing.T) {
 	if !s.open(late) || s.leave(late) {
 		t.Error("it does not stay, or leaves without waiting anew")
 	}
-	s.land(2, true)
+	s.land(2, time.Time{})
 	if !s.leave(late) {
 		t.Error("it waits for nothing")
 	}

@@ -48,6 +48,7 @@ type column struct {
 	wire
 	name string
 	once bool // it is the same in all rows, and sent once
+	none bool // it has no value in any row, and is not sent
 }
 
 func (k kind) named(name string) column { return column{wire: wire{kind: k}, name: name} }
@@ -98,8 +99,8 @@ var spare = sync.Pool{New: func() any {
 }}
 
 // columnsOf writes decisions down as columns; free gives their room back, when they are no longer sent.
-func columnsOf(decisions []*futurejobs.Decision) (c *columns, free func(), err error) {
-	c = spare.Get().(*columns) //nolint:forcetypeassert // nothing else is put there
+func columnsOf(decisions []*futurejobs.Decision) (_ *columns, free func(), err error) {
+	c := spare.Get().(*columns) //nolint:forcetypeassert // nothing else is put there
 	free = func() { c.empty(); spare.Put(c) }
 	for _, d := range inOrder(decisions) {
 		c.add(d)
@@ -113,6 +114,13 @@ func columnsOf(decisions []*futurejobs.Decision) (c *columns, free func(), err e
 	share(&c.ends.outcome)
 	share(&c.ends.picked)
 	share(&c.moves.picked)
+	omit(&c.ends.failed, &c.ends.reason)
+	omit(&c.moves.failed)
+	for _, looks := range []*lookColumns{&c.ends.lookColumns, &c.moves.lookColumns} {
+		omit(&looks.slowest)
+		omit(&looks.alertIDs)
+		omit(&looks.trail)
+	}
 	share(append(c.moves.counters(), &c.moves.undecided)...)
 	share(&c.said.status, &c.said.severity, &c.said.checkCount)
 	return c, free, nil
@@ -176,10 +184,10 @@ func (c *columns) say(job int64, a *alerts.Alert) (err error) {
 	return nil
 }
 
-// of is how a statement reads the column of a table. One that has no value in any row is not sent.
+// of is how a statement reads the column of a table.
 func (c *column) of(table string) string {
 	switch {
-	case c.values == 0:
+	case c.none:
 		return `NULL::` + c.kind.name
 	case c.once:
 		return table + `_once.` + c.name
@@ -197,13 +205,21 @@ func share(columns ...*column) {
 	}
 }
 
+// omit does not send columns that have no value in any row: all of them or none, for the same reason.
+func omit(columns ...*column) {
+	none := !slices.ContainsFunc(columns, func(c *column) bool { return c.values > 0 })
+	for _, c := range columns {
+		c.none = none
+	}
+}
+
 // table is columns as a statement reads them, under a name, and its parameters.
 func table(name string, columns []*column) (text string, args []any) {
 	var arrays, names, values []string
 	var once []any
 	for _, c := range columns {
 		switch {
-		case c.values == 0:
+		case c.none:
 		case c.once:
 			values, once = append(values, "?::"+c.kind.name+" AS "+c.name), append(once, c.first())
 		default:

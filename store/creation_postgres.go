@@ -41,6 +41,8 @@ func creationOf(jobs []*futurejobs.Job) *creation {
 	}
 	share(&c.rule, &c.version)
 	share(&c.created)
+	omit(&c.event)
+	omit(&c.state, &c.pauses, &c.pausedNext, &c.members)
 	return c
 }
 

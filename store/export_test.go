@@ -2,7 +2,6 @@ package store
 
 import (
 	"database/sql"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 )
@@ -14,7 +13,7 @@ const DueRange = dueRange
 var DueStatement = dueStatement
 
 // FenceText takes the locks that a settle takes.
-var FenceText = numbered(strings.Split(fence, ", ask AS")[0] + " SELECT count(*) FROM stand")
+var FenceText = numbered(fence + " SELECT count(*) FROM stand")
 
 // Begin is how a transaction begins.
 var Begin = begin

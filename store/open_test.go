@@ -193,6 +193,15 @@ func TestDatabaseURLThatIsWrongSaysSo(t *testing.T) {
 	}
 }
 
+func TestDatabaseURLOfAnotherProtocolIsRefused(t *testing.T) {
+	for _, mode := range []string{"exec", "simple_protocol"} {
+		_, err := store.Open(t.Context(), store.Options{DatabaseURL: "postgres://me:secret@127.0.0.1:1/x?default_query_exec_mode=" + mode})
+		if err == nil || errors.Is(err, store.ErrUnavailable) || !strings.Contains(err.Error(), "cache_describe") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", mode, err)
+		}
+	}
+}
+
 func TestFileThatIsNoDatabaseIsNamed(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, store.DatabaseFile)

@@ -52,7 +52,7 @@ SELECT (SELECT count(*) FROM rule_now),
 // end has jobs end that are in the table ask.
 func (e *endColumns) end(ask string) string {
 	trail := `f.trail`
-	if e.trail.values > 0 {
+	if !e.trail.none {
 		trail = trailWith("f.trail", "ask.trail", findInPostgres)
 	}
 	return `ended AS (
@@ -73,7 +73,7 @@ func (e *endColumns) end(ask string) string {
 // move has jobs go on that are in the table ask.
 func (m *moveColumns) move(ask string) string {
 	trail := ``
-	if m.trail.values > 0 {
+	if !m.trail.none {
 		trail = `, trail = ` + trailWith("f.trail", "ask.trail", findInPostgres)
 	}
 	return `moved AS (

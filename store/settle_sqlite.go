@@ -94,7 +94,7 @@ INSERT INTO history (shard, key, rule_id, id, version, outcome, reason, ended_at
 	first_check_at, next_check_at, check_count, step, picked_at, started_at, completed_at, failed_at,
 	checks, check_total, check_slowest, alert_ids, trail)
 SELECT shard, key, rule_id, id, version, $1, $2, $3, created_at, since_at,
-	first_check_at, coalesce(paused_next_at, next_check_at), $4, $5, $6, $7, $8, $9, $10, $11, nullif($12, $11), $13,
+	first_check_at, coalesce(paused_next_at, next_check_at), $4, $5, $6, $7, $8, $9, $10, $11, $12, $13,
 	` + trailWith("trail", "$14", findInSQLite) + `
 FROM future_job WHERE id = $15 AND shard = $16 AND rev = $17`
 

@@ -74,6 +74,7 @@ func TestWireSame(t *testing.T) {
 		"longer texts":  {texts, func(w *wire) { w.text("a"); w.text("a\x00\x00\x00\x01a") }, nil},
 		"shorter texts": {texts, func(w *wire) { w.text("ab"); w.text("a") }, nil},
 		"instants":      {timestamptzs, func(w *wire) { w.time(at); w.time(at) }, at},
+		"all NULL":      {timestamptzs, func(w *wire) { w.time(time.Time{}); w.time(time.Time{}) }, nil},
 		"some NULL":     {timestamptzs, func(w *wire) { w.time(at); w.time(time.Time{}) }, nil},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -139,15 +139,12 @@ func (w *wire) ids(all []alerts.ID) {
 	}
 }
 
-// same reports whether all items are the same: then the array is what it is one item further on.
+// same reports whether all items are one value: then the array is what it is one item further on.
 func (w *wire) same() bool {
-	if w.n == 0 {
+	if w.n == 0 || w.values < w.n {
 		return false
 	}
-	one := lengths
-	if size := binary.BigEndian.Uint32(w.items); size != noValue {
-		one += int(size)
-	}
+	one := lengths + int(binary.BigEndian.Uint32(w.items))
 	return bytes.Equal(w.items[one:], w.items[:len(w.items)-one])
 }
 
@@ -177,7 +174,7 @@ func foretold(args []any) []any {
 		switch {
 		case !is:
 		case first == nil:
-			first = w
+			first, w.ahead = w, 0
 		default:
 			first.ahead += 5*lengths + len(w.items)
 		}

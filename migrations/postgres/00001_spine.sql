@@ -108,7 +108,7 @@ CREATE TABLE history (
     completed_at   timestamptz,
     failed_at      timestamptz,
     check_total    bigint NOT NULL,
-    check_slowest  bigint, -- NULL: check_total
+    check_slowest  bigint NOT NULL,
     rule_id        int NOT NULL,
     version        int NOT NULL,
     check_count    int NOT NULL,

@@ -103,7 +103,7 @@ CREATE TABLE history (
     failed_at      INTEGER,
     checks         INTEGER NOT NULL,
     check_total    INTEGER NOT NULL,
-    check_slowest  INTEGER, -- NULL: check_total
+    check_slowest  INTEGER NOT NULL,
     alert_ids      BLOB,
     UNIQUE (shard, key, rule_id, id)
 ) STRICT;

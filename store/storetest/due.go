@@ -114,3 +114,21 @@ func dueOfRules(t *testing.T, w *world) {
 		t.Errorf("%d jobs of a version that is left out", len(jobs))
 	}
 }
+
+// A page that is read into the room of another is what it would be by itself, and what was taken out of the other stays.
+func dueInTheRoomOfAnother(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b", "c")
+	query := futurejobs.DueQuery{Walks: w.walks(), Until: w.slot().AddDate(1, 0, 0), Limit: 10}
+	first := must[[]futurejobs.Job](t)(w.Due(w.ctx(), query))
+	taken := slices.Clone(first)
+	w.settle(w.later(taken[0], taken[0].NextCheckAt.Add(time.Hour)), w.over(taken[1]))
+	alone := must[[]futurejobs.Job](t)(w.Due(w.ctx(), query))
+	query.Room = first
+	into := must[[]futurejobs.Job](t)(w.Due(w.ctx(), query))
+	if diff := cmp.Diff(alone, into); diff != "" || len(into) != 2 || &into[0] != &first[0] {
+		t.Errorf("%d jobs in the room of %d (-by itself +got):\n%s", len(into), len(first), diff)
+	}
+	if len(taken) != 3 || taken[0].Rev != 0 || len(taken[0].Event) == 0 {
+		t.Errorf("what was taken out of the room has changed: %+v", taken)
+	}
+}

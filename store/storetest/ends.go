@@ -14,7 +14,7 @@ func endsAreCounted(t *testing.T, w *world) {
 	w.start(w.slot(), "a", "b", "c")
 	for i, key := range []string{"a", "b", "c"} {
 		d := w.over(w.one(key))
-		d.Job.Checks, d.Job.CheckSlowest = i, time.Duration(i)*time.Second
+		d.Job.Cost = futurejobs.Cost{Checks: i, CheckTotal: time.Duration(i*i) * time.Second, CheckSlowest: time.Duration(i) * time.Second}
 		w.settle(d)
 	}
 	ended := w.ended()

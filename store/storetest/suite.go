@@ -21,6 +21,7 @@ type Open func(tb testing.TB) *store.Store
 // behaviours are all that the rest of deadman relies on.
 var behaviours = map[string]func(*testing.T, *world){
 	"due/order":             dueInOrder,
+	"due/room":              dueInTheRoomOfAnother,
 	"due/buffers":           dueTouchesPages,
 	"due/walk":              dueAfterTheWalk,
 	"due/not":               dueWithoutRules,

@@ -1,0 +1,53 @@
+package alerts_test
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"deadman/alerts"
+)
+
+func TestIDsOfASlotSortByTheirJobs(t *testing.T) {
+	slot := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	var before alerts.ID
+	for _, job := range []int64{1, 2, 255, 256, 1 << 31, 1<<32 - 1} {
+		d := alerts.Decision{JobID: job, CreatedAt: slot, Check: 1, Status: alerts.Firing, At: slot}
+		id := d.ID()
+		if id.Version() != 8 || id.Variant() != uuid.RFC4122 {
+			t.Errorf("job %d: %s is of version %d and variant %s", job, id, id.Version(), id.Variant())
+		}
+		if bytes.Compare(before[:], id[:]) >= 0 {
+			t.Errorf("job %d: %s comes before %s of a job that began earlier", job, id, before)
+		}
+		if !alerts.SaidAt(id).Equal(slot) {
+			t.Errorf("job %d: said at %s", job, alerts.SaidAt(id))
+		}
+		before = id
+	}
+}
+
+func TestEachDecisionHasAnIDOfItsOwn(t *testing.T) {
+	slot := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	one := alerts.Decision{JobID: 7, CreatedAt: slot, Check: 1, Status: alerts.Firing, StepIndex: 1, At: slot}
+	if again := one; again.ID() != one.ID() {
+		t.Error("one decision has two ids")
+	}
+	for name, change := range map[string]func(d *alerts.Decision){
+		"job":     func(d *alerts.Decision) { d.JobID += 1 << 32 },
+		"created": func(d *alerts.Decision) { d.CreatedAt = d.CreatedAt.Add(time.Microsecond) },
+		"check":   func(d *alerts.Decision) { d.Check++ },
+		"status":  func(d *alerts.Decision) { d.Status = alerts.GaveUp },
+		"step":    func(d *alerts.Decision) { d.StepIndex++ },
+		"place":   func(d *alerts.Decision) { d.Place++ },
+		"at":      func(d *alerts.Decision) { d.At = d.At.Add(time.Millisecond) },
+	} {
+		other := one
+		change(&other)
+		if other.ID() == one.ID() {
+			t.Errorf("with another %s the id is the same", name)
+		}
+	}
+}
