@@ -136,8 +136,8 @@ const (
 	WHERE shard = $1 AND next_check_at <= $2 AND (next_check_at, id) > ($3, $4)
 	ORDER BY shard, next_check_at, id LIMIT $5`
 	aloneArchive = `INSERT INTO history (shard, key, rule_id, id, version, outcome, ended_at, created_at, since_at, first_check_at, next_check_at,
-		check_count, step, picked_at, started_at, completed_at, checks, check_total, alert_ids)
-	SELECT shard, key, rule_id, id, version, 'exhausted', $1, created_at, since_at, first_check_at, next_check_at, 1, 1, $1, $1, $1, 1, 1, $2
+		check_count, step, picked_at, started_at, completed_at, checks, check_total, check_slowest, alert_ids)
+	SELECT shard, key, rule_id, id, version, 'exhausted', $1, created_at, since_at, first_check_at, next_check_at, 1, 1, $1, $1, $1, 1, 1, 1, $2
 	FROM future_job WHERE id = $3 AND shard = $4 AND rev = 0`
 	aloneDelete = `DELETE FROM future_job WHERE id = $1`
 	aloneSay    = `INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
