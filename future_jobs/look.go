@@ -184,15 +184,17 @@ func (s *Sweeper) check(ctx context.Context, chunk []*verdict, decided chan<- []
 
 // wander has a handler that may wait for something find out by itself, in a lane of its own.
 func (s *Sweeper) wander(ctx context.Context, v *verdict, decided chan<- []*verdict) {
+	found := func(answer checks.Answer, err error) {
+		s.conclude(v, answer, err)
+		decided <- []*verdict{v}
+	}
 	s.slow.run(v.rule, v.Job, func() (returned <-chan struct{}) {
 		if before, ok := s.unsettled.of(v.Job); ok {
-			s.conclude(v, before.answer, before.err)
-			decided <- []*verdict{v}
+			found(before.answer, before.err)
 			return done
 		}
 		if err := s.begin(ctx, v); err != nil {
-			s.conclude(v, checks.Answer{}, err)
-			decided <- []*verdict{v}
+			found(checks.Answer{}, err)
 			return done
 		}
 		answer, returned, err := askWithin(ctx, v.rule.Limits.Timeout, v.rule.Handler, v.question(v.Job.Last.StartedAt))
@@ -203,8 +205,7 @@ func (s *Sweeper) wander(ctx context.Context, v *verdict, decided chan<- []*verd
 		if once(v.rule) {
 			s.unsettled.keep(v.Job, s.clock.Now(), answer, err)
 		}
-		s.conclude(v, answer, err)
-		decided <- []*verdict{v}
+		found(answer, err)
 		return returned
 	})
 }

@@ -119,13 +119,7 @@ func (w *wire) optional(s string) {
 }
 
 // json adds JSON as it is kept: NULL for nil.
-func (w *wire) json(b []byte) {
-	if b == nil {
-		w.null()
-		return
-	}
-	w.bytes(legible(b))
-}
+func (w *wire) json(b []byte) { w.bytes(legible(b)) }
 
 // ids adds a list of ids: NULL where it is empty.
 func (w *wire) ids(all []alerts.ID) {
