@@ -14,14 +14,14 @@ const (
 	pageMost  = 4000 // jobs a read returns, over all shards
 	pageLeast = 250  // jobs a read returns of one shard, at the least
 	chunkMost = 250  // jobs one checker works on at a time
-	settlers  = 2
+	settlers  = 3
 )
 
 // pass is one sweep over the held shards.
 type pass struct {
 	shards  map[int16]*Shard
 	through map[string]Reading // by stream
-	due     chan<- []*verdict
+	belt    *belt
 	out     map[Edition]error // whose jobs wait; an error says why their rule cannot be read
 	busy    map[Edition]bool  // those of out who wait for a source or a handler
 	finds   map[Edition]*gathering
@@ -65,7 +65,7 @@ func (w waitingFor) behind(through map[string]Reading) string {
 // sweep reads all that is due in the held shards and hands it to the checkers. What has to
 // wait for its streams, a free lane or a source is left: the oldest slot of it is returned, and
 // the next sweep has to begin where this one did.
-func (s *Sweeper) sweep(ctx context.Context, due chan<- []*verdict, search func([]*verdict)) (left time.Time, err error) {
+func (s *Sweeper) sweep(ctx context.Context, belt *belt, search func([]*verdict)) (left time.Time, err error) {
 	now := s.clock.Now()
 	shards := s.owner.Open()
 	if len(shards) == 0 || now.IsZero() {
@@ -89,7 +89,9 @@ func (s *Sweeper) sweep(ctx context.Context, due chan<- []*verdict, search func(
 	maps.DeleteFunc(s.lagging, func(_ Edition, w waitingFor) bool { return now.After(w.until) || w.over(through) })
 	maps.DeleteFunc(s.behindSince, func(stream string, since time.Time) bool { return through[stream].Through.After(since) })
 
-	pass := pass{shards: make(map[int16]*Shard, len(shards)), through: through, due: due, search: search, out: map[Edition]error{}, busy: map[Edition]bool{}, finds: map[Edition]*gathering{}}
+	pass := pass{shards: make(map[int16]*Shard, len(shards)), through: through, belt: belt, search: search, out: map[Edition]error{}, busy: map[Edition]bool{}, finds: map[Edition]*gathering{}}
+	belt.coming.Add(1)
+	defer belt.passed()
 	defer pass.sendOld(time.Time{})
 	for e, w := range s.lagging {
 		left = older(left, w.slot)
@@ -231,13 +233,13 @@ func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left, held t
 			continue
 		}
 		if chunk = append(chunk, v); len(chunk) == chunkMost {
-			if err := hand(ctx, p.due, chunk); err != nil {
+			if err := p.belt.hand(ctx, chunk); err != nil {
 				return left, held, err
 			}
 			chunk = make([]*verdict, 0, chunkMost)
 		}
 	}
-	return left, held, hand(ctx, p.due, chunk)
+	return left, held, p.belt.hand(ctx, chunk)
 }
 
 // pick finds out who is to look at a job; ok is false for one that has to wait, for its
@@ -282,19 +284,6 @@ func (s *Sweeper) pick(ctx context.Context, j *Job, p *pass) (v *verdict, ok boo
 		return nil, false
 	}
 	return v, true
-}
-
-// hand hands a chunk to the checkers, waiting while they are busy.
-func hand(ctx context.Context, due chan<- []*verdict, chunk []*verdict) error {
-	if len(chunk) == 0 {
-		return nil
-	}
-	select {
-	case due <- chunk:
-		return nil
-	case <-ctx.Done(): // the node stops; the rows stay due
-		return ctx.Err()
-	}
 }
 
 // advance moves each walk to its last job; a shard that gave less than the limit is done.

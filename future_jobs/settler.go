@@ -13,12 +13,6 @@ import (
 	"deadman/failpoints"
 )
 
-// A settle batch is what is decided when it is cut: this many, or after this long.
-const (
-	settleMost = 2000
-	settleWait = 50 * time.Millisecond
-)
-
 // verdict is a decided job on its way to the store, with the shard it flew from and the
 // rule set it was decided under.
 type verdict struct {
@@ -62,31 +56,6 @@ func (v *verdict) standsAt(settled bool) time.Time {
 // out reports whether the job is to wait for somebody else: a source, or a handler that finds out
 // by itself.
 func (v *verdict) out() bool { return !v.unasked && (v.rule.Finder != nil || !prompt(v.rule)) }
-
-// settle collects verdicts into batches and writes them until in is closed.
-func (s *Sweeper) settle(ctx context.Context, in <-chan []*verdict) {
-	cut := time.NewTimer(settleWait)
-	defer cut.Stop()
-	batch := make([]*verdict, 0, settleMost+chunkMost)
-	for first := range in {
-		batch = append(batch[:0], first...)
-		cut.Reset(settleWait)
-	collect:
-		for len(batch) < settleMost {
-			select {
-			case more, open := <-in:
-				if !open {
-					break collect
-				}
-				batch = append(batch, more...)
-			case <-cut.C:
-				break collect
-			}
-		}
-		s.write(ctx, batch)
-		clear(batch)
-	}
-}
 
 // write settles one batch. What the store did not take is looked at again by a later
 // sweep; the row stands as it was.

@@ -107,36 +107,42 @@ func (s *Sweeper) room() {
 // Run sweeps at every slot until ctx ends; then it settles what is in hand and returns.
 // drain bounds that: handlers still running when it ends are cut off.
 func (s *Sweeper) Run(ctx, drain context.Context) error {
-	due := make(chan []*verdict, 8)
-	decided := make(chan []*verdict, 8)
+	belt := newBelt()
+	batches := make(chan []*verdict)
 
 	var checkers, searches, writers sync.WaitGroup
+	writers.Go(func() { belt.batches(batches) })
 	for range settlers {
-		writers.Go(func() { s.settle(drain, decided) })
+		writers.Go(func() {
+			for batch := range batches {
+				s.write(drain, batch)
+			}
+		})
 	}
 	for range max(2, runtime.GOMAXPROCS(0)) {
 		checkers.Go(func() {
-			for chunk := range due {
-				s.check(drain, chunk, decided)
+			for chunk := range belt.due {
+				s.check(drain, chunk, belt.decided)
+				belt.passed()
 			}
 		})
 	}
 
 	writers.Go(func() { s.mend(ctx) })
-	search := func(batch []*verdict) { searches.Go(func() { s.find(ctx, batch, decided) }) }
+	search := func(batch []*verdict) { searches.Go(func() { s.find(ctx, batch, belt.decided) }) }
 
-	s.loop(ctx, due, search)
-	close(due)
+	s.loop(ctx, belt, search)
+	close(belt.due)
 	checkers.Wait()
 	searches.Wait()
 	s.slow.wait()
-	close(decided)
+	close(belt.decided)
 	writers.Wait()
 	return nil
 }
 
 // loop sweeps at each slot of any rule, and sooner when jobs were left behind.
-func (s *Sweeper) loop(ctx context.Context, due chan<- []*verdict, search func([]*verdict)) {
+func (s *Sweeper) loop(ctx context.Context, belt *belt, search func([]*verdict)) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -146,7 +152,7 @@ func (s *Sweeper) loop(ctx context.Context, due chan<- []*verdict, search func([
 		case <-timer.C:
 		case <-s.wake:
 		}
-		wait := s.round(ctx, due, search)
+		wait := s.round(ctx, belt, search)
 		if ctx.Err() != nil {
 			return
 		}
@@ -156,7 +162,7 @@ func (s *Sweeper) loop(ctx context.Context, due chan<- []*verdict, search func([
 
 // round looks at the clock, sweeps if it runs evenly, and says how long to wait for the
 // next round.
-func (s *Sweeper) round(ctx context.Context, due chan<- []*verdict, search func([]*verdict)) time.Duration {
+func (s *Sweeper) round(ctx context.Context, belt *belt, search func([]*verdict)) time.Duration {
 	if s.paused || s.clock.Stale(syncEvery) {
 		err := s.clock.Sync(ctx)
 		s.fail("clock", err)
@@ -164,7 +170,7 @@ func (s *Sweeper) round(ctx context.Context, due chan<- []*verdict, search func(
 			return jump
 		}
 	}
-	left, err := s.sweep(ctx, due, search)
+	left, err := s.sweep(ctx, belt, search)
 	s.fail("sweep", err)
 	now := s.clock.Now()
 	wait := Longest
