@@ -62,6 +62,13 @@ func (c *creation) add(j *futurejobs.Job) {
 	c.members.bytes(j.Members)
 }
 
+// begun are the columns that both statements fill, and what they are filled with, but for when the next check is.
+const begun = `shard, rule_id, version, key, created_at, since_at, first_check_at`
+
+func (c *creation) begun() string {
+	return `job.shard, ` + c.rule.of("job") + `, ` + c.version.of("job") + `, job.key, ` + c.created.of("job") + `, job.since_at, job.first_check_at`
+}
+
 // waiting is the statement that creates jobs which wait, and its parameters.
 func (c *creation) waiting() (text string, args []any) {
 	from, args := table("job", []*column{
@@ -69,10 +76,8 @@ func (c *creation) waiting() (text string, args []any) {
 		&c.event, &c.state, &c.pauses, &c.pausedNext, &c.members,
 	})
 	return numbered(`
-INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, state,
-	pauses, paused_next_at, members)
-SELECT job.shard, ` + c.rule.of("job") + `, ` + c.version.of("job") + `, job.key, ` + c.created.of("job") + `, job.since_at,
-	job.first_check_at, job.next_check_at, ` + c.event.of("job") + `, ` + c.state.of("job") + `,
+INSERT INTO future_job (` + begun + `, next_check_at, event, state, pauses, paused_next_at, members)
+SELECT ` + c.begun() + `, job.next_check_at, ` + c.event.of("job") + `, ` + c.state.of("job") + `,
 	` + c.pauses.of("job") + `, ` + c.pausedNext.of("job") + `, ` + c.members.of("job") + `
 FROM ` + from + `
 ON CONFLICT (shard, rule_id, key) DO NOTHING`), foretold(args)
@@ -85,10 +90,9 @@ func (c *creation) over(now time.Time) (text string, args []any) {
 		&c.shard, &c.rule, &c.version, &c.key, &c.created, &c.since, &c.first, &c.next, &c.pausedNext, &c.outcome, &c.reason,
 	})
 	return numbered(`
-INSERT INTO history (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at,
+INSERT INTO history (` + begun + `, next_check_at,
 	id, ended_at, outcome, reason, check_count, step, checks, check_total, check_slowest)
-SELECT job.shard, ` + c.rule.of("job") + `, ` + c.version.of("job") + `, job.key, ` + c.created.of("job") + `, job.since_at,
-	job.first_check_at, coalesce(` + c.pausedNext.of("job") + `, job.next_check_at),
+SELECT ` + c.begun() + `, coalesce(` + c.pausedNext.of("job") + `, job.next_check_at),
 	nextval('future_job_id_seq'), ?::timestamptz, ` + c.outcome.of("job") + `, ` + c.reason.of("job") + `, 0, 0, 0, 0, 0
 FROM ` + from), append([]any{now}, args...)
 }

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 	"time"
 
@@ -94,5 +95,27 @@ func TestWireSame(t *testing.T) {
 				t.Errorf("%v, want %v", got, c.want)
 			}
 		})
+	}
+}
+
+// TestForetold: room for what follows is reckoned anew each time that a statement is sent.
+func TestForetold(t *testing.T) {
+	first, second, third := &wire{kind: ints}, &wire{kind: texts}, &wire{kind: byteas}
+	first.int32(1)
+	second.text("ä")
+	third.bytes([]byte{1, 2, 3})
+	for _, c := range []struct {
+		args []any
+		want []int // bytes that each array knows to follow
+	}{
+		{[]any{7, first, "x", second, third}, []int{2*20 + 6 + 7, 0, 0}},
+		{[]any{7, first, "x", second, third}, []int{2*20 + 6 + 7, 0, 0}}, // it is sent again
+		{[]any{second, third}, []int{2*20 + 6 + 7, 20 + 7, 0}},
+		{[]any{third}, []int{2*20 + 6 + 7, 20 + 7, 0}},
+	} {
+		foretold(c.args)
+		if got := []int{first.ahead, second.ahead, third.ahead}; !slices.Equal(got, c.want) {
+			t.Errorf("%d bytes follow the arrays of %v, want %d", got, c.args, c.want)
+		}
 	}
 }

@@ -98,6 +98,28 @@ func settleLosesToAChange(t *testing.T, w *world) {
 	}
 }
 
+// A settle that can't be put together changes nothing, and leaves nothing behind for the next.
+func settleRefusesWhatCannotBeSaid(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b", "c")
+	a, b, c := w.over(w.one("a")), w.over(w.one("b")), w.over(w.one("c"))
+	unsayable := b
+	unsayable.Alerts = slices.Clone(b.Alerts)
+	unsayable.Alerts[0].Slot = time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC) // RFC 3339 ends before
+	settled, err := w.Settle(w.ctx(), w.settlement(a, unsayable, c))
+	if err == nil || len(settled.Jobs) != 0 {
+		t.Fatalf("settled %+v, error %v: want an error alone", settled, err)
+	}
+	if waiting, said := w.all(), w.unpublished(); len(waiting) != 3 || len(said) != 0 {
+		t.Errorf("%d jobs wait and %d alerts are said after that, want 3 and none", len(waiting), len(said))
+	}
+	if settled := w.settle(b); !cmp.Equal(settled.Jobs, map[int64]bool{b.Job.ID: true}) || settled.Alerts != 1 {
+		t.Errorf("settled %+v after that, want b alone", settled)
+	}
+	if said := w.unpublished(); len(said) != 1 {
+		t.Errorf("%d alerts are said, want that of b", len(said))
+	}
+}
+
 func settleLosesToATakeover(t *testing.T, w *world) {
 	w.start(w.slot(), "a", "b", "c", "d", "e")
 	a := w.one("a")

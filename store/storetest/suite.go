@@ -33,6 +33,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"settle/expired":        settleLosesToTheClock,
 	"settle/rules":          settleLosesToNewRules,
 	"settle/many":           settleMany,
+	"settle/unsayable":      settleRefusesWhatCannotBeSaid,
 	"settle/immutable":      firstCheckNeverChanges,
 	"lease/take":            leasesAreTakenOnce,
 	"lease/renew":           leasesAreRenewed,
