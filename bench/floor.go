@@ -15,11 +15,11 @@ import (
 )
 
 // The floor settles due jobs as the engine does, one reader walking each shard, batches of
-// 2,000 and two writers, the same columns and bytes, a decoded body and a condition for
+// 2,000 and three writers, the same columns and bytes, a decoded body and a condition for
 // each job, but with no engine: no leases, fences, guards, rules or decisions.
 const (
 	floorBatch   = 2000
-	floorWriters = 2
+	floorWriters = 3
 )
 
 const (

@@ -17,12 +17,13 @@ const (
 // itself joins it at decided.
 type belt struct {
 	due     chan []*verdict
-	decided chan []*verdict // none at all: no more is about to come
-	coming  atomic.Int64    // chunks before decided, and one for a sweep that reads
+	decided chan []*verdict
+	coming  atomic.Int64  // chunks before decided, and one for a sweep that reads
+	still   chan struct{} // nothing is coming any more
 }
 
 func newBelt() *belt {
-	return &belt{due: make(chan []*verdict, 8), decided: make(chan []*verdict, 8)}
+	return &belt{due: make(chan []*verdict, 8), decided: make(chan []*verdict, 8), still: make(chan struct{}, 1)}
 }
 
 // hand hands a chunk to the checkers, waiting while they are busy.
@@ -40,32 +41,39 @@ func (b *belt) hand(ctx context.Context, chunk []*verdict) error {
 	}
 }
 
-// passed says that a chunk is decided, or that a sweep has read all.
+// passed says that a chunk is decided, or that a sweep has read all. It waits for nobody, so that sweeps go
+// on while settles hang.
 func (b *belt) passed() {
-	if b.coming.Add(-1) == 0 {
-		b.decided <- nil
+	if b.coming.Add(-1) > 0 {
+		return
+	}
+	select {
+	case b.still <- struct{}{}:
+	default: // it was said already
 	}
 }
 
-// batches makes batches of what is decided, until that is closed.
+// more reports whether more is about to come.
+func (b *belt) more() bool { return b.coming.Load() > 0 || len(b.decided) > 0 }
+
+// batches makes batches of what is decided, until that is closed. What waited for somebody else comes when it
+// does, and others like it may follow: it is given the time that a batch has.
 func (b *belt) batches(out chan<- []*verdict) {
 	defer close(out)
 	cut := time.NewTimer(settleWait)
 	defer cut.Stop()
-	for chunk := range b.decided {
-		if len(chunk) == 0 {
-			continue
-		}
-		batch := append(make([]*verdict, 0, settleMost+chunkMost), chunk...)
+	for batch := range b.decided {
+		waited := batch[0].out()
 		cut.Reset(settleWait)
 	fill:
-		for len(batch) < settleMost {
+		for len(batch) < settleMost && (waited || b.more()) {
 			select {
-			case more := <-b.decided:
-				if len(more) == 0 {
+			case chunk, open := <-b.decided:
+				if !open {
 					break fill
 				}
-				batch = append(batch, more...)
+				batch, waited = append(batch, chunk...), waited || chunk[0].out()
+			case <-b.still:
 			case <-cut.C:
 				break fill
 			}

@@ -13,27 +13,31 @@ func TestABatchIsCutWhenNothingIsAboutToCome(t *testing.T) {
 		size  int
 		after time.Duration // since the batch before
 	}
+	moment := settleWait / 2
 	for _, test := range []struct {
 		name   string
-		chunks []int // that one sweep hands on
-		reads  time.Duration
+		chunks []int         // that one sweep hands on
+		reads  time.Duration // after them
+		found  int           // what handlers that wait for somebody find after that, one every 3 ms
 		want   []cut
 	}{
-		{"one chunk, and nothing more to read", []int{3}, 0, []cut{{3, 0}}},
-		{"several chunks", []int{250, 250, 7}, 0, []cut{{507, 0}}},
-		{"full, and the rest", []int{1000, 1000, 250}, 0, []cut{{2000, 0}, {250, 0}}},
-		{"the sweep reads on for a moment", []int{250}, 20 * time.Millisecond, []cut{{250, 20 * time.Millisecond}}},
-		{"the sweep reads on for long", []int{250}, time.Minute, []cut{{250, settleWait}}},
-		{"nothing was due", nil, 0, nil},
+		{"one chunk, and nothing more to read", []int{3}, 0, 0, []cut{{3, 0}}},
+		{"several chunks", []int{250, 250, 7}, 0, 0, []cut{{507, 0}}},
+		{"full, and the rest", []int{1000, 1000, 250}, 0, 0, []cut{{2000, 0}, {250, 0}}},
+		{"the sweep reads on for a moment", []int{250}, moment, 0, []cut{{250, moment}}},
+		{"the sweep reads on for long", []int{250}, time.Minute, 0, []cut{{250, settleWait}}},
+		{"slow handlers", nil, 0, 34, []cut{{17, settleWait}, {17, settleWait + time.Millisecond}}},
+		{"nothing was due", nil, 0, 0, nil},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				b, batches := newBelt(), make(chan []*verdict)
 				go b.batches(batches)
+				computed, waited := &verdict{unasked: true}, &verdict{rule: &Rule{}}
 				go func() {
 					b.coming.Add(1)
 					for _, n := range test.chunks {
-						if err := b.hand(t.Context(), make([]*verdict, n)); err != nil {
+						if err := b.hand(t.Context(), slices.Repeat([]*verdict{computed}, n)); err != nil {
 							t.Error(err)
 						}
 						b.decided <- <-b.due
@@ -41,7 +45,13 @@ func TestABatchIsCutWhenNothingIsAboutToCome(t *testing.T) {
 					}
 					time.Sleep(test.reads)
 					b.passed()
-					time.Sleep(time.Hour) // an open line: nothing but the mark or the time cuts a batch
+					for range test.found {
+						b.decided <- []*verdict{waited}
+						b.coming.Add(1) // each leaves room, and a sweep looks for more
+						b.passed()
+						time.Sleep(3 * time.Millisecond)
+					}
+					time.Sleep(time.Hour) // nothing but the end of what comes, or the time, cuts a batch
 					close(b.decided)
 				}()
 				var got []cut
@@ -58,4 +68,22 @@ func TestABatchIsCutWhenNothingIsAboutToCome(t *testing.T) {
 			})
 		})
 	}
+}
+
+// Settles that hang do not keep the sweep from finding nothing due, and from saying so.
+func TestSweepsGoOnWhileSettlesHang(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b, swept := newBelt(), 0
+		go func() {
+			for range 100 {
+				b.coming.Add(1)
+				b.passed()
+				swept++
+			}
+		}()
+		synctest.Wait()
+		if swept != 100 {
+			t.Errorf("%d sweeps came through while nobody took what is decided, want 100", swept)
+		}
+	})
 }
