@@ -309,12 +309,16 @@ func (v *virtual) heard() (tl timeline) {
 	return tl
 }
 
-// alerts are all alerts, in the order of time.
+// alerts are all alerts, in the order of time. Who comes first within a second, and whether any time passes between what
+// is said and what takes it back at once, is nobody's promise: what is shown of it is sorted.
 func (v *virtual) alerts() []futurejobs.Said {
 	page, err := v.store.Alerts(v.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
 	v.whole(page.Next, err)
 	slices.SortStableFunc(page.Items, func(a, b futurejobs.Said) int {
-		return cmp.Or(a.DecidedAt.Compare(b.DecidedAt), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(
+			a.DecidedAt.Truncate(time.Second).Compare(b.DecidedAt.Truncate(time.Second)), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key),
+			a.DecidedAt.Compare(b.DecidedAt), cmp.Compare(len(a.Closes), len(b.Closes)),
+		)
 	})
 	return page.Items
 }
@@ -324,7 +328,10 @@ func (v *virtual) ended() []futurejobs.Ended {
 	page, err := v.store.History(v.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
 	v.whole(page.Next, err)
 	slices.SortStableFunc(page.Items, func(a, b futurejobs.Ended) int {
-		return cmp.Or(a.EndedAt.Compare(b.EndedAt), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key))
+		return cmp.Or(
+			a.EndedAt.Truncate(time.Second).Compare(b.EndedAt.Truncate(time.Second)), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key),
+			a.EndedAt.Compare(b.EndedAt),
+		)
 	})
 	return page.Items
 }

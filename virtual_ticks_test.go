@@ -221,8 +221,8 @@ escalate: [{after: 4h, step: late}]
 	}
 	const want = `Tue 02 Jun 02:30  says     warning late: import customers: not resolved after 4h (late)
                   says     warning resolved: import customers: the wait began anew
-                  ends     products, resolved
                   ends     customers, restarted
+                  ends     products, resolved
 Tue 02 Jun 03:00  ends     customers, resolved
 Tue 02 Jun 06:00  says     warning late: import products: not resolved after 4h (late)
 `
