@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
-	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -29,15 +27,18 @@ type postgresGround struct {
 
 func openPostgres(ctx context.Context, database string) (*postgresGround, error) {
 	g := &postgresGround{outside: database, schema: "deadman_bench_" + uuid.NewString()[:8]}
-	inside, err := within(database, g.schema)
-	if err != nil {
+	if _, err := parsed(ctx, database); err != nil {
 		return nil, err
 	}
-	g.inside = inside
-	if err := g.say(ctx, `CREATE SCHEMA `+g.schema); err != nil {
-		return nil, fmt.Errorf("make a schema to measure in: %w", err)
+	var err error
+	if g.inside, err = within(database, g.schema); err != nil {
+		return nil, err
 	}
-	if g.pool, err = pgxpool.New(ctx, g.inside); err != nil {
+	if g.pool, err = pgxpool.New(ctx, g.inside); err != nil { // before the schema, which nobody would drop
+		return nil, err
+	}
+	if err := createSchema(ctx, database, g.schema); err != nil {
+		g.pool.Close()
 		return nil, err
 	}
 	now, err := g.now(ctx)
@@ -48,24 +49,9 @@ func openPostgres(ctx context.Context, database string) (*postgresGround, error)
 	return g, nil
 }
 
-// within is a connection string whose tables are those of a schema.
-func within(database, schema string) (string, error) {
-	if !strings.Contains(database, "://") {
-		return database + " search_path=" + schema, nil
-	}
-	u, err := url.Parse(database)
-	if err != nil {
-		return "", fmt.Errorf("the address of the database can't be read: %w", err)
-	}
-	query := u.Query()
-	query.Set("search_path", schema)
-	u.RawQuery = query.Encode()
-	return u.String(), nil
-}
-
 // say runs a statement outside of the schema.
 func (g *postgresGround) say(ctx context.Context, statement string) error {
-	conn, err := pgx.Connect(ctx, g.outside)
+	conn, err := connect(ctx, g.outside)
 	if err != nil {
 		return err
 	}

@@ -136,6 +136,7 @@ func (r Result) String() string {
 // Run measures each shape by each way, round by round, the ways in turn so that what the machine
 // does besides falls on all of them. What it makes in the database is gone when it returns.
 func Run(ctx context.Context, o Options) (results []Result, err error) {
+	defer func() { err = ofAddress(err) }()
 	g, err := open(ctx, o)
 	if err != nil {
 		return nil, err
