@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 )
 
@@ -237,64 +236,4 @@ func (o Options) WaysOf(shape Shape) int {
 	default:
 		return len(drainingsOf(nil, shape, o))
 	}
-}
-
-// Summary is what all rounds of a way came to.
-type Summary struct {
-	Shape   Shape         `json:"shape"`
-	Way     string        `json:"way"`
-	Rate    float64       `json:"jobs_per_second"` // the median
-	Least   float64       `json:"least"`           // of all rounds
-	Most    float64       `json:"most"`
-	OfFloor float64       `json:"of_floor"`          // the median as a part of that of the shape's first way
-	WAL     int64         `json:"wal_bytes_per_job"` // the median; 0: it is not known
-	CPU     time.Duration `json:"cpu_ns_per_job"`    // the median; 0: it is not known
-	Memory  int64         `json:"memory_bytes"`      // the most of all rounds; 0: it is not known
-	First   bool          `json:"first"`             // the others of the shape are compared with it
-}
-
-// Summarize puts the rounds of each way together, in the order in which they came.
-func Summarize(results []Result) (all []Summary) {
-	floor := map[Shape]float64{}
-	for _, way := range waysIn(results) {
-		var rates, wal, cpu []float64
-		memory := int64(0)
-		for _, r := range results {
-			if r.Shape == way.Shape && r.Way == way.Way {
-				rates = append(rates, r.Rate())
-				wal = append(wal, float64(r.WAL)/float64(r.Jobs))
-				cpu = append(cpu, float64(r.CPU)/float64(r.Jobs))
-				memory = max(memory, r.Memory)
-			}
-		}
-		s := Summary{
-			Shape: way.Shape, Way: way.Way, Rate: median(rates), Least: slices.Min(rates), Most: slices.Max(rates),
-			WAL: int64(median(wal)), CPU: time.Duration(median(cpu)), Memory: memory,
-		}
-		if _, known := floor[s.Shape]; !known {
-			floor[s.Shape], s.First = s.Rate, true
-		}
-		s.OfFloor = s.Rate / floor[s.Shape]
-		all = append(all, s)
-	}
-	return all
-}
-
-// waysIn are the ways that were measured, the first of each shape first.
-func waysIn(results []Result) (ways []Result) {
-	for _, r := range results {
-		of := Result{Shape: r.Shape, Way: r.Way}
-		if !slices.Contains(ways, of) {
-			ways = append(ways, of)
-		}
-	}
-	return ways
-}
-
-func median(of []float64) float64 {
-	sorted := slices.Sorted(slices.Values(of))
-	if n := len(sorted); n%2 == 0 {
-		return (sorted[n/2-1] + sorted[n/2]) / 2
-	}
-	return sorted[len(sorted)/2]
 }

@@ -140,7 +140,7 @@ func (p *program) bench(ctx context.Context, o bench.Options) (err error) {
 		if p.output == asText {
 			fmt.Fprintln(p.out, r)
 		}
-		bar.show(rounds, fmt.Sprintf("%s by the %s: %s/s", r.Shape, r.Way, thousands(int64(r.Rate()))))
+		bar.show(rounds, fmt.Sprintf("%s by the %s: %s/s", r.Shape, r.Way, benchRate(r.Rate())))
 	}
 	results, err := bench.Run(ctx, o)
 	bar.clear()
@@ -157,6 +157,7 @@ func (p *program) bench(ctx context.Context, o bench.Options) (err error) {
 	if p.output == asJSON {
 		return writeValue(p.out, map[string]any{"summary": all, "rounds": results, "advice": advice})
 	}
+	fmt.Fprintln(p.out)
 	if err := p.showBench(all); err != nil {
 		return err
 	}
@@ -167,30 +168,6 @@ func (p *program) bench(ctx context.Context, o bench.Options) (err error) {
 		fmt.Fprintln(p.out, "*", line)
 	}
 	return nil
-}
-
-// showBench shows the medians as a table.
-func (p *program) showBench(all []bench.Summary) error {
-	fmt.Fprintln(p.out)
-	t := newTable(p.out, p.palette, "shape", "way", "jobs/s", "from", "to", "of the first", "WAL/job", "CPU/job", "memory")
-	for _, s := range all {
-		wal, cpu, memory := faint("–"), faint("–"), faint("–")
-		if s.WAL > 0 {
-			wal = say(thousands(s.WAL) + " B")
-		}
-		if s.CPU > 0 {
-			cpu = say(fmt.Sprintf("%.1f µs", float64(s.CPU.Nanoseconds())/1e3))
-		}
-		if s.Memory > 0 {
-			memory = say(thousands(s.Memory>>20) + " MB")
-		}
-		of := faint("1")
-		if !s.First {
-			of = sayIn(bold, fmt.Sprintf("%.2f", s.OfFloor))
-		}
-		t.row(say(string(s.Shape)), say(s.Way), say(thousands(int64(s.Rate))), faint("%s", thousands(int64(s.Least))), faint("%s", thousands(int64(s.Most))), of, wal, cpu, memory)
-	}
-	return t.fit(terminalWidth(p.out)).end()
 }
 
 // thousands is a number as people read it, such as "100,000".

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"deadman/bench"
 )
@@ -24,6 +26,53 @@ func TestBench(t *testing.T) {
 	var got struct{ Summary []bench.Summary }
 	if err := json.Unmarshal([]byte(values.out), &got); values.code != 0 || err != nil || len(got.Summary) != 4 {
 		t.Errorf("%v: %+v", err, values)
+	}
+}
+
+// The table has what a way answers, and no column that none has; its rates are those of the RESULT lines.
+func TestBenchTable(t *testing.T) {
+	round := bench.Result{Shape: bench.Latency, Way: bench.Node, Jobs: 10_000, Took: 898_765 * time.Microsecond}
+	answered := round
+	answered.P50, answered.P99, answered.Most = 7*time.Millisecond, 61_250*time.Microsecond, 1_234_400*time.Microsecond
+	read := bench.Result{Shape: bench.Due, Way: "pending=7", Jobs: 1, Took: time.Second, Buffers: 2227, WAL: 3}
+	idle := bench.Result{Shape: bench.Finish, Way: bench.OldSnapshot, Jobs: 1, Took: time.Second, Idle: 3.96}
+	for name, c := range map[string]struct {
+		rounds []bench.Result
+		want   string
+	}{
+		"rates":   {[]bench.Result{round}, "SHAPE JOBS/S|latency 11,126"},
+		"latency": {[]bench.Result{answered}, "SHAPE JOBS/S P50 P99 MAX|latency 11,126 7.00 ms 61.2 ms 1,234 ms"},
+		"some of each": {
+			[]bench.Result{answered, read, idle},
+			"SHAPE JOBS/S WAL/JOB P50 P99 MAX PAGES/READ IDLE PAGES/SHARD|latency 11,126 – 7.00 ms 61.2 ms 1,234 ms – –|due 1 3 B – – – 2,227 –|finish 1 – – – – – 4.0",
+		},
+		"another way": {
+			[]bench.Result{{Shape: bench.Finish, Way: bench.Floor, Jobs: 3, Took: 2 * time.Second}, idle},
+			"SHAPE JOBS/S OF THE FIRST IDLE PAGES/SHARD|finish 2 1 –|finish 1 0.67 4.0",
+		},
+	} {
+		var out, errOut bytes.Buffer
+		if err := inProcess(&out, &errOut).showBench(bench.Summarize(c.rounds)); err != nil {
+			t.Fatal(err)
+		}
+		rows := strings.Split(c.want, "|")
+		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
+		if len(lines) != len(rows) {
+			t.Fatalf("%s:\n%s", name, out.String())
+		}
+		for i, line := range lines {
+			// The way, and from and to, which are the rate's here, are left out.
+			words := strings.Fields(line)
+			words = append(append(words[:1:1], words[2]), words[5:]...)
+			if got := strings.Join(words, " "); got != rows[i] {
+				t.Errorf("%s: %q, want %q", name, got, rows[i])
+			}
+		}
+		for _, r := range c.rounds {
+			if rate := " rate=" + strings.ReplaceAll(benchRate(r.Rate()), ",", ""); !strings.Contains(r.String()+" ", rate+" ") {
+				t.Errorf("%s: %s, want%s", name, r, rate)
+			}
+		}
 	}
 }
 
