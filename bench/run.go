@@ -26,6 +26,9 @@ const (
 // Shapes are all shapes, in the order in which people are shown them.
 var Shapes = []Shape{Finish, Reschedule, Mixed, Create, Events, Due, Latency}
 
+// Drains reports whether due jobs are settled: that is what several nodes and old transactions are measured with.
+func (s Shape) Drains() bool { return s == Finish || s == Reschedule || s == Mixed }
+
 // ends is how many of so many jobs are over after a look.
 func (s Shape) ends(jobs int) int {
 	switch s {

@@ -57,10 +57,10 @@ it they are heard).
 	f.StringSliceVar(&shapes, "shape", shapes, strings.Join(benchShapes(), ", ")+"; several with commas")
 	f.IntVar(&o.Jobs, "jobs", benchJobs, "due jobs of a round")
 	f.IntVar(&o.Rounds, "rounds", benchRounds, "times that each way is measured")
-	f.IntVar(&o.Nodes, "nodes", 1, "measure so many nodes on one database, too")
+	f.IntVar(&o.Nodes, "nodes", 1, "measure so many nodes on one database, too (finish, reschedule, mixed)")
 	f.IntVar(&o.Pending, "pending", 0, "jobs that wait besides, and are not due")
 	f.BoolVar(&o.Scattered, "scattered", false, "have the due jobs lie among the pending ones, each on a page of its own")
-	f.BoolVar(&o.OldSnapshot, "old-snapshot", false, "measure beside an old transaction on the server, too")
+	f.BoolVar(&o.OldSnapshot, "old-snapshot", false, "measure beside an old transaction on the server, too (finish, reschedule, mixed)")
 	complete(cmd, "shape", completeWords(benchShapes()...))
 	return cmd
 }
@@ -90,6 +90,8 @@ func checkBench(o bench.Options) error {
 		return usage("--nodes: %d is not from 1 to %d", o.Nodes, benchNodes)
 	case o.Nodes > 1 && o.DatabaseURL == "":
 		return usage("--nodes: SQLite has one node; give a Postgres with --database-url")
+	case o.Nodes > 1 && !slices.ContainsFunc(o.Shapes, bench.Shape.Drains):
+		return usage("--nodes: %s", benchDrains())
 	}
 	if (slices.Contains(o.Shapes, bench.Create) || slices.Contains(o.Shapes, bench.Events)) && o.Jobs > bench.CreatedMost {
 		return usage("--jobs: what %d jobs carry would have to be in memory; --shape create and events make at most %d", o.Jobs, bench.CreatedMost)
@@ -111,8 +113,21 @@ func checkBacklog(o bench.Options) error {
 			thousands(int64(o.Jobs)), thousands(int64(bench.ScatteredAt*o.Jobs)))
 	case o.OldSnapshot && o.DatabaseURL == "":
 		return usage("--old-snapshot: SQLite keeps nothing for old transactions; give a Postgres with --database-url")
+	case o.OldSnapshot && !slices.ContainsFunc(o.Shapes, bench.Shape.Drains):
+		return usage("--old-snapshot: %s", benchDrains())
 	}
 	return nil
+}
+
+// benchDrains says what is to be given with flags that other shapes have no use for.
+func benchDrains() string {
+	var names []string
+	for _, s := range bench.Shapes {
+		if s.Drains() {
+			names = append(names, string(s))
+		}
+	}
+	return "it is for the shapes " + strings.Join(names, ", ") + "; name one of them with --shape"
 }
 
 func (p *program) bench(ctx context.Context, o bench.Options) (err error) {

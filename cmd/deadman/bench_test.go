@@ -80,11 +80,23 @@ func TestBenchRefuses(t *testing.T) {
 	for flag, want := range map[string]string{
 		"--shape=quick": `there is no "quick"`, "--jobs=1": "from 2 to", "--rounds=0": "from 1 to 100", "--nodes=3": "SQLite has one node", "--nodes=99": "from 1 to 16", "--shape=": "name one of",
 		"--pending=-1": "from 0 to", "--shape=due": "more than those with --pending", "--scattered": "--database-url", "--old-snapshot": "--database-url",
-		"--jobs=3000000 --shape=finish,create":       "at most 2000000",
-		"--scattered --database-url=postgres://none": "4,000,000 have to be pending",
+		"--jobs=3000000 --shape=finish,create":                                       "at most 2000000",
+		"--scattered --database-url=postgres://none":                                 "4,000,000 have to be pending",
+		"--nodes=3 --database-url=postgres://none --shape=create,events":             "--nodes: it is for the shapes finish, reschedule, mixed",
+		"--old-snapshot --database-url=postgres://none --shape=due --pending=400000": "--old-snapshot: it is for the shapes finish, reschedule, mixed",
 	} {
 		if got := runs(t, nil, append([]string{"bench"}, strings.Fields(flag)...)...); got.code != 2 || !strings.Contains(got.err, want) {
 			t.Errorf("%s: %+v", flag, got)
+		}
+	}
+}
+
+// A flag that one of several shapes has a use for is taken.
+func TestBenchTakesFlagsOfSomeShapes(t *testing.T) {
+	for _, s := range []bench.Shape{bench.Finish, bench.Reschedule, bench.Mixed} {
+		o := bench.Options{DatabaseURL: "postgres://none", Shapes: []bench.Shape{bench.Latency, s, bench.Create}, Jobs: 2, Rounds: 1, Nodes: 2, OldSnapshot: true}
+		if err := checkBench(o); err != nil {
+			t.Errorf("%s: %v", s, err)
 		}
 	}
 }
