@@ -65,7 +65,7 @@ func parsed(ctx context.Context, database string) (*pgx.ConnConfig, error) {
 }
 
 // nowhere is a schema that no database has.
-const nowhere = "deadman_bench_nowhere"
+const nowhere = schemaPrefix + "nowhere"
 
 // connect connects to a database as it is given. Where that fails, the store says why, and what to do: it is
 // asked for a schema that isn't there, so that it changes nothing in a database that comes up meanwhile.

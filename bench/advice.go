@@ -19,6 +19,7 @@ type setting struct {
 // Advice is what to set on a Postgres where its settings cost much, or promise less than deadman does,
 // a sentence each. Those who watch over the server know more about it.
 func Advice(ctx context.Context, database string) (advice []string, err error) {
+	defer func() { err = called(ctx, err) }()
 	conn, err := connect(ctx, database)
 	if err != nil {
 		return nil, err

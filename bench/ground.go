@@ -2,6 +2,7 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -97,8 +98,7 @@ func open(ctx context.Context, o Options) (ground, error) {
 		g = p
 	}
 	if err := saveRules(ctx, g); err != nil {
-		_ = g.close(context.WithoutCancel(ctx)) // what went wrong is what is said
-		return nil, err
+		return nil, errors.Join(err, g.close(context.WithoutCancel(ctx)))
 	}
 	return g, nil
 }

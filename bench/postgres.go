@@ -14,6 +14,9 @@ import (
 	"deadman/store"
 )
 
+// schemaPrefix is what the names of schemas begin with that are measured in; eight hexadecimal digits follow.
+const schemaPrefix = "deadman_bench_"
+
 // postgresGround is a schema of its own in somebody's Postgres.
 type postgresGround struct {
 	outside string // how to connect
@@ -26,7 +29,7 @@ type postgresGround struct {
 }
 
 func openPostgres(ctx context.Context, database string) (*postgresGround, error) {
-	g := &postgresGround{outside: database, schema: "deadman_bench_" + uuid.NewString()[:8]}
+	g := &postgresGround{outside: database, schema: schemaPrefix + uuid.NewString()[:8]}
 	if _, err := parsed(ctx, database); err != nil {
 		return nil, err
 	}
@@ -73,7 +76,7 @@ func (g *postgresGround) store(ctx context.Context) (*store.Store, error) {
 func (g *postgresGround) close(ctx context.Context) error {
 	g.pool.Close()
 	if err := g.say(ctx, `DROP SCHEMA `+g.schema+` CASCADE`); err != nil {
-		return fmt.Errorf("the schema %s is left, drop it: %w", g.schema, err)
+		return leftError{g.schema, err}
 	}
 	return nil
 }

@@ -137,8 +137,9 @@ func (r Result) String() string {
 
 // Run measures each shape by each way, round by round, the ways in turn so that what the machine
 // does besides falls on all of them. What it makes in the database is gone when it returns.
+// It returns ErrInterrupted where ctx is cancelled.
 func Run(ctx context.Context, o Options) (results []Result, err error) {
-	defer func() { err = ofAddress(err) }()
+	defer func() { err = called(ctx, err) }()
 	g, err := open(ctx, o)
 	if err != nil {
 		return nil, err

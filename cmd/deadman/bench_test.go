@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"encoding/json"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -98,5 +100,31 @@ func TestBenchTakesFlagsOfSomeShapes(t *testing.T) {
 		if err := checkBench(o); err != nil {
 			t.Errorf("%s: %v", s, err)
 		}
+	}
+}
+
+// A run that is interrupted says so, and no more.
+func TestBenchIsInterrupted(t *testing.T) {
+	cmd := command(t.Context(), t, nil, "bench", "--jobs", "200", "--rounds", "100")
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(out)
+	if !lines.Scan() {
+		t.Error("it says nothing")
+	}
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Error(err)
+	}
+	for lines.Scan() { // what it has said by then
+	}
+	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || said.String() != "deadman: interrupted\n" {
+		t.Errorf("exit %d: %s", cmd.ProcessState.ExitCode(), said.String())
 	}
 }
