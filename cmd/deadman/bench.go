@@ -135,6 +135,13 @@ func (p *program) bench(ctx context.Context, o bench.Options) (err error) {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(o.Dir) }() // it is in the system's folder for what may go
+	if o.DatabaseURL != "" {
+		server, err := bench.Look(ctx, o.DatabaseURL)
+		if err != nil {
+			return err
+		}
+		p.showLeft(server.Left)
+	}
 	bar := progressBar{out: p.err, on: isTerminal(p.err)}
 	for _, s := range o.Shapes {
 		bar.all += o.WaysOf(s) * o.Rounds
@@ -183,6 +190,14 @@ func (p *program) bench(ctx context.Context, o bench.Options) (err error) {
 		fmt.Fprintln(p.out, "*", line)
 	}
 	return nil
+}
+
+// showLeft names what earlier runs left. Nothing of it is dropped: another run may be at work in it.
+func (p *program) showLeft(all []bench.Left) {
+	for _, l := range all {
+		fmt.Fprintf(p.err, "%s (%s MB) is of a run that could not drop it, or of one that goes on elsewhere; if none does, remove it: DROP SCHEMA %[1]s CASCADE\n",
+			l.Schema, thousands(max(l.Bytes>>20, 1)))
+	}
 }
 
 // thousands is a number as people read it, such as "100,000".

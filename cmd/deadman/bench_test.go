@@ -9,7 +9,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"deadman/bench"
+	"deadman/store/storetest"
 )
 
 // deadman bench measures SQLite where nothing is said, as people and as programs read it.
@@ -126,5 +129,33 @@ func TestBenchIsInterrupted(t *testing.T) {
 	}
 	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 1 || said.String() != "deadman: interrupted\n" {
 		t.Errorf("exit %d: %s", cmd.ProcessState.ExitCode(), said.String())
+	}
+}
+
+// What an earlier run left is named, and stays.
+func TestBenchNamesWhatIsLeft(t *testing.T) {
+	cluster, err := storetest.StartCluster(storetest.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	conn, err := pgx.Connect(t.Context(), cluster.DSN)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }() // the test has what it wanted
+	if _, err := conn.Exec(t.Context(), `CREATE SCHEMA deadman_bench_0123abcd`); err != nil {
+		t.Fatal(err)
+	}
+	got := runs(t, nil, "bench", "--jobs", "200", "--rounds", "1", "--database-url", cluster.DSN)
+	if want := "deadman_bench_0123abcd (1 MB) is of"; got.code != 0 || !strings.HasPrefix(got.err, want) || !strings.Contains(got.err, "DROP SCHEMA deadman_bench_0123abcd CASCADE\n") {
+		t.Errorf("%+v", got)
+	}
+	if _, err := conn.Exec(t.Context(), `DROP SCHEMA deadman_bench_0123abcd`); err != nil { // it is there
+		t.Error(err)
 	}
 }

@@ -1,0 +1,67 @@
+package bench
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Server is a Postgres to measure on, as it was before.
+type Server struct {
+	Version  string // such as 17.2
+	Address  string // host and port, or the folder of a socket; several hosts have "or" between them
+	Database string
+	Left     []Left
+}
+
+// Left is a schema that an earlier run could not drop, or that another one is at work in.
+type Left struct {
+	Schema string
+	Bytes  int64
+}
+
+// Look says what is at an address. It only reads.
+func Look(ctx context.Context, database string) (s Server, err error) {
+	defer func() { err = called(ctx, err) }()
+	conn, err := connect(ctx, database)
+	if err != nil {
+		return s, err
+	}
+	defer func() { _ = conn.Close(ctx) }() // it only reads
+	s.Version, _, _ = strings.Cut(conn.PgConn().ParameterStatus("server_version"), " ")
+	s.Address = hostsOf(conn.Config())
+	if err := conn.QueryRow(ctx, `SELECT current_database()`).Scan(&s.Database); err != nil {
+		return s, err
+	}
+	rows, err := conn.Query(ctx, `
+SELECT n.nspname, coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint
+FROM pg_namespace n LEFT JOIN pg_class c ON c.relnamespace = n.oid AND c.relkind IN ('r', 'm', 'S')
+WHERE n.nspname ~ '^`+schemaPrefix+`[0-9a-f]{8}$' GROUP BY 1 ORDER BY 1`)
+	if err != nil {
+		return s, err
+	}
+	s.Left, err = pgx.CollectRows(rows, pgx.RowToStructByPos[Left])
+	return s, err
+}
+
+// hostsOf are the hosts of an address, each once.
+func hostsOf(c *pgx.ConnConfig) string {
+	all := []string{hostOf(c.Host, c.Port)}
+	for _, f := range c.Fallbacks {
+		if host := hostOf(f.Host, f.Port); !slices.Contains(all, host) {
+			all = append(all, host)
+		}
+	}
+	return strings.Join(all, " or ")
+}
+
+func hostOf(host string, port uint16) string {
+	if strings.HasPrefix(host, "/") { // of a socket
+		return host
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}
