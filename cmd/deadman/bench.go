@@ -135,11 +135,13 @@ func (p *program) bench(ctx context.Context, o bench.Options) (err error) {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(o.Dir) }() // it is in the system's folder for what may go
+	where := "SQLite, in a folder of " + os.TempDir()
 	if o.DatabaseURL != "" {
 		server, err := bench.Look(ctx, o.DatabaseURL)
 		if err != nil {
 			return err
 		}
+		where = fmt.Sprintf("Postgres %s at %s, database %s", server.Version, server.Address, server.Database)
 		p.showLeft(server.Left)
 	}
 	bar := progressBar{out: p.err, on: isTerminal(p.err)}
@@ -179,7 +181,7 @@ func (p *program) bench(ctx context.Context, o bench.Options) (err error) {
 	if p.output == asJSON {
 		return writeValue(p.out, map[string]any{"summary": all, "rounds": results, "advice": advice})
 	}
-	fmt.Fprintln(p.out)
+	fmt.Fprintf(p.out, "\nMeasured on %s:\n", plain(where))
 	if err := p.showBench(all); err != nil {
 		return err
 	}

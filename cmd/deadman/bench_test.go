@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -22,7 +23,7 @@ func TestBench(t *testing.T) {
 	if text.code != 0 {
 		t.Fatalf("%+v", text)
 	}
-	for _, want := range []string{"RESULT deadman-finish floor n=200 ", "RESULT deadman-mixed engine n=200 ", "SHAPE", "OF THE FIRST", "MEMORY"} {
+	for _, want := range []string{"RESULT deadman-finish floor n=200 ", "RESULT deadman-mixed engine n=200 ", "\nMeasured on SQLite, in a folder of /tmp:\nSHAPE ", "OF THE FIRST", "MEMORY"} {
 		if !strings.Contains(text.out, want) {
 			t.Errorf("it does not say %q:\n%s", want, text.out)
 		}
@@ -154,6 +155,9 @@ func TestBenchNamesWhatIsLeft(t *testing.T) {
 	got := runs(t, nil, "bench", "--jobs", "200", "--rounds", "1", "--database-url", cluster.DSN)
 	if want := "deadman_bench_0123abcd (1 MB) is of"; got.code != 0 || !strings.HasPrefix(got.err, want) || !strings.Contains(got.err, "DROP SCHEMA deadman_bench_0123abcd CASCADE\n") {
 		t.Errorf("%+v", got)
+	}
+	if want := fmt.Sprintf(" at 127.0.0.1:%d, database postgres:\nSHAPE ", cluster.Port); !strings.Contains(got.out, "\nMeasured on Postgres ") || !strings.Contains(got.out, want) {
+		t.Errorf("%s\nlacks %q", got.out, want)
 	}
 	if _, err := conn.Exec(t.Context(), `DROP SCHEMA deadman_bench_0123abcd`); err != nil { // it is there
 		t.Error(err)
