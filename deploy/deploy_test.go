@@ -14,6 +14,9 @@ import (
 
 	"github.com/goccy/go-yaml"
 	natsserver "github.com/nats-io/nats-server/v2/server"
+
+	"deadman/bench"
+	"deadman/store/storetest"
 )
 
 // composition is what is read of compose.yaml.
@@ -64,6 +67,34 @@ func TestComposeHoldsTogether(t *testing.T) {
 	}
 	if nodes < 2 {
 		t.Errorf("%d nodes are built, want two", nodes)
+	}
+}
+
+// The Postgres of compose.yaml is set so that deadman bench has nothing to say of it.
+func TestComposeSetsPostgres(t *testing.T) {
+	command := compose(t).Services["postgres"].Command
+	if len(command) == 0 || command[0] != "postgres" {
+		t.Fatalf("%q; want postgres and settings", command)
+	}
+	var options []string
+	for c := range slices.Chunk(command[1:], 2) {
+		if c[0] != "-c" || len(c) != 2 {
+			t.Fatalf("%q; want each setting after a -c", command)
+		}
+		options = append(options, c[1])
+	}
+	cluster, err := storetest.StartCluster(storetest.Settings{Durable: true, Options: options})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	}()
+	advice, err := bench.Advice(t.Context(), cluster.DSN)
+	if err != nil || len(advice) > 0 {
+		t.Errorf("%v; deadman bench would say %q", err, advice)
 	}
 }
 
