@@ -209,6 +209,7 @@ func older(a, b time.Time) time.Time {
 // of those that could not go: of those held by a source or a handler, and of the others.
 func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left, held time.Time, err error) {
 	picked := s.clock.Now()
+	now := picked
 	chunk := make([]*verdict, 0, min(chunkMost, len(jobs)))
 	for i := range jobs {
 		j := &jobs[i]
@@ -217,7 +218,7 @@ func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left, held t
 			continue
 		}
 		j.Last = Look{PickedAt: picked}
-		v, ok := s.pick(ctx, j, p)
+		v, ok := s.pick(ctx, j, p, now)
 		if !ok && p.busy[Edition{j.RuleID, j.Version}] {
 			held = older(held, j.NextCheckAt)
 			continue
@@ -236,7 +237,7 @@ func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left, held t
 			if err := p.belt.hand(ctx, chunk); err != nil {
 				return left, held, err
 			}
-			chunk = make([]*verdict, 0, chunkMost)
+			chunk, now = make([]*verdict, 0, chunkMost), s.clock.Now()
 		}
 	}
 	return left, held, p.belt.hand(ctx, chunk)
@@ -245,7 +246,7 @@ func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left, held t
 // pick finds out who is to look at a job; ok is false for one that has to wait, for its
 // rule, its streams or a lane, and no more of its version is read in this pass. One that
 // need not wait has its lane.
-func (s *Sweeper) pick(ctx context.Context, j *Job, p *pass) (v *verdict, ok bool) {
+func (s *Sweeper) pick(ctx context.Context, j *Job, p *pass, now time.Time) (v *verdict, ok bool) {
 	made := Edition{j.RuleID, j.Version}
 	if _, out := p.out[made]; out {
 		return nil, false
@@ -257,7 +258,6 @@ func (s *Sweeper) pick(ctx context.Context, j *Job, p *pass) (v *verdict, ok boo
 		return nil, false
 	}
 	v = &verdict{rule: rule, ruleSet: ruleSet, slot: j.NextCheckAt, heard: rule.heardSince(p.through), Decision: Decision{Job: *j}}
-	now := s.clock.Now()
 	if rule.Deleted {
 		v.forgo(now)
 		return v, true
