@@ -13,28 +13,8 @@ import (
 	"deadman/store"
 )
 
-// The store knows the address of a database by a node's setting; whoever measures gave it with a flag.
-const (
-	addressSetting = "DEADMAN_DATABASE_URL"
-	addressFlag    = "--database-url"
-)
-
-// addressError is an error of the store that names the flag.
-type addressError struct{ err error }
-
-func (e addressError) Error() string {
-	return strings.ReplaceAll(e.err.Error(), addressSetting, addressFlag)
-}
-
-func (e addressError) Unwrap() error { return e.err }
-
-// ofAddress has an error name the flag where it names the setting.
-func ofAddress(err error) error {
-	if err == nil || !strings.Contains(err.Error(), addressSetting) {
-		return err
-	}
-	return addressError{err}
-}
+// addressFlag is what people give the address with.
+const addressFlag = "--database-url"
 
 // within is an address whose tables are those of a schema. It is put together as text: of what another
 // parser than the driver's makes of an address, parts could be lost, or said to everybody.
@@ -58,8 +38,8 @@ func within(database, schema string) (string, error) {
 func parsed(ctx context.Context, database string) (*pgx.ConnConfig, error) {
 	cfg, err := pgxpool.ParseConfig(database)
 	if err != nil {
-		_, err = store.Open(ctx, store.Options{DatabaseURL: database}) // it doesn't come to open anything
-		return nil, ofAddress(err)
+		_, err = store.Open(ctx, store.Options{DatabaseURL: database, URLName: addressFlag}) // it doesn't come to open anything
+		return nil, err
 	}
 	return cfg.ConnConfig, nil
 }
@@ -82,8 +62,8 @@ func connect(ctx context.Context, database string) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	_, err = store.Open(ctx, store.Options{DatabaseURL: inside})
-	return nil, ofAddress(err)
+	_, err = store.Open(ctx, store.Options{DatabaseURL: inside, URLName: addressFlag})
+	return nil, err
 }
 
 // The codes of a server that doesn't let a schema be made.

@@ -25,7 +25,7 @@ func (e leftError) Unwrap() error { return e.err }
 // what is left of it.
 func called(ctx context.Context, err error) error {
 	if err == nil || !errors.Is(ctx.Err(), context.Canceled) {
-		return ofAddress(err)
+		return err
 	}
 	var left leftError
 	if errors.As(err, &left) {

@@ -65,7 +65,7 @@ func (g *postgresGround) say(ctx context.Context, statement string) error {
 
 func (g *postgresGround) options() store.Options {
 	o := storeOptions()
-	o.DatabaseURL = g.inside
+	o.DatabaseURL, o.URLName = g.inside, addressFlag
 	return o
 }
 

@@ -193,6 +193,13 @@ func TestDatabaseURLThatIsWrongSaysSo(t *testing.T) {
 	}
 }
 
+func TestDatabaseURLWithABadEscapeSaysWhere(t *testing.T) {
+	_, err := store.Open(t.Context(), store.Options{DatabaseURL: "postgres://me:s3cr%zzet@host/x", URLName: "--database-url"})
+	if err == nil || !strings.HasPrefix(err.Error(), "--database-url ") || !strings.Contains(err.Error(), "%25") || strings.Contains(err.Error(), "s3c") {
+		t.Errorf("open: %v", err)
+	}
+}
+
 func TestDatabaseURLOfAnotherProtocolIsRefused(t *testing.T) {
 	for _, mode := range []string{"exec", "simple_protocol"} {
 		_, err := store.Open(t.Context(), store.Options{DatabaseURL: "postgres://me:secret@127.0.0.1:1/x?default_query_exec_mode=" + mode})

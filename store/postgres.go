@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -28,9 +29,10 @@ type postgres struct {
 const leastConns = 10
 
 func openPostgres(ctx context.Context, o Options) (*Store, error) {
+	name := cmp.Or(o.URLName, "DEADMAN_DATABASE_URL")
 	cfg, err := pgxpool.ParseConfig(o.DatabaseURL)
 	if err != nil {
-		return nil, misread(o.DatabaseURL, err)
+		return nil, misread(name, o.DatabaseURL, err)
 	}
 	if !strings.Contains(o.DatabaseURL, "pool_max_conns") {
 		cfg.MaxConns = max(cfg.MaxConns, leastConns)
@@ -43,7 +45,7 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 	}
 	switch mode := cfg.ConnConfig.DefaultQueryExecMode; mode {
 	case pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol:
-		return nil, fmt.Errorf("DEADMAN_DATABASE_URL: default_query_exec_mode is %q, in which the server does not say what a statement's parameters are; behind a pooler that keeps no prepared statements write cache_describe", mode)
+		return nil, fmt.Errorf("%s: default_query_exec_mode is %q, in which the server does not say what a statement's parameters are; behind a pooler that keeps no prepared statements write cache_describe", name, mode)
 	}
 	cfg.AfterConnect = speak
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
@@ -52,7 +54,7 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 	}
 	e := &postgres{pool: pool, db: stdlib.OpenDBFromPool(pool)}
 	if err := pool.Ping(ctx); err != nil {
-		return nil, errors.Join(reachable(err), e.close())
+		return nil, errors.Join(reachable(name, err), e.close())
 	}
 	return &Store{engine: e, db: e.db, read: e.db, log: o.Log}, nil
 }
@@ -70,38 +72,39 @@ func speak(_ context.Context, c *pgx.Conn) error {
 // rightURL is what a database URL looks like.
 const rightURL = "a right one looks like postgres://user:password@host:5432/database"
 
-// misread says what is wrong with a database URL. It never has the URL's password: what the
+// misread says what is wrong with a database URL, which people know by a name. It never has the URL's password: what the
 // parsers say quotes what they could not take apart.
-func misread(text string, err error) error {
+func misread(name, text string, err error) error {
 	scheme, _, isURL := strings.Cut(text, "://")
+	_, malformed := url.Parse(text)
 	var path *fs.PathError
 	switch {
 	case errors.As(err, &path):
-		return fmt.Errorf("DEADMAN_DATABASE_URL: %w", path)
+		return fmt.Errorf("%s: %w", name, path)
 	case isURL && scheme != "postgres" && scheme != "postgresql" && !strings.ContainsAny(scheme, ":@= "):
-		return fmt.Errorf("DEADMAN_DATABASE_URL begins with %q, and only Postgres is spoken here; %s", scheme+"://", rightURL)
-	case errors.As(err, new(url.EscapeError)):
-		return fmt.Errorf(`DEADMAN_DATABASE_URL has a bad percent escape (a "%%" itself is written %%25); %s`, rightURL)
+		return fmt.Errorf("%s begins with %q, and only Postgres is spoken here; %s", name, scheme+"://", rightURL)
+	case isURL && errors.As(malformed, new(url.EscapeError)):
+		return fmt.Errorf(`%s has a bad percent escape (a "%%" itself is written %%25); %s`, name, rightURL)
 	}
-	return fmt.Errorf("DEADMAN_DATABASE_URL cannot be read; %s", rightURL)
+	return fmt.Errorf("%s cannot be read; %s", name, rightURL)
 }
 
 // reachable says what to do about a database that cannot be connected to.
-func reachable(err error) error {
+func reachable(name string, err error) error {
 	var pg *pgconn.PgError
 	switch lost := away(err); {
 	case errors.As(err, &pg):
-		return refused(pg, lost)
+		return refused(name, pg, lost)
 	case errors.Is(lost, ErrUnavailable):
-		return fmt.Errorf("%w; is it running, and is DEADMAN_DATABASE_URL right?", lost)
+		return fmt.Errorf("%w; is it running, and is %s right?", lost, name)
 	}
 	return fmt.Errorf("database: %w", err)
 }
 
-func refused(pg *pgconn.PgError, err error) error {
+func refused(name string, pg *pgconn.PgError, err error) error {
 	switch pg.Code {
 	case "28P01", "28000": // invalid password, invalid authorization
-		return fmt.Errorf("%w: %w; check the user and password in DEADMAN_DATABASE_URL", ErrDenied, pg)
+		return fmt.Errorf("%w: %w; check the user and password in %s", ErrDenied, pg, name)
 	case "3D000": // invalid catalog name
 		return fmt.Errorf("%w: %w; create the database, then start again", ErrDenied, pg)
 	}

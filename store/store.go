@@ -44,6 +44,7 @@ var (
 // Options say which database to open.
 type Options struct {
 	DatabaseURL string       // Postgres; empty: SQLite
+	URLName     string       // what people know DatabaseURL by, for errors; empty: DEADMAN_DATABASE_URL
 	DataDir     string       // the folder of the SQLite file; made when it is not there
 	Shards      int          // wished for at creation, 1 to MaxShards; 0: DefaultShards
 	Log         *slog.Logger // nil: slog.Default()
