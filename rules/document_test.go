@@ -63,8 +63,8 @@ func (t drawing) document() Document {
 	d.Slot = Duration(one(t, "slot", time.Second, time.Minute, 15*time.Minute, 24*time.Hour))
 	d.Hold, d.Early = t.span("hold", 0, time.Hour), t.span("early", 0, 24*time.Hour)
 	d.CatchUp = CatchUp{After: t.span("catch_up", 24*time.Hour, 48*time.Hour), Do: one(t, "do", Run, Skip, Expire)}
-	if d.Again = one(t, "again", Keep, Restart); d.Trigger.Heartbeat != nil {
-		d.Again = Keep
+	if d.Again = one(t, "again", Keep, Restart); d.Trigger.Heartbeat != nil || d.Trigger.Schedule != "" {
+		d.Again = Keep // or a tick may begin the wait anew before anything is said
 	}
 	d.Guards = Guards{
 		Timeout: t.span("timeout", time.Millisecond, time.Second), Attempts: rapid.IntRange(1, 4).Draw(t.T, "attempts"),
