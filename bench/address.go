@@ -34,36 +34,17 @@ func within(database, schema string) (string, error) {
 	return "", errors.New(addressFlag + " cannot be given a search_path at its end; it looks best like postgres://user:password@host:5432/database")
 }
 
-// parsed is what an address says. An error is the store's, which never says the password.
-func parsed(ctx context.Context, database string) (*pgx.ConnConfig, error) {
-	cfg, err := pgxpool.ParseConfig(database)
-	if err != nil {
-		_, err = store.Open(ctx, store.Options{DatabaseURL: database, URLName: addressFlag}) // it doesn't come to open anything
-		return nil, err
-	}
-	return cfg.ConnConfig, nil
-}
-
-// nowhere is a schema that no database has.
-const nowhere = schemaPrefix + "nowhere"
-
-// connect connects to a database as it is given. Where that fails, the store says why, and what to do: it is
-// asked for a schema that isn't there, so that it changes nothing in a database that comes up meanwhile.
+// connect connects to a database as it is given.
 func connect(ctx context.Context, database string) (*pgx.Conn, error) {
-	cfg, err := parsed(ctx, database)
+	cfg, err := store.Address(addressFlag, database)
 	if err != nil {
 		return nil, err
 	}
-	conn, err := pgx.ConnectConfig(ctx, cfg)
-	if err == nil {
-		return conn, nil
-	}
-	inside, err := within(database, nowhere)
+	conn, err := pgx.ConnectConfig(ctx, cfg.ConnConfig)
 	if err != nil {
-		return nil, err
+		return nil, store.Unreachable(addressFlag, err)
 	}
-	_, err = store.Open(ctx, store.Options{DatabaseURL: inside, URLName: addressFlag})
-	return nil, err
+	return conn, nil
 }
 
 // The codes of a server that doesn't let a schema be made.

@@ -30,7 +30,7 @@ type postgresGround struct {
 
 func openPostgres(ctx context.Context, database string) (*postgresGround, error) {
 	g := &postgresGround{outside: database, schema: schemaPrefix + uuid.NewString()[:8]}
-	if _, err := parsed(ctx, database); err != nil {
+	if _, err := store.Address(addressFlag, database); err != nil {
 		return nil, err
 	}
 	var err error

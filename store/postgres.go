@@ -28,16 +28,17 @@ type postgres struct {
 // leastConns is the size of the pool where the database URL does not say pool_max_conns.
 const leastConns = 10
 
-func openPostgres(ctx context.Context, o Options) (*Store, error) {
-	name := cmp.Or(o.URLName, "DEADMAN_DATABASE_URL")
-	cfg, err := pgxpool.ParseConfig(o.DatabaseURL)
+// Address reads the URL of a Postgres, which people know by a name, as a store connects to it. An error says
+// what to write instead, and never has the password.
+func Address(name, text string) (*pgxpool.Config, error) {
+	cfg, err := pgxpool.ParseConfig(text)
 	if err != nil {
-		return nil, misread(name, o.DatabaseURL, err)
+		return nil, misread(name, text, err)
 	}
-	if !strings.Contains(o.DatabaseURL, "pool_max_conns") {
+	if !strings.Contains(text, "pool_max_conns") {
 		cfg.MaxConns = max(cfg.MaxConns, leastConns)
 	}
-	if !strings.Contains(o.DatabaseURL, "connect_timeout") {
+	if !strings.Contains(text, "connect_timeout") {
 		cfg.ConnConfig.ConnectTimeout = patience
 	}
 	if cfg.ConnConfig.RuntimeParams["application_name"] == "" {
@@ -47,6 +48,15 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 	case pgx.QueryExecModeExec, pgx.QueryExecModeSimpleProtocol:
 		return nil, fmt.Errorf("%s: default_query_exec_mode is %q, in which the server does not say what a statement's parameters are; behind a pooler that keeps no prepared statements write cache_describe", name, mode)
 	}
+	return cfg, nil
+}
+
+func openPostgres(ctx context.Context, o Options) (*Store, error) {
+	name := cmp.Or(o.URLName, "DEADMAN_DATABASE_URL")
+	cfg, err := Address(name, o.DatabaseURL)
+	if err != nil {
+		return nil, err
+	}
 	cfg.AfterConnect = speak
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -54,7 +64,7 @@ func openPostgres(ctx context.Context, o Options) (*Store, error) {
 	}
 	e := &postgres{pool: pool, db: stdlib.OpenDBFromPool(pool)}
 	if err := pool.Ping(ctx); err != nil {
-		return nil, errors.Join(reachable(name, err), e.close())
+		return nil, errors.Join(Unreachable(name, err), e.close())
 	}
 	return &Store{engine: e, db: e.db, read: e.db, log: o.Log}, nil
 }
@@ -89,8 +99,8 @@ func misread(name, text string, err error) error {
 	return fmt.Errorf("%s cannot be read; %s", name, rightURL)
 }
 
-// reachable says what to do about a database that cannot be connected to.
-func reachable(name string, err error) error {
+// Unreachable says what to do about a database that could not be connected to, whose URL people know by a name.
+func Unreachable(name string, err error) error {
 	var pg *pgconn.PgError
 	switch lost := away(err); {
 	case errors.As(err, &pg):
