@@ -12,6 +12,7 @@ import (
 	"deadman"
 	"deadman/alerts"
 	"deadman/bus"
+	"deadman/bus/bustest"
 	"deadman/store"
 	"deadman/store/storetest"
 )
@@ -50,7 +51,7 @@ func TestBlindnessIsSaidOnce(t *testing.T) {
 	topics := []string{"sweep", "intake/" + bus.EventsStream}
 	for _, database := range []string{"sqlite", "postgres"} {
 		t.Run(database, func(t *testing.T) {
-			c := deadman.Config{DataDir: t.TempDir(), Rules: ruleFolder(t, map[string]string{"payment.yaml": blindRule})}
+			c := deadman.Config{DataDir: bustest.Dir(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": blindRule})}
 			starts := 1
 			if database == "postgres" {
 				c.DatabaseURL, c.NATSURL, starts = storetest.Postgres(t), broker(t), 2

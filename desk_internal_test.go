@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"deadman/bus/bustest"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 	"deadman/web"
@@ -15,7 +16,7 @@ import (
 // What is asked of a job that changed meanwhile is asked again; only one that is gone is not
 // there.
 func TestADeedOnAJobThatChangesMeanwhile(t *testing.T) {
-	n, err := open(t.Context(), Config{DataDir: t.TempDir(), NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	n, err := open(t.Context(), Config{DataDir: bustest.Dir(t), NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -63,7 +63,7 @@ func TestAStreamThatIsAnotherOneIsSaid(t *testing.T) {
 	r := newReceiver(t)
 	url := broker(t)
 	c := deadman.Config{
-		DataDir: t.TempDir(), NATSURL: url,
+		DataDir: bustest.Dir(t), NATSURL: url,
 		Notify: channelFile(t, "channels: {hook: {kind: webhook, url: "+r.URL+"}}\nroutes: [{to: hook, group_wait: 0s}]\n"),
 	}
 	fill(t, url, 100_000, 125)

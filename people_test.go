@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"deadman"
+	"deadman/bus/bustest"
 	"deadman/store/storetest"
 )
 
@@ -91,7 +92,7 @@ func TestPeopleAreToldAndToldThatItIsOver(t *testing.T) {
 		t.Run(database, func(t *testing.T) {
 			r := newReceiver(t)
 			c := deadman.Config{
-				DataDir: t.TempDir(), Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule}),
+				DataDir: bustest.Dir(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule}),
 				Notify: channelFile(t, "channels: {hook: {kind: webhook, url: "+r.URL+"}}\nroutes: [{to: hook, group_wait: 0s}]\n"),
 			}
 			if database == "postgres" {
@@ -142,7 +143,7 @@ func TestPeopleAreToldAndToldThatItIsOver(t *testing.T) {
 
 func TestABadFileOfChannelsStopsTheStart(t *testing.T) {
 	err := deadman.Serve(t.Context(), deadman.Config{
-		DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Notify: channelFile(t, "chanels: {}"),
+		DataDir: bustest.Dir(t), HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Notify: channelFile(t, "chanels: {}"),
 	})
 	if err == nil || !strings.Contains(err.Error(), "notify.yaml:1:1") || !strings.Contains(err.Error(), "did you mean \"channels\"?") {
 		t.Errorf("%v", err)

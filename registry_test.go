@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"deadman"
+	"deadman/bus/bustest"
 	"deadman/store/storetest"
 )
 
@@ -261,7 +262,7 @@ func TestARuleTakesInWhatWasBefore(t *testing.T) {
 // Beyond loopback nobody gets in without a token, and the first one is handed out once.
 func TestTheDoor(t *testing.T) {
 	secrets, logins := make(chan string, 2), make(chan string, 2)
-	c := deadman.Config{HTTPAddr: "0.0.0.0:0", DataDir: t.TempDir(), FirstToken: func(secret, login string) {
+	c := deadman.Config{HTTPAddr: "0.0.0.0:0", DataDir: bustest.Dir(t), FirstToken: func(secret, login string) {
 		secrets <- secret
 		logins <- login
 	}}

@@ -45,7 +45,7 @@ func begin(t *testing.T, c deadman.Config) (n *node, ready <-chan deadman.Endpoi
 func beginWith(t *testing.T, c deadman.Config, log func(slog.Handler) slog.Handler) (n *node, ready <-chan deadman.Endpoints) {
 	t.Helper()
 	if c.DataDir == "" {
-		c.DataDir = t.TempDir()
+		c.DataDir = bustest.Dir(t)
 	}
 	for _, addr := range []*string{&c.HTTPAddr, &c.NATSAddr} {
 		switch *addr {
@@ -93,7 +93,7 @@ func serve(t *testing.T, c deadman.Config) *node {
 // broker is a NATS server that several nodes could share.
 func broker(t *testing.T) (url string) {
 	t.Helper()
-	server, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -337,7 +337,7 @@ func TestAPortThatSomebodySetDoesNotMove(t *testing.T) {
 // Without NATS a node goes on with what it can do: what sends it requests goes on, and whoever asks
 // whether all is well learns that it is not.
 func TestReadyWithoutNATS(t *testing.T) {
-	server, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

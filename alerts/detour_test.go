@@ -10,6 +10,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 // guarded is a broker that does not let its user publish on some subjects.
@@ -22,7 +23,7 @@ type guarded struct {
 func newGuarded(t *testing.T, denied string) *guarded {
 	t.Helper()
 	g := &guarded{t: t, opts: &natsserver.Options{
-		Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: bustest.Dir(t),
 	}}
 	g.opts.Users = g.users(denied)
 	var err error

@@ -44,7 +44,7 @@ func newWorld(t *testing.T, change ...func(*bus.Options)) *world {
 
 func newWorldOf(t *testing.T, shards int, change ...func(*bus.Options)) *world {
 	t.Helper()
-	w := &world{t: t, dir: t.TempDir()}
+	w := &world{t: t, dir: bustest.Dir(t)}
 	w.serve("127.0.0.1:0")
 	var err error
 	o := bus.Options{URL: w.server.ClientURL(), Log: quietly()}

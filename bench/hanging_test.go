@@ -12,6 +12,7 @@ import (
 
 	"deadman/bench"
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 // BenchmarkHanging has DEADMAN_BENCH_JOBS jobs of a rule come due each second, ten seconds long,
@@ -20,7 +21,7 @@ import (
 // that is more than two seconds for one of a hundred.
 func BenchmarkHanging(b *testing.B) {
 	dsn := durable(b)
-	server, err := bus.StartServer(bus.ServerOptions{Dir: b.TempDir(), Addr: "127.0.0.1:0"})
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(b), Addr: "127.0.0.1:0"})
 	if err != nil {
 		b.Fatal(err)
 	}

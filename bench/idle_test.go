@@ -19,6 +19,7 @@ import (
 
 	"deadman/bench"
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 // ticks is the unit of the CPU times of /proc, in a second: the same on every Linux.
@@ -30,7 +31,7 @@ const ticks = 100
 func BenchmarkIdle(b *testing.B) {
 	dsn := durable(b)
 	pending := setting(b, "DEADMAN_BENCH_JOBS", 1_000_000)
-	server, err := bus.StartServer(bus.ServerOptions{Dir: b.TempDir(), Addr: "127.0.0.1:0"})
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(b), Addr: "127.0.0.1:0"})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"deadman/bench"
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 // BenchmarkSteady publishes DEADMAN_BENCH_RATE events a minute to a node for a minute, and
@@ -18,7 +19,7 @@ import (
 func BenchmarkSteady(b *testing.B) {
 	dsn := durable(b)
 	rate := setting(b, "DEADMAN_BENCH_RATE", 5000)
-	server, err := bus.StartServer(bus.ServerOptions{Dir: b.TempDir(), Addr: "127.0.0.1:0"})
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(b), Addr: "127.0.0.1:0"})
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -66,7 +66,7 @@ func stored(t *testing.T, js jetstream.JetStream) uint64 {
 }
 
 func TestAlertsArriveAsTheyWere(t *testing.T) {
-	b := connect(t, serve(t, t.TempDir()))
+	b := connect(t, serve(t, bustest.Dir(t)))
 	batch := some(2500) // more than are on their way at once
 	sent, err := b.Publish(t.Context(), batch)
 	if err != nil || len(sent) != len(batch) {
@@ -81,7 +81,7 @@ func TestAlertsArriveAsTheyWere(t *testing.T) {
 }
 
 func TestAlertIsACloudEvent(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	b := connect(t, s, func(o *bus.Options) { o.PublicURL = "https://deadman.example" })
 	a := alert(1)
 	a.Key = "größe 1\n%"
@@ -116,7 +116,7 @@ func TestAlertIsACloudEvent(t *testing.T) {
 }
 
 func TestRepeatsAreRefusedAsLongAsTheAlertIsKept(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	const window = 100 * time.Millisecond
 	b := connect(t, s, func(o *bus.Options) { o.Window = window })
 	js := bustest.JetStream(t, s.ClientURL())
@@ -146,7 +146,7 @@ func TestRepeatsAreRefusedAsLongAsTheAlertIsKept(t *testing.T) {
 }
 
 func TestTwoRelaysAtOnce(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	batch := some(500)
 	var both sync.WaitGroup
 	for range 2 {
@@ -164,7 +164,7 @@ func TestTwoRelaysAtOnce(t *testing.T) {
 }
 
 func TestFullStreamRefusesAlerts(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	b := connect(t, s, func(o *bus.Options) { o.AlertsBytes = 20_000 })
 	batch := some(100)
 	sent, err := b.Publish(t.Context(), batch)
@@ -180,7 +180,7 @@ func TestFullStreamRefusesAlerts(t *testing.T) {
 }
 
 func TestOperatorsLimitsStay(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	connect(t, s).Close()
 	js := bustest.JetStream(t, s.ClientURL())
 	stream, err := js.Stream(t.Context(), bus.AlertsStream)
@@ -206,7 +206,7 @@ func TestOperatorsLimitsStay(t *testing.T) {
 }
 
 func TestFollowIsLive(t *testing.T) {
-	b := connect(t, serve(t, t.TempDir()))
+	b := connect(t, serve(t, bustest.Dir(t)))
 	want := some(5)
 	if _, err := b.Publish(t.Context(), want[:2]); err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func TestFollowIsLive(t *testing.T) {
 }
 
 func TestPublishWithoutABroker(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	b := connectURL(t, s.ClientURL())
 	s.Close()
 	sent, err := b.Publish(t.Context(), some(3))

@@ -59,7 +59,7 @@ func publishAlerts(t *testing.T, b *bus.Bus, batch []alerts.Alert) {
 }
 
 func TestAlertsGoInBatches(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	publishAlerts(t, b, some(2500))
 	sizes, alone := batchesOf(kept(t, bustest.JetStream(t, s.ClientURL())))
@@ -69,7 +69,7 @@ func TestAlertsGoInBatches(t *testing.T) {
 }
 
 func TestABatchIsBoundedInBytesToo(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	batch := some(10)
 	for i := range batch {
@@ -85,7 +85,7 @@ func TestABatchIsBoundedInBytesToo(t *testing.T) {
 // What was sent before goes no second time, and what is new gets through beside it, in the
 // order of its key.
 func TestABatchWithARepeat(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	batch := some(300)
 	for i := range batch {
@@ -108,7 +108,7 @@ func TestABatchWithARepeat(t *testing.T) {
 }
 
 func TestAnOlderStreamIsMadeToTakeBatches(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	js := bustest.JetStream(t, s.ClientURL())
 	makeStream(t, js, jetstream.StreamConfig{Name: bus.AlertsStream, Subjects: []string{"deadman.alerts.>"}, MaxAge: time.Hour})
 	b := connect(t, s)
@@ -127,7 +127,7 @@ func TestAnOlderStreamIsMadeToTakeBatches(t *testing.T) {
 
 // An operator may take back what the stream was made with.
 func TestAStreamThatTakesNoBatches(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	js := bustest.JetStream(t, s.ClientURL())
 	setAlerts(t, js, func(c *jetstream.StreamConfig) { c.AllowAtomicPublish = false })

@@ -43,7 +43,7 @@ func subjectsOf(t *testing.T, js jetstream.JetStream, stream string) []string {
 }
 
 func TestBindCapturesWhatNobodyTakesIn(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	js := bustest.JetStream(t, s.ClientURL())
 
@@ -66,7 +66,7 @@ func TestBindCapturesWhatNobodyTakesIn(t *testing.T) {
 }
 
 func TestBindFindsStreams(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	said := &bustest.Log{}
 	b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
 	js := bustest.JetStream(t, s.ClientURL())
@@ -112,7 +112,7 @@ func TestBindFindsStreams(t *testing.T) {
 }
 
 func TestBindRefuses(t *testing.T) {
-	b := connect(t, serve(t, t.TempDir()))
+	b := connect(t, serve(t, bustest.Dir(t)))
 	for _, subject := range []string{
 		"", ">", "$JS.API.>", "$KV.x.y", "_INBOX.abc", "deadman.alerts.>", "deadman", "orders..created",
 		".orders", "*.nobody", "orders.", "orders. created", "orders.\x00", strings.Repeat("a", 300),
@@ -127,7 +127,7 @@ func TestBindRefuses(t *testing.T) {
 }
 
 func TestBindRefusesRetentionThatDeletes(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	js := bustest.JetStream(t, s.ClientURL())
 	makeStream(t, js, jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"}, Retention: jetstream.WorkQueuePolicy})
@@ -158,7 +158,7 @@ func TestBindRefusesRetentionThatDeletes(t *testing.T) {
 }
 
 func TestNodesBindAtOnce(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	const nodes, each = 4, 8
 	var want []string
 	var all sync.WaitGroup

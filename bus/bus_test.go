@@ -82,7 +82,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 func TestRestartKeepsEvents(t *testing.T) {
-	dir := t.TempDir()
+	dir := bustest.Dir(t)
 	s := serve(t, dir)
 	b := connect(t, s)
 	bind(t, b, "orders.created")
@@ -108,12 +108,12 @@ func TestTakenPort(t *testing.T) {
 	defer l.Close()
 	addr := l.Addr().String()
 
-	_, err = bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: addr, Log: quietly()})
+	_, err = bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: addr, Log: quietly()})
 	if !errors.Is(err, bus.ErrListen) || !strings.Contains(err.Error(), addr) {
 		t.Errorf("a taken port that was asked for: %v", err)
 	}
 	said := &bustest.Log{}
-	s, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: addr, Move: true, Log: slog.New(slog.NewTextHandler(said, nil))})
+	s, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: addr, Move: true, Log: slog.New(slog.NewTextHandler(said, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func connectURL(t *testing.T, url string) *bus.Bus {
 
 func TestBadAddress(t *testing.T) {
 	for _, addr := range []string{"", "4222", "localhost:nats", "localhost:70000", "localhost:-1"} {
-		if s, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: addr, Log: quietly()}); !errors.Is(err, bus.ErrListen) {
+		if s, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: addr, Log: quietly()}); !errors.Is(err, bus.ErrListen) {
 			t.Errorf("address %q: %v", addr, err)
 			s.Close()
 		}
@@ -156,7 +156,7 @@ func TestNotThereYet(t *testing.T) {
 }
 
 func TestReconnects(t *testing.T) {
-	dir := t.TempDir()
+	dir := bustest.Dir(t)
 	s := serve(t, dir)
 	b := connectURL(t, s.ClientURL())
 	addr := strings.TrimPrefix(s.ClientURL(), "nats://")
@@ -187,7 +187,7 @@ func TestSchemeThatIsNotSpoken(t *testing.T) {
 
 // TestUncleanStop: an index that is older than the messages is made good in one plain line.
 func TestUncleanStop(t *testing.T) {
-	dir := t.TempDir()
+	dir := bustest.Dir(t)
 	s := serve(t, dir)
 	b := connect(t, s)
 	bind(t, b, "orders.created")

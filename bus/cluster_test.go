@@ -21,7 +21,7 @@ func cluster(t *testing.T, n, first int) (start func(i int) *natsserver.Server) 
 	t.Helper()
 	routes, ports, dirs := make([]string, n), make([]int, n), make([]string, n)
 	for i := range n {
-		ports[i], dirs[i] = bustest.Port(t), t.TempDir()
+		ports[i], dirs[i] = bustest.Port(t), bustest.Dir(t)
 		routes[i] = fmt.Sprintf("nats://127.0.0.1:%d", ports[i])
 	}
 	return func(i int) *natsserver.Server {

@@ -21,7 +21,7 @@ import (
 func serveUser(t *testing.T, may *natsserver.Permissions) (url, all string) {
 	t.Helper()
 	srv, err := natsserver.NewServer(&natsserver.Options{
-		Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(),
+		Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: bustest.Dir(t),
 		Users: []*natsserver.User{
 			{Username: "deadman", Password: "secret", Permissions: may},
 			{Username: "all", Password: "secret"},

@@ -43,7 +43,7 @@ func on(t *testing.T, js jetstream.JetStream, stream, subject string) (all []jet
 
 // A subject that no stream takes in is captured, whenever that comes to be so.
 func TestEmittedEventsAreCaptured(t *testing.T) {
-	server := serve(t, t.TempDir())
+	server := serve(t, bustest.Dir(t))
 	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
 	e := due("imports.due")
 	for range 2 {
@@ -73,7 +73,7 @@ func TestEmittedEventsAreCaptured(t *testing.T) {
 // An event that is in the stream is not published again, also where the stream does not know its
 // id any more and others came after it.
 func TestEmittedEventsAreLookedForFirst(t *testing.T) {
-	server := serve(t, t.TempDir())
+	server := serve(t, bustest.Dir(t))
 	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "IMPORTS", Subjects: []string{"imports.>"}, Storage: jetstream.MemoryStorage}); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ func TestEmittedEventsAreLookedForFirst(t *testing.T) {
 // Whoever emits an event at the same time, and whoever else publishes on the subject, it is there
 // once.
 func TestEmittedEventsAreThereOnce(t *testing.T) {
-	server := serve(t, t.TempDir())
+	server := serve(t, bustest.Dir(t))
 	js := bustest.JetStream(t, server.ClientURL())
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
 		Name: "IMPORTS", Subjects: []string{"imports.>"}, Storage: jetstream.MemoryStorage,
@@ -142,7 +142,7 @@ func TestEmittedEventsAreThereOnce(t *testing.T) {
 
 // A node that slept between its look and its publication finds that another was faster.
 func TestEmittedEventsAreNotPublishedOnAnOldLook(t *testing.T) {
-	server := serve(t, t.TempDir())
+	server := serve(t, bustest.Dir(t))
 	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
 	e := due("imports.due")
 	stale, err := bus.UnlessThere(b, t.Context(), e)

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 // answering has several answer on a subject; one of them says nothing.
@@ -48,7 +49,7 @@ func gather(t *testing.T, b *bus.Bus, subject string, most int, within, quiet ti
 
 func TestGather(t *testing.T) {
 	t.Parallel()
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	answering(t, s, "many", "one", "one", "one")
 	answering(t, s, "silent", "")
@@ -79,7 +80,7 @@ func TestGather(t *testing.T) {
 // Where a broker is silent or away it is not known that nobody answers.
 func TestGatherWithoutABroker(t *testing.T) {
 	t.Parallel()
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	proxy, url := between(t, s)
 	b := connectURL(t, url)
 	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(`{"type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`)); err != nil {

@@ -23,7 +23,7 @@ func TestAServerWithAToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := &bustest.Log{}
-	s, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: "0.0.0.0:0", TokenFile: file, Log: slog.New(slog.NewTextHandler(log, nil))})
+	s, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "0.0.0.0:0", TokenFile: file, Log: slog.New(slog.NewTextHandler(log, nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestBeyondLoopbackATokenIsNeeded(t *testing.T) {
 		"no token file":          {bus.ServerOptions{Addr: "127.0.0.1:0", TokenFile: short + "er"}, bus.ErrIdentity, short + "er"},
 		"loopback":               {bus.ServerOptions{Addr: "localhost:0"}, nil, ""},
 	} {
-		c.options.Dir, c.options.Log = t.TempDir(), quietly()
+		c.options.Dir, c.options.Log = bustest.Dir(t), quietly()
 		s, err := bus.StartServer(c.options)
 		if err == nil {
 			s.Close()

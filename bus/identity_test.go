@@ -97,7 +97,7 @@ func listen(t *testing.T, port int, change func(*natsserver.Options)) (s *natsse
 	if port == 0 {
 		port = natsserver.RANDOM_PORT
 	}
-	o := &natsserver.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()}
+	o := &natsserver.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: bustest.Dir(t)}
 	change(o)
 	s, err := natsserver.NewServer(o)
 	if err != nil {
@@ -142,7 +142,7 @@ func user(t *testing.T) (seed, public string) {
 // A file that is of no use is named, with what to do, before anything is sent.
 func TestFilesThatAreOfNoUse(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := bustest.Dir(t)
 	ca := newAuthority(t, dir, "ca")
 	cert, key := ca.issue("client", time.Hour)
 	old, oldKey := ca.issue("old", -time.Hour)
@@ -200,7 +200,7 @@ func TestFilesThatAreOfNoUse(t *testing.T) {
 // that is not there yet.
 func TestNoTrust(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := bustest.Dir(t)
 	ours, others := newAuthority(t, dir, "ours"), newAuthority(t, dir, "others")
 	cert, key := ours.issue("server", time.Hour)
 	expired, expiredKey := ours.issue("expired", -time.Minute)
@@ -244,7 +244,7 @@ func TestNoTrust(t *testing.T) {
 // What is rotated counts at the next connection, and a rotation that is half done ends nothing.
 func TestWhatIsRotatedCountsWithoutARestart(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
+	dir := bustest.Dir(t)
 	first, second := newAuthority(t, dir, "first"), newAuthority(t, dir, "second")
 	serving := func(a *authority) func(*natsserver.Options) {
 		cert, key := a.issue("server of "+a.cert.Subject.CommonName, time.Hour)

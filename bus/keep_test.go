@@ -12,7 +12,7 @@ import (
 )
 
 func TestAStreamThatWasDeletedIsMadeAgain(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	said := &bustest.Log{}
 	b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
 	js := bustest.JetStream(t, s.ClientURL())
@@ -54,7 +54,7 @@ func alertsInfo(t *testing.T, js jetstream.JetStream) *jetstream.StreamInfo {
 }
 
 func TestItIsSaidOnceThatTheStreamFillsUp(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	said := &bustest.Log{}
 	b := connect(t, s, func(o *bus.Options) {
 		o.AlertsBytes, o.Log = 100_000, slog.New(slog.NewTextHandler(said, nil))
@@ -92,7 +92,7 @@ func TestItIsSaidOnceThatTheStreamFillsUp(t *testing.T) {
 }
 
 func TestALookWithoutABroker(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	b := connectURL(t, s.ClientURL())
 	s.Close()
 	if err := b.Look(t.Context()); err == nil {

@@ -19,7 +19,7 @@ import (
 
 // A body that is taken in may be larger as part of an alert than the broker lets through.
 func TestAnAlertThatIsTooLargeIsSaidWithoutItsBody(t *testing.T) {
-	b := connect(t, serve(t, t.TempDir()))
+	b := connect(t, serve(t, bustest.Dir(t)))
 	large := alert(0)
 	large.Event = append(append([]byte{'"'}, bytes.Repeat([]byte("<"), 250<<10)...), '"')
 	sent, err := b.Publish(t.Context(), []alerts.Alert{large, alert(1)})
@@ -38,7 +38,7 @@ func TestAnAlertThatIsTooLargeIsSaidShortened(t *testing.T) {
 		"for the stream": func(c *jetstream.StreamConfig) { c.MaxMsgSize = 3000 },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := serve(t, t.TempDir())
+			s := serve(t, bustest.Dir(t))
 			said := &bustest.Log{}
 			b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
 			setAlerts(t, bustest.JetStream(t, s.ClientURL()), limit)
@@ -66,7 +66,7 @@ func TestAnAlertThatIsTooLargeIsSaidShortened(t *testing.T) {
 // What does not fit even shortened waits, and is said; what is around it goes.
 func TestAnAlertThatNeverFitsHoldsUpNoOther(t *testing.T) {
 	srv, err := natsserver.NewServer(&natsserver.Options{
-		Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir(), MaxPayload: 2000,
+		Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: bustest.Dir(t), MaxPayload: 2000,
 	})
 	if err != nil {
 		t.Fatal(err)

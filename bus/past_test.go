@@ -13,7 +13,7 @@ import (
 
 // What is deleted while the past is read is not waited for: the stream may be quiet for ever.
 func TestThePastEndsWhereTheStreamForgets(t *testing.T) {
-	server := serve(t, t.TempDir())
+	server := serve(t, bustest.Dir(t))
 	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
 	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.*"}, Storage: jetstream.MemoryStorage})
 	if err != nil {

@@ -88,7 +88,7 @@ func seqs(all []futurejobs.Event) []uint64 {
 }
 
 func TestReadOnlyTheSubjects(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	bind(t, b, "a.*", "b.*", "c")
 	for range 2 {
@@ -118,7 +118,7 @@ func TestReadOnlyTheSubjects(t *testing.T) {
 
 // The end of a stream is not the end of a subject that it does not take in any more.
 func TestTheEndOfASubjectThatMoved(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	bind(t, b, "a.*")
 	for subject, want := range map[string]bool{"a.x": true, "moved.x": false} {
@@ -143,7 +143,7 @@ func TestTheEndOfASubjectThatMoved(t *testing.T) {
 }
 
 func TestEventSaysWhatItIs(t *testing.T) {
-	b := connect(t, serve(t, t.TempDir()))
+	b := connect(t, serve(t, bustest.Dir(t)))
 	bind(t, b, "orders.*")
 	before := time.Now().Add(-time.Minute)
 	for _, c := range []struct {
@@ -175,7 +175,7 @@ func TestEventSaysWhatItIs(t *testing.T) {
 }
 
 func TestPublishEventRefuses(t *testing.T) {
-	b := connect(t, serve(t, t.TempDir()))
+	b := connect(t, serve(t, bustest.Dir(t)))
 	bind(t, b, "orders.created")
 	for subject, want := range map[string]error{
 		"orders.*": bus.ErrSubject, ">": bus.ErrSubject, "deadman.alerts.x.info.1": bus.ErrSubject,
@@ -196,7 +196,7 @@ func TestPublishEventRefuses(t *testing.T) {
 }
 
 func TestNextTakesWhatIsThere(t *testing.T) {
-	b := connect(t, serve(t, t.TempDir()))
+	b := connect(t, serve(t, bustest.Dir(t)))
 	bind(t, b, "x")
 	r := read(t, b, bus.EventsStream, 0, "x")
 	if got, err := r.Next(t.Context(), 10, time.Millisecond); len(got) != 0 || err != nil {
@@ -217,7 +217,7 @@ func TestNextTakesWhatIsThere(t *testing.T) {
 
 // Whoever reads ahead is called off at any moment, and goes on later.
 func TestNextLosesNothingWhenItIsCalledOff(t *testing.T) {
-	b := connect(t, serve(t, t.TempDir()))
+	b := connect(t, serve(t, bustest.Dir(t)))
 	bind(t, b, "x")
 	const all = 200
 	for range all {
@@ -250,7 +250,7 @@ func TestNextLosesNothingWhenItIsCalledOff(t *testing.T) {
 // Drained must never be true while an event is there that the broker acknowledged before
 // the question: the alarms that would follow are false.
 func TestDrainedIsNeverTrueTooEarly(t *testing.T) {
-	b := connect(t, serve(t, t.TempDir()))
+	b := connect(t, serve(t, bustest.Dir(t)))
 	bind(t, b, "mine.*", "other.*")
 	r := read(t, b, bus.EventsStream, 0, "mine.*")
 
@@ -291,7 +291,7 @@ func TestDrainedIsNeverTrueTooEarly(t *testing.T) {
 }
 
 func TestRecreatedStreamIsNoticed(t *testing.T) {
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	b := connect(t, s)
 	js := bustest.JetStream(t, s.ClientURL())
 	makeStream(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
@@ -327,7 +327,7 @@ func TestRecreatedStreamIsNoticed(t *testing.T) {
 }
 
 func TestBeforeATime(t *testing.T) {
-	b := connect(t, serve(t, t.TempDir()))
+	b := connect(t, serve(t, bustest.Dir(t)))
 	bind(t, b, "x")
 	for range 3 {
 		publish(t, b, "x")
@@ -345,7 +345,7 @@ func TestBeforeATime(t *testing.T) {
 }
 
 func TestReaderEndsWithTheConnection(t *testing.T) {
-	dir := t.TempDir()
+	dir := bustest.Dir(t)
 	s := serve(t, dir)
 	b := connectURL(t, s.ClientURL())
 	bind(t, b, "x")

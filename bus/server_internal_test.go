@@ -2,11 +2,13 @@ package bus
 
 import (
 	"testing"
+
+	"deadman/bus/bustest"
 )
 
 // The server's own default would acknowledge an event up to two minutes before it is on disk.
 func TestTheEmbeddedServerSyncsEveryWrite(t *testing.T) {
-	s, err := StartServer(ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0"})
+	s, err := StartServer(ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 // between puts a proxy in front of a server.
@@ -28,7 +29,7 @@ func between(t *testing.T, s *bus.Server) (proxy *toxiproxy.Proxy, url string) {
 // A way that takes longer for a batch than an answer may take gets through all the same.
 func TestASlowWay(t *testing.T) {
 	t.Parallel()
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	proxy, url := between(t, s)
 	b := connectURL(t, url)
 	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(`{"type": "bandwidth", "stream": "upstream", "attributes": {"rate": 50}}`)); err != nil {
@@ -58,7 +59,7 @@ func TestASlowWay(t *testing.T) {
 // What was on its way when the connection broke is sent again, and is there once.
 func TestAConnectionThatBreaks(t *testing.T) {
 	t.Parallel()
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	proxy, url := between(t, s)
 	b := connectURL(t, url)
 	batch := some(3000)

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"deadman/bus"
+	"deadman/bus/bustest"
 )
 
 // A broker that is away, or silent, when it is asked who carries a subject is not reachable: a
 // node that applies its rules tries again.
 func TestBindingWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	proxy, url := between(t, s)
 	b := connectURL(t, url)
 	asked := func(what string, ask func(context.Context, []string) error) {
@@ -42,7 +43,7 @@ func TestBindingWithoutAnAnswer(t *testing.T) {
 // An event whose connection is lost before its answer came is not waited for.
 func TestAnEventWithoutAnAnswer(t *testing.T) {
 	t.Parallel()
-	s := serve(t, t.TempDir())
+	s := serve(t, bustest.Dir(t))
 	proxy, url := between(t, s)
 	b := connectURL(t, url)
 	bind(t, b, "orders.created")

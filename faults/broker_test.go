@@ -112,7 +112,7 @@ func newServers(t *testing.T, n int) []*server {
 	t.Helper()
 	all, routes := make([]*server, n), make([]int, 0, n)
 	for i := range all {
-		all[i] = &server{t: t, Name: fmt.Sprintf("n%d", i), Dir: t.TempDir(), Port: bustest.Port(t)}
+		all[i] = &server{t: t, Name: fmt.Sprintf("n%d", i), Dir: bustest.Dir(t), Port: bustest.Port(t)}
 		if n > 1 {
 			all[i].Route = bustest.Port(t)
 			routes = append(routes, all[i].Route)

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"deadman/bus"
+	"deadman/bus/bustest"
 	"deadman/faults"
 	"deadman/store/storetest"
 )
@@ -25,7 +26,7 @@ type cluster struct {
 // broker is a NATS server that several nodes share.
 func broker(t *testing.T) (url string) {
 	t.Helper()
-	server, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"deadman"
+	"deadman/bus/bustest"
 	"deadman/faults"
 	"deadman/store/storetest"
 )
@@ -70,7 +71,7 @@ func TestRealOrders(t *testing.T) {
 func playRealOrders(t *testing.T, database string, pause bool) {
 	orders := readOrders(t)
 	config := deadman.Config{
-		DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Rules: "testdata",
+		DataDir: bustest.Dir(t), HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Rules: "testdata",
 		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	}
 	if database == "postgres" {

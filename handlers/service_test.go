@@ -17,6 +17,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/bus"
+	"deadman/bus/bustest"
 	"deadman/checks"
 	"deadman/checks/lookup"
 	"deadman/handlers"
@@ -35,7 +36,7 @@ type stand struct {
 func newStand(t *testing.T) stand {
 	t.Helper()
 	quiet := slog.New(slog.DiscardHandler)
-	server, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: quiet})
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: quiet})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 // broker is an embedded server and a connection to it.
 func broker(t testing.TB) (*bus.Server, *bus.Bus) {
 	t.Helper()
-	server, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: quietly()})
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: quietly()})
 	if err != nil {
 		t.Fatal(err)
 	}

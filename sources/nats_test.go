@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"deadman/bus/bustest"
 	"deadman/checks"
 	"deadman/checks/lookup"
 	"deadman/sources"
@@ -22,7 +23,7 @@ import (
 // natsServer is a real server with JetStream. What others do there goes over its own connection.
 func natsServer(t *testing.T, change ...func(*natsserver.Options)) *natsserver.Server {
 	t.Helper()
-	o := &natsserver.Options{Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: t.TempDir()}
+	o := &natsserver.Options{Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: bustest.Dir(t)}
 	for _, c := range change {
 		c(o)
 	}

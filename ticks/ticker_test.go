@@ -56,7 +56,7 @@ func newWorld(t *testing.T, o store.Options) *world {
 			t.Error(err)
 		}
 	})
-	server, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: o.Log})
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: o.Log})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"deadman/access"
 	"deadman/alerts"
 	"deadman/bus"
+	"deadman/bus/bustest"
 	"deadman/checks"
 	"deadman/events"
 	futurejobs "deadman/future_jobs"
@@ -57,7 +58,7 @@ escalate:
 
 func newStand(t *testing.T, changes ...func(*web.Options, *stand)) *stand {
 	t.Helper()
-	dir := t.TempDir()
+	dir := bustest.Dir(t)
 	db, err := store.Open(t.Context(), store.Options{DataDir: dir, Shards: 4})
 	fatal(t, err)
 	t.Cleanup(func() {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"deadman"
+	"deadman/bus/bustest"
 )
 
 // here is a node in this process, which the program in this process talks to over HTTP.
@@ -25,7 +26,7 @@ func serveHere(t *testing.T, change ...func(*deadman.Config)) *here {
 	t.Helper()
 	ready := make(chan deadman.Endpoints, 1)
 	c := deadman.Config{
-		DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Shards: 4,
+		DataDir: bustest.Dir(t), HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Shards: 4,
 		Log: slog.New(slog.DiscardHandler), Ready: func(at deadman.Endpoints) { ready <- at },
 	}
 	for _, f := range change {

@@ -50,7 +50,10 @@ func command(ctx context.Context, t *testing.T, env []string, args ...string) *e
 	t.Helper()
 	cmd := exec.CommandContext(ctx, os.Args[0], args...)
 	cmd.Dir = t.TempDir()
-	cmd.Env = append([]string{asDeadman + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir}, env...)
+	cmd.Env = append([]string{
+		asDeadman + "=1", "PATH=" + os.Getenv("PATH"), "HOME=" + cmd.Dir,
+		"GOCOVERDIR=" + t.TempDir(), // a binary built with -cover complains without one
+	}, env...)
 	return cmd
 }
 

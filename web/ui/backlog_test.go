@@ -10,6 +10,7 @@ import (
 	"deadman"
 	"deadman/alerts"
 	"deadman/bus"
+	"deadman/bus/bustest"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 	"deadman/store"
@@ -56,7 +57,7 @@ func config(dir string) deadman.Config {
 func onPostgres(tb testing.TB, url string) deadman.Config {
 	tb.Helper()
 	c := config(tb.TempDir())
-	server, err := bus.StartServer(bus.ServerOptions{Dir: tb.TempDir(), Addr: "127.0.0.1:0", Log: c.Log})
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(tb), Addr: "127.0.0.1:0", Log: c.Log})
 	if err != nil {
 		tb.Fatal(err)
 	}

@@ -118,7 +118,7 @@ func TestRealOrdersAndABacklog(t *testing.T) {
 	}
 	known := ordersOf(t)
 	c := config(t.TempDir())
-	server, err := bus.StartServer(bus.ServerOptions{Dir: t.TempDir(), Addr: "127.0.0.1:0", Log: c.Log})
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: c.Log})
 	if err != nil {
 		t.Fatal(err)
 	}
