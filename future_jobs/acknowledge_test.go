@@ -90,11 +90,11 @@ func TestALookThatHoldsAStepIsNotCounted(t *testing.T) {
 	job.CheckCount = 2
 	now := job.NextCheckAt
 	answer := checks.Answer{Next: now.Add(time.Hour), Nominal: true, Step: 1, Held: true}
-	if d := rule.decide(job, Look{}, answer, nil, now); d.Ends() || d.Job.CheckCount != 2 || d.Job.Checks != 1 {
+	if d := decided(rule, job, Look{}, answer, nil, now); d.Ends() || d.Job.CheckCount != 2 || d.Job.Checks != 1 {
 		t.Errorf("held: ended %q after %d counted of %d", d.Outcome, d.Job.CheckCount, d.Job.Checks)
 	}
 	answer.Held = false
-	if d := rule.decide(job, Look{}, answer, nil, now); d.Outcome != checks.GuardMaxChecks {
+	if d := decided(rule, job, Look{}, answer, nil, now); d.Outcome != checks.GuardMaxChecks {
 		t.Errorf("not held: ended %q, want %q", d.Outcome, checks.GuardMaxChecks)
 	}
 }
@@ -102,7 +102,7 @@ func TestALookThatHoldsAStepIsNotCounted(t *testing.T) {
 func TestAHandlerIsToldOfTheAcknowledgement(t *testing.T) {
 	rule, job, _ := said()
 	job.AckedUntil = noon.Add(8 * time.Hour)
-	if c := rule.question(job, noon); !c.AckedUntil.Equal(job.AckedUntil) {
+	if c := rule.question(&job, noon); !c.AckedUntil.Equal(job.AckedUntil) {
 		t.Errorf("it is told %s", c.AckedUntil)
 	}
 }

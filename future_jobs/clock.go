@@ -3,7 +3,7 @@ package futurejobs
 import (
 	"context"
 	"fmt"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -17,8 +17,12 @@ type Clock struct {
 	ask   func(ctx context.Context) (time.Time, error)
 	local func() time.Time
 
-	mu            sync.Mutex
-	read          time.Time // what the database said
+	last atomic.Pointer[reading] // nil: there was none
+}
+
+// reading is an answer of the database.
+type reading struct {
+	said          time.Time // in UTC
 	sent, arrived time.Time // between when and when, by the local clock
 }
 
@@ -45,19 +49,15 @@ func (c *Clock) Sync(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("database time: %w", err)
 	}
-	arrived := c.local()
-
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	read, from, to := c.read, c.sent, c.arrived
-	c.read, c.sent, c.arrived = t, sent, arrived
-	if read.IsZero() {
+	fresh := &reading{said: t.UTC(), sent: sent, arrived: c.local()}
+	last := c.last.Swap(fresh)
+	if last == nil {
 		return nil
 	}
 	// Each answer was given between its sending and its arrival; what is early or late
 	// beyond both trips is the clock's own doing.
-	early := read.Add(sent.Sub(to)).Sub(t)
-	late := t.Sub(read.Add(arrived.Sub(from)))
+	early := last.said.Add(fresh.sent.Sub(last.arrived)).Sub(fresh.said)
+	late := fresh.said.Sub(last.said.Add(fresh.arrived.Sub(last.sent)))
 	switch {
 	case early > jump:
 		return Jumped{By: -early}
@@ -69,17 +69,15 @@ func (c *Clock) Sync(ctx context.Context) error {
 
 // Stale reports whether the last answer is older than d.
 func (c *Clock) Stale(d time.Duration) bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.read.IsZero() || c.local().Sub(c.arrived) > d
+	last := c.last.Load()
+	return last == nil || c.local().Sub(last.arrived) > d
 }
 
 // Now is the database's time, or a little before it.
 func (c *Clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.read.IsZero() {
+	last := c.last.Load()
+	if last == nil {
 		return time.Time{}
 	}
-	return c.read.Add(c.local().Sub(c.arrived)).UTC().Truncate(time.Microsecond)
+	return last.said.Add(c.local().Sub(last.arrived)).Truncate(time.Microsecond)
 }

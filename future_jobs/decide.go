@@ -1,6 +1,7 @@
 package futurejobs
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,39 +14,38 @@ import (
 	"deadman/guards"
 )
 
-// decide turns what a handler answered into what becomes of the job. now is the database's
-// time, not before the slot that was checked.
+// decide turns what a handler answered into what becomes of the decision's job, which is there as
+// it was read. now is the database's time, not before the slot that was checked.
 //
 //  1. No answer is undetermined, whatever the reason. One that only holds a step back is not
 //     counted.
 //  2. No next time ends the job, for the handler's reason.
 //  3. A next time that a guard forbids ends the job, and that is said.
 //  4. Any other next time is rounded up to a slot after now.
-func (r *Rule) decide(j Job, look Look, answer checks.Answer, failure error, now time.Time) Decision {
-	d := r.judge(j, look, answer, failure, now)
-	d.trace(j.NextCheckAt, now, answer)
-	return d
+func (r *Rule) decide(d *Decision, look Look, answer checks.Answer, failure error, now time.Time) {
+	slot := d.Job.NextCheckAt
+	d.Job.Last = look
+	d.Job.Cost = d.Job.Cost.add(look.Duration())
+	if failure != nil {
+		r.undetermined(d, failure, slot, now)
+	} else {
+		r.determined(d, answer, slot, now)
+		d.know(answer.State)
+	}
+	d.trace(slot, now, answer)
 }
 
-func (r *Rule) judge(j Job, look Look, answer checks.Answer, failure error, now time.Time) Decision {
-	slot := j.NextCheckAt
-	j.Last = look
-	j.Cost = j.Cost.add(look.Duration())
-	if failure != nil {
-		return r.undetermined(j, failure, slot, now)
-	}
-
+// determined is for what was found out: steps 2 to 4.
+func (r *Rule) determined(d *Decision, answer checks.Answer, slot, now time.Time) {
+	j := &d.Job
 	j.Undecided = 0
 	if !answer.Held {
 		j.CheckCount++
 	}
 	j.Step = answer.Step
 	if answer.Next.IsZero() {
-		outcome := answer.Outcome
-		if outcome == "" {
-			outcome = checks.Cleared
-		}
-		return r.decided(j, outcome, "", slot, now, answer.Alerts).knowing(answer.State)
+		r.become(d, cmp.Or(answer.Outcome, checks.Cleared), "", slot, now, answer.Alerts)
+		return
 	}
 
 	limits := r.Limits
@@ -54,13 +54,14 @@ func (r *Rule) judge(j Job, look Look, answer checks.Answer, failure error, now 
 	}
 	if breach := limits.Judge(slot, answer.Next, j.CheckCount); breach != guards.None {
 		reason := limits.Explain(breach, slot, answer.Next)
-		return r.decided(j, checks.Outcome(breach), reason, slot, now, append(answer.Alerts, r.gaveUp(j, reason))).knowing(answer.State)
+		r.become(d, checks.Outcome(breach), reason, slot, now, append(answer.Alerts, r.gaveUp(j, reason)))
+		return
 	}
 	j.NextCheckAt = r.Grid.Up(answer.Next)
 	if !j.NextCheckAt.After(now) {
 		j.NextCheckAt = r.Grid.After(now)
 	}
-	return r.decided(j, "", "", slot, now, answer.Alerts).knowing(answer.State)
+	r.become(d, "", "", slot, now, answer.Alerts)
 }
 
 // undetermined looks again. When the attempts are spent it is said, once until a check decides
@@ -68,7 +69,8 @@ func (r *Rule) judge(j Job, look Look, answer checks.Answer, failure error, now 
 // be known now will hardly be known a second later. Where nobody can be found out about, the
 // outage says it for all jobs, for as long as it is open. What can't be found out about one of
 // them after that, it says itself.
-func (r *Rule) undetermined(j Job, failure error, slot, now time.Time) Decision {
+func (r *Rule) undetermined(d *Decision, failure error, slot, now time.Time) {
+	j := &d.Job
 	before := j.Undecided > 0 && r.spent(j.Undecided)
 	j.Undecided++
 	spent := r.spent(j.Undecided)
@@ -82,27 +84,28 @@ func (r *Rule) undetermined(j Job, failure error, slot, now time.Time) Decision 
 		if !out {
 			said = []alerts.Draft{r.gaveUp(j, reason)}
 		}
-		d := r.decided(j, outcomeOf(failure), reason, slot, now, said)
+		r.become(d, outcomeOf(failure), reason, slot, now, said)
 		d.met(outage)
-		return d
+		return
 	}
 	if !spent || before && !out && (isSpokenFor(failure) || r.said(j)) {
-		return r.decided(j, "", reason, slot, now, nil)
+		r.become(d, "", reason, slot, now, nil)
+		return
 	}
 	if out {
-		d := r.decided(j, "", reason, slot, now, nil)
+		r.become(d, "", reason, slot, now, nil)
 		d.met(outage)
 		d.Again = before
-		return d
+		return
 	}
-	return r.decided(j, "", reason, slot, now, []alerts.Draft{{
-		Status: alerts.Undetermined, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(j),
+	r.become(d, "", reason, slot, now, []alerts.Draft{{
+		Status: alerts.Undetermined, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(*j),
 		Text: r.Entity + " " + j.Key + ": could not find out: " + reason,
 	}})
 }
 
 // said reports whether one of the checks in a row of j that could not find out said so itself.
-func (r *Rule) said(j Job) bool {
+func (r *Rule) said(j *Job) bool {
 	for check := j.Checks - j.Undecided; check <= j.Checks; check++ {
 		d := alerts.Decision{JobID: j.ID, CreatedAt: j.CreatedAt, Check: check, Status: alerts.Undetermined, StepIndex: j.Step}
 		if slices.ContainsFunc(j.Alerts, d.Made) {
@@ -152,7 +155,7 @@ const rarest = 5 * time.Minute
 // patience is how long to wait, before the next slot, after the checks in a row of j that
 // could not find out: the rule's interval, doubled each time, while there are attempts; then
 // a slot, two, four and so on.
-func (r *Rule) patience(j Job) time.Duration {
+func (r *Rule) patience(j *Job) time.Duration {
 	over := j.Undecided - max(r.Limits.Attempts, 1)
 	if over <= 0 {
 		return min(r.Limits.Interval<<min(j.Undecided-1, 16), Day) + time.Duration(float64(r.Limits.Jitter)*chance(j))
@@ -162,7 +165,7 @@ func (r *Rule) patience(j Job) time.Duration {
 
 // chance is a number from 0 to 1 that is another for each job and attempt, and the same
 // whoever asks.
-func chance(j Job) float64 {
+func chance(j *Job) float64 {
 	return float64(mix(uint64(j.ID)*31+uint64(j.Undecided))>>11) / (1 << 53)
 }
 
@@ -178,35 +181,35 @@ func clip(text string) string {
 }
 
 // gaveUp drafts the alert that nobody is looking any more.
-func (r *Rule) gaveUp(j Job, reason string) alerts.Draft {
+func (r *Rule) gaveUp(j *Job, reason string) alerts.Draft {
 	return alerts.Draft{
-		Status: alerts.GaveUp, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(j),
+		Status: alerts.GaveUp, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(*j),
 		Text: r.Entity + " " + j.Key + ": gave up looking: " + reason,
 	}
 }
 
-// decided puts a decision together, and its alerts on the job. An alert that resolves
-// names all that was said before it.
-func (r *Rule) decided(j Job, outcome checks.Outcome, reason string, slot, now time.Time, drafts []alerts.Draft) Decision {
-	said := r.say(j, j.Checks, slot, now, drafts)
+// become has the decision say what becomes of the job, and puts what is said on it. An alert that
+// resolves names all that was said before it.
+func (r *Rule) become(d *Decision, outcome checks.Outcome, reason string, slot, now time.Time, drafts []alerts.Draft) {
+	j := &d.Job
 	before := j.Alerts
+	d.Outcome, d.Reason, d.Alerts = outcome, reason, r.say(j, j.Checks, slot, now, drafts)
 	j.Alerts = before[:len(before):len(before)]
-	for i := range said {
-		if said[i].Status == alerts.Resolved {
-			said[i].Closes = before
+	for i := range d.Alerts {
+		said := &d.Alerts[i]
+		if said.Status == alerts.Resolved {
+			said.Closes = before
 		}
-		j.Alerts = append(j.Alerts, said[i].ID)
+		j.Alerts = append(j.Alerts, said.ID)
 	}
-	return Decision{Job: j, Outcome: outcome, Reason: reason, Alerts: said}
 }
 
-// knowing has the alerts carry what was known when they were decided; nil: what the job knows.
-func (d Decision) knowing(state json.RawMessage) Decision {
+// know has the alerts carry what was known when they were decided; nil: what the job knows.
+func (d *Decision) know(state json.RawMessage) {
 	if state == nil {
-		return d
+		return
 	}
 	for i := range d.Alerts {
 		d.Alerts[i].State = state
 	}
-	return d
 }

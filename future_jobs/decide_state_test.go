@@ -26,7 +26,7 @@ func TestAlertsCarryWhatWasFound(t *testing.T) {
 				answer.State = json.RawMessage(state)
 			}
 			rule := &Rule{Grid: Grid(time.Minute), Limits: guards.Limits{MaxChecks: 9}}
-			d := rule.decide(job, Look{}, answer, nil, noon)
+			d := decided(rule, job, Look{}, answer, nil, noon)
 			if len(d.Alerts) == 0 {
 				t.Fatalf("%s: nothing is said", name)
 			}

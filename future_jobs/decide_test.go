@@ -27,6 +27,13 @@ func told(at, undecided int) Job {
 	return Job{Undecided: undecided, Cost: Cost{Checks: undecided}, Alerts: []alerts.ID{d.ID()}}
 }
 
+// decided is what becomes of a job.
+func decided(r *Rule, j Job, look Look, answer checks.Answer, failure error, now time.Time) Decision {
+	d := Decision{Job: j}
+	r.decide(&d, look, answer, failure, now)
+	return d
+}
+
 func TestDecide(t *testing.T) {
 	slot := noon
 	in := func(d time.Duration) checks.Answer { return checks.Answer{Next: slot.Add(d), Step: 1} }
@@ -127,7 +134,7 @@ func TestDecide(t *testing.T) {
 			job.ID, job.NextCheckAt, job.CreatedAt = 1, slot, noon.Add(-time.Hour)
 			now := slot.Add(c.late)
 
-			d := rule.decide(job, Look{StartedAt: now, CompletedAt: now}, c.answer, c.err, now)
+			d := decided(rule, job, Look{StartedAt: now, CompletedAt: now}, c.answer, c.err, now)
 			if d.Outcome != c.outcome {
 				t.Fatalf("outcome %q, want %q (%s)", d.Outcome, c.outcome, d.Reason)
 			}
@@ -166,13 +173,13 @@ func TestTheSameDecisionHasTheSameID(t *testing.T) {
 	rule := orderRule()
 	job := Job{ID: 9, CreatedAt: noon, NextCheckAt: noon}
 	answer := checks.Answer{Alerts: []alerts.Draft{{Status: alerts.Firing, StepIndex: 1}}}
-	once := rule.decide(job, Look{}, answer, nil, noon).Alerts[0].ID
-	again := rule.decide(job, Look{}, answer, nil, noon.Add(time.Hour)).Alerts[0].ID
+	once := decided(rule, job, Look{}, answer, nil, noon).Alerts[0].ID
+	again := decided(rule, job, Look{}, answer, nil, noon.Add(time.Hour)).Alerts[0].ID
 	if once != again {
 		t.Errorf("decided again, the alert is %s and not %s", again, once)
 	}
 	job.Checks++
-	if other := rule.decide(job, Look{}, answer, nil, noon).Alerts[0].ID; other == once {
+	if other := decided(rule, job, Look{}, answer, nil, noon).Alerts[0].ID; other == once {
 		t.Error("another check's alert has the same id")
 	}
 }
@@ -180,7 +187,7 @@ func TestTheSameDecisionHasTheSameID(t *testing.T) {
 func TestALongErrorIsClipped(t *testing.T) {
 	rule := orderRule()
 	rule.Limits = guards.Limits{Attempts: 1}
-	d := rule.decide(Job{NextCheckAt: noon}, Look{}, checks.Answer{}, errors.New(strings.Repeat("ä", 1<<20)), noon)
+	d := decided(rule, Job{NextCheckAt: noon}, Look{}, checks.Answer{}, errors.New(strings.Repeat("ä", 1<<20)), noon)
 	if n := len(d.Reason); n > reasonMost+len("…") || !utf8.ValidString(d.Reason) {
 		t.Errorf("a reason of %d bytes, valid: %t", n, utf8.ValidString(d.Reason))
 	}

@@ -406,12 +406,13 @@ func (f *fold) end(e Effect, s *standing, a End) {
 	if said != nil && !e.Rule.Deleted {
 		d.close(e.Rule, said(s.job), f.now)
 	}
-	f.net.End = append(f.net.End, d.knowing(a.State))
+	d.know(a.State)
+	f.net.End = append(f.net.End, d)
 }
 
 // close says that what was said is over.
 func (d *Decision) close(rule *Rule, draft alerts.Draft, now time.Time) {
-	said := rule.say(d.Job, 0, now, now, []alerts.Draft{draft})
+	said := rule.say(&d.Job, 0, now, now, []alerts.Draft{draft})
 	before := d.Job.Alerts
 	said[0].Closes = before
 	d.Alerts = said

@@ -31,40 +31,43 @@ const unreadAfter = time.Hour
 // patient is how long a job waits for its streams.
 func (r *Rule) patient() time.Duration { return cmp.Or(r.CatchUp.After, unreadAfter) }
 
-// unread is what becomes of a job whose stream could not be read for too long: whether it
-// happened is not known.
-func (r *Rule) unread(j Job, stream string, now time.Time) Decision {
+// unread decides on a job whose stream could not be read for too long: whether it happened is
+// not known.
+func (r *Rule) unread(d *Decision, stream string, now time.Time) {
+	j := &d.Job
 	if !r.Limits.Spent(j.Undecided) {
 		j.Undecided = max(r.Limits.Attempts, 1) - 1 // it was waited for long enough
 	}
 	slot := j.NextCheckAt
 	j.Last.FailedAt = now
-	d := r.undetermined(j, &checks.Outage{
+	r.undetermined(d, &checks.Outage{
 		Source: StreamSource(stream), Err: fmt.Errorf("it is not read past %s yet", slot.UTC().Format(time.RFC3339)),
 	}, slot, now)
 	d.trace(slot, now, checks.Answer{})
-	return d
 }
 
-// foregone is what becomes of a job without asking its handler, if it is not to be asked.
-func (r *Rule) foregone(j Job, now time.Time) (d Decision, ok bool) {
+// foregone decides on a job whose handler is not to be asked, and reports whether it is one.
+func (r *Rule) foregone(d *Decision, now time.Time) bool {
+	j := &d.Job
 	slot := j.NextCheckAt
 	late := now.Sub(slot)
 	switch {
 	case r.Deleted:
-		return Decision{Job: j, Outcome: checks.RuleDeleted}, true
+		d.Outcome = checks.RuleDeleted
+		return true
 	case r.CatchUp.After == 0 || late <= r.CatchUp.After || r.CatchUp.Do == Run:
-		return Decision{}, false
+		return false
 	}
 	reason := fmt.Sprintf("found %s after its slot, more than catch_up.after, %s", spell(late.Truncate(time.Second)), spell(r.CatchUp.After))
 	if r.CatchUp.Do == Skip {
 		j.NextCheckAt = r.Grid.After(now)
-		d = Decision{Job: j, Reason: reason}
+		d.Reason = reason
 		d.trace(slot, now, checks.Answer{})
-		return d, true
+		return true
 	}
-	return r.decided(j, checks.Expired, reason, slot, now, []alerts.Draft{{
-		Status: alerts.Expired, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(j),
+	r.become(d, checks.Expired, reason, slot, now, []alerts.Draft{{
+		Status: alerts.Expired, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(*j),
 		Text: r.Entity + " " + j.Key + ": nobody looked in time: " + reason,
-	}}), true
+	}})
+	return true
 }

@@ -19,7 +19,7 @@ const mercy = 100 * time.Millisecond
 var errAbandoned = fmt.Errorf("the handler ignored its timeout and was abandoned: %w", context.DeadlineExceeded)
 
 // question is what the handler is asked about a job at the time now.
-func (r *Rule) question(j Job, now time.Time) checks.Check {
+func (r *Rule) question(j *Job, now time.Time) checks.Check {
 	c := checks.Check{
 		JobID: j.ID, Rule: r.Name, RuleVersion: int(r.Version), Entity: r.Entity, Key: j.Key,
 		Event: j.Event, State: j.Known(), Since: j.Since, Slot: j.NextCheckAt, At: now,
@@ -34,15 +34,17 @@ func (r *Rule) question(j Job, now time.Time) checks.Check {
 // Look asks the rule's handler about a job, in line, and decides. now is the database's
 // time, not before the job's slot.
 func (r *Rule) Look(ctx context.Context, j Job, now time.Time) Decision {
-	if d, ok := r.foregone(j, now); ok {
+	d := Decision{Job: j}
+	if r.foregone(&d, now) {
 		return d
 	}
-	answer, err := r.answer(ctx, r.question(j, now))
+	answer, err := r.answer(ctx, r.question(&j, now))
 	look := Look{PickedAt: now, StartedAt: now, CompletedAt: now}
 	if err != nil {
 		look.CompletedAt, look.FailedAt = time.Time{}, now
 	}
-	return r.decide(j, look, answer, err, now)
+	r.decide(&d, look, answer, err, now)
+	return d
 }
 
 // LookNow asks about a job because a person wants to know. It may end the job, by the
@@ -53,7 +55,7 @@ func (r *Rule) LookNow(ctx context.Context, j Job, now time.Time) (effect Effect
 	}
 	ctx, cancel := context.WithTimeout(ctx, r.Limits.Timeout)
 	defer cancel()
-	c := r.question(j, now)
+	c := r.question(&j, now)
 	c.Manual = true
 	answer, err := r.answerNow(ctx, c)
 	if err != nil || !answer.Next.IsZero() || answer.Outcome == checks.Exhausted {
@@ -161,9 +163,8 @@ var done = func() chan struct{} { c := make(chan struct{}); close(c); return c }
 // check asks the handlers of a chunk. Those that only compute are asked in line and their
 // verdicts go on together; the others go their own way.
 func (s *Sweeper) check(ctx context.Context, chunk []*verdict, decided chan<- []*verdict) {
-	ready := chunk[:0]
+	ready, now := chunk[:0], s.clock.Now()
 	for _, v := range chunk {
-		now := s.clock.Now()
 		if v.unasked {
 			ready = append(ready, v)
 			continue
@@ -171,7 +172,10 @@ func (s *Sweeper) check(ctx context.Context, chunk []*verdict, decided chan<- []
 		v.Job.Last.StartedAt = now
 		if prompt(v.rule) {
 			answer, err := ask(ctx, v.rule.Handler, v.question(now))
-			s.conclude(v, answer, err)
+			now = s.conclude(v, answer, err) // the next one is asked then: to decide takes less than a microsecond
+			if err != nil {
+				now = s.clock.Now() // but to log a stack
+			}
 			ready = append(ready, v)
 			continue
 		}
@@ -210,9 +214,9 @@ func (s *Sweeper) wander(ctx context.Context, v *verdict, decided chan<- []*verd
 	})
 }
 
-// conclude decides on what a handler answered.
-func (s *Sweeper) conclude(v *verdict, answer checks.Answer, err error) {
-	now := s.clock.Now()
+// conclude decides on what a handler answered, and returns when that was.
+func (s *Sweeper) conclude(v *verdict, answer checks.Answer, err error) (now time.Time) {
+	now = s.clock.Now()
 	look := v.Job.Last
 	if err != nil {
 		look.FailedAt = now
@@ -223,5 +227,6 @@ func (s *Sweeper) conclude(v *verdict, answer checks.Answer, err error) {
 	} else {
 		look.CompletedAt = now
 	}
-	v.Decision = v.rule.decide(v.Job, look, answer, err, now)
+	v.rule.decide(&v.Decision, look, answer, err, now)
+	return now
 }

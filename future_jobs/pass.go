@@ -211,9 +211,12 @@ func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left, held t
 	picked := s.clock.Now()
 	now := picked
 	chunk := make([]*verdict, 0, min(chunkMost, len(jobs)))
+	var shard *Shard
 	for i := range jobs {
 		j := &jobs[i]
-		shard := p.shards[j.Shard]
+		if shard == nil || shard.Shard != j.Shard { // they come in the order of shards
+			shard = p.shards[j.Shard]
+		}
 		if shard.flying(j.ID) {
 			continue
 		}
@@ -266,7 +269,8 @@ func (s *Sweeper) pick(ctx context.Context, j *Job, p *pass, now time.Time) (v *
 	if stream := w.behind(p.through); stream != "" {
 		w.until = later(j.NextCheckAt, s.behindStream(stream, now)).Add(rule.patient())
 		if now.After(w.until) {
-			v.Decision, v.unasked = rule.unread(*j, stream, now), true
+			rule.unread(&v.Decision, stream, now)
+			v.unasked = true
 			return v, true
 		}
 		s.lagging[made], p.out[made] = w, nil

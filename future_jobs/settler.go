@@ -27,14 +27,12 @@ type verdict struct {
 
 // forgo decides on a job whose handler is not to be asked.
 func (v *verdict) forgo(now time.Time) {
-	if d, ok := v.rule.foregone(v.Job, now); ok {
-		v.Decision, v.unasked = d, true
-	}
+	v.unasked = v.rule.foregone(&v.Decision, now)
 }
 
 // question is what the handler is asked at the time now.
 func (v *verdict) question(now time.Time) checks.Check {
-	c := v.rule.question(v.Job, now)
+	c := v.rule.question(&v.Job, now)
 	c.HeardSince = v.heard
 	return c
 }

@@ -55,12 +55,15 @@ type landing struct {
 	at time.Time // where it is to be found again; zero: it has ended
 }
 
-// flight is a job that is being looked at.
+// flight is a job that is being looked at. It holds no pointer, so that the garbage collector need not look
+// through the flights.
 type flight struct {
-	slot time.Time
-	asks bool // a source
-	out  bool // it waits for somebody else: a source, or a handler that finds out by itself
+	micros int64 // of its slot, since 1970
+	asks   bool  // a source
+	out    bool  // it waits for somebody else: a source, or a handler that finds out by itself
 }
+
+func (f flight) slot() time.Time { return time.UnixMicro(f.micros).UTC() }
 
 // walk is where the next sweep begins: at the low water, or from the beginning where that has not been
 // done since the shard's turn, or not by this holder.
@@ -91,11 +94,12 @@ func (s *Shard) flying(id int64) bool {
 	return flying
 }
 
-// takeOff marks a job as being looked at.
+// takeOff marks a job as being looked at. What was decided without asking may have moved the job already; its row
+// is at its slot.
 func (s *Shard) takeOff(v *verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flights[v.Job.ID] = flight{slot: v.Job.NextCheckAt, asks: v.asks(), out: v.out()}
+	s.flights[v.Job.ID] = flight{micros: v.slot.UnixMicro(), asks: v.asks(), out: v.out()}
 }
 
 // land marks a job as decided, whose row is at an instant now: its slot where it was not settled, the next where
@@ -124,9 +128,9 @@ func (s *Shard) oldest() (slot, own time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.flights {
-		slot = older(slot, f.slot)
+		slot = older(slot, f.slot())
 		if !f.out {
-			own = older(own, f.slot)
+			own = older(own, f.slot())
 		}
 	}
 	return slot, own
@@ -140,7 +144,7 @@ func (s *Shard) raise(now time.Time) {
 	defer s.mu.Unlock()
 	low := first(place{at: now.Add(-settleIn)}, s.flown)
 	for id, f := range s.flights {
-		low = first(low, place{f.slot, id - 1})
+		low = first(low, place{f.slot(), id - 1})
 	}
 	if s.lowWater.at.IsZero() || first(s.lowWater, low) == s.lowWater {
 		s.lowWater = low

@@ -14,7 +14,7 @@ func TestTheLowWaterStaysBelowWhatLandsWhileASweepIsUnderWay(t *testing.T) {
 
 	s.walk(now)
 	s.beginRead()
-	s.takeOff(&verdict{rule: orderRule(), Decision: Decision{Job: Job{ID: 1, NextCheckAt: slot}}})
+	s.takeOff(&verdict{rule: orderRule(), slot: slot, Decision: Decision{Job: Job{ID: 1, NextCheckAt: slot.Add(time.Hour)}}})
 	s.land(1, slot) // it could not be settled, say; the row stands as it was
 	s.beginRead()   // of the next page, which begins after the job
 	s.raise(now)
@@ -36,7 +36,7 @@ func TestTheLowWaterPassesWhatIsSettledWithinASlot(t *testing.T) {
 	slot, now := noon, noon.Add(time.Minute)
 	s.walk(now)
 	for _, id := range []int64{1, 2, 3, 4} {
-		s.takeOff(&verdict{rule: orderRule(), Decision: Decision{Job: Job{ID: id, NextCheckAt: slot}}})
+		s.takeOff(&verdict{rule: orderRule(), slot: slot, Decision: Decision{Job: Job{ID: id, NextCheckAt: slot.Add(time.Hour)}}})
 	}
 	for _, step := range []struct {
 		lands int64
@@ -69,7 +69,7 @@ func TestAShardThatLeavesWaitsForNoSource(t *testing.T) {
 	handled, asks := orderRule(), orderRule()
 	handled.Handler, asks.Handler, asks.Finder = asking, computing{}, lookedUp{}
 	for id, rule := range map[int64]*Rule{1: handled, 2: asks} {
-		s.takeOff(&verdict{rule: rule, Decision: Decision{Job: Job{ID: id, NextCheckAt: noon}}})
+		s.takeOff(&verdict{rule: rule, slot: noon, Decision: Decision{Job: Job{ID: id, NextCheckAt: noon}}})
 	}
 	late := noon.Add(leavingMost)
 	for _, at := range []time.Time{noon, late} {

@@ -23,7 +23,7 @@ func (r *Rule) Try(ctx context.Context, j Job, now time.Time) Trial {
 	if once(r) {
 		return Trial{Err: errTrialOnce, Returned: done}
 	}
-	c := r.question(j, now)
+	c := r.question(&j, now)
 	c.Manual = true
 	var t Trial
 	t.Answer, t.Returned, t.Err = askWithin(ctx, r.Limits.Timeout, r.Handler, c)

@@ -48,7 +48,7 @@ type column struct {
 	wire
 	name string
 	once bool // it is the same in all rows, and sent once
-	none bool // it has no value in any row, and is not sent
+	none bool // it is not sent: it has no value in any row, or the statement has it from the job
 }
 
 func (k kind) named(name string) column { return column{wire: wire{kind: k}, name: name} }
@@ -102,12 +102,15 @@ var spare = sync.Pool{New: func() any {
 func columnsOf(decisions []*futurejobs.Decision) (_ *columns, free func(), err error) {
 	c := spare.Get().(*columns) //nolint:forcetypeassert // nothing else is put there
 	free = func() { c.empty(); spare.Put(c) }
+	looked := true // all that is said was decided when its job's look was completed
 	for _, d := range inOrder(decisions) {
 		c.add(d)
 		for i := range d.Alerts {
-			if err := c.say(d.Job.ID, &d.Alerts[i]); err != nil {
+			said := &d.Alerts[i]
+			if err := c.say(d.Job.ID, said); err != nil {
 				return nil, free, err
 			}
+			looked = looked && said.DecidedAt.Equal(d.Job.Last.CompletedAt)
 		}
 	}
 	share(c.ends.counters()...)
@@ -122,6 +125,7 @@ func columnsOf(decisions []*futurejobs.Decision) (_ *columns, free func(), err e
 		omit(&looks.trail)
 	}
 	share(append(c.moves.counters(), &c.moves.undecided)...)
+	c.said.decidedAt.none = looked
 	share(&c.said.status, &c.said.severity, &c.said.checkCount)
 	return c, free, nil
 }
@@ -130,6 +134,7 @@ func (c *columns) empty() {
 	for _, table := range [][]*column{c.ends.all(), c.moves.all(), c.said.all()} {
 		for _, column := range table {
 			column.empty()
+			column.once, column.none = false, false
 		}
 	}
 }

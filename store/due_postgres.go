@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	futurejobs "deadman/future_jobs"
 )
 
@@ -13,7 +15,7 @@ import (
 // some versions of rules, dueOnly all rules but some.
 const (
 	dueFrom = `
-SELECT ` + dueColumns + `
+SELECT ` + dueCells + `
 FROM unnest(?::smallint[], ?::timestamptz[], ?::bigint[]) AS walk (shard, next_check_at, id)
 CROSS JOIN LATERAL (
 	SELECT * FROM future_job j
@@ -31,7 +33,7 @@ func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 	ctx, cancel := patiently(ctx)
 	defer cancel()
 	text, args := dueStatement(q)
-	rows, err := p.pool.Query(ctx, text, args...)
+	rows, err := p.pool.Query(ctx, text, append([]any{inBinary}, args...)...)
 	if err != nil {
 		return nil, failed("due", err)
 	}
@@ -64,6 +66,9 @@ func dueStatement(q futurejobs.DueQuery) (text string, args []any) {
 	}
 	return numbered(text + dueIn), append(args, q.Limit)
 }
+
+// inBinary has the server send all columns of a result in binary.
+var inBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 
 // DueBuffers has the server run the statement of Due and say what it touched.
 func (p *postgres) DueBuffers(ctx context.Context, q futurejobs.DueQuery) (int64, error) {

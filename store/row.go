@@ -32,18 +32,6 @@ func dueFields(j *futurejobs.Job) []any {
 
 func readJob(row scanner, j *futurejobs.Job) error { return row.Scan(jobFields(j)...) }
 
-// readDue reads dueColumns of thousands of jobs: where a job's columns go is looked up once.
-func readDue(room []futurejobs.Job, rows cursor) ([]futurejobs.Job, error) {
-	var j futurejobs.Job
-	fields := dueFields(&j)
-	return allInto(room, rows, func(row scanner, to *futurejobs.Job) error {
-		j = futurejobs.Job{}
-		err := row.Scan(fields...)
-		*to = j
-		return err
-	})
-}
-
 // listedColumns are the columns that readListed reads, of f, its rule r and its acknowledgement k.
 const listedColumns = jobColumns + `, r.name, r.entity, ` + ackColumns
 

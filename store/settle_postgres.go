@@ -41,7 +41,8 @@ WITH rule_now AS MATERIALIZED (
 	ofStand = ` JOIN stand ON stand.shard = ask.shard`
 
 	both = `, done AS (
-	SELECT shard, id, rule_id, version, key FROM ended UNION ALL SELECT shard, id, rule_id, version, key FROM moved
+	SELECT shard, id, rule_id, version, key, since_at, completed_at FROM ended
+	UNION ALL SELECT shard, id, rule_id, version, key, since_at, completed_at FROM moved
 )`
 	verdict = `
 SELECT (SELECT count(*) FROM rule_now),
@@ -83,7 +84,7 @@ func (m *moveColumns) move(ask string) string {
 		check_total = ask.check_total, check_slowest = coalesce(` + m.slowest.of("ask") + `, ask.check_total), alert_ids = ` + m.alertIDs.of("ask") + trail + `
 	FROM ` + ask + `
 	WHERE f.shard = ask.shard AND f.id = ask.id AND f.rev = ` + m.rev.of("ask") + `
-	RETURNING f.shard, f.id, f.rule_id, f.version, f.key
+	RETURNING f.shard, f.id, f.rule_id, f.version, f.key, f.since_at, f.completed_at
 )`
 }
 
@@ -93,10 +94,17 @@ func (s *saidColumns) speak(done string) (text string, args []any) {
 		return "", nil
 	}
 	said, args := table("said", s.all())
+	since, decided := `said.since_at`, `said.decided_at`
+	if s.since.none {
+		since = `job.since_at`
+	}
+	if s.decidedAt.none {
+		decided = `job.completed_at`
+	}
 	return `, said AS (
 	INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
 	SELECT job.shard, said.id, job.rule_id, job.version, ` + s.status.of("said") + `, ` + s.severity.of("said") + `, job.key,
-		said.decided_at, said.since_at, ` + s.checkCount.of("said") + `, said.detail
+		` + decided + `, ` + since + `, ` + s.checkCount.of("said") + `, said.detail
 	FROM ` + said + `
 	JOIN ` + done + ` AS job ON job.id = said.job_id
 	RETURNING shard, id
@@ -129,6 +137,7 @@ func (c *columns) settling(ruleSet int64, shards []int16, epochs []int64) (text 
 	case on:
 		done = "moved"
 	}
+	c.said.since.none = true // jobs that stand as they were read wait since then
 	speak, said := c.said.speak(done)
 	return numbered(text + speak + verdict + done + `)`), foretold(append(args, said...))
 }

@@ -78,6 +78,39 @@ func settleEnds(t *testing.T, w *world) {
 	}
 }
 
+// What is said keeps its instants, whatever else of its batch has the same.
+func settleSays(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b", "c", "d", "e", "f", "g", "h")
+	looked := func(d futurejobs.Decision) futurejobs.Decision {
+		d.Job.Last.CompletedAt = d.Alerts[0].DecidedAt
+		return d
+	}
+	end := func(key string) futurejobs.Decision { return w.over(w.one(key)) }
+	move := func(key string) futurejobs.Decision {
+		j := w.one(key)
+		return w.later(j, j.NextCheckAt.Add(time.Hour))
+	}
+	var want []alerts.Alert
+	for _, batch := range [][]futurejobs.Decision{
+		{looked(end("a"))},
+		{looked(move("b"))},
+		{looked(end("c")), looked(move("d"))},
+		{looked(end("e")), end("f")},
+		{move("g"), looked(move("h"))},
+	} {
+		if settled := w.settle(batch...); settled.Alerts != len(batch) {
+			t.Fatalf("%d alerts of %d", settled.Alerts, len(batch))
+		}
+		for _, d := range batch {
+			want = append(want, d.Alerts...)
+		}
+	}
+	byKey := cmpopts.SortSlices(func(a, b alerts.Alert) bool { return a.Key < b.Key })
+	if diff := cmp.Diff(want, w.unpublished(), byKey, cmpopts.IgnoreFields(alerts.Alert{}, "Place")); diff != "" {
+		t.Errorf("what was said (-want +got):\n%s", diff)
+	}
+}
+
 func settleLosesToAChange(t *testing.T, w *world) {
 	w.start(w.slot(), "a", "b")
 	a, b := w.one("a"), w.one("b")

@@ -28,6 +28,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"due/of":                dueOfRules,
 	"settle/reschedule":     settleReschedules,
 	"settle/end":            settleEnds,
+	"settle/said":           settleSays,
 	"settle/rev":            settleLosesToAChange,
 	"settle/epoch":          settleLosesToATakeover,
 	"settle/expired":        settleLosesToTheClock,
