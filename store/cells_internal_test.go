@@ -25,7 +25,8 @@ func TestCells(t *testing.T) {
 		encoded(pgtype.Int2OID, -2), encoded(pgtype.Int4OID, -3), encoded(pgtype.Int8OID, int64(-4)),
 		encoded(pgtype.Int4OID, 5), nil, encoded(pgtype.Int8OID, 6), nil,
 		encoded(pgtype.TimestamptzOID, before2000), encoded(pgtype.TimestamptzOID, time.Unix(0, 0)), nil,
-		{}, nil,
+		{},
+		nil,
 	}}
 	if a, b, d := c.int16(), c.int32(), c.int64(); a != -2 || b != -3 || d != -4 {
 		t.Errorf("numbers: %d, %d, %d", a, b, d)
