@@ -211,12 +211,9 @@ func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left, held t
 	picked := s.clock.Now()
 	now := picked
 	chunk := make([]*verdict, 0, min(chunkMost, len(jobs)))
-	var shard *Shard
 	for i := range jobs {
 		j := &jobs[i]
-		if shard == nil || shard.Shard != j.Shard { // they come in the order of shards
-			shard = p.shards[j.Shard]
-		}
+		shard := p.shards[j.Shard]
 		if shard.flying(j.ID) {
 			continue
 		}

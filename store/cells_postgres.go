@@ -82,8 +82,8 @@ func (c *cells) bytes() []byte { return slices.Clone(c.next()) }
 // into has a value read bytes, or a text, that it does not keep.
 func (c *cells) into(read func(cell []byte) error) { c.err = cmp.Or(c.err, read(c.next())) }
 
-// dueCells are dueColumns as readDue reads them. NULL costs the server a third of what it costs to send a number,
-// and stands for what is usual: nobody looked yet, or each change was a look.
+// dueCells are dueColumns as readDue reads them, in binary. To find that a number is usual and to send NULL for it
+// costs the server half of what it costs to send it: nobody looked yet, or each change was a look.
 const dueCells = `f.shard, f.id, f.rule_id, f.version, f.key,
 	f.created_at, f.since_at, f.first_check_at, f.next_check_at,
 	f.rev, nullif(f.check_count, f.rev), nullif(f.checks, f.rev), nullif(f.undecided, 0), nullif(f.step, 0),
