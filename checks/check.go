@@ -22,6 +22,7 @@ type Check struct {
 	Since       time.Time       // when the wait began
 	Slot        time.Time       // the slot being checked
 	At          time.Time       // when it is looked at: at Slot or, where deadman was late, after it
+	ReadThrough time.Time       // up to when the events that could change the job are applied, not before Slot; zero: no event could
 	Count       int             // decided checks before this one
 	Step        int             // steps taken before this one
 	Said        int             // alerts about the job before this one
@@ -36,6 +37,19 @@ type Check struct {
 
 	Asked bool            // a source was asked about the entity
 	Found json.RawMessage // what it said, an object; nil: there is no such entity
+}
+
+// AsOf returns the instant that the check may judge: At, or ReadThrough where that is earlier. A step whose time
+// is later waits for the events before it.
+func (c Check) AsOf() time.Time {
+	at := c.At
+	if !c.ReadThrough.IsZero() && c.ReadThrough.Before(at) {
+		at = c.ReadThrough
+	}
+	if at.Before(c.Slot) {
+		return c.Slot
+	}
+	return at
 }
 
 // Forever is until when an acknowledgement holds that is for good.

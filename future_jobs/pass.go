@@ -62,6 +62,15 @@ func (w waitingFor) behind(through map[string]Reading) string {
 	return ""
 }
 
+// through is up to when all the streams are read; zero: there is none. The readings are older than the jobs,
+// so a job has every event before that instant.
+func (w waitingFor) through(all map[string]Reading) (least time.Time) {
+	for _, stream := range w.streams {
+		least = older(least, all[stream].Through)
+	}
+	return least
+}
+
 // sweep reads all that is due in the held shards and hands it to the checkers. What has to
 // wait for its streams, a free lane or a source is left: the oldest slot of it is returned, and
 // the next sweep has to begin where this one did.
@@ -273,6 +282,7 @@ func (s *Sweeper) pick(ctx context.Context, j *Job, p *pass, now time.Time) (v *
 		s.lagging[made], p.out[made] = w, nil
 		return nil, false
 	}
+	v.through = w.through(p.through)
 	if v.forgo(now); v.unasked {
 		return v, true
 	}

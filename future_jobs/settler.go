@@ -21,6 +21,7 @@ type verdict struct {
 	ruleSet int64
 	slot    time.Time // that is decided on
 	heard   time.Time // since when what the rule listens to is heard; zero: as far back as matters
+	through time.Time // up to when all streams that could change the job were read before it was; zero: none could
 	Decision
 	unasked bool // the handler was not asked
 }
@@ -33,7 +34,7 @@ func (v *verdict) forgo(now time.Time) {
 // question is what the handler is asked at the time now.
 func (v *verdict) question(now time.Time) checks.Check {
 	c := v.rule.question(&v.Job, now)
-	c.HeardSince = v.heard
+	c.HeardSince, c.ReadThrough = v.heard, v.through
 	return c
 }
 

@@ -18,7 +18,7 @@ type Request struct {
 	State       json.RawMessage `json:"state" jsonschema_description:"That body with the updates merged over it."`
 	Since       time.Time       `json:"since" jsonschema_description:"When the wait began."`
 	Slot        time.Time       `json:"slot" jsonschema_description:"The slot that is looked at."`
-	At          time.Time       `json:"at" jsonschema_description:"When it is looked at: at its slot or, where the node was late, after it. The time to count with."`
+	At          time.Time       `json:"at" jsonschema_description:"When it is looked at: at its slot or, where the node was late, after it, but not after the time up to which the rule's streams are read. The time to count with."`
 	Count       int             `json:"count" jsonschema_description:"Decided checks before this one."`
 	Step        int             `json:"step" jsonschema_description:"Steps taken before this one."`
 	Said        int             `json:"said" jsonschema_description:"Alerts about the wait before this one."`

@@ -31,8 +31,10 @@ func byNameOf(r *Rule, handler checks.Handler) checks.Handler {
 }
 
 // Check asks the handler. What it leaves out of its alerts is filled in: that they fire, the
-// severity, and the labels of the rule beside its own.
+// severity, and the labels of the rule beside its own. The handler counts with the instant that the events are
+// applied to, as steps of the rule would.
 func (n byName) Check(ctx context.Context, c checks.Check) (checks.Answer, error) {
+	c.At = c.AsOf()
 	answer, err := n.handler.Check(ctx, c)
 	if err != nil {
 		return checks.Answer{}, err

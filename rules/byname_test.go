@@ -152,3 +152,28 @@ func TestAWaitOfAHandlerBeginsByHand(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+func TestAHandlerCountsUpToWhereTheStreamsAreRead(t *testing.T) {
+	var at time.Time
+	handlers := &checks.Handlers{}
+	if err := handlers.Register("shipping-checks", checks.HandlerFunc(func(_ context.Context, c checks.Check) (checks.Answer, error) {
+		at = c.At
+		return checks.Answer{Outcome: checks.Cleared}, nil
+	})); err != nil {
+		t.Fatal(err)
+	}
+	rule := engineOf(t, handlers)
+	for _, c := range []struct {
+		name          string
+		through, want time.Time
+	}{
+		{"no stream can end the job", time.Time{}, clock(12, 0)},
+		{"the streams are read past the look", clock(12, 30), clock(12, 0)},
+		{"the streams are read past the slot alone", clock(11, 20), clock(11, 20)},
+	} {
+		check := checks.Check{Key: "1", Slot: clock(11, 15), At: clock(12, 0), ReadThrough: c.through}
+		if _, err := rule.Handler.Check(t.Context(), check); err != nil || !at.Equal(c.want) {
+			t.Errorf("%s: the handler counts with %v, %v; want %v", c.name, at, err, c.want)
+		}
+	}
+}

@@ -155,11 +155,14 @@ func loudest(steps []Step) alerts.Severity {
 	return order[at]
 }
 
-// waitsFor are the streams that can change or end a wait of the rule, each once, sorted.
+// waitsFor returns the streams whose events can change, end or restart a job of the rule, each once, sorted.
 func (d Document) waitsFor(reads []Read) []string {
 	changing := make(map[string]bool)
 	if h := d.Trigger.Heartbeat; h != nil && h.Event != "" {
 		changing[h.Event] = true
+	}
+	if d.Again == Restart && d.Trigger.Event != "" {
+		changing[d.Trigger.Event] = true
 	}
 	for _, r := range d.Resolve {
 		changing[r.Event] = true
