@@ -221,6 +221,12 @@ func (w *world) start() *node {
 // startOn is start with something between the intake and its database.
 func (w *world) startOn(ledger futurejobs.Ledger) *node {
 	w.t.Helper()
+	return w.startReading(w.bus, ledger)
+}
+
+// startReading is startOn with something between the intake and its streams, too.
+func (w *world) startReading(streams events.Streams, ledger futurejobs.Ledger) *node {
+	w.t.Helper()
 	clock := futurejobs.NewClock(w.store.Now, time.Now)
 	if err := clock.Sync(w.t.Context()); err != nil {
 		w.t.Fatal(err)
@@ -229,7 +235,7 @@ func (w *world) startOn(ledger futurejobs.Ledger) *node {
 	n := &node{shards: shards{n: w.store.Shards()}, counts: counts{n: make(map[string]int)}}
 	n.shards.held.Store(true)
 	n.Intake = events.NewIntake(events.Options{
-		Streams: w.bus, Book: book, Ledger: ledger, Shards: &n.shards,
+		Streams: streams, Book: book, Ledger: ledger, Shards: &n.shards,
 		Now: clock.Now, Announce: w.announce, Observer: &n.counts, Log: quietly(), Up: w.bus.Up,
 	})
 	ctx, cancel := context.WithCancel(context.Background())

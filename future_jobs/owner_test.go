@@ -1,0 +1,86 @@
+package futurejobs_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/store"
+)
+
+type leases interface{ futurejobs.Leases }
+
+// slow is the lease table, whose answers are late, and which is out of reach after some renewals.
+type slow struct {
+	leases
+	late     time.Duration
+	renewals int
+}
+
+// Take implements futurejobs.Leases.
+func (s *slow) Take(ctx context.Context, node string, held futurejobs.Held, lease time.Duration) (futurejobs.Lease, bool, error) {
+	l, ok, err := s.leases.Take(ctx, node, held, lease)
+	time.Sleep(s.late)
+	return l, ok, err
+}
+
+// Renew implements futurejobs.Leases.
+func (s *slow) Renew(ctx context.Context, node string, held []futurejobs.Lease, lease time.Duration) ([]futurejobs.Held, error) {
+	if s.renewals--; s.renewals < 0 && ctx.Err() == nil {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	kept, err := s.leases.Renew(ctx, node, held, lease)
+	time.Sleep(s.late)
+	return kept, err
+}
+
+// A lease is counted from before it was asked for. Counted from the answer, a node would go on reading a
+// stream that another node has taken over.
+func TestALeaseIsCountedFromBeforeItWasAskedFor(t *testing.T) {
+	const lease = 15 * time.Second
+	for name, on := range map[string]slow{
+		"taken":   {late: 9 * time.Second, renewals: 1}, // the first beat renews nothing
+		"renewed": {late: 9 * time.Second, renewals: 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: 1, Log: slog.New(slog.DiscardHandler)})
+				if err != nil {
+					t.Fatal(err)
+				}
+				on.leases = s
+				owner := futurejobs.NewOwner(&on, futurejobs.Node{ID: "n", Name: "n"}, lease, time.Now, slog.New(slog.DiscardHandler))
+				ctx, stop := context.WithCancel(t.Context())
+				done := make(chan error, 1)
+				go func() { done <- owner.Run(ctx) }()
+				for range 60 {
+					time.Sleep(time.Second)
+					if owner.Holds(0) && expired(t, s) {
+						t.Errorf("%s: the node holds a shard whose lease is over in the table", time.Now().Format(time.TimeOnly))
+						break
+					}
+				}
+				stop()
+				if err := <-done; err != nil {
+					t.Error(err)
+				}
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+		})
+	}
+}
+
+func expired(t *testing.T, s *store.Store) bool {
+	t.Helper()
+	table, err := s.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return table[0].Node != "" && table[0].Expired
+}
