@@ -14,6 +14,7 @@ type Node struct {
 	SeenAt    time.Time
 	ExpiresAt time.Time
 	Doing     string // what it is checking at the moment, JSON
+	Unfit     string // why it should hold no shards; empty: it is fit
 }
 
 // Lease is who holds a shard.

@@ -23,8 +23,14 @@ type Owner struct {
 	Doing func() string
 	// Changed is called when shards came or went. Set before Run.
 	Changed func()
+	// Unfit says why this node should hold no shards, in a sentence without secrets; empty: nothing speaks against it.
+	// While another live node is fit, the node gives its shards back. It is called at each look at the leases, and
+	// has to return at once. Set before Run.
+	Unfit func() (reason string)
 
-	beaten time.Time // when the last beat was sent, by the local clock; used by Run alone
+	fitness fitness   // used by Run alone
+	beaten  time.Time // when the last beat was sent, by the local clock; used by Run alone
+	told    time.Time // when the other nodes were first told that this one is unfit; zero: it is fit; used by Run alone
 
 	mu     sync.RWMutex
 	shards map[int16]*Shard
@@ -38,7 +44,8 @@ type Owner struct {
 func NewOwner(l Leases, node Node, lease time.Duration, local func() time.Time, log *slog.Logger) *Owner {
 	return &Owner{
 		leases: l, node: node, lease: lease, local: local, log: log,
-		Doing: func() string { return "" }, Changed: func() {}, shards: map[int16]*Shard{},
+		Doing: func() string { return "" }, Changed: func() {}, Unfit: func() string { return "" },
+		fitness: fitness{lease: lease}, shards: map[int16]*Shard{},
 	}
 }
 
@@ -78,7 +85,7 @@ func (o *Owner) Err() error {
 
 // step is one look at the leases:
 //
-//  1. beat and renew, when a third of the lease is over;
+//  1. beat and renew, when a third of the lease is over or the node became fit or unfit;
 //  2. give back what is more than the share;
 //  3. take what is free or expired, up to the share.
 func (o *Owner) step(ctx context.Context) error {
@@ -87,17 +94,22 @@ func (o *Owner) step(ctx context.Context) error {
 		return err
 	}
 	now := o.local()
-	if now.Sub(o.beaten) >= o.lease/3 || o.beaten.IsZero() || slices.ContainsFunc(table, free) {
+	was := o.fitness.reason
+	is := o.fitness.judge(now, o.Unfit(), len(o.all()) > 0)
+	o.logFitness(was, is)
+	if now.Sub(o.beaten) >= o.lease/3 || o.beaten.IsZero() || (was == "") != (is == "") || slices.ContainsFunc(table, free) {
 		if err := o.beat(ctx, now, len(table)); err != nil {
 			return err
 		}
 	}
-	share := o.share(len(table))
-	if err := o.shed(ctx, share); err != nil {
-		return err
-	}
-	if err := o.take(ctx, table, share); err != nil {
-		return err
+	if !o.isWaiting(now) {
+		share := o.share(len(table))
+		if err := o.shed(ctx, share); err != nil {
+			return err
+		}
+		if err := o.take(ctx, table, share); err != nil {
+			return err
+		}
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -108,12 +120,22 @@ func (o *Owner) step(ctx context.Context) error {
 	return nil
 }
 
+// logFitness logs that the node became unfit or fit.
+func (o *Owner) logFitness(was, is string) {
+	switch {
+	case was == "" && is != "":
+		o.log.Error("node unfit; it gives its shards back while another node is fit", "reason", is)
+	case was != "" && is == "":
+		o.log.Info("node fit again")
+	}
+}
+
 func free(l Lease) bool { return l.Node == "" || l.Expired }
 
 // beat registers the node and renews what it holds. What was lost is forgotten.
 func (o *Owner) beat(ctx context.Context, sent time.Time, total int) error {
 	node := o.node
-	node.Doing = o.Doing()
+	node.Doing, node.Unfit = o.Doing(), o.fitness.reason
 	nodes, err := o.leases.Beat(ctx, node, o.lease)
 	if err != nil {
 		return fmt.Errorf("beat: %w", err)
@@ -128,6 +150,11 @@ func (o *Owner) beat(ctx context.Context, sent time.Time, total int) error {
 		return fmt.Errorf("renew: %w", err)
 	}
 	o.beaten = sent
+	if node.Unfit == "" {
+		o.told = time.Time{}
+	} else if o.told.IsZero() {
+		o.told = sent
+	}
 
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -148,20 +175,30 @@ func (o *Owner) beat(ctx context.Context, sent time.Time, total int) error {
 	return nil
 }
 
-// share is how many of n shards are this node's: as many as everybody's, and one more for
-// the first ones by id while some are left over.
+// share is how many of n shards are this node's: as many as those of each fit node, and one more for the first
+// nodes by id while some are left over. An unfit node has none. Where no node is fit, all share.
 func (o *Owner) share(n int) int {
 	o.mu.RLock()
 	defer o.mu.RUnlock()
-	rank := slices.IndexFunc(o.nodes, func(m Node) bool { return m.ID == o.node.ID })
+	nodes := slices.DeleteFunc(slices.Clone(o.nodes), func(m Node) bool { return m.Unfit != "" })
+	if len(nodes) == 0 {
+		nodes = o.nodes
+	}
+	rank := slices.IndexFunc(nodes, func(m Node) bool { return m.ID == o.node.ID })
 	if rank < 0 {
 		return 0
 	}
-	share := n / len(o.nodes)
-	if rank < n%len(o.nodes) {
+	share := n / len(nodes)
+	if rank < n%len(nodes) {
 		share++
 	}
 	return share
+}
+
+// isWaiting reports whether the node became unfit so lately that others, unfit for the same cause, may not have said
+// so yet. Until then the node neither gives nor takes shards.
+func (o *Owner) isWaiting(now time.Time) bool {
+	return !o.told.IsZero() && now.Sub(o.told) < o.lease/3+o.lease/15
 }
 
 // shed gives shards back, the highest first, until share are left. A shard goes when
@@ -176,7 +213,7 @@ func (o *Owner) shed(ctx context.Context, share int) error {
 	}
 	var gone []Lease
 	for _, s := range shards[share:] {
-		if s.leave(o.local()) {
+		if s.leave(o.local(), o.fitness.reason != "") {
 			gone = append(gone, s.lease())
 		}
 	}

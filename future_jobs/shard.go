@@ -171,13 +171,14 @@ func (s *Shard) renew(until time.Time) {
 	s.until = until
 }
 
-// leavingMost is how long a shard that is to be given back waits for sources.
+// leavingMost is how long a shard that is to be given back waits for sources, and that of an unfit node for handlers.
 const leavingMost = 10 * time.Second
 
 // leave begins to give the shard back, and reports whether it can go: nothing is in flight any
 // more, or nothing but jobs that have asked a source for too long. To look them up has no
 // effects, and the next holder does so again; meanwhile all other jobs of the shard would wait.
-func (s *Shard) leave(now time.Time) (free bool) {
+// An unfit node waits no longer for anything: it may be unable to settle what its handlers answer.
+func (s *Shard) leave(now time.Time, unfit bool) (free bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leaving.IsZero() {
@@ -188,6 +189,9 @@ func (s *Shard) leave(now time.Time) (free bool) {
 	}
 	if now.Sub(s.leaving) < leavingMost {
 		return false
+	}
+	if unfit {
+		return true
 	}
 	for id, f := range s.flights {
 		if !f.asks && !slices.ContainsFunc(s.landed, func(l landing) bool { return l.id == id }) {

@@ -73,20 +73,20 @@ func TestAShardThatLeavesWaitsForNoSource(t *testing.T) {
 	}
 	late := noon.Add(leavingMost)
 	for _, at := range []time.Time{noon, late} {
-		if s.leave(at) {
+		if s.leave(at, false) {
 			t.Errorf("it goes after %s, and a handler is at work", at.Sub(noon))
 		}
 	}
 	s.land(1, time.Time{})
-	if s.leave(late.Add(-time.Second)) || !s.leave(late) {
+	if s.leave(late.Add(-time.Second), false) || !s.leave(late, false) {
 		t.Errorf("it is not given back after %s, or before", leavingMost)
 	}
 	s.stay()
-	if !s.open(late) || s.leave(late) {
+	if !s.open(late) || s.leave(late, false) {
 		t.Error("it does not stay, or leaves without waiting anew")
 	}
 	s.land(2, time.Time{})
-	if !s.leave(late) {
+	if !s.leave(late, false) {
 		t.Error("it waits for nothing")
 	}
 }

@@ -107,9 +107,9 @@ func nodesBeat(t *testing.T, w *world) {
 		t.Errorf("live: %+v", live)
 	}
 	must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: "dead", StartedAt: started}, -time.Second))
-	a.Doing = ""
+	a.Doing, a.Unfit = "", "it cannot settle"
 	live = must[[]futurejobs.Node](t)(w.Beat(w.ctx(), a, time.Hour))
-	if len(live) != 1 || live[0].ID != "a" || live[0].Doing != "" {
+	if len(live) != 1 || live[0].ID != "a" || live[0].Doing != "" || live[0].Unfit != a.Unfit {
 		t.Errorf("live: %+v", live)
 	}
 	if all := must[[]futurejobs.Node](t)(w.Nodes(w.ctx())); len(all) != 2 {

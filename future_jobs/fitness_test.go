@@ -1,0 +1,150 @@
+package futurejobs_test
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/store"
+)
+
+// member is a node of a cluster that does nothing but hold shards.
+type member struct {
+	*futurejobs.Owner
+	reason atomic.Pointer[string]
+}
+
+func (m *member) become(reason string) { m.reason.Store(&reason) }
+
+const clusterLease = 15 * time.Second
+
+// cluster runs nodes on one real SQLite store with twelve shards, in virtual time.
+func cluster(t *testing.T, play func(t *testing.T, s *store.Store, nodes map[string]*member), ids ...string) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: 12, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(context.Background())
+		nodes := make(map[string]*member)
+		ended := make(chan error, len(ids))
+		for _, id := range ids {
+			m := &member{Owner: futurejobs.NewOwner(s, futurejobs.Node{ID: id, Name: id}, clusterLease, time.Now, slog.New(slog.DiscardHandler))}
+			m.become("")
+			m.Unfit = func() string { return *m.reason.Load() }
+			nodes[id] = m
+			go func() { ended <- m.Run(ctx) }()
+		}
+		defer func() {
+			cancel()
+			for range ids {
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+		}()
+		time.Sleep(clusterLease)
+		wantShares(t, nodes, "at the start", 12/len(ids))
+		play(t, s, nodes)
+	})
+}
+
+// wantShares wants each of the nodes to hold so many shards: one figure for all, or one for each in the order of ids.
+func wantShares(t *testing.T, nodes map[string]*member, when string, want ...int) {
+	t.Helper()
+	synctest.Wait()
+	for i, id := range []string{"a", "b", "c"}[:len(nodes)] {
+		if got := len(nodes[id].Holding()); got != want[min(i, len(want)-1)] {
+			t.Errorf("%s: node %s holds %d shards, want %d", when, id, got, want[min(i, len(want)-1)])
+		}
+	}
+}
+
+func TestUnfitNodeHandsOverItsShards(t *testing.T) {
+	cluster(t, func(t *testing.T, s *store.Store, nodes map[string]*member) {
+		nodes["b"].become("it cannot settle")
+		time.Sleep(clusterLease)
+		wantShares(t, nodes, "a lease after b became unfit", 6, 0, 6)
+		live, err := s.Nodes(t.Context())
+		if err != nil || len(live) != 3 || live[0].Unfit != "" || live[1].Unfit != "it cannot settle" {
+			t.Errorf("the nodes: %+v, %v", live, err)
+		}
+		nodes["b"].become("")
+		time.Sleep(clusterLease)
+		wantShares(t, nodes, "while b rests", 6, 0, 6)
+		time.Sleep(2 * clusterLease)
+		wantShares(t, nodes, "after its rest", 4)
+	}, "a", "b", "c")
+}
+
+// What all nodes suffer from is no reason to give shards to a node that is not better.
+func TestNodesThatAreAllUnfitKeepTheirShards(t *testing.T) {
+	cluster(t, func(t *testing.T, _ *store.Store, nodes map[string]*member) {
+		begun := time.Now()
+		for _, id := range []string{"a", "b", "c"} { // they do not notice at the same time
+			nodes[id].become("it cannot reach the broker")
+			time.Sleep(1300 * time.Millisecond)
+		}
+		for time.Since(begun) < 10*clusterLease {
+			time.Sleep(time.Second)
+			wantShares(t, nodes, time.Since(begun).String()+" after the cause began", 4)
+		}
+		for _, m := range nodes {
+			m.become("")
+		}
+		for begun = time.Now(); time.Since(begun) < 4*clusterLease; {
+			time.Sleep(time.Second)
+			wantShares(t, nodes, time.Since(begun).String()+" after the cause ended", 4)
+		}
+	}, "a", "b", "c")
+}
+
+// A node that fails again whenever it holds shards holds them less and less often.
+func TestRelapsesMakeANodeRestLonger(t *testing.T) {
+	cluster(t, func(t *testing.T, _ *store.Store, nodes map[string]*member) {
+		b := nodes["b"]
+		held, spells := 0, 0
+		var failing, since time.Time
+		for begun := time.Now(); time.Since(begun) < 30*time.Minute; time.Sleep(time.Second) {
+			switch holds := len(b.Holding()) > 0; {
+			case !holds:
+				if !since.IsZero() {
+					spells++
+				}
+				since, failing = time.Time{}, time.Time{}
+				b.become("")
+			case since.IsZero():
+				since = time.Now()
+				fallthrough
+			default:
+				held++
+				if failing = since.Add(clusterLease); !time.Now().Before(failing) {
+					b.become("it cannot settle")
+				}
+			}
+		}
+		if spells < 3 || spells > 8 || held > 300 {
+			t.Errorf("in 30 m the node held shards %d times, for %d s in all", spells, held)
+		}
+	}, "a", "b")
+}
+
+// A node that finds itself unfit and was the only one goes on, and so it does when another node comes and goes.
+func TestUnfitNodeGoesOnAlone(t *testing.T) {
+	cluster(t, func(t *testing.T, _ *store.Store, nodes map[string]*member) {
+		nodes["a"].become("it cannot settle")
+		time.Sleep(4 * clusterLease)
+		wantShares(t, nodes, "alone", 12)
+		nodes["a"].become("")
+		time.Sleep(time.Second)
+		wantShares(t, nodes, "once it has proved itself", 12)
+	}, "a")
+}
