@@ -79,6 +79,10 @@ func (s *Sweeper) sweep(ctx context.Context, belt *belt, search func([]*verdict)
 	shards := s.owner.Open()
 	if len(shards) == 0 || now.IsZero() {
 		s.swept.Store(nil) // a node that holds nothing is behind with nothing
+		if len(s.owner.Holding()) == 0 {
+			s.fail("settle", nil) // and what it could not settle is another's
+			s.fail("rules", nil)
+		}
 		return left, nil
 	}
 	if s.stoodStill(now) {
@@ -124,7 +128,8 @@ func (s *Sweeper) sweep(ctx context.Context, belt *belt, search func([]*verdict)
 	}
 	s.last = now
 	s.swept.Store(&reach{through: now, left: left, own: own})
-	return left, pass.err()
+	s.fail("rules", pass.err())
+	return left, nil
 }
 
 // read reads what a query asks for, page by page, and hands it on. Where it finds itself behind,

@@ -59,6 +59,11 @@ func (v *verdict) out() bool { return !v.unasked && (v.rule.Finder != nil || !pr
 // write settles one batch. What the store did not take is looked at again by a later
 // sweep; the row stands as it was.
 func (s *Sweeper) write(ctx context.Context, batch []*verdict) {
+	for _, v := range batch {
+		if v.out() {
+			v.shard.answered(v.Job.ID)
+		}
+	}
 	for _, part := range apart(batch) {
 		failpoints.Here("settle.write")
 		st := settlement(part)
@@ -70,6 +75,7 @@ func (s *Sweeper) write(ctx context.Context, batch []*verdict) {
 				err = cmp.Or(err, failed)
 			}
 		}
+		settled := err == nil
 		var soon time.Duration // until it is looked at again; zero: it was settled
 		switch {
 		case errors.Is(err, ErrRulesChanged):
@@ -82,7 +88,11 @@ func (s *Sweeper) write(ctx context.Context, batch []*verdict) {
 		}
 		s.fail("settle", err)
 		for _, v := range part {
-			v.shard.land(v.Job.ID, v.standsAt(got.Jobs[v.Job.ID]))
+			if settled {
+				v.shard.land(v.Job.ID, v.standsAt(got.Jobs[v.Job.ID]))
+			} else {
+				v.shard.landUnsettled(v.Job.ID, v.slot)
+			}
 		}
 		if soon > 0 {
 			time.AfterFunc(soon, s.Wake)
@@ -181,10 +191,14 @@ func (s *Sweeper) fail(doing string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	was := s.errs[doing]
+	if err != nil && was == nil {
+		s.failingSince[doing] = s.clock.local()
+	}
 	switch {
 	case err == nil && was != nil:
 		s.log.Info("goes on", "doing", doing)
 		delete(s.errs, doing)
+		delete(s.failingSince, doing)
 	case err != nil:
 		err = fmt.Errorf("%s: %w", doing, err)
 		if was == nil || was.Error() != err.Error() {

@@ -2,6 +2,7 @@ package futurejobs
 
 import (
 	"cmp"
+	"maps"
 	"math/bits"
 	"slices"
 	"sync"
@@ -24,15 +25,30 @@ type Shard struct {
 	until    time.Time // by the local clock; counted from before the renewal was sent
 	leaving  time.Time // since when it is to be given back, and nothing new is read; zero: it stays
 	lowWater place
-	swept    time.Time        // through by the last sweep that ended, also of another holder
-	caughtUp time.Time        // when it was last swept from the beginning; zero: not by this holder
-	flights  map[int64]flight // the jobs being looked at
-	landed   []landing        // decided since the last read; still in flights
-	flown    place            // the first of what was forgotten since the walk began and is there still; zero: none
+	swept    time.Time         // through by the last sweep that ended, also of another holder: what was due by then was read
+	caughtUp time.Time         // when it was last swept from the beginning; zero: not by this holder
+	flights  map[int64]flight  // the jobs being looked at
+	landed   []landing         // decided since the last read; still in flights
+	flown    place             // the first of what was forgotten since the walk began and is there still; zero: none
+	walks    int               // that began
+	setBack  map[int64]setback // jobs that were decided and could not be settled, up to maxSetbacks
+}
+
+// maxSetbacks bounds how many jobs of a shard are remembered as not settled. Jobs are read in the order of their slots,
+// so that those that are remembered come first.
+const maxSetbacks = 1000
+
+// setback is a job that was decided and could not be settled.
+type setback struct {
+	micros int64 // of its slot, since 1970
+	walk   int   // the last one in which it was found due
 }
 
 func newShard(l Lease, until time.Time) *Shard {
-	return &Shard{Held: l.Held, until: until, lowWater: place{at: l.LowWater}, swept: l.Swept, flights: map[int64]flight{}}
+	return &Shard{
+		Held: l.Held, until: until, lowWater: place{at: l.LowWater}, swept: l.Swept,
+		flights: map[int64]flight{}, setBack: map[int64]setback{},
+	}
 }
 
 // place is a place in the order in which a shard's jobs are due. One with a zero instant is none.
@@ -63,7 +79,9 @@ type flight struct {
 	out    bool  // it waits for somebody else: a source, or a handler that finds out by itself
 }
 
-func (f flight) slot() time.Time { return time.UnixMicro(f.micros).UTC() }
+func (f flight) slot() time.Time { return fromMicros(f.micros) }
+
+func fromMicros(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
 // walk is where the next sweep begins: at the low water, or from the beginning where that has not been
 // done since the shard's turn, or not by this holder.
@@ -71,6 +89,7 @@ func (s *Shard) walk(now time.Time) Walk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.flown = place{}
+	s.walks++
 	if s.caughtUp.Before(s.turn(now)) {
 		s.caughtUp = now
 		return Walk{Shard: s.Shard}
@@ -100,6 +119,20 @@ func (s *Shard) takeOff(v *verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.flights[v.Job.ID] = flight{micros: v.slot.UnixMicro(), asks: v.asks(), out: v.out()}
+	if set, is := s.setBack[v.Job.ID]; is {
+		set.walk = s.walks
+		s.setBack[v.Job.ID] = set
+	}
+}
+
+// answered marks a job in flight whose source or handler has answered: from now on it waits for its settlement alone.
+func (s *Shard) answered(id int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f, flies := s.flights[id]; flies {
+		f.out, f.asks = false, false
+		s.flights[id] = f
+	}
 }
 
 // land marks a job as decided, whose row is at an instant now: its slot where it was not settled, the next where
@@ -109,6 +142,17 @@ func (s *Shard) land(id int64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.landed = append(s.landed, landing{id, at})
+	delete(s.setBack, id)
+}
+
+// landUnsettled is land for a job that was decided and could not be settled.
+func (s *Shard) landUnsettled(id int64, slot time.Time) {
+	s.land(id, slot)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.setBack) < maxSetbacks {
+		s.setBack[id] = setback{micros: slot.UnixMicro(), walk: s.walks}
+	}
 }
 
 // beginRead forgets the jobs that have landed: a read that begins now shows them as they are.
@@ -122,8 +166,8 @@ func (s *Shard) beginRead() {
 	s.landed = s.landed[:0]
 }
 
-// oldest is the slot of the oldest job in flight, and of the oldest that waits for nobody else;
-// zero where there is none.
+// oldest is the slot of the oldest job that is in flight or could not be settled, and of the oldest that waits for
+// nobody else; zero where there is none.
 func (s *Shard) oldest() (slot, own time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -132,6 +176,9 @@ func (s *Shard) oldest() (slot, own time.Time) {
 		if !f.out {
 			own = older(own, f.slot())
 		}
+	}
+	for _, set := range s.setBack { // also while their handlers are asked again
+		slot, own = older(slot, fromMicros(set.micros)), older(own, fromMicros(set.micros))
 	}
 	return slot, own
 }
@@ -151,18 +198,36 @@ func (s *Shard) raise(now time.Time) {
 	}
 }
 
-// sweptThrough says that a sweep of the shard came through, which began at now.
+// sweptThrough says that a sweep of the shard came through, which began at now. What could not be settled and was not
+// found due any more is forgotten: somebody else changed or ended the job, or it waits for its stream.
 func (s *Shard) sweptThrough(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.swept = now
+	maps.DeleteFunc(s.setBack, func(id int64, set setback) bool {
+		_, flies := s.flights[id]
+		return set.walk < s.walks && !flies
+	})
 }
 
 // lease is the shard as the lease table should have it.
 func (s *Shard) lease() Lease {
+	settled := s.settledThrough()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Lease{Held: s.Held, LowWater: s.lowWater.at, Swept: s.swept}
+	return Lease{Held: s.Held, LowWater: s.lowWater.at, Swept: settled}
+}
+
+// settledThrough is how far the shard is swept: what was due by then was read, and settled unless it waits for its
+// stream, for a source or for a handler. It may go back, where a job appears late.
+func (s *Shard) settledThrough() time.Time {
+	_, own := s.oldest()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.swept.IsZero() || own.IsZero() || own.After(s.swept) {
+		return s.swept
+	}
+	return own.Add(-time.Microsecond)
 }
 
 func (s *Shard) renew(until time.Time) {

@@ -66,9 +66,10 @@ type Sweeper struct {
 	behind      time.Duration          // the last wait for what was left behind; used by Run alone
 	last        time.Time              // when the last sweep began that came through; used by Run alone
 
-	swept atomic.Pointer[reach] // by the last sweep; nil: there was none yet
-	mu    sync.Mutex
-	errs  map[string]error
+	swept        atomic.Pointer[reach] // by the last sweep; nil: there was none yet
+	mu           sync.Mutex
+	errs         map[string]error
+	failingSince map[string]time.Time // by the local clock, for each of errs
 }
 
 // NewSweeper returns a sweeper that runs up to workers checks that wait for something at
@@ -78,7 +79,7 @@ func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logg
 		queue: q, book: b, owner: o, clock: c, log: log,
 		Observer: silent{}, Resuming: func(context.Context) {}, Listening: func(context.Context) error { return nil },
 		wake:    make(chan struct{}, 1),
-		lagging: map[Edition]waitingFor{}, behindSince: map[string]time.Time{}, errs: map[string]error{},
+		lagging: map[Edition]waitingFor{}, behindSince: map[string]time.Time{}, errs: map[string]error{}, failingSince: map[string]time.Time{},
 	}
 	s.slow = newLanes(workers, s.room)
 	return s
@@ -191,6 +192,22 @@ func (s *Sweeper) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return errors.Join(slices.Collect(maps.Values(s.errs))...)
+}
+
+// Unfit says why another node should hold this node's shards: due jobs could not be read, or decided jobs not be settled,
+// for d or longer. It is a sentence without secrets; empty: there is no reason.
+func (s *Sweeper) Unfit(d time.Duration) (reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, failing := range []struct{ doing, reason string }{
+		{"settle", "decided jobs cannot be settled"},
+		{"sweep", "due jobs cannot be read"},
+	} {
+		if s.errs[failing.doing] != nil && s.clock.local().Sub(s.failingSince[failing.doing]) >= d {
+			return failing.reason
+		}
+	}
+	return ""
 }
 
 // Swept is when the last sweep began that came through: what was due by then was read. It is
