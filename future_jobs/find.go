@@ -81,7 +81,7 @@ func (s *Sweeper) find(ctx context.Context, batch []*verdict, decided chan<- []*
 		}
 		return
 	}
-	s.outages.heard(rule, findings)
+	s.outages.heard(rule, findings, s.clock.Now())
 	for i, found := range findings {
 		v, c := batch[i], questions[i]
 		v.Job.Last.StartedAt = now

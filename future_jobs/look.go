@@ -205,7 +205,7 @@ func (s *Sweeper) wander(ctx context.Context, v *verdict, decided chan<- []*verd
 		if errors.Is(err, errAbandoned) {
 			s.log.Warn("handler abandoned", "rule", v.rule.Name, "key", v.Job.Key, "timeout", v.rule.Limits.Timeout)
 		}
-		s.outages.answered(v.rule, err)
+		s.outages.answered(v.rule, err, s.clock.Now())
 		if once(v.rule) {
 			s.unsettled.keep(v.Job, s.clock.Now(), answer, err)
 		}

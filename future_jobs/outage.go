@@ -114,11 +114,12 @@ func counted(n int, noun string) string {
 	return fmt.Sprintf("%d %ss", n, noun)
 }
 
-// outages is what a sweeper knows of open outages, and hears of them.
+// outages is what a sweeper knows of open outages and of the answers of their sources.
 type outages struct {
 	mu    sync.Mutex
 	open  map[outageOf]Outage
-	works map[outageOf]bool // heard of since it was opened
+	works map[outageOf]bool // the source of an open outage answered since the outage was opened
+	last  map[outageOf]answered
 }
 
 type outageOf struct {
@@ -126,66 +127,95 @@ type outageOf struct {
 	source string
 }
 
-// know takes in what is open by the database's word.
-func (o *outages) know(open []Outage) {
+// answered is the last answer of a source to a rule, whether an outage was known to be open or not.
+type answered struct {
+	at    time.Time
+	works bool
+}
+
+// answersKept is how long the last answer of a source without an open outage is kept: longer than a
+// failed check waits for its settlement, which opens the outage.
+const answersKept = 10 * time.Minute
+
+// sourceOf returns where the last answer of a source is kept. All handlers of a rule share one place:
+// a check does not say which of them it asked.
+func sourceOf(of outageOf) outageOf {
+	if isHandler(of.source) {
+		of.source = checks.HandlerSource("")
+	}
+	return of
+}
+
+// know takes in the outages that are open in the database at now. An answer that came after an outage was
+// opened, and before this node read so, counts.
+func (o *outages) know(open []Outage, now time.Time) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	before := o.works
 	o.open, o.works = make(map[outageOf]Outage, len(open)), make(map[outageOf]bool)
 	for _, one := range open {
 		of := outageOf{one.RuleID, one.Source}
+		last := o.last[sourceOf(of)]
 		o.open[of] = one
-		if before[of] {
+		if before[of] || last.works && last.at.After(one.OpenedAt) {
 			o.works[of] = true
+		}
+	}
+	for of, last := range o.last {
+		if now.Sub(last.at) > answersKept {
+			delete(o.last, of)
 		}
 	}
 }
 
-// met takes in that an outage is open, which this node wrote: what is heard of its source from
-// now on counts.
+// met takes in that an outage is open, which this node wrote. A success that followed the failed check
+// counts, also one from before the outage was written.
 func (o *outages) met(one Outage) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.open == nil {
 		o.open, o.works = map[outageOf]Outage{}, map[outageOf]bool{}
 	}
-	o.open[outageOf{one.RuleID, one.Source}] = one
+	of := outageOf{one.RuleID, one.Source}
+	o.open[of] = one
+	if o.last[sourceOf(of)].works {
+		o.works[of] = true
+	}
 }
 
 // heard takes in what a source answered. An error of a key says nothing about the source: it may
 // not have been asked about that.
-func (o *outages) heard(r *Rule, found []checks.Finding) {
+func (o *outages) heard(r *Rule, found []checks.Finding, now time.Time) {
 	fails := slices.ContainsFunc(found, func(f checks.Finding) bool { return isOutage(f.Err) })
 	if !fails && !slices.ContainsFunc(found, func(f checks.Finding) bool { return f.Err == nil }) {
 		return
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	o.note(outageOf{r.ID, r.Finder.Source()}, !fails)
+	o.note(outageOf{r.ID, r.Finder.Source()}, !fails, now)
 }
 
 // answered takes in how a handler that finds out by itself did. One that does not answer in time
 // can be asked no more than before.
-func (o *outages) answered(r *Rule, err error) {
+func (o *outages) answered(r *Rule, err error, now time.Time) {
 	works := !isOutage(err) && !errors.Is(err, context.DeadlineExceeded)
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	for of := range o.open {
-		if of.rule == r.ID && isHandler(of.source) {
-			o.note(of, works)
-		}
-	}
+	o.note(outageOf{r.ID, checks.HandlerSource("")}, works, now)
 }
 
-// note notes whether the source of an open outage works. The caller holds the lock.
-func (o *outages) note(of outageOf, works bool) {
-	if _, open := o.open[of]; !open {
-		return
+// note keeps whether a source works, also for an outage that this node does not know yet.
+func (o *outages) note(of outageOf, works bool, now time.Time) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.last == nil {
+		o.last = map[outageOf]answered{}
 	}
-	if works {
-		o.works[of] = true
-	} else {
-		delete(o.works, of)
+	o.last[of] = answered{now, works}
+	for open := range o.open {
+		switch {
+		case open.rule != of.rule || sourceOf(open) != of:
+		case works:
+			o.works[open] = true
+		default:
+			delete(o.works, open)
+		}
 	}
 }
 
@@ -311,7 +341,7 @@ func (s *Sweeper) mendOnce(ctx context.Context) error {
 	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	s.outages.know(open)
+	s.outages.know(open, s.clock.Now())
 	if len(open) == 0 {
 		return nil
 	}

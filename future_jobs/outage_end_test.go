@@ -145,3 +145,46 @@ func TestAnOutageSpeaksWhileItIsOpen(t *testing.T) {
 		}
 	})
 }
+
+// A source may answer before this node has read that another node opened the outage. The answer ends the
+// outage all the same; otherwise it would stay open for as long as failed jobs are checked again (6 min).
+func TestOutageEndsByAnAnswerThatPrecedesItsReading(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		shop := reachable{&source{most: 4, find: known}}
+		e := run(t, map[string]checks.Handler{"asks": shop}, fmt.Sprintf(noResolve, "asks", "asks"))
+		start := time.Now()
+		time.Sleep(300 * time.Millisecond)
+		e.happen("asks.created", keys(20)...) // checked 11 s after the start
+		time.Sleep(time.Until(start.Add(10*time.Second + 500*time.Millisecond)))
+		e.meet("shop")
+		time.Sleep(time.Until(start.Add(14 * time.Second)))
+		if batches, _ := shop.counts(); len(batches) == 0 {
+			t.Fatal("the source was not asked before the outages were read")
+		}
+		time.Sleep(7 * time.Second) // outages are read every 5 s
+		if open, err := e.store.Outages(t.Context()); err != nil || len(open) != 0 {
+			t.Errorf("open 10 s after the source answered: %+v, %v", open, err)
+		}
+	})
+}
+
+// meet opens an outage of rule 1, as another node does.
+func (e *engine) meet(source string) {
+	e.Helper()
+	rule, err := e.book.Rule(e.Context(), 1, 1)
+	if err != nil {
+		e.Fatal(err)
+	}
+	leases, err := e.store.Leases(e.Context())
+	if err != nil {
+		e.Fatal(err)
+	}
+	_, err = e.store.Meet(e.Context(), futurejobs.Met{
+		Held: []futurejobs.Held{leases[0].Held}, RuleSet: e.book.Revision(),
+		Outage: futurejobs.Outage{Source: source, RuleID: rule.ID, Version: 1, Jobs: 1, Reason: "connection refused"},
+		Say:    func(o futurejobs.Outage) alerts.Alert { return o.Opening(rule.Name, rule.Entity) },
+	})
+	if err != nil {
+		e.Fatal(err)
+	}
+}

@@ -15,7 +15,7 @@ func TestAHandlersOutageEndsWhenItAnswers(t *testing.T) {
 	down := &checks.Outage{Source: checks.HandlerSource("shipping"), Err: errors.New("no service")}
 	open := []Outage{{Source: down.Source, RuleID: 1}, {Source: "shop", RuleID: 1}, {Source: down.Source, RuleID: 2}}
 	var o outages
-	o.know(open)
+	o.know(open, time.Time{})
 	rule := orderRule()
 	rule.ID = 1
 	for _, c := range []struct {
@@ -23,16 +23,51 @@ func TestAHandlersOutageEndsWhenItAnswers(t *testing.T) {
 		err  error
 		over bool
 	}{{"it can't be asked", down, false}, {"an error of the check", errors.New("no total"), true}, {"down again", down, false}, {"an answer", nil, true}, {"none in time", context.DeadlineExceeded, false}} {
-		o.answered(rule, c.err)
+		o.answered(rule, c.err, time.Time{})
 		for i, want := range []bool{c.over, false, false} {
 			if got := o.isHeard(open[i]); got != want {
 				t.Errorf("%s: outage %d is over: %t", c.name, i, got)
 			}
 		}
 	}
-	o.know(nil)
-	if o.answered(rule, nil); len(o.works) > 0 {
+	o.know(nil, time.Time{})
+	if o.answered(rule, nil, time.Time{}); len(o.works) > 0 {
 		t.Error("an outage that is not open is over")
+	}
+}
+
+// A success between a failed check and the writing of its outage ends the outage; a success from before the
+// failed check does not, and neither does one from before another node opened the outage.
+func TestOutageCountsAnswersFromBeforeItIsKnown(t *testing.T) {
+	start := time.Date(2026, 3, 2, 13, 0, 0, 0, time.UTC)
+	down := &checks.Outage{Source: checks.HandlerSource("shipping"), Err: errors.New("no service")}
+	one := Outage{Source: down.Source, RuleID: 1, OpenedAt: start.Add(10 * time.Second)}
+	rule := orderRule()
+	rule.ID = 1
+	for name, c := range map[string]struct {
+		errs []error // one a second, from the start on
+		by   func(*outages)
+		over bool
+	}{
+		"a success after the failed check":            {[]error{down, nil}, func(o *outages) { o.met(one) }, true},
+		"a success before the failed check":           {[]error{nil, down}, func(o *outages) { o.met(one) }, false},
+		"a success before another node opened it":     {[]error{nil}, func(o *outages) { o.know([]Outage{one}, start) }, false},
+		"a success after another node opened it":      {append(make([]error, 12), nil), func(o *outages) { o.know([]Outage{one}, start) }, true},
+		"a success and a failure after it was opened": {append(make([]error, 12), down), func(o *outages) { o.know([]Outage{one}, start) }, false},
+	} {
+		var o outages
+		for i, err := range c.errs {
+			o.answered(rule, err, start.Add(time.Duration(i)*time.Second))
+		}
+		c.by(&o)
+		if got := o.isHeard(one); got != c.over {
+			t.Errorf("%s: the outage is over: %t", name, got)
+		}
+	}
+	var o outages
+	o.answered(rule, nil, start)
+	if o.know(nil, start.Add(time.Hour)); len(o.last) > 0 {
+		t.Error("an answer is kept for an hour without an outage")
 	}
 }
 
