@@ -32,7 +32,7 @@ var outside = []struct {
 		"history in days, which are dropped whole; without them it is pruned by DELETE",
 	},
 	{
-		regexp.MustCompile(`(?s)^CREATE TABLE (IF NOT EXISTS )?history_\w+ PARTITION OF history .*$`),
+		regexp.MustCompile(`(?s)^(CREATE TABLE history_\w+ (PARTITION OF|\(LIKE) history .*|ALTER TABLE history ATTACH PARTITION .*)$`),
 		"a day of history",
 	},
 }

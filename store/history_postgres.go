@@ -107,37 +107,91 @@ WHERE i.inhparent = 'history'::regclass AND c.relname <> 'history_default'`)
 	return days, nil
 }
 
-// impatient transactions change tables: they give up, to be tried another time, rather than
-// have everybody wait behind them for somebody who reads history.
-var impatient = pgx.TxOptions{BeginQuery: `BEGIN; SET LOCAL lock_timeout = '2s'`}
+// daysAhead is how many days after today have their table ready. A table cannot be made while history is
+// read by one long transaction, such as a backup's, so a week of them is ahead.
+const daysAhead = 7
 
-// daysAhead is how many days after today have their table ready.
-const daysAhead = 3
+// How long a change of the tables of history waits for its locks. What waits for a lock has later requests
+// for the table wait behind it.
+const (
+	// The lock of the default table, behind which only reads of the whole history wait.
+	makeDayWait = 50 * time.Millisecond
+	// The lock of history, behind which each settlement waits.
+	dropDayWait = 200 * time.Millisecond
+)
 
+// dropDayAgain is how long no day is dropped after one could not be.
+const dropDayAgain = 10 * time.Minute
+
+// impatiently are transactions that wait no longer than that for a lock.
+func impatiently(wait time.Duration) pgx.TxOptions {
+	return pgx.TxOptions{BeginQuery: fmt.Sprintf(`BEGIN; SET LOCAL lock_timeout = '%dms'; SET LOCAL statement_timeout = '%dms'`,
+		wait.Milliseconds(), patience.Milliseconds())}
+}
+
+// isLocked reports whether a transaction gave up waiting for a lock.
+func isLocked(err error) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && pg.Code == "55P03"
+}
+
+// ahead makes the tables of the days to come. One that cannot be made because history is read is tried
+// again the next time; unready tells which are missing.
 func (p *postgres) ahead(ctx context.Context, now time.Time) error {
-	have, err := p.days(ctx)
+	missing, err := p.missingDays(ctx, now)
 	if err != nil {
 		return failed("history ahead", err)
 	}
-	today := now.Truncate(futurejobs.Day)
-	for i := range daysAhead + 1 {
-		day := today.AddDate(0, 0, i)
-		if slices.ContainsFunc(have, day.Equal) {
-			continue
+	for _, day := range missing {
+		err := p.makeDay(ctx, day)
+		if isLocked(err) {
+			return nil
 		}
-		if err := p.makeDay(ctx, day); err != nil {
+		if err != nil {
 			return failed("history ahead", err)
 		}
 	}
 	return nil
 }
 
-// makeDay makes the table of a day. A day whose first rows went to the default stays there.
+// missingDays returns the days from today on that are to have a table and have none, in order.
+func (p *postgres) missingDays(ctx context.Context, now time.Time) (missing []time.Time, err error) {
+	have, err := p.days(ctx)
+	if err != nil {
+		return nil, err
+	}
+	today := now.Truncate(futurejobs.Day)
+	for i := range daysAhead + 1 {
+		if day := today.AddDate(0, 0, i); !slices.ContainsFunc(have, day.Equal) {
+			missing = append(missing, day)
+		}
+	}
+	return missing, nil
+}
+
+// unready returns the first day after today that has no table; zero: none.
+func (p *postgres) unready(ctx context.Context, now time.Time) (time.Time, error) {
+	missing, err := p.missingDays(ctx, now)
+	for _, day := range missing {
+		if day.After(now) {
+			return day, nil
+		}
+	}
+	return time.Time{}, err
+}
+
+// makeDay makes the table of a day. A day whose first rows went to the default stays there. The table is
+// attached, and not created as a partition: that takes the exclusive lock of the default table, which a
+// settlement takes only for a day without a table, and not that of history.
 func (p *postgres) makeDay(ctx context.Context, day time.Time) error {
 	const bound = "2006-01-02 00:00:00+00"
-	err := pgx.BeginTxFunc(ctx, p.pool, impatient, func(tx pgx.Tx) error {
-		_, err := tx.Exec(ctx, fmt.Sprintf(`CREATE TABLE IF NOT EXISTS %s PARTITION OF history FOR VALUES FROM ('%s') TO ('%s')`,
-			day.Format(dayTable), day.Format(bound), day.AddDate(0, 0, 1).Format(bound)))
+	err := pgx.BeginTxFunc(ctx, p.pool, impatiently(makeDayWait), func(tx pgx.Tx) error {
+		table := day.Format(dayTable)
+		if _, err := tx.Exec(ctx, `CREATE TABLE `+table+` (LIKE history INCLUDING ALL EXCLUDING INDEXES)`); err != nil {
+			return err
+		}
+		_, err := tx.Exec(ctx, fmt.Sprintf(`ALTER TABLE history ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')`,
+			table, day.Format(bound), day.AddDate(0, 0, 1).Format(bound)))
 		return err
 	})
 	var pg *pgconn.PgError
@@ -159,11 +213,16 @@ func (p *postgres) forget(ctx context.Context, before time.Time) (total int64, e
 	}
 	last := before.Truncate(futurejobs.Day)
 	for _, day := range days {
-		if !day.Before(last) {
+		if !day.Before(last) || p.isResting() {
 			break
 		}
 		n, err := p.dropDay(ctx, day)
 		total += n
+		if isLocked(err) { // kept for longer is no harm
+			failedAt := time.Now()
+			p.dropFailed.Store(&failedAt)
+			break
+		}
 		if err != nil {
 			return total, err
 		}
@@ -177,10 +236,16 @@ func (p *postgres) forget(ctx context.Context, before time.Time) (total int64, e
 	}
 }
 
+// isResting reports whether a day could not be dropped a short while ago.
+func (p *postgres) isResting() bool {
+	failed := p.dropFailed.Load()
+	return failed != nil && time.Since(*failed) < dropDayAgain
+}
+
 // dropDay drops a day and counts its rows, in one transaction.
 func (p *postgres) dropDay(ctx context.Context, day time.Time) (n int64, err error) {
 	table := day.Format(dayTable)
-	err = pgx.BeginTxFunc(ctx, p.pool, impatient, func(tx pgx.Tx) error {
+	err = pgx.BeginTxFunc(ctx, p.pool, impatiently(dropDayWait), func(tx pgx.Tx) error {
 		if err := tx.QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&n); err != nil {
 			return err
 		}

@@ -93,6 +93,8 @@ func (e *sqlite) hourOf(instant string) string {
 // ahead has nothing to do: there is one table.
 func (e *sqlite) ahead(context.Context, time.Time) error { return nil }
 
+func (e *sqlite) unready(context.Context, time.Time) (time.Time, error) { return time.Time{}, nil }
+
 // forget looks at the oldest rows only: seq is the order of time.
 func (e *sqlite) forget(ctx context.Context, before time.Time) (total int64, err error) {
 	for {

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,6 +24,8 @@ type postgres struct {
 	pool *pgxpool.Pool
 	db   *sql.DB // the same pool
 	caution
+
+	dropFailed atomic.Pointer[time.Time] // when a day of history could not be dropped because it was locked; nil: never
 }
 
 // leastConns is the size of the pool where the database URL does not say pool_max_conns.

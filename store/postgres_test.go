@@ -398,7 +398,7 @@ func TestHistoryLivesInDays(t *testing.T) {
 		return n
 	}
 	today := time.Now().UTC().Truncate(24 * time.Hour)
-	for i := range 4 { // today and three ahead
+	for i := range 8 { // today and a week ahead
 		count("history_" + today.AddDate(0, 0, i).Format("20060102"))
 	}
 	jobs := f.start(10)
@@ -441,6 +441,100 @@ func TestHistoryLivesInDays(t *testing.T) {
 	f.check(err)
 	_, err = f.Prune(ctx, store.Retention{})
 	f.check(err)
+}
+
+// A backup (pg_dump) holds ACCESS SHARE on history for as long as it takes. The tables of the days to come are
+// made after it, and until then no settlement waits behind the attempt, as it would behind a request for the
+// exclusive lock of history.
+func TestUpkeepBehindABackupDelaysNoSettlement(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	ctx := t.Context()
+	next := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 7)
+	_, err := f.Pool().Exec(ctx, `DROP TABLE history_`+next.Format("20060102"))
+	f.check(err)
+	backup, err := f.Pool().Begin(ctx)
+	f.check(err)
+	defer func() { _ = backup.Rollback(context.WithoutCancel(ctx)) }()
+	_, err = backup.Exec(ctx, `LOCK TABLE history IN ACCESS SHARE MODE`)
+	f.check(err)
+
+	done := make(chan error)
+	go func() {
+		_, err := f.Prune(ctx, store.Retention{})
+		done <- err
+	}()
+	for waits := true; waits; {
+		select {
+		case err := <-done:
+			f.check(err)
+			waits = false
+		default:
+			var modes []string
+			f.check(f.Pool().QueryRow(ctx, `SELECT coalesce(array_agg(mode), '{}') FROM pg_locks WHERE NOT granted AND relation = 'history'::regclass`).Scan(&modes))
+			if len(modes) > 0 {
+				t.Fatalf("the upkeep waits for %v of history, and each settlement behind it", modes)
+			}
+		}
+	}
+	if day, _, err := f.HistoryUnready(ctx); err != nil || !day.Equal(next) {
+		t.Errorf("the first day without a table is %v, %v, want %v", day, err, next)
+	}
+	if _, err := f.Settle(ctx, f.settlement(f.start(3)...)); err != nil {
+		t.Error(err)
+	}
+	again := open(t, store.Options{DatabaseURL: f.dsn}) // a node that starts meanwhile does not fail
+	f.check(backup.Rollback(ctx))
+	_, err = again.Prune(ctx, store.Retention{})
+	f.check(err)
+	if day, _, err := f.HistoryUnready(ctx); err != nil || !day.IsZero() {
+		t.Errorf("%v has no table after the backup: %v", day, err)
+	}
+	var kind string // as of a table that was created as a partition
+	f.check(f.Pool().QueryRow(ctx, `SELECT string_agg(DISTINCT n::text, ' ') FROM (SELECT count(*) FROM pg_index WHERE indrelid::regclass::text LIKE 'history\_2%' GROUP BY indrelid) AS x(n)`).Scan(&kind))
+	if kind != "1" {
+		t.Errorf("days have %s indexes, want 1 each", kind)
+	}
+}
+
+// To drop a day takes the exclusive lock of history, behind which settlements wait. Behind a backup it is
+// tried briefly and rarely.
+func TestADayIsNotDroppedBehindABackup(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	ctx := t.Context()
+	old := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -40)
+	_, err := f.Pool().Exec(ctx, fmt.Sprintf(`CREATE TABLE history_%s PARTITION OF history FOR VALUES FROM ('%s') TO ('%s')`,
+		old.Format("20060102"), old.Format(time.RFC3339), old.AddDate(0, 0, 1).Format(time.RFC3339)))
+	f.check(err)
+	backup, err := f.Pool().Begin(ctx)
+	f.check(err)
+	defer func() { _ = backup.Rollback(context.WithoutCancel(ctx)) }()
+	_, err = backup.Exec(ctx, `LOCK TABLE history IN ACCESS SHARE MODE`)
+	f.check(err)
+	exists := func() (is bool) {
+		t.Helper()
+		f.check(f.Pool().QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, "history_"+old.Format("20060102")).Scan(&is))
+		return is
+	}
+	keep := store.Retention{History: 30 * 24 * time.Hour}
+	_, err = f.Prune(ctx, keep)
+	f.check(err)
+	if !exists() {
+		t.Fatal("a day that is read was dropped")
+	}
+	f.check(backup.Rollback(ctx))
+	_, err = f.Prune(ctx, keep)
+	f.check(err)
+	if !exists() {
+		t.Error("the day was tried again at once")
+	}
+	again := open(t, store.Options{DatabaseURL: f.dsn})
+	_, err = again.Prune(ctx, keep)
+	f.check(err)
+	if exists() {
+		t.Error("the day is not dropped after the backup")
+	}
 }
 
 func TestNodesOpenOneDatabaseTogether(t *testing.T) {

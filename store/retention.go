@@ -80,6 +80,19 @@ func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 	return p, nil
 }
 
+// HistoryUnready returns the first day after today that has no table for its history, and the database's
+// time. The zero day means that all have one.
+func (s *Store) HistoryUnready(ctx context.Context) (day, now time.Time, err error) {
+	now, err = s.Now(ctx)
+	if err == nil {
+		day, err = s.unready(ctx, now)
+	}
+	if err != nil {
+		return day, now, failed("history ahead", err)
+	}
+	return day, now, nil
+}
+
 // forgetNodes forgets nodes that died a day ago.
 func (s *Store) forgetNodes(ctx context.Context, now time.Time) error {
 	_, err := exec(ctx, s.db, `DELETE FROM node WHERE expires_at < $1`, now.Add(-futurejobs.Day))

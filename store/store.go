@@ -100,6 +100,8 @@ type engine interface {
 	latest(ctx context.Context, rules []int32, f futurejobs.Filter) (futurejobs.Page[futurejobs.Ended], error)
 	// ahead makes room for the history of the days after now.
 	ahead(ctx context.Context, now time.Time) error
+	// unready returns the first day after today whose history has no room yet; zero: none.
+	unready(ctx context.Context, now time.Time) (time.Time, error)
 	// forget takes away history that ended before, and returns how many rows.
 	forget(ctx context.Context, before time.Time) (int64, error)
 	close() error
