@@ -11,6 +11,8 @@ import (
 const (
 	settleMost = 2000
 	settleWait = 50 * time.Millisecond
+
+	chunkBytes = 2 << 20 // of bodies that a checker is given at a time
 )
 
 // belt is the way of due jobs from the sweep to the settlers. What a source or a handler finds out by

@@ -31,7 +31,7 @@ func (s *Sweeper) enter(p *pass, rule *Rule, now time.Time) bool {
 	}
 	if !rule.Finder.Enter() {
 		s.crowded.Store(true)
-		p.out[made], p.busy[made] = nil, true
+		p.horizons[made] = horizon{isBusy: true}
 		return false
 	}
 	p.finds[made] = &gathering{begun: now}

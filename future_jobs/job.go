@@ -100,6 +100,9 @@ func (j Job) Known() json.RawMessage {
 	return j.Event
 }
 
+// Size is how many bytes the bodies of the job have.
+func (j *Job) Size() int { return len(j.Event) + len(j.State) }
+
 // Decision is what was made of one job: it goes on with new times, or it ends for a reason.
 type Decision struct {
 	Job     Job            // as it is to be; Shard, ID and Rev as it was read

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -11,69 +12,109 @@ import (
 
 // How much is read and handed on at a time.
 const (
-	pageMost  = 4000 // jobs a read returns, over all shards
-	pageLeast = 250  // jobs a read returns of one shard, at the least
-	chunkMost = 250  // jobs one checker works on at a time
+	pageMost  = 4000     // rows that a read looks at, over all shards
+	pageLeast = 250      // of one shard, at the least
+	pageBytes = 16 << 20 // of bodies that a read returns
+	scanMost  = 16_000   // rows that a read looks at which passes over some
+	chunkMost = 250      // jobs one checker works on at a time
 	settlers  = 3
 )
 
 // pass is one sweep over the held shards.
 type pass struct {
-	shards  map[int16]*Shard
-	through map[string]Reading // by stream
-	belt    *belt
-	out     map[Edition]error // whose jobs wait; an error says why their rule cannot be read
-	busy    map[Edition]bool  // those of out who wait for a source or a handler
-	finds   map[Edition]*gathering
-	search  func([]*verdict)
-	page    []Job // the last page that was read
+	ctx        context.Context
+	now        time.Time // when it began
+	shards     map[int16]*Shard
+	through    map[string]Reading // by stream
+	belt       *belt
+	horizons   map[Edition]horizon // of versions whose jobs wait
+	finds      map[Edition]*gathering
+	search     func([]*verdict)
+	page       []Job // the last page that was read
+	isCutShort bool  // there is more to read, and the next sweep does so at once
+
+	left time.Time // the oldest slot that had to be left; zero: none
+	own  time.Time // the same, without what waits for a source or a handler
+}
+
+// leave notes the slot of a job that had to be left.
+func (p *pass) leave(slot time.Time, isBusy bool) {
+	p.left = older(p.left, slot)
+	if !isBusy {
+		p.own = older(p.own, slot)
+	}
 }
 
 // err says which versions cannot be read, in one order, so that the same is said once.
-func (p pass) err() error {
+func (p *pass) err() error {
 	var errs []error
-	for _, err := range p.out {
-		if err != nil {
-			errs = append(errs, err)
+	for _, h := range p.horizons {
+		if h.err != nil {
+			errs = append(errs, h.err)
 		}
 	}
 	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
 	return errors.Join(errs...)
 }
 
-// waitingFor is what jobs wait for: their rule's streams read through to a slot, or the time
-// after which nobody waits any more.
-type waitingFor struct {
-	streams []string
-	slot    time.Time
-	until   time.Time
+// parkedRules are the rules with parked jobs.
+func (p *pass) parkedRules() map[int32]bool {
+	rules := map[int32]bool{}
+	for _, sh := range p.shards {
+		sh.addParked(rules)
+	}
+	return rules
 }
 
-// over reports whether the streams are read past the slot.
-func (w waitingFor) over(through map[string]Reading) bool { return w.behind(through) == "" }
+// stopping reports whether a read is to stop after a page, which is not at its end.
+type stopping func(q DueQuery, page []Job) bool
 
-// behind is a stream that is not read past the slot; empty: all are.
-func (w waitingFor) behind(through map[string]Reading) string {
-	for _, stream := range w.streams {
-		if through[stream].Through.Before(w.slot) {
-			return stream
+// cut notes walks that are not at their end.
+func (p *pass) cut(rest []Walk) {
+	for _, w := range rest {
+		slot := w.At
+		if !slot.After(beginning) {
+			slot = p.now // nothing of the shard was read yet
+		}
+		p.isCutShort = true
+		p.leave(slot, false)
+	}
+}
+
+// passOver has a query pass over the jobs that have to wait, and parks them where it does.
+func (p *pass) passOver(q *DueQuery) {
+	q.Not = q.Not[:0]
+	for made, h := range p.horizons {
+		if !h.at.Before(q.Until) || len(q.Of) > 0 && !slices.Contains(q.Of, made.RuleID) {
+			continue
+		}
+		q.Not = append(q.Not, Unready{made, h.at})
+		for _, w := range q.Walks {
+			from := place{w.At, w.ID}
+			if from.at.Before(h.at) {
+				from = place{h.at, math.MaxInt64}
+			}
+			p.shards[w.Shard].passOver(made.RuleID, from)
 		}
 	}
-	return ""
 }
 
-// through is up to when all the streams are read; zero: there is none. The readings are older than the jobs,
-// so a job has every event before that instant.
-func (w waitingFor) through(all map[string]Reading) (least time.Time) {
-	for _, stream := range w.streams {
+// readThrough is up to when all the rule's streams are read; zero: it waits for none. The readings are older than
+// the jobs, so a job has every event before that instant.
+func (r *Rule) readThrough(all map[string]Reading) (least time.Time) {
+	for _, stream := range r.Streams {
 		least = older(least, all[stream].Through)
 	}
 	return least
 }
 
 // sweep reads all that is due in the held shards and hands it to the checkers. What has to
-// wait for its streams, a free lane or a source is left: the oldest slot of it is returned, and
-// the next sweep has to begin where this one did.
+// wait for its streams, a free lane or a source is parked: the oldest slot of it is returned, and
+// that it is read again is up to a later sweep.
+//
+//  1. A page is read of what was parked and need not wait any more, or newer jobs would always be first.
+//  2. What became due since the last sweep is read, and what a round of reads that goes on has still to read.
+//  3. What was parked is read on, until the next slot: jobs that become due need not wait for it.
 func (s *Sweeper) sweep(ctx context.Context, belt *belt, search func([]*verdict)) (left time.Time, err error) {
 	now := s.clock.Now()
 	shards := s.owner.Open()
@@ -95,77 +136,131 @@ func (s *Sweeper) sweep(ctx context.Context, belt *belt, search func([]*verdict)
 	if err != nil {
 		return left, err
 	}
-	if revision := s.book.Revision(); revision != s.judged { // they may wait for other streams now
-		s.judged = revision
-		clear(s.lagging)
-	}
-	maps.DeleteFunc(s.lagging, func(_ Edition, w waitingFor) bool { return now.After(w.until) || w.over(through) })
 	maps.DeleteFunc(s.behindSince, func(stream string, since time.Time) bool { return through[stream].Through.After(since) })
 
-	pass := pass{shards: make(map[int16]*Shard, len(shards)), through: through, belt: belt, search: search, out: map[Edition]error{}, busy: map[Edition]bool{}, finds: map[Edition]*gathering{}}
+	pass := &pass{
+		ctx: ctx, now: now, shards: make(map[int16]*Shard, len(shards)), through: through, belt: belt, search: search,
+		horizons: map[Edition]horizon{}, finds: map[Edition]*gathering{},
+	}
+	slot := s.book.NextSlot(now)
+	slotCame := func(DueQuery, []Job) bool { return !slot.IsZero() && !s.clock.Now().Before(slot) }
 	belt.coming.Add(1)
 	defer belt.passed()
 	defer pass.sendOld(time.Time{})
-	for e, w := range s.lagging {
-		left = older(left, w.slot)
-		pass.out[e] = nil
-	}
-	var own time.Time
-	query := DueQuery{Until: now, Limit: max(pageMost/len(shards), pageLeast)}
 	for _, sh := range shards {
 		pass.shards[sh.Shard] = sh
-		query.Walks = append(query.Walks, sh.walk(now))
 	}
-	left, own, err = s.read(ctx, &pass, query, left)
-	if err != nil {
-		return left, err
+	if err := s.readParked(ctx, pass, s.horizons(pass), nil); err != nil {
+		return pass.left, err
+	}
+	if err := s.readDue(ctx, pass, shards, slotCame); err != nil {
+		return pass.left, err
+	}
+	if err := s.readParked(ctx, pass, nil, slotCame); err != nil {
+		return pass.left, err
 	}
 	for _, sh := range shards {
-		if left.IsZero() {
-			sh.raise(now)
-		}
 		sh.sweptThrough(now)
 	}
 	s.last = now
-	s.swept.Store(&reach{through: now, left: left, own: own})
+	s.isCutShort = pass.isCutShort
+	s.swept.Store(&reach{through: now, left: pass.left, own: pass.own})
 	s.fail("rules", pass.err())
-	return left, nil
+	return pass.left, nil
 }
 
-// read reads what a query asks for, page by page, and hands it on. Where it finds itself behind,
-// it begins again with the jobs of the loud rules: whoever is to be called first need not wait
-// for all the others. It returns the oldest slot that had to be left, left among them, and the
-// same without what waits for a source or a handler.
-func (s *Sweeper) read(ctx context.Context, p *pass, q DueQuery, left time.Time) (_, own time.Time, err error) {
-	own = left
-	for first := true; len(q.Walks) > 0; first = false {
+// readDue begins a round of reads in each shard, or reads what became due since one began and then goes on with it. A
+// round that finds little among many jobs which have to wait goes on in the next sweep.
+func (s *Sweeper) readDue(ctx context.Context, p *pass, shards []*Shard, slotCame stopping) error {
+	fresh, old := DueQuery{Until: p.now}, DueQuery{Until: p.now}
+	isRecent := map[int16]bool{}
+	for _, sh := range shards {
+		if w, ok := sh.resume(); ok {
+			old.Walks, isRecent[sh.Shard] = append(old.Walks, w), true
+		}
+		fresh.Walks = append(fresh.Walks, sh.walk(p.now))
+	}
+	stop := func(q DueQuery, page []Job) bool { return slotCame(q, page) && q.foundLittle(page) }
+	for _, q := range []DueQuery{fresh, old} {
+		begun := q.Walks
+		rest, err := s.read(ctx, p, q, stop)
+		for _, w := range begun {
+			sh, r := p.shards[w.Shard], walkOf(rest, w.Shard)
+			switch {
+			case r != nil:
+				sh.suspend(*r, isRecent[w.Shard])
+			case isRecent[w.Shard]:
+				sh.suspend(Walk{At: p.now, ID: math.MaxInt64}, true)
+			default:
+				sh.raise(sh.roundBegan())
+			}
+		}
+		p.cut(rest)
+		if err != nil {
+			return err
+		}
+		clear(isRecent)
+	}
+	return nil
+}
+
+// foundLittle reports whether a read passed over most of what it looked at.
+func (q DueQuery) foundLittle(page []Job) bool {
+	return q.isFiltered() && 2*len(page) < q.Limit*len(q.Walks)
+}
+
+// read reads what a query asks for, page by page, and hands it on, until stop says so after a page. It returns the
+// walks that are not at their end. Where it finds itself behind, it begins again with the jobs of the loud rules:
+// whoever is to be called first need not wait for all the others.
+func (s *Sweeper) read(ctx context.Context, p *pass, q DueQuery, stop stopping) (rest []Walk, err error) {
+	q.Bytes = pageBytes
+	most := pageMost
+	for isFirst := true; len(q.Walks) > 0; isFirst = false {
 		for _, sh := range p.shards {
 			sh.beginRead()
 		}
-		q.Not = slices.Collect(maps.Keys(p.out))
+		p.passOver(&q)
+		q.Limit = max(most/len(q.Walks), pageLeast)
 		q.Room = p.page
 		jobs, err := s.queue.Due(ctx, q)
 		if err != nil {
-			return left, own, err
+			return q.Walks, err
 		}
 		p.page = jobs
-		if loud := s.book.Loud(); first && len(q.Of) == 0 && len(loud) > 0 && q.behind(jobs) {
+		if loud := s.loudOf(q); isFirst && len(loud) > 0 && q.behind(jobs) {
 			before := q
 			before.Of = loud
-			if left, own, err = s.read(ctx, p, before, left); err != nil {
-				return left, own, err
+			if _, err = s.read(ctx, p, before, func(DueQuery, []Job) bool { return false }); err != nil {
+				return q.Walks, err
 			}
 			continue // the page is read again: some of it is decided by now
 		}
-		waits, held, err := s.handOn(ctx, p, jobs)
-		if err != nil {
-			return left, own, err
+		if err := s.handOn(ctx, p, jobs); err != nil {
+			return q.Walks, err
 		}
-		left, own = older(left, older(waits, held)), older(own, waits)
 		p.sendOld(s.clock.Now())
-		q.Walks = advance(q, jobs)
+		isOver := stop(q, jobs)
+		if most = pageMost; q.foundLittle(jobs) {
+			most = scanMost
+		}
+		if q.Walks = q.Advance(jobs); isOver {
+			break
+		}
 	}
-	return left, own, nil
+	return q.Walks, nil
+}
+
+// loudOf are the loud rules that a query asks for among others; none where it asks for no others.
+func (s *Sweeper) loudOf(q DueQuery) []int32 {
+	loud := s.book.Loud()
+	if len(q.Of) == 0 {
+		return loud
+	}
+	loud = slices.DeleteFunc(slices.Clone(loud), func(rule int32) bool { return !slices.Contains(q.Of, rule) })
+	if len(loud) == len(q.Of) {
+		return nil
+	}
+	return loud
 }
 
 // behindBy is how late a job is found by a sweep that is behind.
@@ -173,7 +268,7 @@ const behindBy = time.Minute
 
 // behind reports whether there is more than a page to read, and some of it is late.
 func (q DueQuery) behind(jobs []Job) bool {
-	return len(advance(q, jobs)) > 0 && slices.ContainsFunc(jobs, func(j Job) bool { return q.Until.Sub(j.NextCheckAt) > behindBy })
+	return len(q.Advance(jobs)) > 0 && slices.ContainsFunc(jobs, func(j Job) bool { return q.Until.Sub(j.NextCheckAt) > behindBy })
 }
 
 // stoodStill reports whether slots went by since the last sweep that came through, so many
@@ -219,12 +314,12 @@ func older(a, b time.Time) time.Time {
 	return a
 }
 
-// handOn hands the jobs of one read to the checkers, in chunks. It returns the oldest slot
-// of those that could not go: of those held by a source or a handler, and of the others.
-func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left, held time.Time, err error) {
+// handOn hands the jobs of one read to the checkers, in chunks, and parks those that have to wait.
+func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) error {
 	picked := s.clock.Now()
 	now := picked
 	chunk := make([]*verdict, 0, min(chunkMost, len(jobs)))
+	bytes := 0
 	for i := range jobs {
 		j := &jobs[i]
 		shard := p.shards[j.Shard]
@@ -233,12 +328,10 @@ func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left, held t
 		}
 		j.Last = Look{PickedAt: picked}
 		v, ok := s.pick(ctx, j, p, now)
-		if !ok && p.busy[Edition{j.RuleID, j.Version}] {
-			held = older(held, j.NextCheckAt)
-			continue
-		}
 		if !ok {
-			left = older(left, j.NextCheckAt)
+			p.leave(j.NextCheckAt, p.horizons[Edition{j.RuleID, j.Version}].isBusy)
+			s.met(j)
+			shard.passOver(j.RuleID, place{j.NextCheckAt, j.ID - 1})
 			continue
 		}
 		v.shard = shard
@@ -247,47 +340,41 @@ func (s *Sweeper) handOn(ctx context.Context, p *pass, jobs []Job) (left, held t
 			p.gather(v)
 			continue
 		}
-		if chunk = append(chunk, v); len(chunk) == chunkMost {
+		chunk, bytes = append(chunk, v), bytes+j.Size()
+		if len(chunk) == chunkMost || bytes >= chunkBytes {
 			if err := p.belt.hand(ctx, chunk); err != nil {
-				return left, held, err
+				return err
 			}
-			chunk, now = make([]*verdict, 0, chunkMost), s.clock.Now()
+			chunk, bytes, now = make([]*verdict, 0, chunkMost), 0, s.clock.Now()
 		}
 	}
-	return left, held, p.belt.hand(ctx, chunk)
+	return p.belt.hand(ctx, chunk)
 }
 
-// pick finds out who is to look at a job; ok is false for one that has to wait, for its
-// rule, its streams or a lane, and no more of its version is read in this pass. One that
-// need not wait has its lane.
+// pick finds out who is to look at a job; ok is false for one that has to wait, for its rule, its streams or a lane,
+// and jobs of its version with later slots are passed over in this pass. One that need not wait has its lane.
 func (s *Sweeper) pick(ctx context.Context, j *Job, p *pass, now time.Time) (v *verdict, ok bool) {
 	made := Edition{j.RuleID, j.Version}
-	if _, out := p.out[made]; out {
+	if h, known := p.horizons[made]; known && j.NextCheckAt.After(h.at) {
 		return nil, false
 	}
 	ruleSet := s.book.Revision()
 	rule, err := s.book.Rule(ctx, j.RuleID, j.Version)
 	if err != nil {
-		p.out[made] = err
+		s.wait(p, j, horizon{err: err})
 		return nil, false
 	}
 	v = &verdict{rule: rule, ruleSet: ruleSet, slot: j.NextCheckAt, heard: rule.heardSince(p.through), Decision: Decision{Job: *j}}
-	if rule.Deleted {
-		v.forgo(now)
+	if at, stream := s.horizonOf(rule, p.through, p.now); j.NextCheckAt.After(at) {
+		s.behindStream(stream, now)
+		s.wait(p, j, horizon{at: at})
+		return nil, false
+	} else if !rule.Deleted && stream != "" && p.through[stream].Through.Before(j.NextCheckAt) {
+		rule.unread(&v.Decision, stream, now)
+		v.unasked = true
 		return v, true
 	}
-	w := waitingFor{streams: rule.Streams, slot: j.NextCheckAt}
-	if stream := w.behind(p.through); stream != "" {
-		w.until = later(j.NextCheckAt, s.behindStream(stream, now)).Add(rule.patient())
-		if now.After(w.until) {
-			rule.unread(&v.Decision, stream, now)
-			v.unasked = true
-			return v, true
-		}
-		s.lagging[made], p.out[made] = w, nil
-		return nil, false
-	}
-	v.through = w.through(p.through)
+	v.through = rule.readThrough(p.through)
 	if v.forgo(now); v.unasked {
 		return v, true
 	}
@@ -296,26 +383,24 @@ func (s *Sweeper) pick(ctx context.Context, j *Job, p *pass, now time.Time) (v *
 	}
 	if !prompt(rule) && !s.slow.enter(rule.ID) {
 		s.crowded.Store(true)
-		p.out[made], p.busy[made] = nil, true
+		p.horizons[made] = horizon{isBusy: true}
 		return nil, false
 	}
 	return v, true
 }
 
-// advance moves each walk to its last job; a shard that gave less than the limit is done.
-func advance(q DueQuery, jobs []Job) []Walk {
-	counts := map[int16]int{}
-	last := map[int16]Job{}
-	for _, j := range jobs {
-		counts[j.Shard]++
-		last[j.Shard] = j
+// wait notes that the jobs of a version have to wait after its horizon.
+func (s *Sweeper) wait(p *pass, j *Job, h horizon) {
+	made := Edition{j.RuleID, j.Version}
+	p.horizons[made] = h
+	s.waiting[made] = unready{slot: j.NextCheckAt, met: p.now}
+}
+
+// met notes a job that has to wait, where its version is known to.
+func (s *Sweeper) met(j *Job) {
+	made := Edition{j.RuleID, j.Version}
+	if w, known := s.waiting[made]; known {
+		w.slot = older(w.slot, j.NextCheckAt)
+		s.waiting[made] = w
 	}
-	var walks []Walk
-	for _, w := range q.Walks {
-		if counts[w.Shard] == q.Limit {
-			j := last[w.Shard]
-			walks = append(walks, Walk{Shard: w.Shard, At: j.NextCheckAt, ID: j.ID})
-		}
-	}
-	return walks
 }

@@ -27,10 +27,45 @@ type Walk struct {
 type DueQuery struct {
 	Walks []Walk    // one a shard
 	Until time.Time // jobs due up to and including this instant
-	Not   []Edition // versions of rules whose jobs are left out, because they have to wait
+	Not   []Unready // jobs that are left out
 	Of    []int32   // the rules whose jobs are asked for; empty: all
-	Limit int       // for each shard
+	Limit int       // of the rows that a read looks at, for each shard
+	Bytes int       // of bodies, over all shards; 0: as many as there are
 	Room  []Job     // of an earlier page, which what is read may be written over
+}
+
+// Unready are the jobs of one version of a rule whose slots are after an instant: they have to wait.
+type Unready struct {
+	Edition
+	After time.Time
+}
+
+// isFiltered reports whether a read passes over rows.
+func (q DueQuery) isFiltered() bool { return len(q.Not) > 0 || len(q.Of) > 0 }
+
+// Advance returns the walks after a page: each goes on after its last job of the page, and one that is read to its
+// end is gone. A page of a filtered query tells the end of a shard by no row at all, and of any other by fewer rows
+// than the limit. A page that has as many bytes as were asked for ends at its last job.
+func (q DueQuery) Advance(page []Job) []Walk {
+	bytes, counts, last := 0, map[int16]int{}, map[int16]Job{}
+	for i := range page {
+		j := &page[i]
+		bytes += j.Size()
+		counts[j.Shard]++
+		last[j.Shard] = *j
+	}
+	isCut := q.Bytes > 0 && bytes >= q.Bytes
+	var walks []Walk
+	for _, w := range q.Walks {
+		n, j := counts[w.Shard], last[w.Shard]
+		switch {
+		case isCut && w.Shard > page[len(page)-1].Shard:
+			walks = append(walks, w) // the page ends before it
+		case n > 0 && (n == q.Limit || q.isFiltered() || isCut && w.Shard == page[len(page)-1].Shard):
+			walks = append(walks, Walk{Shard: w.Shard, At: j.NextCheckAt, ID: j.ID})
+		}
+	}
+	return walks
 }
 
 // Edition is one version of a rule.
@@ -60,7 +95,10 @@ type Reading struct {
 // Queue is the future_job table as the sweeper sees it. Implementations are safe for
 // concurrent use.
 type Queue interface {
-	// Due returns due jobs in the order of (shard, next_check_at, id), without Last.
+	// Due returns due jobs in the order of (shard, next_check_at, id), without Last. It looks at up to
+	// Limit rows of each shard. Of a query with Not or Of it returns those that are asked for, and also the
+	// row at the limit, whatever it is, so that Advance knows how far the read came. Where Bytes are asked
+	// for, the page ends with the job whose bodies reach them.
 	Due(ctx context.Context, q DueQuery) ([]Job, error)
 	// Settle writes decisions, their history and their alerts in one transaction, under
 	// the fence: shards held at their epoch and not expired, jobs at their rev.

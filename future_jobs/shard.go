@@ -3,6 +3,7 @@ package futurejobs
 import (
 	"cmp"
 	"maps"
+	"math"
 	"math/bits"
 	"slices"
 	"sync"
@@ -22,16 +23,18 @@ type Shard struct {
 	Held
 
 	mu       sync.Mutex
-	until    time.Time // by the local clock; counted from before the renewal was sent
-	leaving  time.Time // since when it is to be given back, and nothing new is read; zero: it stays
-	lowWater place
-	swept    time.Time         // through by the last sweep that ended, also of another holder: what was due by then was read
-	caughtUp time.Time         // when it was last swept from the beginning; zero: not by this holder
-	flights  map[int64]flight  // the jobs being looked at
-	landed   []landing         // decided since the last read; still in flights
-	flown    place             // the first of what was forgotten since the walk began and is there still; zero: none
-	walks    int               // that began
-	setBack  map[int64]setback // jobs that were decided and could not be settled, up to maxSetbacks
+	until    time.Time          // by the local clock; counted from before the renewal was sent
+	leaving  time.Time          // since when it is to be given back, and nothing new is read; zero: it stays
+	lowWater place              // where a round of reads begins: behind it nothing is left but what is parked
+	round    round              // the reads since then
+	parked   map[int32]*parking // by rule
+	swept    time.Time          // through by the last sweep that ended, also of another holder: what was due by then was read
+	caughtUp time.Time          // when it was last swept from the beginning; zero: not by this holder
+	flights  map[int64]flight   // the jobs being looked at
+	landed   []landing          // decided since the last read; still in flights
+	flown    place              // the first of what was forgotten since the walk began and is there still; zero: none
+	walks    int                // rounds that began
+	setBack  map[int64]setback  // jobs that were decided and could not be settled, up to maxSetbacks
 }
 
 // maxSetbacks bounds how many jobs of a shard are remembered as not settled. Jobs are read in the order of their slots,
@@ -41,13 +44,13 @@ const maxSetbacks = 1000
 // setback is a job that was decided and could not be settled.
 type setback struct {
 	micros int64 // of its slot, since 1970
-	walk   int   // the last one in which it was found due
+	walk   int   // the last round in which it was found due
 }
 
 func newShard(l Lease, until time.Time) *Shard {
 	return &Shard{
 		Held: l.Held, until: until, lowWater: place{at: l.LowWater}, swept: l.Swept,
-		flights: map[int64]flight{}, setBack: map[int64]setback{},
+		flights: map[int64]flight{}, parked: map[int32]*parking{}, setBack: map[int64]setback{},
 	}
 }
 
@@ -55,6 +58,11 @@ func newShard(l Lease, until time.Time) *Shard {
 type place struct {
 	at time.Time
 	id int64
+}
+
+// isBefore reports whether a place comes before another one, or there is no other.
+func (p place) isBefore(other place) bool {
+	return other.at.IsZero() || cmp.Or(p.at.Compare(other.at), cmp.Compare(p.id, other.id)) < 0
 }
 
 // first returns the one of two places that comes first.
@@ -75,26 +83,31 @@ type landing struct {
 // through the flights.
 type flight struct {
 	micros int64 // of its slot, since 1970
-	asks   bool  // a source
-	out    bool  // it waits for somebody else: a source, or a handler that finds out by itself
+	rule   int32
+	asks   bool // a source
+	out    bool // it waits for somebody else: a source, or a handler that finds out by itself
 }
 
 func (f flight) slot() time.Time { return fromMicros(f.micros) }
 
 func fromMicros(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
-// walk is where the next sweep begins: at the low water, or from the beginning where that has not been
-// done since the shard's turn, or not by this holder.
+// walk begins a round of reads of all that is due by now, at the low water, or from the beginning where that has not
+// been done since the shard's turn, or not by this holder. While a round goes on it returns what became due since.
 func (s *Shard) walk(now time.Time) Walk {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.round.isOpen() {
+		return Walk{Shard: s.Shard, At: s.round.recent.at, ID: s.round.recent.id}
+	}
 	s.flown = place{}
 	s.walks++
+	from := s.lowWater
 	if s.caughtUp.Before(s.turn(now)) {
-		s.caughtUp = now
-		return Walk{Shard: s.Shard}
+		s.caughtUp, from = now, place{}
 	}
-	return Walk{Shard: s.Shard, At: s.lowWater.at, ID: s.lowWater.id}
+	s.round = round{began: now, at: from, recent: place{now, math.MaxInt64}}
+	return Walk{Shard: s.Shard, At: from.at, ID: from.id}
 }
 
 // turn is when the last turn of the shard began to be swept from its beginning. An old transaction may have
@@ -118,7 +131,7 @@ func (s *Shard) flying(id int64) bool {
 func (s *Shard) takeOff(v *verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.flights[v.Job.ID] = flight{micros: v.slot.UnixMicro(), asks: v.asks(), out: v.out()}
+	s.flights[v.Job.ID] = flight{micros: v.slot.UnixMicro(), rule: v.Job.RuleID, asks: v.asks(), out: v.out()}
 	if set, is := s.setBack[v.Job.ID]; is {
 		set.walk = s.walks
 		s.setBack[v.Job.ID] = set
@@ -137,10 +150,13 @@ func (s *Shard) answered(id int64) {
 
 // land marks a job as decided, whose row is at an instant now: its slot where it was not settled, the next where
 // it was and goes on, and zero where it has ended. It stays among the flights until the next read begins, because
-// one that is under way may show the job as it was.
+// one that is under way may show the job as it was. A job behind the low water is parked, or no read would find it.
 func (s *Shard) land(id int64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if p := (place{at, id - 1}); !at.IsZero() && !s.lowWater.at.IsZero() && p.isBefore(s.lowWater) {
+		s.park(s.flights[id].rule, p).isReady = true
+	}
 	s.landed = append(s.landed, landing{id, at})
 	delete(s.setBack, id)
 }
@@ -183,19 +199,34 @@ func (s *Shard) oldest() (slot, own time.Time) {
 	return slot, own
 }
 
-// raise moves the low water up after a sweep that left nothing behind: to now less what a
-// slow transaction may take, but never past a job that is in flight, or was and may be due behind
-// what was read since: it could not be settled, or took so long that its next slot is over. And never down.
+// raise moves the low water up after a round of reads that began at now: to then less what a slow transaction may
+// take, but never past a job that is in flight, or was and may be due behind what was read since: it could not be
+// settled, or took so long that its next slot is over. And never down: what is in flight from behind the low water
+// is parked when it lands. Parked jobs ahead of the low water are no longer parked: each round reads them.
 func (s *Shard) raise(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	low := first(place{at: now.Add(-settleIn)}, s.flown)
-	for id, f := range s.flights {
-		low = first(low, place{f.slot(), id - 1})
+	s.round = round{}
+	low := place{at: now.Add(-settleIn)}
+	for _, p := range []place{s.flown, s.firstInFlight()} {
+		if !p.at.IsZero() && !p.isBefore(s.lowWater) || s.lowWater.at.IsZero() {
+			low = first(low, p)
+		}
 	}
 	if s.lowWater.at.IsZero() || first(s.lowWater, low) == s.lowWater {
 		s.lowWater = low
 	}
+	maps.DeleteFunc(s.parked, func(_ int32, p *parking) bool { return !p.from.isBefore(s.lowWater) })
+}
+
+// firstInFlight is the place before the first job in flight that is not behind the low water.
+func (s *Shard) firstInFlight() (p place) {
+	for id, f := range s.flights {
+		if at := (place{f.slot(), id - 1}); s.lowWater.at.IsZero() || !at.isBefore(s.lowWater) {
+			p = first(p, at)
+		}
+	}
+	return p
 }
 
 // sweptThrough says that a sweep of the shard came through, which began at now. What could not be settled and was not
@@ -206,26 +237,40 @@ func (s *Shard) sweptThrough(now time.Time) {
 	s.swept = now
 	maps.DeleteFunc(s.setBack, func(id int64, set setback) bool {
 		_, flies := s.flights[id]
-		return set.walk < s.walks && !flies
+		return set.walk+1 < s.walks && !flies
 	})
 }
 
-// lease is the shard as the lease table should have it.
+// lease is the shard as the lease table should have it. Its low water is that of all jobs, also of those that are
+// parked or in flight.
 func (s *Shard) lease() Lease {
 	settled := s.settledThrough()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return Lease{Held: s.Held, LowWater: s.lowWater.at, Swept: settled}
+	low := s.lowWater
+	if !low.at.IsZero() {
+		for _, p := range s.parked {
+			low = first(low, p.from)
+		}
+		for id, f := range s.flights {
+			low = first(low, place{f.slot(), id - 1})
+		}
+	}
+	return Lease{Held: s.Held, LowWater: low.at, Swept: settled}
 }
 
 // settledThrough is how far the shard is swept: what was due by then was read, and settled unless it waits for its
-// stream, for a source or for a handler. It may go back, where a job appears late.
+// stream, for a source or for a handler. It may go back, where a job appears late or a round of reads is still open.
 func (s *Shard) settledThrough() time.Time {
 	_, own := s.oldest()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.swept.IsZero() || own.IsZero() || own.After(s.swept) {
-		return s.swept
+	through := s.swept
+	if s.round.isOpen() && !through.IsZero() {
+		through = older(through, later(s.round.at.at, s.lowWater.at))
+	}
+	if through.IsZero() || own.IsZero() || own.After(through) {
+		return through
 	}
 	return own.Add(-time.Microsecond)
 }

@@ -143,7 +143,8 @@ func TestShardsTakeTurnsToBeSweptFromTheBeginning(t *testing.T) {
 				}
 				for _, s := range held {
 					before, known := last[s.Shard]
-					if s.walk(now).At.IsZero() {
+					from := s.walk(now).At
+					if s.raise(now); from.IsZero() {
 						last[s.Shard] = now
 						begun++
 					} else if !known || now.Sub(before) >= catchUpEvery+c.every {

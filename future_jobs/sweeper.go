@@ -59,12 +59,13 @@ type Sweeper struct {
 	loads       loads
 	outages     outages
 	unsettled   unsettled
-	lagging     map[Edition]waitingFor // left out of the sweep; used by Run alone
-	behindSince map[string]time.Time   // by stream; used by Run alone
-	judged      int64                  // the revision of the rules that lagging is of; used by Run alone
-	paused      bool                   // the clock is not to be trusted; used by Run alone
-	behind      time.Duration          // the last wait for what was left behind; used by Run alone
-	last        time.Time              // when the last sweep began that came through; used by Run alone
+	waiting     map[Edition]unready  // versions whose jobs wait; used by Run alone
+	behindSince map[string]time.Time // by stream; used by Run alone
+	judged      int64                // the revision of the rules that waiting is of; used by Run alone
+	paused      bool                 // the clock is not to be trusted; used by Run alone
+	behind      time.Duration        // the last wait for what was left behind; used by Run alone
+	isCutShort  bool                 // the last sweep left more to read; used by Run alone
+	last        time.Time            // when the last sweep began that came through; used by Run alone
 
 	swept        atomic.Pointer[reach] // by the last sweep; nil: there was none yet
 	mu           sync.Mutex
@@ -79,7 +80,7 @@ func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logg
 		queue: q, book: b, owner: o, clock: c, log: log,
 		Observer: silent{}, Resuming: func(context.Context) {}, Listening: func(context.Context) error { return nil },
 		wake:    make(chan struct{}, 1),
-		lagging: map[Edition]waitingFor{}, behindSince: map[string]time.Time{}, errs: map[string]error{}, failingSince: map[string]time.Time{},
+		waiting: map[Edition]unready{}, behindSince: map[string]time.Time{}, errs: map[string]error{}, failingSince: map[string]time.Time{},
 	}
 	s.slow = newLanes(workers, s.room)
 	return s
@@ -178,9 +179,12 @@ func (s *Sweeper) round(ctx context.Context, belt *belt, search func([]*verdict)
 	if slot := s.book.NextSlot(now); !slot.IsZero() {
 		wait = min(wait, slot.Sub(now))
 	}
-	if left.IsZero() && err == nil {
+	switch {
+	case err == nil && s.isCutShort:
+		return time.Millisecond // there is more to read
+	case err == nil && left.IsZero():
 		s.behind = 0
-	} else { // it is in nobody else's way at the next slot
+	default: // it is in nobody else's way at the next slot
 		s.behind = min(max(2*s.behind, again), againMost)
 		wait = min(wait, s.behind)
 	}

@@ -90,7 +90,9 @@ const dueCells = `f.shard, f.id, f.rule_id, f.version, f.key,
 	nullif(f.check_total, 0), nullif(f.check_slowest, f.check_total), f.event, f.state, f.alert_ids,
 	f.pauses, f.paused_next_at, f.members, f.acked_until, f.snoozed_until`
 
-func readDue(room []futurejobs.Job, rows pgx.Rows) ([]futurejobs.Job, error) {
+// readDue reads jobs until their bodies have more than so many bytes, which is errTooManyBytes; 0: however many.
+func readDue(room []futurejobs.Job, rows pgx.Rows, most int) ([]futurejobs.Job, error) {
+	bytes := 0
 	return allInto(room, rows, func(_ scanner, j *futurejobs.Job) error {
 		c := cells{row: rows.RawValues()}
 		j.Shard, j.ID, j.RuleID, j.Version = c.int16(), c.int64(), c.int32(), c.int32()
@@ -104,6 +106,9 @@ func readDue(room []futurejobs.Job, rows pgx.Rows) ([]futurejobs.Job, error) {
 		c.into((*idList)(&j.Alerts).ScanBytes)
 		c.into((*pauseList)(&j.Pauses).ScanBytes)
 		j.PausedNext, j.Members, j.AckedUntil, j.SnoozedUntil = c.time(), c.bytes(), c.time(), c.time()
+		if bytes += j.Size(); most > 0 && bytes > most {
+			return errTooManyBytes
+		}
 		return c.err
 	})
 }

@@ -3,7 +3,9 @@ package store
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,60 +13,130 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// All walks are read in one round trip: for each a range of future_job_due, in its order. dueNot leaves out
-// some versions of rules, dueOnly all rules but some.
+// All walks are read in one round trip: for each a range of future_job_due, in its order. A filter comes after the
+// limit, so that a read is bounded by the rows that it looks at and not by those that it finds: among millions of
+// jobs that wait it would find few. The row at the limit is returned in any case, as it says how far the read came.
 const (
 	dueFrom = `
 SELECT ` + dueCells + `
 FROM unnest(?::smallint[], ?::timestamptz[], ?::bigint[]) AS walk (shard, next_check_at, id)
-CROSS JOIN LATERAL (
+CROSS JOIN LATERAL (`
+	dueRead = `
 	SELECT * FROM future_job j
-	WHERE j.shard = walk.shard AND (j.next_check_at, j.id) > (walk.next_check_at, walk.id) AND j.next_check_at <= ?`
-	dueNot  = ` AND (j.rule_id, j.version) NOT IN (SELECT * FROM unnest(?::int[], ?::int[]))`
-	dueOnly = ` AND j.rule_id = ANY(?::int[])`
-	dueIn   = `
+	WHERE j.shard = walk.shard AND (j.next_check_at, j.id) > (walk.next_check_at, walk.id) AND j.next_check_at <= ?
 	ORDER BY j.shard, j.next_check_at, j.id
-	LIMIT ?
+	LIMIT ?`
+	dueFiltered = `
+	SELECT * FROM (
+		SELECT j.*, row_number() OVER (ORDER BY j.next_check_at, j.id) AS place FROM (` + dueRead + `) AS j
+	) AS j
+	WHERE j.place = ?`
+	dueOnly = `j.rule_id = ANY(?::int[])`
+	dueSkip = `NOT (j.next_check_at > ? AND (j.rule_id, j.version) IN (SELECT * FROM unnest(?::int[], ?::int[])))`
+	dueEnd  = `
 ) AS f`
+
+	// dueWithin ends a page with the row whose bodies reach some bytes. Their length is known without reading them.
+	dueWithin = `
+SELECT ` + dueCells + ` FROM (
+	SELECT f.*, coalesce(sum(octet_length(coalesce(f.event, '')) + octet_length(coalesce(f.state, '')))
+		OVER (ORDER BY f.shard, f.next_check_at, f.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
+	FROM (`
+	dueBytes = `) AS f
+) AS f
+WHERE f.before < ?`
 )
 
-// Due implements futurejobs.Queue.
+// errTooManyBytes means that a page has more bytes than were asked for.
+var errTooManyBytes = errors.New("the page has too many bytes")
+
+// Due implements futurejobs.Queue. To bound a page by bytes costs the server some time for each row, and nearly no
+// page needs it: the page is read as it is at first, and read again with the bound if it has too many bytes. After
+// that pages are bounded until their bodies are small again.
 func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
 	ctx, cancel := patiently(ctx)
 	defer cancel()
-	text, args := dueStatement(q)
-	rows, err := p.pool.Query(ctx, text, append([]any{inBinary}, args...)...)
+	bounded := q.Bytes > 0 && p.largeBodies.Load()
+	jobs, err := p.due(ctx, q, bounded)
+	if errors.Is(err, errTooManyBytes) {
+		p.largeBodies.Store(true)
+		bounded = true
+		jobs, err = p.due(ctx, q, bounded)
+	}
 	if err != nil {
 		return nil, failed("due", err)
 	}
-	defer rows.Close()
-	jobs, err := readDue(q.Room, rows)
-	if err != nil {
-		return nil, failed("due", err)
+	if bounded && bodies(jobs) < q.Bytes/4 {
+		p.largeBodies.Store(false)
 	}
 	slices.SortFunc(jobs, inDueOrder) // a join promises no order
 	return jobs, nil
 }
 
+// due reads one page. The server is called off where the page is not bounded and has too many bytes.
+func (p *postgres) due(ctx context.Context, q futurejobs.DueQuery, bounded bool) ([]futurejobs.Job, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	text, args := dueStatement(q, bounded)
+	rows, err := p.pool.Query(ctx, text, append([]any{inBinary}, args...)...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	most := q.Bytes
+	if bounded {
+		most = 0
+	}
+	jobs, err := readDue(q.Room, rows, most)
+	if errors.Is(err, errTooManyBytes) {
+		cancel() // or Close would read all the rest
+	}
+	return jobs, err
+}
+
+// bodies is how many bytes the bodies of jobs have.
+func bodies(jobs []futurejobs.Job) (n int) {
+	for i := range jobs {
+		n += jobs[i].Size()
+	}
+	return n
+}
+
 // dueStatement is the statement of a query with its parameters.
-func dueStatement(q futurejobs.DueQuery) (text string, args []any) {
+func dueStatement(q futurejobs.DueQuery, bounded bool) (text string, args []any) {
 	n := len(q.Walks)
 	shards, instants, ids := make([]int16, n), make([]time.Time, n), make([]int64, n)
 	for i, w := range q.Walks {
 		shards[i], instants[i], ids[i] = w.Shard, w.At, w.ID
 	}
-	text, args = dueFrom, []any{shards, instants, ids, q.Until}
-	if len(q.Not) > 0 {
-		rules, versions := make([]int32, len(q.Not)), make([]int32, len(q.Not))
-		for i, e := range q.Not {
-			rules[i], versions[i] = e.RuleID, e.Version
-		}
-		text, args = text+dueNot, append(args, rules, versions)
+	text, args = dueFrom, []any{shards, instants, ids}
+	read := []any{q.Until, q.Limit}
+	if filter, values := dueFilter(q); filter != "" {
+		text, args = text+dueFiltered+filter, append(append(append(args, read...), q.Limit), values...)
+	} else {
+		text, args = text+dueRead, append(args, read...)
 	}
+	text += dueEnd
+	if bounded {
+		text = strings.Replace(text, dueCells, `f.*`, 1)
+		text, args = dueWithin+text+dueBytes, append(args, q.Bytes)
+	}
+	return numbered(text), args
+}
+
+// dueFilter is the condition on a job j that a query asks for, after the one for the row at the limit.
+func dueFilter(q futurejobs.DueQuery) (text string, args []any) {
+	var conditions []string
 	if len(q.Of) > 0 {
-		text, args = text+dueOnly, append(args, q.Of)
+		conditions, args = append(conditions, dueOnly), append(args, q.Of)
 	}
-	return numbered(text + dueIn), append(args, q.Limit)
+	for _, skipped := range skips(q.Not) {
+		conditions, args = append(conditions, dueSkip), append(args, skipped.after, skipped.rules, skipped.versions)
+	}
+	if len(conditions) == 0 {
+		return "", nil
+	}
+	return ` OR ` + strings.Join(conditions, ` AND `), args
 }
 
 // inBinary has the server send all columns of a result in binary.
@@ -74,7 +146,7 @@ var inBinary = pgx.QueryResultFormats{pgx.BinaryFormatCode}
 func (p *postgres) DueBuffers(ctx context.Context, q futurejobs.DueQuery) (int64, error) {
 	ctx, cancel := patiently(ctx)
 	defer cancel()
-	text, args := dueStatement(q)
+	text, args := dueStatement(q, false)
 	var explained []struct {
 		Plan struct {
 			Hit  int64 `json:"Shared Hit Blocks"`

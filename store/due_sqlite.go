@@ -10,41 +10,75 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-const dueRange = `
-SELECT ` + dueColumns + ` FROM future_job f
-WHERE f.shard = $1 AND (f.next_check_at, f.id) > ($2, $3) AND f.next_check_at <= $4`
+const (
+	dueInRange = ` FROM future_job f
+WHERE f.shard = $1 AND (f.next_check_at, f.id) > ($2, $3) AND f.next_check_at <= $4
+ORDER BY f.next_check_at, f.id LIMIT `
+	dueRange = `SELECT ` + dueColumns + dueInRange
+)
 
 // Due implements futurejobs.Queue.
 func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
-	text := dueRange
-	if len(q.Not) > 0 {
-		text += ` AND (f.rule_id, f.version) NOT IN (VALUES ` + editions(q.Not) + `)`
-	}
-	if len(q.Of) > 0 {
-		text += ` AND +f.rule_id IN ` + these(q.Of)
-	}
-	text += ` ORDER BY f.next_check_at, f.id LIMIT ` + strconv.Itoa(q.Limit)
+	text := dueText(q)
 	walks := slices.SortedFunc(slices.Values(q.Walks), func(a, b futurejobs.Walk) int {
 		return cmp.Compare(a.Shard, b.Shard)
 	})
-	jobs := q.Room[:0]
+	jobs, bytes := q.Room[:0], 0
 	for _, w := range walks {
-		due, err := query(ctx, e.read, func(row scanner, j *futurejobs.Job) error { return row.Scan(dueFields(j)...) }, text, w.Shard, w.At, w.ID, q.Until)
-		if err != nil {
+		from := len(jobs)
+		var err error
+		if jobs, err = e.dueIn(ctx, jobs, q.Bytes-bytes, text, w.Shard, w.At, w.ID, q.Until); err != nil {
 			return nil, failed("due", err)
 		}
-		jobs = append(jobs, due...)
+		if bytes += bodies(jobs[from:]); q.Bytes > 0 && bytes >= q.Bytes {
+			break
+		}
 	}
 	return jobs, nil
 }
 
-// editions are versions of rules as rows of a list.
-func editions(all []futurejobs.Edition) string {
-	rows := make([]string, len(all))
-	for i, e := range all {
-		rows[i] = these([]int32{e.RuleID, e.Version})
+// dueIn adds the due jobs of one shard to others, until their bodies have so many bytes; 0 or less: however many.
+func (e *sqlite) dueIn(ctx context.Context, jobs []futurejobs.Job, most int, text string, args ...any) ([]futurejobs.Job, error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	rows, err := e.read.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, err
 	}
-	return strings.Join(rows, ",")
+	defer func() { _ = rows.Close() }() // it is read, or failed
+	bytes := 0
+	for rows.Next() {
+		var j futurejobs.Job
+		if err := rows.Scan(dueFields(&j)...); err != nil {
+			return nil, err
+		}
+		jobs = append(jobs, j)
+		if bytes += j.Size(); most > 0 && bytes >= most {
+			return jobs, nil
+		}
+	}
+	return jobs, rows.Err()
+}
+
+// dueText is the statement for one shard of a query. The limit is of the rows that are looked at, and the last of them
+// is found in any case.
+func dueText(q futurejobs.DueQuery) string {
+	limit := strconv.Itoa(q.Limit)
+	var conditions []string
+	if len(q.Of) > 0 {
+		conditions = append(conditions, `f.rule_id IN `+these(q.Of))
+	}
+	for _, s := range skips(q.Not) {
+		conditions = append(conditions, `NOT (f.next_check_at > `+strconv.FormatInt(s.after.UnixMicro(), 10)+
+			` AND (f.rule_id, f.version) IN (VALUES `+s.values()+`))`)
+	}
+	if len(conditions) == 0 {
+		return dueRange + limit
+	}
+	return `SELECT ` + dueColumns + ` FROM (
+	SELECT f.*, row_number() OVER (ORDER BY f.next_check_at, f.id) AS place FROM (SELECT f.id, f.next_check_at, f.rule_id, f.version` + dueInRange + limit + `) AS f
+) AS s JOIN future_job f ON f.id = s.id
+WHERE s.place = ` + limit + ` OR ` + strings.Join(conditions, ` AND `) + ` ORDER BY s.next_check_at, s.id`
 }
 
 // DueBuffers is of engine.

@@ -25,7 +25,8 @@ type postgres struct {
 	db   *sql.DB // the same pool
 	caution
 
-	dropFailed atomic.Pointer[time.Time] // when a day of history could not be dropped because it was locked; nil: never
+	dropFailed  atomic.Pointer[time.Time] // when a day of history could not be dropped because it was locked; nil: never
+	largeBodies atomic.Bool               // due pages are bounded by bytes
 }
 
 // leastConns is the size of the pool where the database URL does not say pool_max_conns.

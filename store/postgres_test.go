@@ -344,13 +344,13 @@ func TestDueIsARangeOfItsIndex(t *testing.T) {
 		some.Walks = append(some.Walks, futurejobs.Walk{Shard: int16(shard), At: mid.NextCheckAt, ID: id}) //nolint:gosec // there are four
 	}
 	without := some
-	without.Not = []futurejobs.Edition{{RuleID: 7, Version: 1}}
+	without.Not = []futurejobs.Unready{{Edition: futurejobs.Edition{RuleID: 7, Version: 1}}}
 	for i, query := range []futurejobs.DueQuery{some, without, some, without} {
 		if i == 2 {
 			_, err := f.Pool().Exec(t.Context(), `VACUUM ANALYZE future_job`)
 			f.check(err)
 		}
-		text, args := store.DueStatement(query)
+		text, args := store.DueStatement(query, false)
 		plan := f.plan(text, args...)
 		if !strings.Contains(plan, "Index Scan using future_job_due") ||
 			!strings.Contains(plan, "Index Cond: ((shard = walk.shard) AND (ROW(next_check_at, id) > ROW(walk.next_check_at, walk.id)) AND (next_check_at <= ") ||

@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -81,7 +83,7 @@ func dueWithoutRules(t *testing.T, w *world) {
 	w.start(w.slot(), "a", "b")
 	w.byHand(w.starting(other, "p", w.slot()))
 	jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), futurejobs.DueQuery{
-		Walks: w.walks(), Until: w.slot().Add(time.Hour), Not: []futurejobs.Edition{{RuleID: w.rule.ID, Version: w.rule.Version}}, Limit: 10,
+		Walks: w.walks(), Until: w.slot().Add(time.Hour), Not: []futurejobs.Unready{{Edition: futurejobs.Edition{RuleID: w.rule.ID, Version: w.rule.Version}}}, Limit: 10,
 	}))
 	if len(jobs) != 1 || jobs[0].Key != "p" {
 		t.Errorf("got %v, want the payment's job alone", jobs)
@@ -99,19 +101,111 @@ func dueOfRules(t *testing.T, w *world) {
 	if len(jobs) != 20 || slices.ContainsFunc(jobs, func(j futurejobs.Job) bool { return j.RuleID != loud.ID }) || !slices.IsSortedFunc(jobs, byDue) {
 		t.Errorf("got %d jobs, want the 20 payments in order", len(jobs))
 	}
-	q.Limit = 1
-	each := map[int16]int{}
-	for _, j := range must[[]futurejobs.Job](t)(w.Due(w.ctx(), q)) {
-		each[j.Shard]++
+	q.Limit = 3
+	walked := w.walk(q)
+	found := slices.DeleteFunc(slices.Clone(walked), func(j futurejobs.Job) bool { return j.RuleID != loud.ID })
+	if diff := cmp.Diff(jobs, found); diff != "" || len(walked) == len(found) {
+		t.Errorf("walked by three, %d jobs of which others stand at the limits (-at once +walked):\n%s", len(walked), diff)
 	}
-	for shard, n := range each {
-		if n != 1 {
-			t.Errorf("%d jobs of shard %d, want one", n, shard)
-		}
-	}
-	q.Not = []futurejobs.Edition{{RuleID: loud.ID, Version: loud.Version}}
+	q.Limit, q.Not = 100, []futurejobs.Unready{{Edition: futurejobs.Edition{RuleID: loud.ID, Version: loud.Version}}}
 	if jobs := must[[]futurejobs.Job](t)(w.Due(w.ctx(), q)); len(jobs) != 0 {
 		t.Errorf("%d jobs of a version that is left out", len(jobs))
+	}
+}
+
+// walk reads all that a query asks for, page by page, and returns it in order, each job once.
+func (w *world) walk(q futurejobs.DueQuery) (all []futurejobs.Job) {
+	w.t.Helper()
+	for pages := 0; len(q.Walks) > 0; pages++ {
+		if pages > 1000 {
+			w.t.Fatal("a walk does not end")
+		}
+		page := must[[]futurejobs.Job](w.t)(w.Due(w.ctx(), q))
+		all = append(all, page...)
+		q.Walks = q.Advance(page)
+	}
+	slices.SortFunc(all, byDue)
+	return all
+}
+
+// Of versions that have to wait, only the jobs after an instant are left out, each version after its own; and
+// however few a read returns, it looks at no more rows than its limit.
+func dueUpToAnInstant(t *testing.T, w *world) {
+	slot := w.slot()
+	others := make([]*futurejobs.Rule, 10) // more than there are conditions
+	for i := range others {
+		others[i] = w.save(fmt.Sprintf("payment-missing-%d", i), "payment")
+	}
+	for minute := range 12 {
+		at := slot.Add(time.Duration(minute) * time.Minute)
+		w.start(at, fmt.Sprintf("a%02d", minute), fmt.Sprintf("b%02d", minute))
+		for _, rule := range others {
+			w.byHand(w.starting(rule, fmt.Sprintf("p%02d", minute), at))
+		}
+	}
+	all := w.all()
+	q := futurejobs.DueQuery{Walks: w.walks(), Until: slot.Add(time.Hour), Limit: 1000}
+	after := map[int32]time.Time{}
+	for i, rule := range others {
+		after[rule.ID] = slot.Add(time.Duration(i/2) * time.Minute)
+		q.Not = append(q.Not, futurejobs.Unready{Edition: futurejobs.Edition{RuleID: rule.ID, Version: rule.Version}, After: after[rule.ID]})
+	}
+	want := slices.DeleteFunc(slices.Clone(all), func(j futurejobs.Job) bool {
+		at, waits := after[j.RuleID]
+		return waits && j.NextCheckAt.After(at)
+	})
+	if diff := cmp.Diff(want, must[[]futurejobs.Job](t)(w.Due(w.ctx(), q))); diff != "" || len(want) == len(all) {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+	q.Limit = 7
+	got := slices.DeleteFunc(w.walk(q), func(j futurejobs.Job) bool { // a row at the limit may be any
+		at, waits := after[j.RuleID]
+		return waits && j.NextCheckAt.After(at)
+	})
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("walked by seven (-want +got):\n%s", diff)
+	}
+}
+
+// A page ends with the job whose bodies reach so many bytes, and the walk goes on after it, whether all bodies are
+// large, one is, or none.
+func dueByBytes(t *testing.T, w *world) {
+	slot := w.slot()
+	large := json.RawMessage(`{"id":"` + strings.Repeat("x", 50_000) + `"}`)
+	for i := range 40 {
+		e := w.starting(w.rule, fmt.Sprintf("k%02d", i), slot.Add(time.Duration(i%3)*time.Minute))
+		start := e.Ask.(futurejobs.Start) //nolint:forcetypeassert // it starts
+		if start.Job.Event = json.RawMessage(`{}`); i%4 > 0 {
+			start.Job.Event = large
+		}
+		e.Ask = start
+		w.byHand(e)
+	}
+	q := futurejobs.DueQuery{Walks: w.walks(), Until: slot.Add(time.Hour), Limit: 100}
+	all := must[[]futurejobs.Job](t)(w.Due(w.ctx(), q))
+	for _, most := range []int{1, 120_000, 1 << 30} {
+		q := q
+		q.Bytes = most
+		var got []futurejobs.Job
+		for pages := 0; len(q.Walks) > 0 && pages < 100; pages++ {
+			page := must[[]futurejobs.Job](t)(w.Due(w.ctx(), q))
+			bytes := 0
+			for i := range page {
+				if bytes >= most {
+					t.Fatalf("page %d of %d bytes goes on after %d", pages, most, bytes)
+				}
+				bytes += page[i].Size()
+			}
+			got, q.Walks = append(got, page...), q.Advance(page)
+		}
+		slices.SortFunc(got, byDue)
+		if diff := cmp.Diff(all, got); diff != "" || len(all) != 40 {
+			t.Errorf("by %d bytes, %d jobs of %d", most, len(got), len(all))
+		}
+	}
+	q.Bytes, q.Limit, q.Of = 120_000, 3, []int32{w.rule.ID}
+	if got := w.walk(q); len(got) != len(all) {
+		t.Errorf("of a rule, by three rows and so many bytes: %d jobs of %d", len(got), len(all))
 	}
 }
 

@@ -26,6 +26,8 @@ var behaviours = map[string]func(*testing.T, *world){
 	"due/walk":              dueAfterTheWalk,
 	"due/not":               dueWithoutRules,
 	"due/of":                dueOfRules,
+	"due/horizon":           dueUpToAnInstant,
+	"due/bytes":             dueByBytes,
 	"settle/reschedule":     settleReschedules,
 	"settle/end":            settleEnds,
 	"settle/said":           settleSays,

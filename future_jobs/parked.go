@@ -1,0 +1,281 @@
+package futurejobs
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"math"
+	"slices"
+	"time"
+)
+
+// round is the reads of one shard from its low water to an instant. One that passes over very many jobs which have to
+// wait goes on in later sweeps, so that jobs which became due meanwhile need not wait for its end.
+type round struct {
+	began  time.Time // zero: none is open
+	at     place     // it has read up to here
+	recent place     // what became due since it began is read up to here
+}
+
+func (r round) isOpen() bool { return !r.began.IsZero() }
+
+// parking is where jobs of one rule lie behind the low water of a shard and have to wait: for their streams, for a
+// source, or until their version can be read. A round of reads does not come by them, and no list of them is kept:
+// what waits for a stream is read once the stream is read further, up to there.
+//
+// Jobs are parked by rule and not by version, since a change of the rule may give a job another version.
+type parking struct {
+	from    place // before the first of them
+	added   place // before the first that was parked since a read of them began; zero: none was
+	isReady bool  // some of them need not wait, such as one whose decision was not settled
+	isRead  bool  // a read of them is under way
+}
+
+// beginning is before all slots.
+var beginning = time.Unix(0, 0).UTC()
+
+// park parks the jobs of a rule after a place. The shard is locked.
+func (s *Shard) park(rule int32, from place) *parking {
+	if from.at.Before(beginning) {
+		from.at = beginning
+	}
+	p := s.parked[rule]
+	if p == nil {
+		p = &parking{from: from}
+		s.parked[rule] = p
+	}
+	if from.isBefore(p.from) {
+		p.from = from
+	}
+	if p.added.at.IsZero() || from.isBefore(p.added) {
+		p.added = from
+	}
+	return p
+}
+
+// passOver parks the jobs of a rule after a place that were met or passed over.
+func (s *Shard) passOver(rule int32, from place) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.park(rule, from)
+}
+
+// resume is where the round of reads goes on that an earlier sweep began; ok is false where none did.
+func (s *Shard) resume() (w Walk, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return Walk{Shard: s.Shard, At: s.round.at.at, ID: s.round.at.id}, s.round.isOpen()
+}
+
+// suspend notes how far the round of reads came, or the read of what became due since it began.
+func (s *Shard) suspend(w Walk, isRecent bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if isRecent {
+		s.round.recent = place{w.At, w.ID}
+	} else {
+		s.round.at = place{w.At, w.ID}
+	}
+}
+
+// roundBegan is when the round of reads began.
+func (s *Shard) roundBegan() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.round.began
+}
+
+// addParked adds the rules with parked jobs.
+func (s *Shard) addParked(rules map[int32]bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for rule := range s.parked {
+		rules[rule] = true
+	}
+}
+
+// beginParked begins a read of the jobs of some rules that are parked and due by an instant; onlyReady: of those
+// rules alone of which some jobs need not wait. ok is false where there are none.
+func (s *Shard) beginParked(rules []int32, until time.Time, onlyReady bool) (w Walk, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var from place
+	for _, rule := range rules {
+		p := s.parked[rule]
+		if p == nil || onlyReady && !p.isReady || p.from.at.After(until) || !p.from.isBefore(s.lowWater) {
+			continue
+		}
+		from = first(from, p.from)
+		p.added, p.isReady, p.isRead = place{}, false, true
+	}
+	return Walk{Shard: s.Shard, At: from.at, ID: from.id}, !from.at.IsZero()
+}
+
+// endParked notes how far a read of parked jobs came. What was parked meanwhile stays parked.
+func (s *Shard) endParked(rules []int32, to place) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, rule := range rules {
+		p := s.parked[rule]
+		if p == nil || !p.isRead {
+			continue
+		}
+		if p.isRead = false; p.from.isBefore(to) {
+			p.from = to
+		}
+		if p.from = first(p.from, p.added); !p.from.isBefore(s.lowWater) {
+			delete(s.parked, rule)
+		}
+	}
+}
+
+// endOf is the place after all jobs that are due at an instant, as far as they are there for good.
+func endOf(until, now time.Time) place {
+	if settled := now.Add(-settleIn); until.After(settled) {
+		return place{at: settled}
+	}
+	return place{at: until, id: math.MaxInt64}
+}
+
+// horizon is how far the jobs of a version may be decided.
+type horizon struct {
+	at     time.Time // slots up to here; those after it have to wait
+	err    error     // why the version cannot be read; nil: it can
+	isBusy bool      // the jobs wait for a source or a handler, or for their place before it
+}
+
+// probeEvery is how long a version whose jobs wait is taken at its word: after that one page of its jobs is read
+// again, to see whether there are any.
+const probeEvery = time.Minute
+
+// unready is what is known of a version whose jobs wait.
+type unready struct {
+	slot time.Time // the oldest that was met
+	met  time.Time // when the first of them was met, since the last probe
+}
+
+// horizonOf is how far the jobs of a rule may be decided at the instant now: as far as all of its streams are read,
+// or up to the slots that have waited for them long enough. It returns the stream that is read least far.
+func (s *Sweeper) horizonOf(rule *Rule, through map[string]Reading, now time.Time) (at time.Time, stream string) {
+	at = now
+	if rule.Deleted {
+		return at, ""
+	}
+	for i, name := range rule.Streams {
+		if read := through[name].Through; i == 0 || read.Before(through[stream].Through) {
+			stream = name
+		}
+		if read := through[name].Through; read.Before(at) {
+			at = read
+		}
+	}
+	if !at.Before(now) {
+		return now, stream
+	}
+	patient := rule.patient()
+	if since, known := s.behindSince[stream]; known && now.Sub(since) > patient {
+		at = later(at, now.Add(-patient-time.Microsecond))
+	}
+	return at, stream
+}
+
+// horizons are those of the versions whose jobs are known to wait. Versions whose jobs need not wait any more are
+// forgotten, and so are those to probe: their rules are returned.
+func (s *Sweeper) horizons(p *pass) (probe []int32) {
+	changed := s.book.Revision() != s.judged
+	s.judged = s.book.Revision()
+	for made, w := range s.waiting {
+		rule, err := s.book.Rule(p.ctx, made.RuleID, made.Version)
+		h := horizon{err: err}
+		if err == nil {
+			var stream string
+			if h.at, stream = s.horizonOf(rule, p.through, p.now); !h.at.Before(p.now) {
+				delete(s.waiting, made)
+				continue
+			}
+			s.behindStream(stream, p.now)
+		}
+		if changed || p.now.Sub(w.met) >= probeEvery {
+			delete(s.waiting, made)
+			probe = append(probe, made.RuleID)
+			continue
+		}
+		p.horizons[made] = h
+		p.leave(later(w.slot, h.at), false)
+	}
+	return probe
+}
+
+// readParked reads the parked jobs that need not wait any more, up to the horizon of their rule, until stop says so,
+// or one page where stop is nil; of versions to probe it reads one page.
+func (s *Sweeper) readParked(ctx context.Context, p *pass, probe []int32, stop stopping) error {
+	reach, isBusy := map[int32]time.Time{}, map[int32]bool{}
+	for made, h := range p.horizons {
+		if isBusy[made.RuleID] = isBusy[made.RuleID] || h.isBusy; !h.isBusy {
+			reach[made.RuleID] = later(reach[made.RuleID], h.at)
+		}
+	}
+	groups, waits := map[time.Time][]int32{}, slices.Collect(maps.Keys(reach))
+	for rule := range p.parkedRules() {
+		until, waits := reach[rule]
+		if !waits {
+			until = p.now
+		}
+		if !isBusy[rule] && !slices.Contains(probe, rule) {
+			groups[until] = append(groups[until], rule)
+		}
+	}
+	if err := s.readRules(ctx, p, probe, p.now, false, nil); err != nil {
+		return err
+	}
+	if err := s.readRules(ctx, p, waits, p.now, true, stop); err != nil {
+		return err
+	}
+	for _, until := range slices.SortedFunc(maps.Keys(groups), func(a, b time.Time) int { return b.Compare(a) }) {
+		if err := s.readRules(ctx, p, groups[until], until, false, stop); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readRules reads the parked jobs of some rules that are due by an instant, or only of those of which some jobs
+// need not wait.
+func (s *Sweeper) readRules(ctx context.Context, p *pass, rules []int32, until time.Time, onlyReady bool, stop stopping) error {
+	q := DueQuery{Until: until, Of: rules}
+	for _, sh := range p.shards {
+		if w, ok := sh.beginParked(rules, until, onlyReady); ok {
+			q.Walks = append(q.Walks, w)
+		}
+	}
+	if len(q.Walks) == 0 {
+		return nil
+	}
+	slices.SortFunc(q.Walks, func(a, b Walk) int { return cmp.Compare(a.Shard, b.Shard) })
+	begun, more := q.Walks, stop
+	if stop == nil {
+		more = func(DueQuery, []Job) bool { return true }
+	}
+	rest, err := s.read(ctx, p, q, more)
+	for _, w := range begun {
+		to := endOf(until, p.now)
+		if r := walkOf(rest, w.Shard); r != nil {
+			to = place{r.At, r.ID}
+		}
+		p.shards[w.Shard].endParked(rules, to)
+	}
+	if stop != nil {
+		p.cut(rest)
+	}
+	return err
+}
+
+// walkOf is the walk of a shard; nil: it is at its end.
+func walkOf(walks []Walk, shard int16) *Walk {
+	for i := range walks {
+		if walks[i].Shard == shard {
+			return &walks[i]
+		}
+	}
+	return nil
+}
