@@ -1,0 +1,141 @@
+package futurejobs_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+)
+
+// mark says that a stream is read up to an instant.
+func (e *engine) mark(stream string, through time.Time) {
+	e.Helper()
+	seq := uint64(0)
+	if stream == "S" {
+		seq = e.seq
+	}
+	if err := e.store.MarkRead(e.Context(), stream, seq, through); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// lagging is a stream whose mark is behind the time, by more or less.
+type lagging struct {
+	least, most time.Duration
+	marks       []mark
+}
+
+type mark struct{ at, through time.Time }
+
+// next is the mark of the stream now. It never goes back.
+func (l *lagging) next(random *rand.Rand) time.Time {
+	now := time.Now().UTC()
+	through := now.Add(-l.least - time.Duration(random.Int64N(int64(l.most-l.least+1))))
+	if n := len(l.marks); n > 0 && through.Before(l.marks[n-1].through) {
+		through = l.marks[n-1].through
+	}
+	l.marks = append(l.marks, mark{now, through})
+	return through
+}
+
+// passed is when the stream was read past a slot.
+func (l *lagging) passed(slot time.Time) time.Time {
+	for _, m := range l.marks {
+		if !m.through.Before(slot) {
+			return m.at
+		}
+	}
+	return time.Now().UTC()
+}
+
+// However the streams lag behind, and however short the slots are against that, each job is decided soon after its
+// streams were read past its slot, in all shards alike, and jobs that wait for no stream soon after their slot.
+func TestLatenessIsBoundedByTheLagOfTheStreams(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				random := rand.New(rand.NewPCG(seed, 18))
+				e := run(t, nil)
+				s := &lagging{least: 500 * time.Millisecond, most: 4 * time.Second}
+				u := &lagging{least: time.Duration(random.IntN(40)) * time.Second, most: 45 * time.Second}
+				if err := e.store.OpenCursor(t.Context(), futurejobs.Cursor{Stream: "U"}); err != nil {
+					t.Fatal(err)
+				}
+				waits := map[string][]*lagging{"one": {s}, "two": {s, u}, "none": nil}
+				for name := range waits {
+					slot := []string{"1s", "1s", "5s"}[random.IntN(3)]
+					document := strings.NewReplacer("slow", name, "slot: 1s", "slot: "+slot).Replace(withResolve)
+					switch name {
+					case "none":
+						e.save(strings.Replace(document, "resolve: {event: none.done, key: event.id}\n", "", 1))
+					case "two":
+						e.save(document, rules.Read{Subject: "two.done", Stream: "U"})
+					default:
+						e.save(document)
+					}
+				}
+				if err := e.book.Refresh(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				created := 0
+				for second := range 150 {
+					for name := range waits {
+						if second < 90 {
+							e.happen(name+".created", fmt.Sprint(second, "a"), fmt.Sprint(second, "b"), fmt.Sprint(second, "c"))
+							created += 3
+						}
+					}
+					time.Sleep(time.Duration(900+random.IntN(200)) * time.Millisecond)
+					e.mark("S", s.next(random))
+					e.mark("U", u.next(random))
+					e.sweeper.Wake()
+				}
+				time.Sleep(2 * time.Second)
+				e.mark("U", time.Now().UTC())
+				time.Sleep(5 * time.Second)
+
+				said := e.saidAll()
+				if len(said) != created {
+					t.Errorf("%d of %d jobs were decided", len(said), created)
+				}
+				worst := map[int16]time.Duration{}
+				for _, a := range said {
+					ready := a.Slot
+					for _, stream := range waits[a.Rule] {
+						if at := stream.passed(a.Slot); at.After(ready) {
+							ready = at
+						}
+					}
+					late := a.DecidedAt.Sub(ready)
+					worst[a.Shard] = max(worst[a.Shard], late)
+					if late > 1500*time.Millisecond || late < -time.Second {
+						t.Errorf("%s/%s of shard %d was decided %s after it could be", a.Rule, a.Key, a.Shard, late)
+					}
+				}
+				t.Logf("worst by shard: %v", worst)
+			})
+		})
+	}
+}
+
+// saidAll are all alerts, page by page.
+func (e *engine) saidAll() (all []futurejobs.Said) {
+	e.Helper()
+	f := futurejobs.Filter{Limit: futurejobs.MaxLimit}
+	for {
+		page, err := e.store.Alerts(e.Context(), f)
+		if err != nil {
+			e.Fatal(err)
+		}
+		all = append(all, page.Items...)
+		if page.Next == "" {
+			return all
+		}
+		f.Cursor = page.Next
+	}
+}
