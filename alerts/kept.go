@@ -26,11 +26,14 @@ type kept struct {
 	Count     int               `json:"count"`
 }
 
+// Size is about how many bytes the alert's document has.
+func (a *Alert) Size() int { return 128 + len(a.Text) + len(a.Event) + len(a.State) }
+
 // Document is the alert's document. Its bodies are JSON already, and go in as they are: json.Marshal
 // would read them once more, and make every < of theirs six bytes. It is written into room as far as that
 // goes; nil is none.
 func (a *Alert) Document(room []byte) ([]byte, error) {
-	o := papers.Object(slices.Grow(room[:0], 128+len(a.Text)+len(a.Event)+len(a.State)))
+	o := papers.Object(slices.Grow(room[:0], a.Size()))
 	var err error
 	value := func(name string, v any) {
 		if err == nil {

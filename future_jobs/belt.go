@@ -6,11 +6,12 @@ import (
 	"time"
 )
 
-// A settle batch is what is decided when it is cut: this many, or after this long, or sooner where no more
-// is about to come.
+// A settle batch is what is decided when it is cut: this many, or so many bytes, or after this long, or sooner
+// where no more is about to come. Postgres writes some 20 MB of alerts a second.
 const (
-	settleMost = 2000
-	settleWait = 50 * time.Millisecond
+	settleMost  = 2000
+	settleBytes = 8 << 20
+	settleWait  = 50 * time.Millisecond
 
 	chunkBytes = 2 << 20 // of bodies that a checker is given at a time
 )
@@ -65,16 +66,17 @@ func (b *belt) batches(out chan<- []*verdict) {
 	cut := time.NewTimer(settleWait)
 	defer cut.Stop()
 	for batch := range b.decided {
-		waited := batch[0].out()
+		waited, bytes := batch[0].out(), bytesOf(batch)
 		cut.Reset(settleWait)
 	fill:
-		for len(batch) < settleMost && (waited || b.more()) {
+		for len(batch) < settleMost && bytes < settleBytes && (waited || b.more()) {
 			select {
 			case chunk, open := <-b.decided:
 				if !open {
 					break fill
 				}
 				batch, waited = append(batch, chunk...), waited || chunk[0].out()
+				bytes += bytesOf(chunk)
 			case <-b.still:
 			case <-cut.C:
 				break fill
@@ -82,4 +84,14 @@ func (b *belt) batches(out chan<- []*verdict) {
 		}
 		out <- batch
 	}
+}
+
+// bytesOf is how many bytes the bodies have that a batch writes.
+func bytesOf(batch []*verdict) (n int) {
+	for _, v := range batch {
+		for i := range v.Alerts {
+			n += v.Alerts[i].Size()
+		}
+	}
+	return n
 }

@@ -19,6 +19,7 @@ const (
 // gathering is jobs of one version on their way to a source. It has a place in the line there.
 type gathering struct {
 	jobs  []*verdict
+	bytes int // of their bodies
 	begun time.Time
 }
 
@@ -43,7 +44,8 @@ func (s *Sweeper) enter(p *pass, rule *Rule, now time.Time) bool {
 func (p *pass) gather(v *verdict) {
 	made := Edition{v.rule.ID, v.rule.Version}
 	g := p.finds[made]
-	if g.jobs = append(g.jobs, v); len(g.jobs) == findMost {
+	g.jobs, g.bytes = append(g.jobs, v), g.bytes+v.Job.Size()
+	if len(g.jobs) == findMost || g.bytes >= settleBytes {
 		p.send(made)
 	}
 }

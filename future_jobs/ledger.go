@@ -19,6 +19,10 @@ var ErrDue = errors.New("a wait that is due has to be looked at before it begins
 // because of a value in it. Nothing was written.
 var ErrRefused = errors.New("the database does not take it")
 
+// ErrTooSlow means that the database did not write a batch within the time that a transaction has. Nothing was
+// written; half of the batch may fit.
+var ErrTooSlow = errors.New("the batch takes longer than a transaction may")
+
 // Cursor is how far a stream was applied.
 type Cursor struct {
 	Stream          string
@@ -102,7 +106,7 @@ type Ledger interface {
 	// Apply locks the jobs that the batch names, folds its effects with Fold, and writes
 	// the net effect, the dead letters and the cursor in one transaction; a deed is audited,
 	// once for each effect or, in bulk, for each rule. It returns ErrMoved where a cursor stands elsewhere, ErrDue,
-	// ErrRulesChanged, ErrRefused, or ErrNotFound where the batch's Letter is gone, having
+	// ErrRulesChanged, ErrRefused, ErrTooSlow, or ErrNotFound where the batch's Letter is gone, having
 	// written nothing.
 	Apply(ctx context.Context, b Batch) (Applied, error)
 	// ResetCursor puts to in the place of old, which the cursor has to equal in LastSeq and

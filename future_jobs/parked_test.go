@@ -10,6 +10,7 @@ import (
 
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
+	"deadman/store"
 )
 
 // mark says that a stream is read up to an instant.
@@ -123,14 +124,17 @@ func TestLatenessIsBoundedByTheLagOfTheStreams(t *testing.T) {
 	}
 }
 
-// saidAll are all alerts, page by page.
-func (e *engine) saidAll() (all []futurejobs.Said) {
-	e.Helper()
+// saidAll are all alerts.
+func (e *engine) saidAll() []futurejobs.Said { return saidIn(e.T, e.store) }
+
+// saidIn are all alerts of a store, page by page.
+func saidIn(tb testing.TB, s *store.Store) (all []futurejobs.Said) {
+	tb.Helper()
 	f := futurejobs.Filter{Limit: futurejobs.MaxLimit}
 	for {
-		page, err := e.store.Alerts(e.Context(), f)
+		page, err := s.Alerts(tb.Context(), f)
 		if err != nil {
-			e.Fatal(err)
+			tb.Fatal(err)
 		}
 		all = append(all, page.Items...)
 		if page.Next == "" {

@@ -102,7 +102,7 @@ type Queue interface {
 	Due(ctx context.Context, q DueQuery) ([]Job, error)
 	// Settle writes decisions, their history and their alerts in one transaction, under
 	// the fence: shards held at their epoch and not expired, jobs at their rev.
-	// It returns ErrRulesChanged when the rule set moved.
+	// It returns ErrRulesChanged when the rule set moved, ErrRefused or ErrTooSlow.
 	Settle(ctx context.Context, s Settlement) (Settled, error)
 	// ReadThrough returns, by stream, how far intake has read it; pings are under the empty name.
 	ReadThrough(ctx context.Context) (map[string]Reading, error)

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"deadman/alerts"
 	"deadman/checks"
 	"deadman/failpoints"
 )
@@ -24,6 +25,8 @@ type verdict struct {
 	through time.Time // up to when all streams that could change the job were read before it was; zero: none could
 	Decision
 	unasked bool // the handler was not asked
+
+	isGivenUp bool // the database refused the decision, and this one is in its place
 }
 
 // forgo decides on a job whose handler is not to be asked.
@@ -56,8 +59,7 @@ func (v *verdict) standsAt(settled bool) time.Time {
 // by itself.
 func (v *verdict) out() bool { return !v.unasked && (v.rule.Finder != nil || !prompt(v.rule)) }
 
-// write settles one batch. What the store did not take is looked at again by a later
-// sweep; the row stands as it was.
+// write settles one batch, in parts that are as large as the database takes at a time.
 func (s *Sweeper) write(ctx context.Context, batch []*verdict) {
 	for _, v := range batch {
 		if v.out() {
@@ -65,39 +67,97 @@ func (s *Sweeper) write(ctx context.Context, batch []*verdict) {
 		}
 	}
 	for _, part := range apart(batch) {
-		failpoints.Here("settle.write")
-		st := settlement(part)
-		var got Settled
-		err := s.meet(ctx, part, st.Held)
-		if err == nil {
-			got, err = s.queue.Settle(ctx, st)
-			if failed := failpoints.Fail("settle.written"); failed != nil {
-				err = cmp.Or(err, failed)
-			}
-		}
-		settled := err == nil
-		var soon time.Duration // until it is looked at again; zero: it was settled
+		s.writePart(ctx, part)
+	}
+}
+
+// writePart settles one part of a batch.
+//
+//  1. Where the database took too long, half as many are settled at a time, down to one. So are later batches, until
+//     it is fast again.
+//  2. Where it refuses a decision, halves find out which one, and that job ends without what is refused.
+//  3. What is not settled is looked at again by a later sweep; the row stands as it was.
+func (s *Sweeper) writePart(ctx context.Context, part []*verdict) {
+	for len(part) > 0 {
+		n := min(len(part), int(s.settleMost.Load()))
+		err := s.settle(ctx, part[:n])
 		switch {
-		case errors.Is(err, ErrRulesChanged):
-			err, soon = s.book.Refresh(ctx), again
-		case err != nil:
-			soon = againMost
+		case errors.Is(err, ErrTooSlow) && n > 1:
+			s.settleMost.Store(int64(n / 2)) //nolint:gosec // it is small
+			s.log.Warn("settle took too long, settling fewer decisions at a time", "decisions", n, "err", err)
+			continue
+		case errors.Is(err, ErrRefused) && n > 1:
+			s.writePart(ctx, part[:n/2])
+			s.writePart(ctx, part[n/2:n])
+		case errors.Is(err, ErrRefused) && !part[0].isGivenUp:
+			part[0].giveUp(err, s.clock.Now())
+			s.log.Error("the database refuses a decision, the job ends without it", "rule", part[0].rule.Name, "key", part[0].Job.Key, "err", err)
+			continue
 		default:
-			s.observe(part, got)
-			s.wakeFor(part)
+			s.unsettle(ctx, part[:n], err)
 		}
-		s.fail("settle", err)
-		for _, v := range part {
-			if settled {
-				v.shard.land(v.Job.ID, v.standsAt(got.Jobs[v.Job.ID]))
-			} else {
-				v.shard.landUnsettled(v.Job.ID, v.slot)
-			}
+		if part = part[n:]; errors.Is(err, ErrTooSlow) {
+			s.unsettle(ctx, part, err) // nor would it take the others
+			return
 		}
-		if soon > 0 {
-			time.AfterFunc(soon, s.Wake)
+		if err == nil {
+			s.settleMost.Store(min(2*max(s.settleMost.Load(), 1), settleMost))
 		}
 	}
+}
+
+// settle settles decisions in one transaction, and observes them.
+func (s *Sweeper) settle(ctx context.Context, part []*verdict) error {
+	failpoints.Here("settle.write")
+	st := settlement(part)
+	var got Settled
+	err := s.meet(ctx, part, st.Held)
+	if err == nil {
+		got, err = s.queue.Settle(ctx, st)
+		if failed := failpoints.Fail("settle.written"); failed != nil {
+			err = cmp.Or(err, failed)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	s.observe(part, got)
+	s.wakeFor(part)
+	s.fail("settle", nil)
+	for _, v := range part {
+		v.shard.land(v.Job.ID, v.standsAt(got.Jobs[v.Job.ID]))
+	}
+	return nil
+}
+
+// unsettle has jobs looked at again whose decisions were not settled.
+func (s *Sweeper) unsettle(ctx context.Context, part []*verdict, err error) {
+	if err == nil || len(part) == 0 {
+		return
+	}
+	soon := againMost // until they are looked at again
+	if errors.Is(err, ErrRulesChanged) {
+		err, soon = s.book.Refresh(ctx), again
+	}
+	s.fail("settle", err)
+	for _, v := range part {
+		v.shard.landUnsettled(v.Job.ID, v.standsAt(false))
+	}
+	time.AfterFunc(soon, s.Wake)
+}
+
+// giveUp has the job of a decision that the database refuses end, and says so. Of the job it says nothing but its
+// name: what is refused may be anything else.
+func (v *verdict) giveUp(refused error, now time.Time) {
+	j := v.Job
+	j.Alerts = j.Alerts[:max(len(j.Alerts)-len(v.Alerts), 0)]
+	j.Event, j.State, j.Trail, j.Undecided = nil, nil, "", 0
+	d := Decision{Job: j}
+	reason := clip("the decision cannot be stored: " + refused.Error())
+	said := v.rule.gaveUp(&j, reason)
+	said.Labels = nil
+	v.rule.become(&d, checks.Undetermined, reason, v.slot, now, []alerts.Draft{said})
+	v.Decision, v.isGivenUp = d, true
 }
 
 // apart splits a batch by the revision it was decided under, and where a shard was lost and

@@ -55,7 +55,8 @@ type Sweeper struct {
 
 	wake        chan struct{}
 	slow        *lanes
-	crowded     atomic.Bool // the line before a source was full, or all lanes were
+	settleMost  atomic.Int64 // decisions that are settled at a time
+	crowded     atomic.Bool  // the line before a source was full, or all lanes were
 	loads       loads
 	outages     outages
 	unsettled   unsettled
@@ -82,6 +83,7 @@ func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logg
 		wake:    make(chan struct{}, 1),
 		waiting: map[Edition]unready{}, behindSince: map[string]time.Time{}, errs: map[string]error{}, failingSince: map[string]time.Time{},
 	}
+	s.settleMost.Store(settleMost)
 	s.slow = newLanes(workers, s.room)
 	return s
 }

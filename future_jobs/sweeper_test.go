@@ -95,22 +95,27 @@ func run(t *testing.T, handle map[string]checks.Handler, documents ...string) *e
 // save saves a rule that listens to the stream S, and to more.
 func (e *engine) save(document string, more ...rules.Read) {
 	e.Helper()
+	saveIn(e.T, e.store, document, more...)
+}
+
+func saveIn(tb testing.TB, s *store.Store, document string, more ...rules.Read) {
+	tb.Helper()
 	parsed, err := rules.Parse([]byte(document), "test.yaml")
 	if err != nil {
-		e.Fatal(err)
+		tb.Fatal(err)
 	}
 	text, err := json.Marshal(parsed[0])
 	if err != nil {
-		e.Fatal(err)
+		tb.Fatal(err)
 	}
 	reads := []rules.Read{{Subject: parsed[0].Trigger.Event, Stream: "S"}}
 	for _, r := range parsed[0].Resolve {
 		reads = append(reads, rules.Read{Subject: r.Event, Stream: "S"})
 	}
-	if _, err := e.store.Save(e.Context(), rules.Saved{
+	if _, err := s.Save(tb.Context(), rules.Saved{
 		Name: parsed[0].Name, Entity: parsed[0].Entity, Document: text, Reads: append(reads, more...),
 	}, rules.AnyVersion); err != nil {
-		e.Fatal(err)
+		tb.Fatal(err)
 	}
 }
 

@@ -32,7 +32,7 @@ func (p *postgres) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Ap
 		return err
 	})
 	if err != nil {
-		return futurejobs.Applied{}, failed("apply", unstorable(err))
+		return futurejobs.Applied{}, failed("apply", undone(err))
 	}
 	return applied(b, net), nil
 }

@@ -22,7 +22,7 @@ func (e *sqlite) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Appl
 		net, err = e.applyOnce(ctx, b, e.caution.all(b.Effects))
 	}
 	if err != nil {
-		return futurejobs.Applied{}, failed("apply", unstorable(err))
+		return futurejobs.Applied{}, failed("apply", undone(err))
 	}
 	return applied(b, net), nil
 }

@@ -26,6 +26,18 @@ func unstorable(err error) error {
 	return err
 }
 
+// statementTimeout is Postgres's code for a statement that took longer than it may.
+const statementTimeout = "57014"
+
+// undone is the error of a batch that was not written: futurejobs.ErrRefused or futurejobs.ErrTooSlow where it is one.
+func undone(err error) error {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) && pg.Code == statementTimeout {
+		return fmt.Errorf("%w: %w", futurejobs.ErrTooSlow, err)
+	}
+	return unstorable(err)
+}
+
 // refusedCode reports whether Postgres finds a value out of its range, of no use as what it is
 // for, against a constraint, or too large. A key that is there twice is no value's fault.
 func refusedCode(code string) bool {

@@ -183,7 +183,7 @@ func (p *postgres) Settle(ctx context.Context, s futurejobs.Settlement) (futurej
 		stand, done, err = p.settleOnce(ctx, s, c)
 		return err
 	}); err != nil {
-		return futurejobs.Settled{}, failed("settle", err)
+		return futurejobs.Settled{}, failed("settle", undone(err))
 	}
 	settled.Lost = lost(s.Held, stand)
 	for _, id := range done {

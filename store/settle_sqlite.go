@@ -16,7 +16,7 @@ func (e *sqlite) Settle(ctx context.Context, s futurejobs.Settlement) (futurejob
 	if err := e.write(ctx, func(w *writer, now time.Time) error {
 		return w.settle(s, now, &settled)
 	}); err != nil {
-		return futurejobs.Settled{}, failed("settle", err)
+		return futurejobs.Settled{}, failed("settle", undone(err))
 	}
 	return settled, nil
 }

@@ -1,0 +1,123 @@
+package futurejobs_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+	"deadman/store"
+	"deadman/store/storetest"
+)
+
+// BenchmarkJobsBesideManyThatWait says how late the jobs of a rule are decided while very many of another rule wait
+// for a stream that is not read: the quantiles of 400 jobs, after the first minute and in it. Run it with
+// -benchtime 1x; ten million take 5 GB and some minutes to begin.
+func BenchmarkJobsBesideManyThatWait(b *testing.B) {
+	for _, n := range []int{0, 100_000, 1_000_000, 10_000_000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			for range b.N {
+				besideWaiting(b, n)
+			}
+		})
+	}
+}
+
+func besideWaiting(b *testing.B, n int) {
+	dsn := storetest.Postgres(b)
+	s, err := store.Open(b.Context(), store.Options{DatabaseURL: dsn, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	book := rules.NewBook(s, s.Shards())
+	saveIn(b, s, withResolve) // rule 1 waits for S
+	saveIn(b, s, fmt.Sprintf(noResolve, "small", "small"))
+	if err := book.Refresh(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	db, err := pgxpool.New(b.Context(), dsn)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer db.Close()
+	// they were due one after the other, in the minutes before
+	for _, text := range []string{fmt.Sprintf(`INSERT INTO future_job (next_check_at, first_check_at, created_at, since_at, rule_id, version, shard, key, event)
+SELECT now() - interval '10 minutes' + make_interval(secs => trunc(600.0 * i / %d)), now(), now(), now(), 1, 1, i %% 16, 'k' || i, '{"id":"x","more":"0123456789012345678901234567890123456789"}'
+FROM generate_series(1, %d) AS i`, max(n, 1), n), `VACUUM ANALYZE future_job`} {
+		if _, err := db.Exec(b.Context(), text); err != nil {
+			b.Fatal(err)
+		}
+	}
+	clock := futurejobs.NewClock(s.Now, time.Now)
+	log := slog.New(slog.DiscardHandler)
+	owner := futurejobs.NewOwner(s, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, log)
+	sweeper := futurejobs.NewSweeper(s, book, owner, clock, 8, log)
+	owner.Changed = sweeper.Wake
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 2)
+	go func() { done <- sweeper.Run(ctx, context.Background()) }()
+	go func() { done <- owner.Run(ctx) }()
+	defer func() {
+		cancel()
+		for range 2 {
+			if err := <-done; err != nil {
+				b.Error(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			b.Error(err)
+		}
+	}()
+	small, err := book.Rule(b.Context(), 2, 1)
+	if err != nil {
+		b.Fatal(err)
+	}
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	const jobs, early = 600, 200
+	begun, err := s.Now(b.Context())
+	if err != nil {
+		b.Fatal(err)
+	}
+	for i := range jobs {
+		<-tick.C
+		now, err := s.Now(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		if _, err := s.Apply(b.Context(), futurejobs.Batch{RuleSet: book.Revision(), Effects: []futurejobs.Effect{{
+			Rule: small, Ref: futurejobs.Ref{Shard: int16(i % 16), RuleID: 2, Key: fmt.Sprint(i)}, //nolint:gosec // a shard
+			Ask: futurejobs.Start{Job: futurejobs.Job{Version: 1, Since: now, FirstCheckAt: small.Grid.Up(now.Add(time.Second)), Event: []byte(`{}`)}},
+		}}}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	var first, rest []time.Duration
+	for wait := time.Now(); len(first)+len(rest) < jobs && time.Since(wait) < 2*time.Minute; <-tick.C {
+		first, rest = nil, nil
+		for _, a := range saidIn(b, s) {
+			if late := a.DecidedAt.Sub(a.Slot); a.Slot.Before(begun.Add(early * 200 * time.Millisecond)) {
+				first = append(first, late)
+			} else {
+				rest = append(rest, late)
+			}
+		}
+	}
+	if len(first)+len(rest) < jobs {
+		b.Fatalf("%d of %d were decided", len(first)+len(rest), jobs)
+	}
+	slices.Sort(first)
+	slices.Sort(rest)
+	for name, late := range map[string]time.Duration{
+		"first-p99-ms": first[len(first)*99/100], "p50-ms": rest[len(rest)/2], "p99-ms": rest[len(rest)*99/100], "max-ms": rest[len(rest)-1],
+	} {
+		b.ReportMetric(float64(late.Milliseconds()), name)
+	}
+	b.ReportMetric(0, "ns/op")
+}
