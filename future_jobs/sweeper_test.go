@@ -50,7 +50,12 @@ func (h *handlers) Rule(ctx context.Context, id, version int32) (*futurejobs.Rul
 
 func run(t *testing.T, handle map[string]checks.Handler, documents ...string) *engine {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: 4, Log: slog.New(slog.DiscardHandler)})
+	return runIn(t, t.TempDir(), handle, documents...)
+}
+
+func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents ...string) *engine {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{DataDir: dir, Shards: 4, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

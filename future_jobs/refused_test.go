@@ -1,0 +1,67 @@
+package futurejobs_test
+
+import (
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/store"
+)
+
+// A decision that the database refuses holds up no other one. Its job ends, which is recorded and alerted.
+func TestARefusedDecisionEndsItsJobAlone(t *testing.T) {
+	dir := t.TempDir()
+	refuseAlerts(t, dir, `NEW.detail LIKE '%"id":"7"%'`)
+	synctest.Test(t, func(t *testing.T) {
+		e := runIn(t, dir, nil, fmt.Sprintf(noResolve, "computes", "computes"))
+		e.happen("computes.created", keys(20)...)
+		time.Sleep(13 * time.Second)
+		outcomes := map[checks.Outcome]int{}
+		for _, h := range e.ended() {
+			outcomes[h.Outcome]++
+			if h.Outcome == checks.Undetermined && (h.Key != "7" || !strings.Contains(h.Reason, "the detail is odd")) {
+				t.Errorf("%s ended because %s", h.Key, h.Reason)
+			}
+		}
+		if outcomes[checks.Exhausted] != 19 || outcomes[checks.Undetermined] != 1 {
+			t.Errorf("3 s after the slot, ended: %v", outcomes)
+		}
+		gaveUp := 0
+		for _, a := range e.said() {
+			if a.Status == alerts.GaveUp && a.Key == "7" {
+				gaveUp++
+			}
+		}
+		if gaveUp != 1 || e.sweeper.Err() != nil {
+			t.Errorf("%d alerts say that the job ended, error %v", gaveUp, e.sweeper.Err())
+		}
+	})
+}
+
+// refuseAlerts has the database in a directory refuse the alerts that a condition is true of.
+func refuseAlerts(t *testing.T, dir, condition string) {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{DataDir: dir, Shards: 4, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", filepath.Join(dir, store.DatabaseFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = db.Exec(`CREATE TRIGGER refuse BEFORE INSERT ON alert WHEN ` + condition + ` BEGIN SELECT RAISE(ABORT, 'the detail is odd'); END`)
+	if err := errors.Join(err, db.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
