@@ -56,6 +56,9 @@ type Config struct {
 	// Env is what a variable of the environment holds that the file Sources names; nil: nothing.
 	Env func(name string) string
 
+	// Clock is the clock of the database in DataDir; nil: the machine's. Tests set it.
+	Clock func() time.Time
+
 	// Handlers are those of the program that rules may name; nil: none. They are registered before.
 	Handlers *checks.Handlers
 

@@ -33,6 +33,7 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 	_, databaseErr := n.store.Now(ctx)
 	conditions := []web.Condition{
 		vital(condition("database", databaseErr, "answers", "the database does not answer; everything waits for it")),
+		n.time(),
 		condition("nats", n.natsErr(), "connected", "not connected; alerts wait in the database, and events in their streams"),
 		condition("leases", n.owner.Err(), fmt.Sprintf("%d of %d shards held", len(n.owner.Holding()), n.owner.Count()),
 			"leases cannot be kept; other nodes take over what this one held"),
@@ -67,6 +68,16 @@ func condition(name string, err error, fine, broken string) web.Condition {
 // vital is a condition without which the node can answer nobody.
 func vital(c web.Condition) web.Condition {
 	c.Vital = true
+	return c
+}
+
+// time says whether the database's clock runs evenly.
+func (n *node) time() web.Condition {
+	err := n.clock.Err()
+	c := condition("clock", err, "the database's clock runs evenly", "")
+	if err != nil {
+		c.Detail = err.Error()
+	}
 	return c
 }
 

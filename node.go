@@ -68,6 +68,7 @@ type node struct {
 	binding *binding
 	ticker  *ticks.Ticker
 	lookout *lookout
+	watch   *clockWatch
 	pings   *pinging
 
 	open     atomic.Bool // whoever reaches the node may do everything
@@ -131,14 +132,15 @@ func (n *node) assemble() {
 	self := futurejobs.Node{ID: id, Name: fmt.Sprintf("%s/%d", host, os.Getpid()), Version: n.Version, StartedAt: now().UTC()}
 
 	n.clock = futurejobs.NewClock(n.store.Now, now)
+	n.store.GoBy(n.clock.Correct)
 	n.owner = futurejobs.NewOwner(n.store, self, n.Lease, now, n.log)
 	n.sweeper = futurejobs.NewSweeper(n.queue(), n.book, n.owner, n.clock, n.Workers, n.log)
-	n.hearing = futurejobs.NewHearing(n.store, id, now, n.log)
+	n.hearing = futurejobs.NewHearing(corrected{n.store}, id, now, n.log)
 	n.relay = alerts.NewRelay(n.outbox(), n.publisher(), n.owner.Holding, n.log)
 	n.witness = witness{Metrics: n.metrics, relay: n.relay, news: n.wakePeople, log: n.log}
 	n.intake = events.NewIntake(events.Options{
 		Streams: n.bus, Book: n.book, Ledger: n.ledger(), Shards: n.owner, Now: n.clock.Now,
-		Announce: n.remark, Observer: n.witness, Log: n.log, Up: n.up,
+		Announce: n.remark, Observer: n.witness, Log: n.log, Up: n.up, Place: n.place,
 	})
 	n.rules.Announce, n.rules.Now = n.remark, n.clock.Now
 	n.answers.now = n.clock.Now
@@ -156,6 +158,7 @@ func (n *node) assemble() {
 		store: n.store, book: n.book, owner: n.owner, taps: n.intake.Status, now: n.clock.Now,
 		after: blindAfter + n.Lease/3, remark: n.remark, log: n.log,
 	}
+	n.watch = &clockWatch{clock: n.clock, holds: func() bool { return n.owner.Holds(upkeepShard) }, begin: n.store.BeginRemark, end: n.store.EndRemark, said: n.said, log: n.log}
 	n.beats = n.heartbeats(self)
 	n.lookout = &lookout{node: n}
 	n.pings = n.openPings()
@@ -166,6 +169,8 @@ func (n *node) assemble() {
 	// may leave jobs.
 	n.book.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake(); n.ticker.Wake() }
 	n.sweeper.Observer, n.sweeper.Resuming, n.sweeper.Listening = n.witness, n.blind.Resuming, n.hearing.Listening
+	n.sweeper.Stepped = func(ctx context.Context) error { return n.store.PutBack(ctx, 0) }
+	n.clock.Changed = func() { n.sweeper.Wake(); n.ticker.Wake() }
 	n.slots = &slots{store: n.store, sweeper: n.sweeper, log: n.log}
 }
 
@@ -180,7 +185,7 @@ func (n *node) up() time.Duration {
 
 // openStore opens the database, again and again while it is not there.
 func (n *node) openStore(ctx context.Context) (*store.Store, error) {
-	options := store.Options{DatabaseURL: n.DatabaseURL, DataDir: n.DataDir, Shards: n.Shards, Log: n.log}
+	options := store.Options{DatabaseURL: n.DatabaseURL, DataDir: n.DataDir, Shards: n.Shards, Log: n.log, Clock: n.databaseClock()}
 	var s *store.Store
 	err := n.persist(ctx, "the database is not there yet", func() (err error) {
 		s, err = store.Open(ctx, options)

@@ -27,6 +27,11 @@ func (n *node) outbox() alerts.Outbox   { return plantedOutbox{n.store} }
 
 func (n *node) publisher() alerts.Publisher { return plantedPublisher{n.bus} }
 
+// databaseClock is the clock of the database in the node's folder, as far off as the campaign sets it.
+func (n *node) databaseClock() func() time.Time {
+	return func() time.Time { return time.Now().Add(failpoints.Offset()) }
+}
+
 func (n *node) lookups() rules.Sources { return plantedSources{n.sources} }
 
 type plantedLedger struct{ *store.Store }

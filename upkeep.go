@@ -61,6 +61,7 @@ func (u *upkeep) step(ctx context.Context) {
 		failed string // is logged with the error
 		do     func(context.Context) error
 	}{
+		{"what a clock that was ahead wrote is not put back", u.putBack},
 		{"upkeep failed", u.prune},
 		{"the state of the history tables cannot be read or reported", u.watchHistory},
 		{"not all that rules expect to beat is waited for", u.expect},
@@ -70,6 +71,11 @@ func (u *upkeep) step(ctx context.Context) {
 			u.log.Error(part.failed+"; trying again", "again_in", upkeepEvery, "err", err)
 		}
 	}
+}
+
+// putBack takes back what a clock that was ahead wrote, also where no node saw it step.
+func (u *upkeep) putBack(ctx context.Context) error {
+	return u.store.PutBack(ctx, store.RoutineNotices)
 }
 
 func (u *upkeep) prune(ctx context.Context) error {

@@ -3,6 +3,8 @@
 package deadman
 
 import (
+	"time"
+
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
@@ -16,5 +18,7 @@ func (n *node) ledger() ledger          { return n.store }
 func (n *node) outbox() alerts.Outbox   { return n.store }
 
 func (n *node) publisher() alerts.Publisher { return n.bus }
+
+func (n *node) databaseClock() func() time.Time { return n.Clock }
 
 func (n *node) lookups() rules.Sources { return n.sources }

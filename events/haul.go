@@ -45,6 +45,9 @@ func (t *tap) add(h *haul, got []futurejobs.Event) {
 	for _, e := range got {
 		size := len(e.Data)
 		h.size += size
+		if t.in.Place != nil {
+			e.At = t.in.Place(e.At)
+		}
 		effects, refusals := t.match(&e)
 		for _, r := range refusals {
 			h.letters = append(h.letters, t.letter(e, size, r))

@@ -57,6 +57,8 @@ type Options struct {
 	Shards   Shards
 	Now      func() time.Time // the database's time, or a little before it; zero: not known yet
 	Announce Announce         // of streams that lost events
+	// Place is when an event happened that the broker says happened at an instant. nil: the broker is right.
+	Place func(at time.Time) time.Time
 	// Up is for how long the streams have taken in whatever came, without a gap, as far as this node
 	// can know. nil: for ever.
 	Up       func() time.Duration

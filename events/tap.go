@@ -41,6 +41,7 @@ type tap struct {
 	passed   time.Time // when the cursor was put there last
 	failed   bool      // the last reader was lost, or there was none yet
 	gone     bool      // it was said that the stream is not there
+	stale    bool      // the mark is of another time, and is to be made anew
 	deaf     bool      // something was lost that no mark was made after
 	unsaid   uint64    // how many events the stream dropped, which is not said yet
 	ahead    haul      // read while the one before was applied
@@ -144,6 +145,7 @@ func (t *tap) step(ctx context.Context) error {
 	if err := t.follow(); err != nil {
 		return err
 	}
+	t.present()
 	got, err := t.next(ctx)
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
@@ -173,6 +175,29 @@ func (t *tap) caughtUp() {
 	t.now.Left = left
 	if at.After(t.now.CaughtUp) {
 		t.now.CaughtUp = at
+	}
+}
+
+// farAhead is how far ahead of now the tap's own instants may be.
+const farAhead = 2 * time.Second
+
+// present takes what the tap knows of the future for what it is: by a clock that was ahead. The stream is marked as
+// read anew, and no mark waits for the clock to get there.
+func (t *tap) present() {
+	now := t.in.Now()
+	if now.IsZero() {
+		return
+	}
+	if t.marked.Sub(now) > farAhead || t.goal.through.Sub(now) > farAhead {
+		t.marked, t.goal, t.stale = now, goal{}, true
+	}
+	if t.passed.After(now) {
+		t.passed = now
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.now.CaughtUp.Sub(now) > farAhead {
+		t.now.CaughtUp = now
 	}
 }
 
@@ -211,6 +236,9 @@ func (t *tap) due() (at time.Time, ok bool) {
 	if !ok || grid <= 0 {
 		return at, false
 	}
+	if t.stale {
+		return t.marked, true
+	}
 	return grid.After(t.marked), true
 }
 
@@ -238,7 +266,7 @@ func (t *tap) mark(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("mark as read: %w", err)
 	}
-	t.marked, t.goal = t.goal.through, goal{}
+	t.marked, t.goal, t.stale = t.goal.through, goal{}, false
 	return nil
 }
 

@@ -3,21 +3,52 @@ package futurejobs
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// jump is how far two readings of the database's clock may lie apart from what the
-// monotonic clock saw pass before somebody has to be told.
-const jump = time.Second
+// How the clock judges the database's answers.
+const (
+	// jump is how far an answer may be off the time that passed since the last one.
+	jump = time.Second
+	// drift is the part of the time that passed by which two clocks that run evenly may differ besides.
+	drift = 1000
+	// confirmFor is how long a step of the database's clock has to last until the engine goes by it.
+	confirmFor = 10 * time.Second
+	// confirmEvery is how often the database is asked for the time.
+	confirmEvery = 500 * time.Millisecond
+	// rememberFor is how long the clock knows the time from before a step.
+	rememberFor = Day
+	// ahead is how far an instant of another server may lie in the future.
+	ahead = 5 * time.Second
+)
 
-// Clock tells the database's time without asking for it each time: the last answer plus
-// the monotonic time since it arrived. So it is late by the answer's way, and never early.
+// Clock tells the time that the engine goes by, without asking for it each time: the last answer of the database
+// that was believed, plus the monotonic time since it arrived. So it is late by the answer's way, and never early.
+//
+// A step of the database's clock is believed once it has lasted for 10 s, or at once where it takes back the last
+// step. Until then the clock goes on by the time that passed. See docs/adr/0049.
 type Clock struct {
 	ask   func(ctx context.Context) (time.Time, error)
 	local func() time.Time
 
-	last atomic.Pointer[reading] // nil: there was none
+	// Changed is called when a step is seen, believed or over. Set before Run.
+	Changed func()
+
+	sync  sync.Mutex   // one answer is judged at a time
+	apart atomic.Int64 // after which step another server's clock was found not to have stepped
+	state atomic.Pointer[clockState]
+}
+
+// clockState is what the clock knows. It does not change; the next one replaces it.
+type clockState struct {
+	last   *reading // that is believed; nil: there was none
+	former *reading // the last from before the last step; nil: none
+	doubt  *doubt   // nil: the database's clock runs evenly
+	steps  int64    // that were believed
+	latest Step     // that was seen
+	seen   int64    // steps, whether they were believed or not
 }
 
 // reading is an answer of the database.
@@ -26,58 +57,216 @@ type reading struct {
 	sent, arrived time.Time // between when and when, by the local clock
 }
 
+// doubt is that the database's answers do not fit the time that passed.
+type doubt struct{ first, last *reading }
+
+// Step is a step of the database's clock: what it showed, and what it had to show by the time that passed.
+type Step struct {
+	From, To time.Time
+	At       time.Time // when it was seen, by the time that the engine goes by then
+	Over     bool      // the clock runs evenly again
+	Believed bool      // the engine goes by it
+}
+
+// By is how far the clock stepped: ahead, or back where negative.
+func (s Step) By() time.Duration { return s.To.Sub(s.From) }
+
 // NewClock returns a clock over the database's. local is a monotonic clock such as
 // time.Now. Until the first Sync the clock shows the zero time, at which nothing is due.
 func NewClock(ask func(ctx context.Context) (time.Time, error), local func() time.Time) *Clock {
-	return &Clock{ask: ask, local: local}
+	c := &Clock{ask: ask, local: local, Changed: func() {}}
+	c.state.Store(&clockState{})
+	return c
 }
 
 // Jumped is the error of a database clock that did not pass as time did.
 type Jumped struct {
-	By time.Duration // forward, or backward where negative
+	By time.Duration // ahead, or back where negative
 }
 
 func (j Jumped) Error() string {
-	return fmt.Sprintf("the database's clock jumped by %s; checks pause until it runs evenly", j.By)
+	return fmt.Sprintf("the database's clock stepped by %s; checks go by the time that passed until the clock is back, or for %s", j.By, confirmFor)
 }
 
-// Sync asks the database. It returns Jumped when the answer does not fit the last one; the
-// new time holds from then on, so that the next Sync succeeds if the clock runs evenly again.
+// Run asks the database twice a second until ctx ends. An answer that does not come is no error: the clock goes on.
+func (c *Clock) Run(ctx context.Context) error {
+	tick := time.NewTicker(confirmEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		before := c.state.Load()
+		_ = c.syncWithin(ctx, jump) // the sweep says what keeps the database from answering
+		if after := c.state.Load(); after.steps != before.steps || after.seen != before.seen || (after.doubt == nil) != (before.doubt == nil) {
+			c.Changed()
+		}
+	}
+}
+
+// syncWithin is Sync that does not wait for an answer for longer than d: one that takes long says little.
+func (c *Clock) syncWithin(ctx context.Context, d time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, d)
+	defer cancel()
+	return c.Sync(ctx)
+}
+
+// Sync asks the database. It returns Jumped while the answers do not fit the time that passed.
 func (c *Clock) Sync(ctx context.Context) error {
 	sent := c.local()
 	t, err := c.ask(ctx)
 	if err != nil {
 		return fmt.Errorf("database time: %w", err)
 	}
-	fresh := &reading{said: t.UTC(), sent: sent, arrived: c.local()}
-	last := c.last.Swap(fresh)
-	if last == nil {
-		return nil
-	}
-	// Each answer was given between its sending and its arrival; what is early or late
-	// beyond both trips is the clock's own doing.
-	early := last.said.Add(fresh.sent.Sub(last.arrived)).Sub(fresh.said)
-	late := fresh.said.Sub(last.said.Add(fresh.arrived.Sub(last.sent)))
-	switch {
-	case early > jump:
-		return Jumped{By: -early}
-	case late > jump:
-		return Jumped{By: late}
-	}
-	return nil
+	c.sync.Lock()
+	defer c.sync.Unlock()
+	c.state.Store(c.state.Load().judge(&reading{said: t.UTC(), sent: sent, arrived: c.local()}))
+	return c.Err()
 }
 
-// Stale reports whether the last answer is older than d.
+// judge is the state after an answer:
+//
+//  1. one that fits the time that passed is believed;
+//  2. one that takes back the last step is believed: the time that passed since before it says the same;
+//  3. one that fits the answers in doubt is believed once they have lasted long enough;
+//  4. any other is in doubt from now on.
+func (s *clockState) judge(fresh *reading) *clockState {
+	next := *s
+	switch {
+	case s.last == nil:
+		next.last = fresh
+	case s.last.off(fresh) == 0:
+		if fresh.arrived.After(s.last.arrived) {
+			next.last = fresh
+		}
+		next.doubt, next.latest.Over = nil, true
+	case s.former != nil && s.former.age(fresh) < rememberFor && s.former.off(fresh) == 0:
+		next.see(fresh)
+		next.believe(fresh)
+	case s.doubt == nil:
+		next.see(fresh)
+		next.doubt = &doubt{fresh, fresh}
+	case s.doubt.last.off(fresh) != 0:
+		next.latest.From, next.latest.To = s.last.at(fresh.arrived), fresh.said
+		next.doubt = &doubt{fresh, fresh}
+	case fresh.sent.Sub(s.doubt.first.arrived) > confirmFor:
+		next.believe(fresh)
+	default:
+		next.doubt = &doubt{s.doubt.first, fresh}
+	}
+	return &next
+}
+
+// see notes a step.
+func (s *clockState) see(fresh *reading) {
+	s.seen++
+	s.latest = Step{From: s.last.at(fresh.arrived), To: fresh.said, At: s.last.at(fresh.arrived)}
+}
+
+// believe goes by an answer from now on.
+func (s *clockState) believe(fresh *reading) {
+	s.former, s.last, s.doubt = s.last, fresh, nil
+	s.steps++
+	s.latest.Over, s.latest.Believed = true, true
+}
+
+// at is the time at a local instant, by the reading.
+func (r *reading) at(local time.Time) time.Time {
+	return r.said.Add(local.Sub(r.arrived)).Truncate(time.Microsecond)
+}
+
+// age is how long before another one the reading was.
+func (r *reading) age(fresh *reading) time.Duration { return fresh.arrived.Sub(r.arrived) }
+
+// off is how far another reading is off the time that passed since r; 0: no more than clocks that run evenly are.
+// Each answer was given between its sending and its arrival; what is beyond both trips is the clock's own doing.
+func (r *reading) off(fresh *reading) time.Duration {
+	slack := jump + r.age(fresh).Abs()/drift
+	early := r.said.Add(fresh.sent.Sub(r.arrived)).Sub(fresh.said)
+	late := fresh.said.Sub(r.said.Add(fresh.arrived.Sub(r.sent)))
+	switch {
+	case early > slack:
+		return -early
+	case late > slack:
+		return late
+	}
+	return 0
+}
+
+// Err is Jumped while the database's clock is in doubt, and else nil.
+func (c *Clock) Err() error {
+	s := c.state.Load()
+	if s.doubt == nil {
+		return nil
+	}
+	return Jumped{By: s.last.off(s.doubt.last)}
+}
+
+// Steps is how many steps were believed so far.
+func (c *Clock) Steps() int64 { return c.state.Load().steps }
+
+// Latest returns the last step that was seen, and how many there were, believed or not.
+func (c *Clock) Latest() (last Step, seen int64) {
+	s := c.state.Load()
+	return s.latest, s.seen
+}
+
+// Stale reports whether the last answer that was believed is older than d.
 func (c *Clock) Stale(d time.Duration) bool {
-	last := c.last.Load()
+	last := c.state.Load().last
 	return last == nil || c.local().Sub(last.arrived) > d
 }
 
-// Now is the database's time, or a little before it.
+// Now is the time that the engine goes by; the database's, or a little before it.
 func (c *Clock) Now() time.Time {
-	last := c.last.Load()
+	last := c.state.Load().last
 	if last == nil {
 		return time.Time{}
 	}
-	return last.said.Add(c.local().Sub(last.arrived)).Truncate(time.Microsecond)
+	return last.at(c.local())
+}
+
+// Correct is the time that the engine goes by when the database says that it is said. It is what the database says
+// but where that is off by more than its answers take.
+func (c *Clock) Correct(said time.Time) time.Time {
+	if now := c.Now(); !now.IsZero() && said.Sub(now).Abs() > 2*jump {
+		return now
+	}
+	return said
+}
+
+// Place is when something happened that another server says happened at an instant.
+//
+//  1. Nothing happened later than now.
+//  2. What a server that shares the database's clock stamped while that was back is put right.
+//  3. What a server stamped that did not step ahead when the database did is put ahead: no clock that stepped ever
+//     showed the instants between.
+func (c *Clock) Place(at time.Time, shared bool) time.Time {
+	now, s := c.Now(), c.state.Load()
+	if now.IsZero() {
+		return at
+	}
+	step := s.latest
+	switch {
+	case shared && !step.Believed && step.By() < 0:
+		since, right := at.Sub(step.To), at.Add(-step.By())
+		if since > -confirmEvery-jump && since < confirmFor+jump && !right.After(now) {
+			at = right
+		}
+	case step.Believed && step.By() > 0:
+		if before := s.former.at(c.local()); !at.Before(step.From) && at.Sub(before) <= ahead {
+			if before.Before(step.To) {
+				c.apart.Store(s.steps)
+			}
+			if c.apart.Load() == s.steps {
+				at = at.Add(step.By())
+			}
+		}
+	}
+	if at.Sub(now) > ahead {
+		return now
+	}
+	return at
 }

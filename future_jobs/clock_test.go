@@ -35,24 +35,157 @@ func TestClockIsNeverEarly(t *testing.T) {
 	})
 }
 
-func TestClockSaysThatItJumped(t *testing.T) {
-	for _, by := range []time.Duration{time.Hour, -time.Hour, 2 * time.Second, -2 * time.Second} {
-		local, truth := noon, noon
-		clock := NewClock(func(context.Context) (time.Time, error) { return truth, nil }, func() time.Time { return local })
-		if err := clock.Sync(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		truth = truth.Add(by)
+// steps are how far a clock may step, in either direction.
+var steps = []time.Duration{2 * time.Second, -2 * time.Second, time.Hour, -time.Hour, 365 * Day, -365 * Day}
+
+// setClock is a clock whose database can be set, and the time that passes.
+type setClock struct {
+	*Clock
+	*testing.T
+	local, offset time.Duration
+}
+
+func newSetClock(t *testing.T) *setClock {
+	c := &setClock{T: t}
+	c.Clock = NewClock(
+		func(context.Context) (time.Time, error) { return noon.Add(c.local + c.offset), nil },
+		func() time.Time { return noon.Add(c.local) },
+	)
+	if err := c.Sync(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// pass lets time pass, and asks as often as Run does.
+func (c *setClock) pass(d time.Duration) {
+	for end := c.local + d; c.local < end; {
+		c.local += min(confirmEvery, end-c.local)
 		var jumped Jumped
-		if err := clock.Sync(t.Context()); !errors.As(err, &jumped) || jumped.By != by {
-			t.Errorf("a jump by %s: %v", by, err)
+		if err := c.Sync(c.Context()); err != nil && !errors.As(err, &jumped) {
+			c.Fatal(err)
 		}
-		if err := clock.Sync(t.Context()); err != nil {
-			t.Errorf("running evenly again: %v", err)
+	}
+}
+
+// shows is how far the clock is off the time that passed.
+func (c *setClock) shows() time.Duration { return c.Now().Sub(noon.Add(c.local)) }
+
+func TestClockGoesByTimeThatPassedUntilStepHasLasted(t *testing.T) {
+	for _, by := range steps {
+		c := newSetClock(t)
+		c.pass(time.Minute)
+		c.offset = by
+		c.pass(confirmFor)
+		var jumped Jumped
+		if err := c.Err(); !errors.As(err, &jumped) || (jumped.By-by).Abs() > confirmEvery || c.shows() != 0 || c.Steps() != 0 {
+			t.Errorf("a step by %s that lasted 10 s: %v, it shows %s", by, err, c.shows())
 		}
-		if !clock.Now().Equal(truth) {
-			t.Errorf("it shows %s, the database %s", clock.Now(), truth)
+		c.pass(2 * confirmEvery)
+		step, seen := c.Latest()
+		if err := c.Err(); err != nil || c.shows() != by || c.Steps() != 1 || seen != 1 || !step.Believed || step.By() != by {
+			t.Errorf("a step by %s that lasted longer: %v, it shows %s; %+v", by, err, c.shows(), step)
 		}
+	}
+}
+
+func TestClockOverlooksFlicker(t *testing.T) {
+	for _, by := range steps {
+		c := newSetClock(t)
+		for range 3 {
+			c.offset = by
+			c.pass(confirmFor)
+			c.offset = 0
+			c.pass(confirmEvery)
+		}
+		step, seen := c.Latest()
+		if err := c.Err(); err != nil || c.shows() != 0 || c.Steps() != 0 || seen != 3 || !step.Over || step.Believed {
+			t.Errorf("a flicker by %s: %v, it shows %s; %d seen, the last %+v", by, err, c.shows(), seen, step)
+		}
+	}
+}
+
+func TestClockTakesStepBackAtOnce(t *testing.T) {
+	for _, by := range steps {
+		c := newSetClock(t)
+		c.offset = by
+		c.pass(time.Minute)
+		c.offset = 0
+		c.pass(confirmEvery)
+		if c.shows() != 0 || c.Steps() != 2 {
+			t.Errorf("after a minute %s off it shows %s", by, c.shows())
+		}
+	}
+}
+
+// A clock that is never the same is not believed.
+func TestClockOverlooksErraticTime(t *testing.T) {
+	c := newSetClock(t)
+	for i := range 100 {
+		c.offset = time.Duration(i%7-3) * time.Hour
+		c.pass(confirmEvery)
+		if c.shows() != 0 {
+			t.Fatalf("it shows %s", c.shows())
+		}
+	}
+}
+
+// A clock that is slewed, or that nobody asked for a day, runs evenly.
+func TestClockFollowsSlowClock(t *testing.T) {
+	c := newSetClock(t)
+	for range 1000 {
+		c.offset -= confirmEvery / 10
+		c.pass(confirmEvery)
+	}
+	c.offset += Day / drift
+	c.local += Day
+	c.pass(confirmEvery)
+	if _, seen := c.Latest(); seen != 0 || c.shows() != c.offset {
+		t.Errorf("%d steps; it shows %s, the database %s", seen, c.shows(), c.offset)
+	}
+}
+
+// The node's own wall clock is of no account: only the time that passes is.
+func TestClockCorrectsTheDatabaseWhileInDoubt(t *testing.T) {
+	c := newSetClock(t)
+	c.offset = time.Hour
+	c.pass(confirmEvery)
+	passed := noon.Add(c.local)
+	if got := c.Correct(passed.Add(time.Hour)); !got.Equal(passed) {
+		t.Errorf("an hour ahead is %s", got)
+	}
+	if got := c.Correct(passed.Add(jump)); !got.Equal(passed.Add(jump)) {
+		t.Errorf("a second ahead is %s", got)
+	}
+	c.pass(confirmFor + confirmEvery)
+	if got := c.Correct(passed.Add(time.Hour)); !got.Equal(noon.Add(c.local + time.Hour)) {
+		t.Errorf("once it is believed, the old time is %s", got)
+	}
+}
+
+func TestClockPlacesWhatAnotherServerStamped(t *testing.T) {
+	c := newSetClock(t)
+	now := func() time.Time { return noon.Add(c.local) }
+	if got := c.Place(now().Add(time.Hour), false); !got.Equal(now()) {
+		t.Errorf("of the future: %s", got)
+	}
+	for _, off := range []time.Duration{-time.Hour, -time.Second, 2 * time.Second} {
+		if got := c.Place(now().Add(off), true); !got.Equal(now().Add(off)) {
+			t.Errorf("%s off: %s", off, got)
+		}
+	}
+	c.offset = -time.Hour
+	c.pass(3 * time.Second)
+	stamped := now().Add(c.offset)
+	for _, when := range []string{"while the clock is wrong", "afterwards"} {
+		if got := c.Place(stamped, true); !got.Equal(stamped.Add(time.Hour)) {
+			t.Errorf("%s: %s", when, got)
+		}
+		if got := c.Place(stamped, false); !got.Equal(stamped) {
+			t.Errorf("%s, by another clock: %s", when, got)
+		}
+		c.offset = 0
+		c.pass(time.Second)
 	}
 }
 
@@ -63,5 +196,8 @@ func TestClockBeforeTheFirstAnswer(t *testing.T) {
 	}
 	if now := clock.Now(); !now.IsZero() {
 		t.Errorf("it shows %s", now)
+	}
+	if now := clock.Correct(noon); !now.Equal(noon) {
+		t.Errorf("the database's noon is %s", now)
 	}
 }

@@ -180,6 +180,20 @@ func (h *Hearing) record(ctx context.Context) error {
 	return nil
 }
 
+// present takes what readings say of the future for what it is: by a clock that was wrong. A stream is not read
+// through it, and what was not heard until then may be heard from now on.
+func present(through map[string]Reading, now time.Time) {
+	for stream, r := range through {
+		if r.Through.Sub(now) > 2*jump {
+			r.Through = time.Time{}
+		}
+		if r.HeardSince.Sub(now) > 2*jump {
+			r.HeardSince = now
+		}
+		through[stream] = r
+	}
+}
+
 // heardSince is since when all that the rule's beats come by is heard; zero: as far back as
 // matters.
 func (r *Rule) heardSince(through map[string]Reading) (since time.Time) {

@@ -25,6 +25,8 @@ type Lease struct {
 	LowWater  time.Time // no job is due before this slot, but what came in late
 	Swept     time.Time // what was due by then was read; zero: it was never swept
 	Expired   bool      // by the database's time
+
+	Left time.Duration // until it expires, by the database's time
 }
 
 // Leases is the lease table. Implementations are safe for concurrent use.
@@ -39,6 +41,8 @@ type Leases interface {
 	// Take takes one shard over from the epoch that was seen, if it is free or expired.
 	// ok is false when somebody else was faster.
 	Take(ctx context.Context, node string, seen Held, d time.Duration) (got Lease, ok bool, err error)
+	// Free ends the lease of another node that has not changed since it was seen. ok is false where it has.
+	Free(ctx context.Context, seen Lease) (ok bool, err error)
 	// Release gives shards back, with their low water, and is no error for lost ones.
 	Release(ctx context.Context, node string, held []Lease) error
 	// Leave removes the node's entry.

@@ -349,6 +349,7 @@ func (s *Sweeper) mendOnce(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	present(through, s.clock.Now())
 	var errs []error // of one outage, which is in no other's way
 	tried := tries{}
 	for _, o := range open {

@@ -28,9 +28,10 @@ type Owner struct {
 	// has to return at once. Set before Run.
 	Unfit func() (reason string)
 
-	fitness fitness   // used by Run alone
-	beaten  time.Time // when the last beat was sent, by the local clock; used by Run alone
-	told    time.Time // when the other nodes were first told that this one is unfit; zero: it is fit; used by Run alone
+	fitness fitness              // used by Run alone
+	beaten  time.Time            // when the last beat was sent, by the local clock; used by Run alone
+	told    time.Time            // when the other nodes were first told that this one is unfit; zero: it is fit; used by Run alone
+	unlike  map[int16]unlikeness // leases that last longer than any should, by shard; used by Run alone
 
 	mu     sync.RWMutex
 	shards map[int16]*Shard
@@ -45,7 +46,7 @@ func NewOwner(l Leases, node Node, lease time.Duration, local func() time.Time, 
 	return &Owner{
 		leases: l, node: node, lease: lease, local: local, log: log,
 		Doing: func() string { return "" }, Changed: func() {}, Unfit: func() string { return "" },
-		fitness: fitness{lease: lease}, shards: map[int16]*Shard{},
+		fitness: fitness{lease: lease}, shards: map[int16]*Shard{}, unlike: map[int16]unlikeness{},
 	}
 }
 
@@ -86,8 +87,9 @@ func (o *Owner) Err() error {
 // step is one look at the leases:
 //
 //  1. beat and renew, when a third of the lease is over or the node became fit or unfit;
-//  2. give back what is more than the share;
-//  3. take what is free or expired, up to the share.
+//  2. end leases that were given by a clock that was ahead, and that nobody renews;
+//  3. give back what is more than the share;
+//  4. take what is free or expired, up to the share.
 func (o *Owner) step(ctx context.Context) error {
 	table, err := o.leases.Leases(ctx)
 	if err != nil {
@@ -101,6 +103,9 @@ func (o *Owner) step(ctx context.Context) error {
 		if err := o.beat(ctx, now, len(table)); err != nil {
 			return err
 		}
+	}
+	if err := o.end(ctx, table, now); err != nil {
+		return err
 	}
 	if !o.isWaiting(now) {
 		share := o.share(len(table))
@@ -128,6 +133,42 @@ func (o *Owner) logFitness(was, is string) {
 	case was != "" && is == "":
 		o.log.Info("node fit again")
 	}
+}
+
+// longest is how many of its own leases another node's may last. Were it more, nobody could take over from a node that
+// died while the database's clock was ahead.
+const longest = 2
+
+// unlikeness is a lease that lasts longer than any should.
+type unlikeness struct {
+	held    Held
+	expires time.Time
+	since   time.Time // when it was first seen, by the local clock
+}
+
+// end ends the leases of other nodes that last longer than any should and were not renewed for as long.
+func (o *Owner) end(ctx context.Context, table []Lease, now time.Time) error {
+	for i, l := range table {
+		seen := o.unlike[l.Shard]
+		switch {
+		case l.Node == "" || l.Node == o.node.ID || l.Left <= longest*o.lease:
+			delete(o.unlike, l.Shard)
+		case seen.held != l.Held || !seen.expires.Equal(l.ExpiresAt):
+			o.unlike[l.Shard] = unlikeness{l.Held, l.ExpiresAt, now}
+		case now.Sub(seen.since) > longest*o.lease:
+			ok, err := o.leases.Free(ctx, l)
+			if err != nil {
+				return fmt.Errorf("end the lease of shard %d: %w", l.Shard, err)
+			}
+			if ok {
+				o.log.Warn("a lease of another node was ended: a clock that was ahead had given it, and the node does not renew it",
+					"shard", l.Shard, "node", l.Node, "expires_at", l.ExpiresAt)
+				table[i].Node = ""
+			}
+			delete(o.unlike, l.Shard)
+		}
+	}
+	return nil
 }
 
 func free(l Lease) bool { return l.Node == "" || l.Expired }

@@ -136,6 +136,7 @@ func (s *Sweeper) sweep(ctx context.Context, belt *belt, search func([]*verdict)
 	if err != nil {
 		return left, err
 	}
+	present(through, now)
 	maps.DeleteFunc(s.behindSince, func(stream string, since time.Time) bool { return through[stream].Through.After(since) })
 
 	pass := &pass{

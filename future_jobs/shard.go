@@ -100,6 +100,10 @@ func (s *Shard) walk(now time.Time) Walk {
 	if s.round.isOpen() {
 		return Walk{Shard: s.Shard, At: s.round.recent.at, ID: s.round.recent.id}
 	}
+	if s.lowWater.at.After(now) || s.caughtUp.Sub(now) > jump { // of a clock that was ahead: what is before it is not known
+		s.lowWater, s.caughtUp = place{}, time.Time{}
+		clear(s.parked)
+	}
 	s.flown = place{}
 	s.walks++
 	from := s.lowWater
@@ -227,6 +231,14 @@ func (s *Shard) firstInFlight() (p place) {
 		}
 	}
 	return p
+}
+
+// forget forgets how far the shard is swept, since the clock stepped: the next sweep begins at its beginning.
+func (s *Shard) forget() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lowWater, s.caughtUp, s.swept, s.round = place{}, time.Time{}, time.Time{}, round{}
+	clear(s.parked)
 }
 
 // sweptThrough says that a sweep of the shard came through, which began at now. What could not be settled and was not

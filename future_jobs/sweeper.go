@@ -27,6 +27,10 @@ const (
 // syncEvery is how long the clock goes on without asking the database.
 const syncEvery = 5 * time.Second
 
+// unevenFor is how long after a step of the clock the sweep looks every second: what was to wake it at an instant
+// wakes it at another one.
+const unevenFor = 10 * time.Minute
+
 // Observer is told what was decided. Implementations are safe for concurrent use.
 type Observer interface {
 	// Checked counts one check; outcome is the job's, or "waiting", "undetermined",
@@ -52,6 +56,9 @@ type Sweeper struct {
 	// Listening is called before each sweep. Once it returned nil, what the node could not hear
 	// of until then is in the database. Set before Run.
 	Listening func(ctx context.Context) error
+	// Stepped is called after the clock stepped. The sweep goes on once it returned nil: the instants that were
+	// written by the old time, and that would hold something up, are put right. Set before Run.
+	Stepped func(ctx context.Context) error
 
 	wake        chan struct{}
 	slow        *lanes
@@ -67,6 +74,8 @@ type Sweeper struct {
 	behind      time.Duration        // the last wait for what was left behind; used by Run alone
 	isCutShort  bool                 // the last sweep left more to read; used by Run alone
 	last        time.Time            // when the last sweep began that came through; used by Run alone
+	steps       int64                // of the clock that the sweep knows of; used by Run alone
+	uneven      time.Time            // when the clock stepped last, by the local clock; used by Run alone
 
 	swept        atomic.Pointer[reach] // by the last sweep; nil: there was none yet
 	mu           sync.Mutex
@@ -80,6 +89,7 @@ func NewSweeper(q Queue, b Book, o *Owner, c *Clock, workers int, log *slog.Logg
 	s := &Sweeper{
 		queue: q, book: b, owner: o, clock: c, log: log,
 		Observer: silent{}, Resuming: func(context.Context) {}, Listening: func(context.Context) error { return nil },
+		Stepped: func(context.Context) error { return nil },
 		wake:    make(chan struct{}, 1),
 		waiting: map[Edition]unready{}, behindSince: map[string]time.Time{}, errs: map[string]error{}, failingSince: map[string]time.Time{},
 	}
@@ -164,20 +174,63 @@ func (s *Sweeper) loop(ctx context.Context, belt *belt, search func([]*verdict))
 	}
 }
 
-// round looks at the clock, sweeps if it runs evenly, and says how long to wait for the
-// next round.
-func (s *Sweeper) round(ctx context.Context, belt *belt, search func([]*verdict)) time.Duration {
-	if s.paused || s.clock.Stale(syncEvery) {
+// followClock looks at the clock, and reports whether the sweep may go on. One that stepped is waited for a little: others
+// have to notice it, too.
+func (s *Sweeper) followClock(ctx context.Context) bool {
+	if s.paused || s.clock.Stale(syncEvery) || s.clock.Err() != nil {
 		err := s.clock.Sync(ctx)
+		if errors.As(err, new(Jumped)) {
+			err = nil // the time that passed is known
+		}
 		s.fail("clock", err)
 		if s.paused = err != nil; s.paused {
-			return jump
+			return false
 		}
+	}
+	steps := s.clock.Steps()
+	if steps == s.steps {
+		return true
+	}
+	err := s.Stepped(ctx)
+	s.fail("step", err)
+	if err == nil {
+		s.startAnew(steps)
+	}
+	return false
+}
+
+// startAnew forgets all that was found out by the time from before a step.
+func (s *Sweeper) startAnew(steps int64) {
+	s.steps, s.uneven = steps, s.clock.local()
+	s.last, s.behind = time.Time{}, 0
+	clear(s.waiting)
+	clear(s.behindSince)
+	s.swept.Store(nil)
+	for _, sh := range s.owner.all() {
+		sh.forget()
+	}
+}
+
+// soon is how long the next round may be away because of the clock.
+func (s *Sweeper) soon() time.Duration {
+	switch {
+	case s.clock.Err() != nil:
+		return confirmEvery
+	case !s.uneven.IsZero() && s.clock.local().Sub(s.uneven) < unevenFor:
+		return againMost
+	}
+	return Longest
+}
+
+// round looks at the clock, sweeps by it, and says how long to wait for the next round.
+func (s *Sweeper) round(ctx context.Context, belt *belt, search func([]*verdict)) time.Duration {
+	if !s.followClock(ctx) {
+		return jump
 	}
 	left, err := s.sweep(ctx, belt, search)
 	s.fail("sweep", err)
 	now := s.clock.Now()
-	wait := Longest
+	wait := s.soon()
 	if slot := s.book.NextSlot(now); !slot.IsZero() {
 		wait = min(wait, slot.Sub(now))
 	}

@@ -22,6 +22,8 @@ import (
 type engine struct {
 	*testing.T
 	store    *store.Store
+	wall     *wall
+	clock    *futurejobs.Clock
 	book     *handlers
 	sweeper  *futurejobs.Sweeper
 	seq      uint64
@@ -55,11 +57,12 @@ func run(t *testing.T, handle map[string]checks.Handler, documents ...string) *e
 
 func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents ...string) *engine {
 	t.Helper()
-	s, err := store.Open(t.Context(), store.Options{DataDir: dir, Shards: 4, Log: slog.New(slog.DiscardHandler)})
+	wall := &wall{}
+	s, err := store.Open(t.Context(), store.Options{DataDir: dir, Shards: 4, Log: slog.New(slog.DiscardHandler), Clock: wall.Now})
 	if err != nil {
 		t.Fatal(err)
 	}
-	e := &engine{T: t, store: s, book: &handlers{rules.NewBook(s, 4), handle}, finished: make(chan struct{})}
+	e := &engine{T: t, store: s, wall: wall, book: &handlers{rules.NewBook(s, 4), handle}, finished: make(chan struct{})}
 	for _, d := range documents {
 		e.save(d)
 	}
@@ -68,9 +71,13 @@ func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	clock := futurejobs.NewClock(s.Now, time.Now)
+	e.clock = clock
 	owner := futurejobs.NewOwner(s, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, log)
 	e.sweeper = futurejobs.NewSweeper(s, e.book, owner, clock, 8, log)
 	owner.Changed = e.sweeper.Wake
+	s.GoBy(clock.Correct)
+	clock.Changed = e.sweeper.Wake
+	e.sweeper.Stepped = func(ctx context.Context) error { return s.PutBack(ctx, 0) }
 
 	ctx, cancel := context.WithCancel(context.Background())
 	e.stop = cancel
@@ -82,6 +89,7 @@ func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents
 	}()
 	held := make(chan error, 1)
 	hold, release := context.WithCancel(context.Background())
+	go func() { _ = clock.Run(hold) }()
 	go func() { held <- owner.Run(hold) }()
 	t.Cleanup(func() {
 		cancel()

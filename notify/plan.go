@@ -164,7 +164,11 @@ func (p *planner) laneOf(r Route, channel string) (*lane, error) {
 	}
 	l := &lane{open: make(map[string]int), known: known}
 	for i, n := range known {
-		l.planned = append(l.planned, n.PlannedAt)
+		at := n.PlannedAt
+		if n.Tries > 0 && at.After(p.now) { // it was planned before the clock was set back
+			at = p.now
+		}
+		l.planned = append(l.planned, at)
 		if n.Tries == 0 {
 			l.open[n.Topic] = -1 - i
 		}

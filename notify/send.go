@@ -18,7 +18,7 @@ func (n *Notifier) begin(ctx context.Context, notice alerts.Notice) {
 	name, file := notice.Channel, n.file.Load()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if file.channels[name] == nil || n.busy[name] || n.now().Before(n.rests[name]) {
+	if file.channels[name] == nil || n.busy[name] || n.isResting(name) {
 		return
 	}
 	n.busy[name] = true
@@ -33,6 +33,13 @@ func (n *Notifier) begin(ctx context.Context, notice alerts.Notice) {
 		}
 		n.Wake() // the channel may have another one waiting
 	})
+}
+
+// isResting reports whether a channel that failed is left alone. One that is to rest for longer than any rests by the
+// time from before the clock was set back. The caller holds the lock.
+func (n *Notifier) isResting(channel string) bool {
+	left := n.rests[channel].Sub(n.now())
+	return left > 0 && left <= restMost
 }
 
 // send hands a message to its channel.

@@ -114,6 +114,7 @@ func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch,
 	}
 	locks.Queue(numbered(`SELECT now() FROM (`+ruleFence+`) AS rule_now`), b.RuleSet).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(at(&now))
+		now = p.correct(now)
 		closed = errors.Is(err, pgx.ErrNoRows)
 		return unless(closed, err)
 	})

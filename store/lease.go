@@ -18,7 +18,7 @@ ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, expires_at = excluded
 			n.ID, n.Name, n.Version, n.StartedAt, now, now.Add(d), document([]byte(n.Doing)), document([]byte(n.Unfit))); err != nil {
 			return err
 		}
-		live, err = query(ctx, tx, readNode, `SELECT `+nodeColumns+` FROM node WHERE expires_at > $1 ORDER BY id`, now)
+		live, err = query(ctx, tx, readNode, `SELECT `+nodeColumns+` FROM node WHERE expires_at > $1 AND seen_at <= $2 ORDER BY id`, now, now.Add(farAhead))
 		return err
 	})
 	if err != nil {
@@ -53,16 +53,24 @@ func (s *Store) Leave(ctx context.Context, node string) error {
 
 // Leases implements futurejobs.Leases.
 func (s *Store) Leases(ctx context.Context) ([]futurejobs.Lease, error) {
-	leases, err := query(ctx, s.read, readLease,
-		`SELECT shard, epoch, coalesce(node, ''), expires_at, low_water_at, swept_at, expires_at <= now() FROM shard_lease ORDER BY shard`)
+	leases, err := query(ctx, s.read, s.readLease, `SELECT `+leaseColumns+`, now() FROM shard_lease ORDER BY shard`)
 	if err != nil {
 		return nil, failed("leases", err)
 	}
 	return leases, nil
 }
 
-func readLease(row scanner, l *futurejobs.Lease) error {
-	return row.Scan(&l.Shard, &l.Epoch, &l.Node, at(&l.ExpiresAt), at(&l.LowWater), at(&l.Swept), &l.Expired)
+const leaseColumns = `shard, epoch, coalesce(node, ''), expires_at, low_water_at, swept_at`
+
+// readLease reads a lease, and the database's now.
+func (s *Store) readLease(row scanner, l *futurejobs.Lease) error {
+	var now time.Time
+	if err := row.Scan(&l.Shard, &l.Epoch, &l.Node, at(&l.ExpiresAt), at(&l.LowWater), at(&l.Swept), at(&now)); err != nil {
+		return err
+	}
+	now = s.correct(now)
+	l.Expired, l.Left = !l.ExpiresAt.After(now), l.ExpiresAt.Sub(now)
+	return nil
 }
 
 // Renew implements futurejobs.Leases. A lease that has expired is over, taken or not.
@@ -93,10 +101,10 @@ WHERE shard = $4 AND epoch = $5 AND node = $6 AND expires_at > $7`,
 // lease is counted from the time before.
 func (s *Store) Take(ctx context.Context, node string, seen futurejobs.Held, d time.Duration) (got futurejobs.Lease, ok bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		err := readLease(tx.QueryRowContext(ctx, `
+		err := s.readLease(tx.QueryRowContext(ctx, `
 UPDATE shard_lease SET epoch = epoch + 1, node = $1, expires_at = $2
 WHERE shard = $3 AND epoch = $4 AND (node IS NULL OR expires_at <= $5)
-RETURNING shard, epoch, node, expires_at, low_water_at, swept_at, expires_at <= $5`,
+RETURNING `+leaseColumns+`, now()`,
 			node, now.Add(d), seen.Shard, seen.Epoch, now), &got)
 		ok = err == nil
 		return unless(errors.Is(err, sql.ErrNoRows), err)
@@ -105,6 +113,20 @@ RETURNING shard, epoch, node, expires_at, low_water_at, swept_at, expires_at <= 
 		return futurejobs.Lease{}, false, failed("take", err)
 	}
 	return got, ok, nil
+}
+
+// Free implements futurejobs.Leases.
+func (s *Store) Free(ctx context.Context, seen futurejobs.Lease) (ok bool, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		n, err := exec(ctx, tx, `UPDATE shard_lease SET node = NULL, expires_at = $1 WHERE shard = $2 AND epoch = $3 AND node = $4 AND expires_at = $5`,
+			now, seen.Shard, seen.Epoch, seen.Node, seen.ExpiresAt)
+		ok = n == 1
+		return err
+	})
+	if err != nil {
+		return false, failed("free", err)
+	}
+	return ok, nil
 }
 
 // Release implements futurejobs.Leases.

@@ -80,10 +80,11 @@ ORDER BY f.shard, f.rule_id, f.key LIMIT `+strconv.Itoa(limit), shard, ruleID, a
 	return jobs[:min(limit, len(jobs))], nil
 }
 
-// MarkRead implements futurejobs.Ledger. It never goes back.
+// MarkRead implements futurejobs.Ledger. It never goes back, but from the future: a mark after the database's now is by a
+// clock that was ahead.
 func (s *Store) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
 	n, err := exec(ctx, s.db, `
-UPDATE event_cursor SET read_through_at = CASE WHEN read_through_at > $1 THEN read_through_at ELSE $1 END
+UPDATE event_cursor SET read_through_at = CASE WHEN read_through_at > $1 AND read_through_at <= now() THEN read_through_at ELSE $1 END
 WHERE stream = $2 AND last_seq = $3`, through, stream, int64(seq))
 	if err == nil && n == 0 {
 		err = futurejobs.ErrMoved
@@ -121,10 +122,10 @@ func byStream(all []futurejobs.Cursor) map[string]futurejobs.Cursor {
 	return cursors
 }
 
-// Hear implements futurejobs.Ledger and futurejobs.Ears. It never goes back.
+// Hear implements futurejobs.Ledger and futurejobs.Ears. It never goes back, but from the future.
 func (s *Store) Hear(ctx context.Context, topic string, since time.Time) error {
 	if _, err := exec(ctx, s.db, `
-UPDATE event_cursor SET heard_since = CASE WHEN heard_since > $1 THEN heard_since ELSE $1 END WHERE stream = $2`, since, topic); err != nil {
+UPDATE event_cursor SET heard_since = CASE WHEN heard_since > $1 AND heard_since <= now() THEN heard_since ELSE $1 END WHERE stream = $2`, since, topic); err != nil {
 		return failed("hear", err)
 	}
 	return nil
@@ -134,7 +135,7 @@ UPDATE event_cursor SET heard_since = CASE WHEN heard_since > $1 THEN heard_sinc
 func (s *Store) SeenBeside(ctx context.Context, node string, since time.Time) (seen bool, err error) {
 	ctx, cancel := patiently(ctx)
 	defer cancel()
-	if err := s.read.QueryRowContext(ctx, `SELECT count(*) > 0 FROM node WHERE id <> $1 AND seen_at > $2`, node, since).Scan(&seen); err != nil {
+	if err := s.read.QueryRowContext(ctx, `SELECT count(*) > 0 FROM node WHERE id <> $1 AND seen_at > $2 AND seen_at <= now()`, node, since).Scan(&seen); err != nil {
 		return false, failed("seen", err)
 	}
 	return seen, nil

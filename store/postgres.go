@@ -24,6 +24,7 @@ type postgres struct {
 	pool *pgxpool.Pool
 	db   *sql.DB // the same pool
 	caution
+	correction
 
 	dropFailed  atomic.Pointer[time.Time] // when a day of history could not be dropped because it was locked; nil: never
 	largeBodies atomic.Bool               // due pages are bounded by bytes

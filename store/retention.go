@@ -43,7 +43,7 @@ type Pruned struct {
 // nodes at a time.
 func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 	var p Pruned
-	now, err := s.Now(ctx)
+	now, err := s.Time(ctx)
 	if err != nil {
 		return p, failed("prune", err)
 	}

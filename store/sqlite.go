@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"sync"
 	"time"
 
 	sqlitedriver "modernc.org/sqlite"
@@ -30,20 +29,38 @@ type sqlite struct {
 	read   *prepared
 	lock   *os.File
 	caution
+	correction
 }
 
-// registerNow gives SQLite the clocks that Postgres has: the time in microseconds.
-var registerNow = sync.OnceValue(func() error {
+// connector opens the connections of one store. They have the clocks that Postgres has: now() and clock_timestamp()
+// answer with the time of the store's clock, in microseconds.
+type connector struct {
+	driver *sqlitedriver.Driver
+	source string
+}
+
+// newDriver returns a driver whose connections have a clock.
+func newDriver(clock func() time.Time) (*sqlitedriver.Driver, error) {
 	now := func(*sqlitedriver.FunctionContext, []driver.Value) (driver.Value, error) {
-		return time.Now().UnixMicro(), nil
+		return clock().UnixMicro(), nil
 	}
-	return errors.Join(
-		sqlitedriver.RegisterScalarFunction("now", 0, now),
-		sqlitedriver.RegisterScalarFunction("clock_timestamp", 0, now))
-})
+	d := &sqlitedriver.Driver{}
+	return d, errors.Join(d.RegisterScalarFunction("now", 0, now), d.RegisterScalarFunction("clock_timestamp", 0, now))
+}
+
+// Connect implements driver.Connector.
+func (c connector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.source) }
+
+// Driver implements driver.Connector.
+func (c connector) Driver() driver.Driver { return c.driver }
 
 func openSQLite(ctx context.Context, o Options) (*Store, error) {
-	if err := registerNow(); err != nil {
+	clock := o.Clock
+	if clock == nil {
+		clock = time.Now
+	}
+	timed, err := newDriver(clock)
+	if err != nil {
 		return nil, fmt.Errorf("sqlite: %w", err)
 	}
 	dir, err := filepath.Abs(o.DataDir)
@@ -58,24 +75,18 @@ func openSQLite(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	e := &sqlite{lock: lock}
-	if err := e.connect(ctx, filepath.Join(dir, DatabaseFile)); err != nil {
+	if err := e.connect(ctx, timed, filepath.Join(dir, DatabaseFile)); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
 	return &Store{engine: e, db: e.db, read: e.read, log: o.Log, alone: true}, nil
 }
 
 // connect opens the one writing connection and the reading ones.
-func (e *sqlite) connect(ctx context.Context, file string) error {
-	var err error
-	if e.db, err = sql.Open("sqlite", dataSource(file, "immediate", "cache_size(-32768)")); err != nil {
-		return fmt.Errorf("sqlite: %w", err)
-	}
+func (e *sqlite) connect(ctx context.Context, timed *sqlitedriver.Driver, file string) error {
+	e.db = sql.OpenDB(connector{timed, dataSource(file, "immediate", "cache_size(-32768)")})
 	e.db.SetMaxOpenConns(1)
 	e.writes = newPrepared(e.db)
-	read, err := sql.Open("sqlite", dataSource(file, "deferred", "cache_size(-4096)", "query_only(1)"))
-	if err != nil {
-		return fmt.Errorf("sqlite: %w", err)
-	}
+	read := sql.OpenDB(connector{timed, dataSource(file, "deferred", "cache_size(-4096)", "query_only(1)")})
 	readers := max(2, runtime.GOMAXPROCS(0))
 	read.SetMaxOpenConns(readers)
 	read.SetMaxIdleConns(readers)
@@ -125,7 +136,7 @@ func (e *sqlite) write(ctx context.Context, f func(w *writer, now time.Time) err
 		return err
 	}
 	w := &writer{tx: tx, known: known, stmts: make(map[string]*sql.Stmt), said: make(map[int16][]alerts.ID)}
-	if err := f(w, now); err != nil {
+	if err := f(w, e.correct(now)); err != nil {
 		return err
 	}
 	if err := w.post(); err != nil {

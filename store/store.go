@@ -48,6 +48,9 @@ type Options struct {
 	DataDir     string       // the folder of the SQLite file; made when it is not there
 	Shards      int          // wished for at creation, 1 to MaxShards; 0: DefaultShards
 	Log         *slog.Logger // nil: slog.Default()
+	// Clock is the clock of a SQLite database, which has none of its own; nil: time.Now. Tests set it to move the
+	// database's time. Postgres has its server's clock, whatever Clock is.
+	Clock func() time.Time
 }
 
 // Store is one database. It is safe for concurrent use.
@@ -104,6 +107,9 @@ type engine interface {
 	unready(ctx context.Context, now time.Time) (time.Time, error)
 	// forget takes away history that ended before, and returns how many rows.
 	forget(ctx context.Context, before time.Time) (int64, error)
+	// goBy and correct are correction's.
+	goBy(correct func(said time.Time) time.Time)
+	correct(said time.Time) time.Time
 	close() error
 }
 

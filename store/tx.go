@@ -29,7 +29,7 @@ func (s *Store) once(ctx context.Context, f func(tx *sql.Tx, now time.Time) erro
 	if err := tx.QueryRowContext(ctx, s.opening()).Scan(at(&now)); err != nil {
 		return err
 	}
-	if err := f(tx, now); err != nil {
+	if err := f(tx, s.correct(now)); err != nil {
 		return err
 	}
 	return tx.Commit()

@@ -10,14 +10,15 @@ import (
 // line is the ticks of one rule, and how far they were applied.
 type line struct {
 	futurejobs.Scheduled
-	cursor uint64    // the second of the last tick that was applied
+	cursor uint64    // the second of the last tick that was applied, as it is stored
+	past   uint64    // the same, but now where that is of the future
 	at     time.Time // when to look at it: its next tick, or another try
 	place  int       // in the heap
 	held   time.Time // since when its tick waits for a look at what is due; zero: it does not
 }
 
 // after is the instant that the next tick comes after.
-func (l *line) after() time.Time { return time.Unix(int64(l.cursor), 0).UTC() } //nolint:gosec // a second since 1970
+func (l *line) after() time.Time { return time.Unix(int64(l.past), 0).UTC() } //nolint:gosec // a second since 1970
 
 // lines are those of all rules that have a tick to come, the first of them first.
 type lines struct{ heap []*line }
@@ -41,7 +42,7 @@ func (ls *lines) put(l *line, at time.Time) {
 
 // moved goes on to the next tick of a line that was applied up to a cursor.
 func (ls *lines) moved(l *line, cursor uint64) {
-	l.cursor, l.held = cursor, time.Time{}
+	l.cursor, l.past, l.held = cursor, cursor, time.Time{}
 	if next, ok := l.Next(l.after()); ok {
 		ls.put(l, next)
 	} else {

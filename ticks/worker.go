@@ -31,6 +31,7 @@ type worker struct {
 
 	lines    *lines // nil: where they stand is to be read
 	revision int64  // of the rules that the lines are of
+	looked   time.Time
 
 	mu       sync.Mutex
 	failed   error
@@ -115,9 +116,13 @@ func (w *worker) round(ctx context.Context) error {
 	if now.IsZero() {
 		return nil
 	}
+	if w.looked.Sub(now) > time.Second { // the clock was set back
+		w.lines = nil
+	}
+	w.looked = now
 	var errs []error
 	for again := 0; ; {
-		if err := w.load(ctx); err != nil {
+		if err := w.load(ctx, now); err != nil {
 			w.lines = nil
 			return err
 		}
@@ -151,8 +156,9 @@ func (w *worker) round(ctx context.Context) error {
 }
 
 // load reads where the ticks stand, unless that is known of the rules as they are. A rule that
-// ticks for the first time gets its cursor.
-func (w *worker) load(ctx context.Context) error {
+// ticks for the first time gets its cursor. A cursor of the future is of a clock that was ahead: the ticks from now on
+// come, whether they were applied or not.
+func (w *worker) load(ctx context.Context, now time.Time) error {
 	if w.lines != nil && w.revision == w.Book.Revision() {
 		return nil
 	}
@@ -174,7 +180,7 @@ func (w *worker) load(ctx context.Context) error {
 				return err
 			}
 		}
-		loaded.add(&line{Scheduled: s, cursor: c.LastSeq})
+		loaded.add(&line{Scheduled: s, cursor: c.LastSeq, past: min(c.LastSeq, uint64(now.Unix()))}) //nolint:gosec // a second since 1970
 	}
 	w.lines, w.revision = loaded, revision
 	return nil

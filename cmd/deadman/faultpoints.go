@@ -15,12 +15,14 @@ import (
 const (
 	failpointsVariable = "DEADMAN_FAILPOINTS"
 	plantVariable      = "DEADMAN_PLANT"
+	offsetVariable     = "DEADMAN_CLOCK_OFFSET" // a file
 )
 
 func init() {
 	plan, err := failpoints.Parse(os.Getenv(failpointsVariable))
 	err = errors.Join(err, failpoints.Sow(failpoints.Plant(os.Getenv(plantVariable))))
-	err = errors.Join(err, os.Unsetenv(failpointsVariable), os.Unsetenv(plantVariable))
+	failpoints.OffsetBy(os.Getenv(offsetVariable))
+	err = errors.Join(err, os.Unsetenv(failpointsVariable), os.Unsetenv(plantVariable), os.Unsetenv(offsetVariable))
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "deadman:", err)
 		os.Exit(2)

@@ -86,7 +86,7 @@ func loadsAreForgotten(t *testing.T, w *world) {
 
 // What is heard is said of each stream apart, and never of a time before.
 func streamsAreHeardForward(t *testing.T, w *world) {
-	at := w.slot()
+	at := w.slot().Add(-2 * futurejobs.Day)
 	heard := func(topic string) time.Time {
 		return must[map[string]futurejobs.Reading](t)(w.ReadThrough(w.ctx()))[topic].HeardSince
 	}

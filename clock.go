@@ -1,0 +1,114 @@
+package deadman
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/store"
+)
+
+// corrected is a store that tells the time that the engine goes by, and not what its clock shows.
+type corrected struct{ *store.Store }
+
+// Now implements futurejobs.Ears.
+func (c corrected) Now(ctx context.Context) (time.Time, error) { return c.Time(ctx) }
+
+// place is when an event happened that the broker says happened at an instant. A broker in this process has the same
+// clock as the database in its folder.
+func (n *node) place(at time.Time) time.Time {
+	return n.clock.Place(at, n.server != nil && n.store.Alone())
+}
+
+const (
+	// clockTopic is what remarks about the database's clock are about.
+	clockTopic = "clock"
+	// watchEvery is how often it is asked whether the clock stepped. It is memory that is asked.
+	watchEvery = 500 * time.Millisecond
+	// stepOld is how long after a step a node that takes over says nothing of it: another one did.
+	stepOld = 5 * time.Second
+)
+
+// clockWatch alerts when the database's clock steps, and when it runs evenly again. The node that does the upkeep says
+// it for all.
+type clockWatch struct {
+	clock      *futurejobs.Clock
+	holds      func() bool // the upkeep's shard
+	begin, end func(context.Context, alerts.Remark) (alerts.Alert, bool, error)
+	said       func(alerts.Alert, bool, error) error
+	log        *slog.Logger
+
+	seen  int64 // steps that were looked at
+	ended bool  // no alert is open, as far as this node knows
+}
+
+// Run looks until ctx ends.
+func (w *clockWatch) Run(ctx context.Context) error {
+	tick := time.NewTicker(watchEvery)
+	defer tick.Stop()
+	failing := false
+	for {
+		err := w.step(ctx)
+		if err != nil && !failing && ctx.Err() == nil {
+			w.log.Error("an alert about the database's clock cannot be written; trying again", "err", err)
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// step raises an alert for a step that is new, and resolves it once the clock runs evenly.
+func (w *clockWatch) step(ctx context.Context) error {
+	last, seen := w.clock.Latest()
+	isNew := seen != w.seen
+	if isNew {
+		w.log.Warn("the database's clock stepped", "from", last.From, "to", last.To, "by", last.By(), "steps", seen)
+	}
+	if !w.holds() {
+		w.ended = false // another node may have raised one
+		if w.clock.Now().Sub(last.At).Abs() > stepOld {
+			w.seen = seen
+		}
+		return nil
+	}
+	if isNew {
+		if err := w.said(w.begin(ctx, stepped(last, alerts.Firing))); err != nil {
+			return err
+		}
+		w.seen, w.ended = seen, false
+	}
+	if w.ended || w.clock.Err() != nil {
+		return nil
+	}
+	if err := w.said(w.end(ctx, stepped(last, alerts.Resolved))); err != nil {
+		return err
+	}
+	if last.Over {
+		w.log.Info("the database's clock runs evenly", "steps", seen, "followed", last.Believed)
+	}
+	w.ended = true
+	return nil
+}
+
+// stepped is the remark about a step.
+func stepped(s futurejobs.Step, status alerts.Status) alerts.Remark {
+	r := alerts.Remark{Topic: clockTopic, Step: "step", Status: status, Severity: alerts.Error, Since: s.At}
+	what := fmt.Sprintf("the database's clock stepped by %s, from %s to %s",
+		s.By().Round(time.Millisecond), s.From.Format(time.RFC3339), s.To.Format(time.RFC3339))
+	switch {
+	case status == alerts.Firing:
+		r.Text = what + "; checks go by the time that passed until the clock is back, or the step has lasted 10 s"
+	case s.Believed:
+		r.Text = "the database's clock runs evenly; checks follow it: " + what
+	default:
+		r.Text = "the database's clock runs evenly and is back; checks did not follow it: " + what
+	}
+	return r
+}

@@ -1,0 +1,216 @@
+package futurejobs_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// wall is the clock of a machine. Somebody may set it.
+type wall struct{ offset atomic.Int64 }
+
+// Now is what the clock shows.
+func (w *wall) Now() time.Time { return time.Now().Add(time.Duration(w.offset.Load())) }
+
+// set sets the clock this far off from the time that passes.
+func (w *wall) set(offset time.Duration) { w.offset.Store(int64(offset)) }
+
+// trigger begins waits at the time that the engine goes by.
+func (e *engine) trigger(subject string, keys ...string) {
+	e.Helper()
+	now, err := e.store.Time(e.Context())
+	if err != nil {
+		e.Fatal(err)
+	}
+	batch := futurejobs.Batch{Stream: "S", After: e.seq, RuleSet: e.book.Revision()}
+	for _, k := range keys {
+		e.seq++
+		effects, refused := e.book.Match(futurejobs.Event{
+			Stream: "S", Subject: subject, Seq: e.seq, At: now, Data: fmt.Appendf(nil, `{"id":%q}`, k),
+		})
+		if len(refused) > 0 {
+			e.Fatal(refused)
+		}
+		batch.Effects = append(batch.Effects, effects...)
+	}
+	batch.Last = e.seq
+	if _, err := e.store.Apply(e.Context(), batch); err != nil {
+		e.Fatal(err)
+	}
+}
+
+// beside runs another node on the same store, until it is stopped.
+func (e *engine) beside(id string) (stop func()) {
+	e.Helper()
+	log := slog.New(slog.NewTextHandler(e.Output(), nil))
+	clock := futurejobs.NewClock(e.store.Now, time.Now)
+	owner := futurejobs.NewOwner(e.store, futurejobs.Node{ID: id, Name: id}, 15*time.Second, time.Now, log)
+	sweeper := futurejobs.NewSweeper(e.store, e.book, owner, clock, 8, log)
+	owner.Changed = sweeper.Wake
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 2)
+	go func() { done <- sweeper.Run(ctx, context.Background()) }()
+	go func() { done <- owner.Run(ctx) }()
+	return func() {
+		cancel()
+		for range cap(done) {
+			if err := <-done; err != nil {
+				e.Error(err)
+			}
+		}
+	}
+}
+
+// raisedAfter waits until there is an alert for a key, and returns how long that took.
+func (e *engine) raisedAfter(key string, most time.Duration) time.Duration {
+	e.Helper()
+	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		for _, a := range e.said() {
+			if a.Key == key {
+				return time.Since(begun)
+			}
+		}
+		if time.Since(begun) > most {
+			e.Fatalf("no alert for %q after %s; sweep err %v, lag %s", key, most, e.sweeper.Err(), e.sweeper.Lag())
+		}
+	}
+}
+
+func TestSweepSurvivesClockSetBack(t *testing.T) {
+	for _, back := range []time.Duration{0, 30 * time.Second, 10 * time.Minute, 2 * time.Hour, 365 * futurejobs.Day} {
+		t.Run(back.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := run(t, nil, fmt.Sprintf(noResolve, "fine", "fine"))
+				e.trigger("fine.created", "before")
+				time.Sleep(10 * time.Minute) // a time of ordinary service: the low water rises
+				e.raisedAfter("before", 0)
+				e.wall.set(-back)
+				time.Sleep(20 * time.Second)
+				e.trigger("fine.created", "after")
+				if took := e.raisedAfter("after", time.Minute); took < 9*time.Second || took > 12*time.Second {
+					t.Errorf("clock set back by %s: the alert of a job due in 10 s came after %s", back, took)
+				}
+			})
+		})
+	}
+}
+
+// oneStep begins to wait for things, and alerts after 30 minutes.
+const oneStep = `
+name: half
+entity: thing
+trigger: {event: half.created, key: event.id}
+escalate: [{after: 30m, step: only, severity: error}]
+slot: 1s
+`
+
+// The clock of the database is off for 10 s, in either direction: no step is early, and none late.
+func TestSweepOverlooksClockFlicker(t *testing.T) {
+	for _, off := range []time.Duration{5 * time.Second, -5 * time.Second, time.Hour, -time.Hour, 365 * futurejobs.Day, -365 * futurejobs.Day} {
+		t.Run(off.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := run(t, nil, oneStep, fmt.Sprintf(noResolve, "fine", "fine"))
+				e.trigger("half.created", "due in 30 min")
+				time.Sleep(time.Minute)
+				e.trigger("fine.created", "due meanwhile")
+				time.Sleep(5 * time.Second)
+				e.wall.set(off)
+				time.Sleep(time.Second)
+				e.trigger("fine.created", "begun meanwhile")
+				time.Sleep(9 * time.Second)
+				e.wall.set(0)
+				if took := e.raisedAfter("due meanwhile", time.Minute); took > time.Second {
+					t.Errorf("what was due meanwhile took %s", took)
+				}
+				if took := e.raisedAfter("begun meanwhile", time.Minute); took > 3*time.Second {
+					t.Errorf("what began meanwhile took %s", took)
+				}
+				begun := time.Now().Add(-76 * time.Second)
+				time.Sleep(28 * time.Minute)
+				e.raisedAfter("due in 30 min", time.Hour)
+				if took := time.Since(begun); took < 29*time.Minute+58*time.Second || took > 30*time.Minute+3*time.Second {
+					t.Errorf("what was due in 30 min was alerted after %s", took)
+				}
+			})
+		})
+	}
+}
+
+// A step ahead that lasts is gone by after 10 s: what is due by the new time is not held up for longer.
+func TestSweepFollowsClockSetAhead(t *testing.T) {
+	for _, by := range []time.Duration{2 * time.Minute, time.Hour, 365 * futurejobs.Day} {
+		t.Run(by.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := run(t, nil, strings.ReplaceAll(oneStep, "30m", "1m"))
+				e.trigger("half.created", "one")
+				time.Sleep(20 * time.Second)
+				e.wall.set(by)
+				if took := e.raisedAfter("one", time.Minute); took < 9*time.Second || took > 13*time.Second {
+					t.Errorf("set ahead by %s, it was alerted after %s", by, took)
+				}
+			})
+		})
+	}
+}
+
+// Who takes a shard over from a node whose clock was ahead does not begin where that node was.
+func TestTakeoverIgnoresLowWaterOfFuture(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := run(t, nil, fmt.Sprintf(noResolve, "fine", "fine"))
+		time.Sleep(time.Minute)
+		leases, err := e.store.Leases(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range leases { // as a node would have left it that was an hour ahead
+			leases[i].LowWater, leases[i].Swept = time.Now().Add(time.Hour), time.Now().Add(time.Hour)
+			leases[i].Expired = false
+		}
+		if _, err := e.store.Renew(t.Context(), "n", leases, time.Second); err != nil {
+			t.Fatal(err)
+		}
+		other := e.beside("other")
+		defer other()
+		time.Sleep(20 * time.Second)
+		e.trigger("fine.created", "one", "two", "three", "four", "five", "six", "seven", "eight")
+		time.Sleep(13 * time.Second)
+		if n := len(e.said()); n != 8 {
+			t.Errorf("%d of 8 alerts", n)
+		}
+	})
+}
+
+// A node that dies while the clock is ahead leaves leases that last for as long. They end all the same.
+func TestLeasesOfFutureEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := run(t, nil, fmt.Sprintf(noResolve, "fine", "fine"))
+		time.Sleep(time.Minute + 300*time.Millisecond) // between two looks at the leases
+		leases, err := e.store.Leases(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, l := range leases {
+			if _, err := e.store.Free(t.Context(), l); err != nil {
+				t.Fatal(err)
+			}
+			if got, ok, err := e.store.Take(t.Context(), "dead", l.Held, time.Hour); err != nil || !ok {
+				t.Fatal(ok, err)
+			} else if i == 0 && got.Left < 59*time.Minute {
+				t.Fatalf("it lasts %s", got.Left)
+			}
+		}
+		time.Sleep(40 * time.Second)
+		e.trigger("fine.created", "one", "two", "three", "four")
+		time.Sleep(13 * time.Second)
+		if n := len(e.said()); n != 4 {
+			t.Errorf("%d of 4 alerts", n)
+		}
+	})
+}
