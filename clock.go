@@ -20,7 +20,10 @@ func (c corrected) Now(ctx context.Context) (time.Time, error) { return c.Time(c
 // place is when an event happened that the broker says happened at an instant. A broker in this process has the same
 // clock as the database in its folder.
 func (n *node) place(at time.Time) time.Time {
-	return n.clock.Place(at, n.server != nil && n.store.Alone())
+	if n.server != nil && n.store.Alone() {
+		return n.clock.PlaceShared(context.Background(), at) // it waits for a second at the most
+	}
+	return n.clock.Place(at, false)
 }
 
 const (

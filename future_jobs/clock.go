@@ -237,10 +237,22 @@ func (c *Clock) Correct(said time.Time) time.Time {
 	return said
 }
 
+// sharedEvery is how old the last answer may be that something stamped by the database's clock is placed by.
+const sharedEvery = 10 * time.Millisecond
+
+// PlaceShared is Place of an instant by the database's own clock, which is asked where it was not just now.
+func (c *Clock) PlaceShared(ctx context.Context, at time.Time) time.Time {
+	if c.Stale(sharedEvery) {
+		_ = c.syncWithin(ctx, jump) // what is not known is not put right; the sweep says what is wrong
+	}
+	return c.Place(at, true)
+}
+
 // Place is when something happened that another server says happened at an instant.
 //
 //  1. Nothing happened later than now.
-//  2. What a server that shares the database's clock stamped while that was back is put right.
+//  2. What a server that shares the database's clock stamped while that was wrong is put right. A step that nobody
+//     has seen yet would not be known; PlaceShared looks.
 //  3. What a server stamped that did not step ahead when the database did is put ahead: no clock that stepped ever
 //     showed the instants between.
 func (c *Clock) Place(at time.Time, shared bool) time.Time {
@@ -250,13 +262,14 @@ func (c *Clock) Place(at time.Time, shared bool) time.Time {
 	}
 	step := s.latest
 	switch {
-	case shared && !step.Believed && step.By() < 0:
+	case shared && !step.Believed && !step.To.IsZero():
 		since, right := at.Sub(step.To), at.Add(-step.By())
-		if since > -confirmEvery-jump && since < confirmFor+jump && !right.After(now) {
+		isWrong := step.By() > 0 && at.After(now) || step.By() < 0 && right.Sub(now) <= jump
+		if isWrong && since > -confirmEvery-jump && since < confirmFor+jump {
 			at = right
 		}
-	case step.Believed && step.By() > 0:
-		if before := s.former.at(c.local()); !at.Before(step.From) && at.Sub(before) <= ahead {
+	case !shared && step.Believed && step.By() > 0:
+		if before := s.former.at(c.local()); !at.Before(step.From) && at.Sub(before) <= min(ahead, step.By()/2) {
 			if before.Before(step.To) {
 				c.apart.Store(s.steps)
 			}

@@ -189,6 +189,25 @@ func TestClockPlacesWhatAnotherServerStamped(t *testing.T) {
 	}
 }
 
+// A server elsewhere does not step when the database does.
+func TestClockPutsAheadWhatDidNotStep(t *testing.T) {
+	for _, by := range []time.Duration{4 * time.Second, 90 * time.Second, 365 * Day} {
+		c := newSetClock(t)
+		c.pass(time.Minute)
+		c.offset = by
+		c.pass(confirmFor + 2*time.Second)
+		for range 3 {
+			if got := c.Place(noon.Add(c.local), false); by > confirmFor && !got.Equal(c.Now()) {
+				t.Errorf("set ahead by %s: what happened now is placed %s off", by, got.Sub(c.Now()))
+			}
+			if got := c.Place(c.Now(), false); !got.Equal(c.Now()) {
+				t.Errorf("set ahead by %s: what a server stamped that stepped, too, is placed %s off", by, got.Sub(c.Now()))
+			}
+			c.pass(by / 2 % time.Hour)
+		}
+	}
+}
+
 func TestClockBeforeTheFirstAnswer(t *testing.T) {
 	clock := NewClock(func(context.Context) (time.Time, error) { return time.Time{}, errors.New("down") }, func() time.Time { return noon })
 	if err := clock.Sync(t.Context()); err == nil {

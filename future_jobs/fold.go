@@ -176,6 +176,11 @@ func (a Beat) play(f *fold, e Effect, s *standing) {
 	var pending *Job
 	if s != nil {
 		pending = &s.job
+		if pending.Since.Sub(f.now) > ahead { // by a clock that was ahead: this beat is newer
+			present := *pending
+			present.Since = f.now.Add(-ahead)
+			pending = &present
+		}
 	}
 	to, err := a.Play(pending)
 	switch {

@@ -24,6 +24,7 @@ type engine struct {
 	store    *store.Store
 	wall     *wall
 	clock    *futurejobs.Clock
+	owner    *futurejobs.Owner
 	book     *handlers
 	sweeper  *futurejobs.Sweeper
 	seq      uint64
@@ -75,6 +76,7 @@ func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents
 	owner := futurejobs.NewOwner(s, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, log)
 	e.sweeper = futurejobs.NewSweeper(s, e.book, owner, clock, 8, log)
 	owner.Changed = e.sweeper.Wake
+	e.owner = owner
 	s.GoBy(clock.Correct)
 	clock.Changed = e.sweeper.Wake
 	e.sweeper.Stepped = func(ctx context.Context) error { return s.PutBack(ctx, 0) }

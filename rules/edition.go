@@ -91,7 +91,8 @@ func sameReads(a, b []Read) bool {
 }
 
 // newEdition makes an edition of what the store holds, by rule and version. Versions that
-// the edition before has are taken from it, since nothing of them changes but what they read.
+// the edition before has are taken from it, since nothing of them changes but what they read, and when
+// they were saved where the clock was wrong.
 func newEdition(revision int64, saved []Saved, before *edition, world outside) *edition {
 	e := &edition{
 		revision: revision, versions: make(map[id]*version, len(saved)), names: make(map[string]*rule),
@@ -105,7 +106,7 @@ func newEdition(revision int64, saved []Saved, before *edition, world outside) *
 		if before != nil {
 			v = before.versions[which]
 		}
-		if v == nil || !sameReads(v.saved.Reads, s.Reads) {
+		if v == nil || !sameReads(v.saved.Reads, s.Reads) || !v.saved.SavedAt.Equal(s.SavedAt) {
 			v = newVersion(s, world)
 		}
 		e.versions[which] = v

@@ -60,6 +60,19 @@ var future = []struct {
 // futureNotices are notifications that are planned for later than $2. They go out now.
 const futureNotices = `UPDATE notice SET next_at = $1 WHERE ` + unfinished + ` AND next_at > $2`
 
+// futureRules are versions of rules that were saved in the future: their schedules would not tick until then.
+const futureRules = `UPDATE rule_version SET saved_at = $2 WHERE saved_at > $1`
+
+// putRulesBack has versions of the future be saved now, and the nodes read the rules anew where there were any.
+func (s *Store) putRulesBack(ctx context.Context, now time.Time) error {
+	n, err := exec(ctx, s.db, futureRules, now.Add(farAhead), now)
+	if err != nil || n == 0 {
+		return err
+	}
+	_, err = exec(ctx, s.db, `UPDATE rule_set SET revision = revision + 1 WHERE id = 1`)
+	return err
+}
+
 // PutBack takes back the instants after now that were written by a clock that was ahead, and would hold something up
 // until then: marks of what was read, heard and swept, outages, the gate of the rules, requests, and notifications
 // that are planned for later than notices ahead. What is as it should be is not touched.
@@ -76,6 +89,9 @@ func (s *Store) PutBack(ctx context.Context, notices time.Duration) error {
 		if _, err := exec(ctx, s.db, f.text, args...); err != nil {
 			return failed("put back", err)
 		}
+	}
+	if err := s.putRulesBack(ctx, now); err != nil {
+		return failed("put back", err)
 	}
 	if _, err := exec(ctx, s.db, futureNotices, now, now.Add(notices)); err != nil {
 		return failed("put back", err)

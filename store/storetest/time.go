@@ -37,6 +37,9 @@ func futureIsPutBack(t *testing.T, w *world) {
 		t.Errorf("what is past was put back: %+v, %+v, %+v", c, l, p)
 	}
 	write(future)
+	w.GoBy(func(said time.Time) time.Time { return said.Add(time.Hour) })
+	w.save("saved-ahead", "order")
+	w.GoBy(func(said time.Time) time.Time { return said })
 	carry := func(at time.Time) {
 		t.Helper()
 		w.must(w.Carry(w.ctx(), alerts.Plan{Notices: []alerts.Notice{{Channel: at.String(), Route: "r", Topic: "t", PlannedAt: at}}}))
@@ -48,6 +51,9 @@ func futureIsPutBack(t *testing.T, w *world) {
 	p, _ = w.progress("sweep")
 	if !c.ReadThrough.IsZero() || c.HeardSince.Sub(now).Abs() > time.Minute || !l.LowWater.IsZero() || !l.Swept.IsZero() || p.Through.Sub(now).Abs() > time.Minute {
 		t.Errorf("what is of the future stands: %+v, %+v, %+v", c, l, p)
+	}
+	if revision := must[int64](t)(w.Revision(w.ctx())); revision != w.set+1 {
+		t.Errorf("revision %d after a rule of the future was put back at %d", revision, w.set)
 	}
 	soon := now.Add(time.Minute)
 	if ready := must[[]alerts.Notice](t)(w.Ready(w.ctx(), soon)); len(ready) != 1 {

@@ -1,0 +1,293 @@
+package futurejobs_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+	"deadman/ticks"
+)
+
+const (
+	beating = `
+name: beating
+entity: device
+trigger: {heartbeat: {event: device.beat, key: event.id, every: 20s, grace: 5s}}
+slot: 1s
+`
+	ticking = `
+name: ticking
+entity: report
+trigger: {schedule: "@every 30s"}
+escalate: [{after: 10s, step: only, severity: error}]
+slot: 1s
+`
+)
+
+// outing is a time in which the database's clock is off.
+type outing struct{ from, to, off time.Duration }
+
+// offset draws how far a clock is off: by seconds to a year, in either direction.
+func offset(random *rand.Rand) time.Duration {
+	scale := []time.Duration{3 * time.Second, time.Minute, time.Hour, futurejobs.Day, 365 * futurejobs.Day}[random.IntN(5)]
+	off := scale + time.Duration(random.Int64N(int64(scale)))
+	if random.IntN(2) == 0 {
+		return -off
+	}
+	return off
+}
+
+// expected is when a stable clock would have an alert raised, since the beginning.
+type expected struct {
+	at    time.Duration
+	never bool
+}
+
+// world is an engine whose database's clock is off now and then.
+type world struct {
+	*engine
+	begun  time.Time
+	want   map[string]expected      // by rule and key
+	raised map[string]time.Duration // by rule and key, since the beginning; the first
+}
+
+func (w *world) since() time.Duration { return time.Since(w.begun) }
+
+// event takes in an event as a broker in the same process stamps it.
+func (w *world) event(subject, key string) { w.stamped(subject, key, w.wall.Now()) }
+
+func (w *world) stamped(subject, key string, at time.Time) {
+	w.Helper()
+	w.seq++
+	effects, refused := w.book.Match(futurejobs.Event{
+		Stream: "S", Subject: subject, Seq: w.seq, At: w.clock.PlaceShared(w.Context(), at), Data: fmt.Appendf(nil, `{"id":%q}`, key),
+	})
+	if len(refused) > 0 {
+		w.Fatal(refused)
+	}
+	if _, err := w.store.Apply(w.Context(), futurejobs.Batch{
+		Stream: "S", After: w.seq - 1, Last: w.seq, RuleSet: w.book.Revision(), Effects: effects,
+	}); err != nil {
+		w.Fatal(err)
+	}
+}
+
+// look marks the stream as read, and notes which alerts are new.
+func (w *world) look() {
+	w.Helper()
+	if err := w.store.MarkRead(w.Context(), "S", w.seq, w.clock.Now()); err != nil {
+		w.Fatal(err)
+	}
+	for _, a := range w.said() {
+		name := a.Rule + "/" + a.Key
+		if _, known := w.raised[name]; !known {
+			w.raised[name] = w.since()
+		}
+	}
+}
+
+// play lets the clock be off as planned while things happen, until an end.
+func play(t *testing.T, outings []outing, end time.Duration) *world {
+	w := &world{engine: run(t, nil, withResolve, fmt.Sprintf(noResolve, "fine", "fine")), want: map[string]expected{}, raised: map[string]time.Duration{}}
+	e := w.engine
+	e.save(ticking)
+	e.save(beating, rules.Read{Subject: "device.beat", Stream: "S"})
+	if err := e.book.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ticker := ticks.New(ticks.Options{
+		Book: e.book, Ledger: e.store, Shards: e.owner, Now: e.clock.Now, Observer: quietTicks{}, Log: slog.New(slog.DiscardHandler),
+		Announce: func(ctx context.Context, r alerts.Remark) error { _, _, err := e.store.Announce(ctx, r); return err },
+	})
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- ticker.Run(ctx) }()
+	defer func() {
+		stop()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}()
+	time.Sleep(2100 * time.Millisecond)
+	w.begun = time.Now()
+	for n := 0; w.since() < end; n++ {
+		now := w.since()
+		off := time.Duration(0)
+		for _, o := range outings {
+			if now >= o.from && now < o.to {
+				off = o.off
+			}
+		}
+		w.wall.set(off)
+		if n%8 == 0 && now < end-time.Minute {
+			key := fmt.Sprint(n)
+			w.event("fine.created", key)
+			w.event("slow.created", key)
+			w.event("slow.created", "done"+key)
+			w.want["fine/"+key], w.want["slow/"+key] = expected{at: now + 10*time.Second}, expected{at: now + 10*time.Second}
+			w.want["slow/done"+key] = expected{never: true}
+		}
+		if n%8 == 4 && n > 8 {
+			w.event("slow.done", fmt.Sprint("done", n-12)) // six seconds later
+		}
+		if n%16 == 0 {
+			w.event("device.beat", "alive")
+		}
+		if n%16 == 0 && now < end/2 {
+			w.event("device.beat", "silent")
+			w.want["beating/silent"] = expected{at: now + 25*time.Second}
+		}
+		w.look()
+		if err := w.book.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(500 * time.Millisecond)
+	}
+	return w
+}
+
+type quietTicks struct{}
+
+func (quietTicks) Ticked(string, futurejobs.TickOutcome, int) {}
+func (quietTicks) Alerted(alerts.Alert)                       {}
+
+// The clock of the database flickers: it is off for up to 10 s, again and again, by seconds to a year. Every
+// alert comes when it would by a stable clock, and no other.
+func TestClockFlickersChangeNothing(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				random := rand.New(rand.NewPCG(seed, 49))
+				var outings []outing
+				const end = 5 * time.Minute
+				for at := 5 * time.Second; at < end; {
+					lasts := 500*time.Millisecond + time.Duration(random.Int64N(int64(9*time.Second)))
+					outings = append(outings, outing{at, at + lasts, offset(random)})
+					at += lasts + time.Second + time.Duration(random.Int64N(int64(20*time.Second)))
+				}
+				w := play(t, outings, end)
+				w.agree(3*time.Second, outings)
+				w.ticked(end)
+			})
+		})
+	}
+}
+
+// agree compares what was raised with what a stable clock has raised, at most so much later.
+func (w *world) agree(late time.Duration, outings []outing) {
+	w.Helper()
+	for name, want := range w.want {
+		at, raised := w.raised[name]
+		switch {
+		case want.never && raised:
+			w.Errorf("%s: false alert at %s; the clock was off: %v", name, at, outings)
+		case want.never:
+		case !raised:
+			w.Errorf("%s: no alert, due at %s; the clock was off: %v", name, want.at, outings)
+		case at < want.at-time.Second:
+			w.Errorf("%s: alert at %s, %s early; the clock was off: %v", name, at, want.at-at, outings)
+		case at > want.at+late:
+			w.Errorf("%s: alert at %s, %s late; the clock was off: %v", name, at, at-want.at, outings)
+		}
+	}
+	if at, raised := w.raised["beating/alive"]; raised {
+		w.Errorf("false alert at %s of a device that beats; the clock was off: %v", at, outings)
+	}
+}
+
+// ticked requires that each tick had its alert, once.
+func (w *world) ticked(end time.Duration) {
+	w.Helper()
+	n := 0
+	for name := range w.raised {
+		if strings.HasPrefix(name, "ticking/") {
+			n++
+		}
+	}
+	if want := int(end/(30*time.Second)) - 1; n < want-1 || n > want+1 {
+		w.Errorf("%d ticks were alerted of, want about %d", n, want)
+	}
+}
+
+// The clock of the database is off for longer than a flicker, and right again: what began before or meanwhile is
+// late by no more than that and 10 s, and what begins afterwards is as it should be.
+func TestClockOutingsDelayNothingForLonger(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				random := rand.New(rand.NewPCG(seed, 50))
+				off, lasts := offset(random), 11*time.Second+time.Duration(random.Int64N(int64(40*time.Second)))
+				const end = 4 * time.Minute
+				outings := []outing{{30 * time.Second, 30*time.Second + lasts, off}}
+				w := play(t, outings, end)
+				for name, want := range w.want {
+					at, raised := w.raised[name]
+					followed := want.at > 40*time.Second && !(want.at > 40*time.Second+lasts) // it began by the time that was wrong
+					if off > 0 && followed {
+						continue // it keeps the times of that
+					}
+					afterwards := want.at > 30*time.Second+lasts+25*time.Second // all of it came after
+					switch {
+					case strings.HasPrefix(name, "beating/"): // heartbeats may begin anew
+					case want.never && raised && afterwards:
+						w.Errorf("%s: false alert at %s; the clock was off: %v", name, at, outings)
+					case want.never:
+					case !raised || at > want.at+lasts+12*time.Second || afterwards && at > want.at+3*time.Second:
+						w.Errorf("%s: due at %s, alert at %s (%v); the clock was off: %v", name, want.at, at, raised, outings)
+					case afterwards && at < want.at-time.Second:
+						w.Errorf("%s: due at %s, alert at %s, early; the clock was off: %v", name, want.at, at, outings)
+					}
+				}
+				if _, raised := w.raised["beating/silent"]; !raised {
+					w.Errorf("no alert of the silent device; the clock was off: %v", outings)
+				}
+			})
+		})
+	}
+}
+
+// The clock of the database is set for good: what begins afterwards is alerted of in time.
+func TestClockSetForGoodDelaysNothing(t *testing.T) {
+	for seed := range uint64(6) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				off := offset(rand.New(rand.NewPCG(seed, 51)))
+				const end = 4 * time.Minute
+				outings := []outing{{30 * time.Second, futurejobs.Day, off}}
+				w := play(t, outings, end)
+				for name, want := range w.want {
+					at, raised := w.raised[name]
+					if want.at < 70*time.Second || strings.HasPrefix(name, "beating/") {
+						continue
+					}
+					switch {
+					case want.never && raised:
+						w.Errorf("%s: false alert at %s; the clock was off: %v", name, at, outings)
+					case !want.never && (!raised || at > want.at+3*time.Second || at < want.at-time.Second):
+						w.Errorf("%s: due at %s, alert at %s (%v); the clock was off: %v", name, want.at, at, raised, outings)
+					}
+				}
+				var lastTick time.Duration
+				for name, at := range w.raised {
+					if strings.HasPrefix(name, "ticking/") {
+						lastTick = max(lastTick, at)
+					}
+				}
+				if lastTick < end-time.Minute {
+					w.Errorf("the last tick was alerted of at %s; the clock was off: %v", lastTick, outings)
+				}
+				if _, raised := w.raised["beating/silent"]; !raised {
+					w.Errorf("no alert of the silent device; the clock was off: %v", outings)
+				}
+			})
+		})
+	}
+}
