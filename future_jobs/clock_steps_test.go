@@ -26,6 +26,9 @@ func (w *wall) set(offset time.Duration) { w.offset.Store(int64(offset)) }
 func (e *engine) trigger(subject string, keys ...string) {
 	e.Helper()
 	now, err := e.store.Time(e.Context())
+	if err == nil {
+		err = e.book.Refresh(e.Context()) // as the intake does
+	}
 	if err != nil {
 		e.Fatal(err)
 	}
