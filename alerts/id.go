@@ -11,10 +11,28 @@ import (
 )
 
 // ID identifies an alert. It is a UUID of version 8 (RFC 9562, section 5.8): 48 bits of
-// milliseconds, 12 bits for the place within the decision, 32 bits of the job's id and 30 of a
-// hash of the decision. So the same decision has the same id and no other has, ids of one job
-// sort in the order in which they were said, and those of one slot in the order of their jobs.
+// milliseconds, 12 bits for the place within the decision, and 62 bits that begin with the age of
+// the job and end with a hash of the decision. So the same decision has the same id and no other
+// has, ids of one job sort in the order in which they were said, and those of one slot in the
+// order of their jobs.
 type ID = uuid.UUID
+
+// Origin identifies the event that created a job: the microseconds since 1970 at which the stream
+// took the event in, and the lowest 12 bits of the event's sequence. It is the same when the event
+// is applied again, as after the database was restored. A key has at most one job at a time, so the
+// rule, the key and the origin identify the job. 0: no event created the job.
+type Origin uint64
+
+// originSeqBits is how many bits of the sequence an Origin has.
+const originSeqBits = 12
+
+// OriginOf returns the origin of a job that an event created.
+func OriginOf(at time.Time, seq uint64) Origin {
+	return Origin(at.UnixMicro())<<originSeqBits | Origin(seq&(1<<originSeqBits-1)) //nolint:gosec // streams are younger than 1970
+}
+
+// At returns when the stream took the event in, to the microsecond.
+func (o Origin) At() time.Time { return time.UnixMicro(int64(o >> originSeqBits)).UTC() } //nolint:gosec // 52 bits
 
 // LeastPart is how many letters of an id have to be given where a part is enough. An id begins with
 // the instant, which all alerts of a slot share, and ends with what is its own.
@@ -31,19 +49,59 @@ func HasPart(id ID, text string) bool {
 	return strings.HasPrefix(whole, part) || strings.HasSuffix(whole, part)
 }
 
-// Decision is what an alert's id is made of.
+// Decision is what an alert's id is made of. The id of an alert about a job with an origin does not
+// depend on the job's id, nor on when the job was created or checked: an event that is applied again
+// creates a job with another id, later, and its alerts keep their ids. Any other job is never created
+// again, so its id and its creation identify it.
 type Decision struct {
+	Origin Origin // of the job; 0: it has none, and JobID and CreatedAt count
+	RuleID int32  // counts where there is an origin, as Rule and Key do
+	Rule   string
+	Key    string
+
 	JobID     int64
 	CreatedAt time.Time // the job's; a job id is never reused, and this proves it
-	Check     int       // the number of the check that decided, 0 for an event
+
+	Check     int // the number of the check that decided, 0 for an event; with an origin it counts for Undetermined alone
 	Status    Status
 	StepIndex int
 	Place     int       // the place among the alerts of this decision, from 0
-	At        time.Time // the slot checked, or when the event was applied
+	At        time.Time // the slot that was planned for the step, or when the stream took in the event that decided
 }
+
+// How the 62 bits of an id that are the job's own are divided.
+const (
+	jobBits       = 32 // of the job's id, where it has no origin
+	ageBits       = 20 // of the origin's age, where it has one
+	ageUnit       = 10 // bits of microseconds that the age leaves out: it counts milliseconds
+	ownBits       = 62
+	hashBits      = 64
+	jobHashBits   = ownBits - jobBits
+	ageHashBits   = ownBits - ageBits
+	versionAndGap = 0x8000
+	variant       = 1 << 63
+)
 
 // ID derives the alert's id.
 func (d Decision) ID() ID {
+	var id ID
+	ms := uint64(d.At.UnixMilli()) //nolint:gosec // after 1970
+	binary.BigEndian.PutUint64(id[:8], ms<<16|versionAndGap|uint64(d.Place)&0x0fff)
+	binary.BigEndian.PutUint64(id[8:], variant|d.own())
+	return id
+}
+
+// own is the part of the id that is the job's own.
+func (d Decision) own() uint64 {
+	if d.Origin == 0 {
+		return uint64(uint32(d.JobID))<<jobHashBits | d.hashOfJob()>>(hashBits-jobHashBits) //nolint:gosec // the low bits
+	}
+	age := uint64(d.Origin>>(originSeqBits+ageUnit)) & (1<<ageBits - 1)
+	return age<<ageHashBits | d.hashOfOrigin()>>(hashBits-ageHashBits)
+}
+
+// hashOfJob is a hash of the decision about a job without an origin.
+func (d Decision) hashOfJob() uint64 {
 	var b [64]byte // of which a status has some
 	binary.BigEndian.PutUint64(b[0:], uint64(d.JobID))
 	binary.BigEndian.PutUint64(b[8:], uint64(d.CreatedAt.UnixMicro()))
@@ -51,13 +109,26 @@ func (d Decision) ID() ID {
 	binary.BigEndian.PutUint64(b[24:], uint64(d.StepIndex))
 	binary.BigEndian.PutUint64(b[32:], uint64(d.Place))
 	sum := sha256.Sum256(append(b[:40], d.Status...))
+	return binary.BigEndian.Uint64(sum[:])
+}
 
-	var id ID
-	ms := uint64(d.At.UnixMilli())
-	binary.BigEndian.PutUint64(id[:8], ms<<16|0x8000|uint64(d.Place)&0x0fff)
-	own := uint64(uint32(d.JobID))<<30 | uint64(binary.BigEndian.Uint32(sum[:])>>2)
-	binary.BigEndian.PutUint64(id[8:], 1<<63|own)
-	return id
+// hashOfOrigin is a hash of the decision about a job with an origin. The rule's id counts beside its
+// name: a rule that was deleted and saved again begins anew. A check that could not find out is not
+// planned, so its number counts.
+func (d Decision) hashOfOrigin() uint64 {
+	var room [192]byte // of which a name and a key of usual length leave some
+	b := binary.BigEndian.AppendUint64(room[:0], uint64(d.Origin))
+	b = binary.BigEndian.AppendUint32(b, uint32(d.RuleID))    //nolint:gosec // the same bits
+	b = binary.BigEndian.AppendUint32(b, uint32(d.StepIndex)) //nolint:gosec // the same bits
+	b = binary.BigEndian.AppendUint16(b, uint16(d.Place))     //nolint:gosec // an id has 12 bits of it
+	if d.Status == Undetermined {
+		b = binary.BigEndian.AppendUint64(b, uint64(d.Check)) //nolint:gosec // not negative
+	}
+	for _, text := range [...]string{string(d.Status), d.Rule, d.Key} { // no status and no name holds a NUL
+		b = append(append(b, text...), 0)
+	}
+	sum := sha256.Sum256(b)
+	return binary.BigEndian.Uint64(sum[:])
 }
 
 // SaidAt is Decision.At of the decision that an id is made of, in whole milliseconds.

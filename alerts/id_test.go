@@ -29,6 +29,67 @@ func TestIDsOfASlotSortByTheirJobs(t *testing.T) {
 	}
 }
 
+func TestIDsOfASlotSortByTheEventsOfTheirJobs(t *testing.T) {
+	slot := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	hour := slot.Truncate(1 << 20 * 1024 * time.Microsecond) // from when ages count anew
+	var before alerts.ID
+	for i, age := range []time.Duration{0, 2 * time.Millisecond, time.Second, 10 * time.Minute} {
+		origin := alerts.OriginOf(hour.Add(age), uint64(4095+i))
+		id := alerts.Decision{Origin: origin, JobID: int64(100 - i), Status: alerts.Firing, At: slot}.ID()
+		if id.Version() != 8 || id.Variant() != uuid.RFC4122 || !alerts.SaidAt(id).Equal(slot) {
+			t.Errorf("%s is of version %d, variant %s and said at %s", id, id.Version(), id.Variant(), alerts.SaidAt(id))
+		}
+		if !origin.At().Equal(hour.Add(age)) {
+			t.Errorf("the origin at %s is of an event at %s", hour.Add(age), origin.At())
+		}
+		if bytes.Compare(before[:], id[:]) >= 0 {
+			t.Errorf("%s: %s comes before %s of an event that came earlier", age, id, before)
+		}
+		before = id
+	}
+}
+
+func TestADecisionAboutAnEventsJobIsKnownByTheEvent(t *testing.T) {
+	slot := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
+	one := alerts.Decision{
+		Origin: alerts.OriginOf(slot.Add(-time.Hour), 17), RuleID: 3, Rule: "late", Key: "7",
+		JobID: 7, CreatedAt: slot, Check: 1, Status: alerts.Firing, StepIndex: 1, At: slot,
+	}
+	for name, change := range map[string]func(d *alerts.Decision){
+		"job":     func(d *alerts.Decision) { d.JobID += 1000 },
+		"created": func(d *alerts.Decision) { d.CreatedAt = d.CreatedAt.Add(time.Hour) },
+		"check":   func(d *alerts.Decision) { d.Check++ },
+	} {
+		other := one
+		change(&other)
+		if other.ID() != one.ID() {
+			t.Errorf("with another %s the id is another", name)
+		}
+	}
+	for name, change := range map[string]func(d *alerts.Decision){
+		"stream's time": func(d *alerts.Decision) { d.Origin += 1 << 12 },
+		"sequence":      func(d *alerts.Decision) { d.Origin++ },
+		"rule id":       func(d *alerts.Decision) { d.RuleID++ },
+		"rule":          func(d *alerts.Decision) { d.Rule = "later" },
+		"key":           func(d *alerts.Decision) { d.Key = "8" },
+		"status":        func(d *alerts.Decision) { d.Status = alerts.GaveUp },
+		"step":          func(d *alerts.Decision) { d.StepIndex++ },
+		"place":         func(d *alerts.Decision) { d.Place++ },
+		"at":            func(d *alerts.Decision) { d.At = d.At.Add(time.Millisecond) },
+	} {
+		other := one
+		change(&other)
+		if other.ID() == one.ID() {
+			t.Errorf("with another %s the id is the same", name)
+		}
+	}
+	one.Status = alerts.Undetermined
+	other := one
+	if other.Check++; other.ID() == one.ID() {
+		t.Error("two checks that could not find out have one id")
+	}
+}
+
 func TestEachDecisionHasAnIDOfItsOwn(t *testing.T) {
 	slot := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
 	one := alerts.Decision{JobID: 7, CreatedAt: slot, Check: 1, Status: alerts.Firing, StepIndex: 1, At: slot}

@@ -42,7 +42,7 @@ func (r *Rule) determined(d *Decision, answer checks.Answer, slot, now time.Time
 	if !answer.Held {
 		j.CheckCount++
 	}
-	j.Step = answer.Step
+	j.Step, d.due = answer.Step, answer.Due
 	if answer.Next.IsZero() {
 		r.become(d, cmp.Or(answer.Outcome, checks.Cleared), "", slot, now, answer.Alerts)
 		return
@@ -107,7 +107,7 @@ func (r *Rule) undetermined(d *Decision, failure error, slot, now time.Time) {
 // said reports whether one of the checks in a row of j that could not find out said so itself.
 func (r *Rule) said(j *Job) bool {
 	for check := j.Checks - j.Undecided; check <= j.Checks; check++ {
-		d := alerts.Decision{JobID: j.ID, CreatedAt: j.CreatedAt, Check: check, Status: alerts.Undetermined, StepIndex: j.Step}
+		d := r.decision(j, check, alerts.Undetermined, j.Step, 0, time.Time{})
 		if slices.ContainsFunc(j.Alerts, d.Made) {
 			return true
 		}
@@ -193,7 +193,7 @@ func (r *Rule) gaveUp(j *Job, reason string) alerts.Draft {
 func (r *Rule) become(d *Decision, outcome checks.Outcome, reason string, slot, now time.Time, drafts []alerts.Draft) {
 	j := &d.Job
 	before := j.Alerts
-	d.Outcome, d.Reason, d.Alerts = outcome, reason, r.say(j, j.Checks, slot, now, drafts)
+	d.Outcome, d.Reason, d.Alerts = outcome, reason, r.say(j, j.Checks, slot, r.planned(j, slot, d.due), now, drafts)
 	j.Alerts = before[:len(before):len(before)]
 	for i := range d.Alerts {
 		said := &d.Alerts[i]

@@ -143,6 +143,9 @@ func (a Start) play(f *fold, e Effect, s *standing) {
 	}
 	job := a.Job
 	job.Ref, job.CreatedAt = e.Ref, f.now
+	if e.Event != nil {
+		job.Origin = alerts.OriginOf(e.Event.At, e.Event.Seq)
+	}
 	if job.NextCheckAt.IsZero() {
 		job.NextCheckAt = job.FirstCheckAt
 	}
@@ -409,15 +412,38 @@ func (f *fold) end(e Effect, s *standing, a End) {
 		said = a.Close
 	}
 	if said != nil && !e.Rule.Deleted {
-		d.close(e.Rule, said(s.job), f.now)
+		d.close(e.Rule, said(s.job), f.decidedAt(e), f.now)
 	}
 	d.know(a.State)
 	f.net.End = append(f.net.End, d)
 }
 
-// close says that what was said is over.
-func (d *Decision) close(rule *Rule, draft alerts.Draft, now time.Time) {
-	said := rule.say(&d.Job, 0, now, now, []alerts.Draft{draft})
+// decidedAt is when an effect was decided: when the stream took in its event, or the time of its
+// tick. What a person asks is decided now.
+func (f *fold) decidedAt(e Effect) time.Time {
+	var began alerts.Origin
+	switch ask := e.Ask.(type) {
+	case Start:
+		began = ask.Job.Origin
+	case Lapse:
+		began = ask.Job.Origin
+	}
+	if e.Event == nil && began != 0 {
+		return began.At()
+	}
+	return f.when(e)
+}
+
+// close says that what was said is over. at is when that was decided.
+func (d *Decision) close(rule *Rule, draft alerts.Draft, at, now time.Time) {
+	planned := now
+	if d.Job.Origin != 0 {
+		planned = at
+	}
+	said := rule.say(&d.Job, 0, now, planned, now, []alerts.Draft{draft})
+	if len(said) == 0 {
+		return // the job has the alert already
+	}
 	before := d.Job.Alerts
 	said[0].Closes = before
 	d.Alerts = said

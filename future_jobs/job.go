@@ -25,7 +25,8 @@ type Job struct {
 	Rev       int32 // grows with every change but one of State and Members
 	Version   int32 // of the rule that made it
 	CreatedAt time.Time
-	Since     time.Time // when the wait began
+	Origin    alerts.Origin // of the event that created it; 0: none did
+	Since     time.Time     // when the wait began
 
 	FirstCheckAt time.Time // never changes; a slot
 	NextCheckAt  time.Time // a slot
@@ -111,6 +112,8 @@ type Decision struct {
 	Alerts  []alerts.Alert
 	Outage  string // what could not be asked, where that is why the attempts are spent
 	Again   bool   // they were spent before
+
+	due time.Time // when the step was due that the check takes; zero: it takes none, or does not know
 }
 
 // Ends reports whether the job goes to history.

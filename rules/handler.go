@@ -93,7 +93,12 @@ func (r *Rule) climb(c checks.Check, w wait, line []moment, at time.Time) checks
 	if due == c.Step || at.Before(c.AckedUntil) {
 		return checks.Answer{Step: c.Step, Held: due > c.Step}
 	}
-	return checks.Answer{Step: due, Alerts: []alerts.Draft{r.speak(line[c.Step:due], due-1, w.scope)}}
+	taken := line[c.Step:due]
+	answer := checks.Answer{Step: due, Alerts: []alerts.Draft{r.speak(taken, due-1, w.scope)}}
+	if r.beats == nil || len(taken) == 1 { // the times of a heartbeat's later steps are counted from its first alert
+		answer.Due = line[due-1].at
+	}
+	return answer
 }
 
 // known puts what was found out into an answer by which something is said, be it that a guard

@@ -73,7 +73,7 @@ func TestCheck(t *testing.T) {
 		{
 			"the first step", resolvable,
 			checks.Check{Slot: clock(11, 15), State: open},
-			checks.Answer{Next: clock(12, 15), Nominal: true, Step: 1, Alerts: []alerts.Draft{first}},
+			checks.Answer{Next: clock(12, 15), Nominal: true, Step: 1, Due: clock(11, 5), Alerts: []alerts.Draft{first}},
 		},
 		{
 			"the first step was taken", resolvable,
@@ -88,22 +88,22 @@ func TestCheck(t *testing.T) {
 		{
 			"two are due at once", resolvable,
 			checks.Check{Slot: clock(12, 15), State: open},
-			checks.Answer{Next: clock(13, 15), Nominal: true, Step: 2, Alerts: []alerts.Draft{with(second, "first")}},
+			checks.Answer{Next: clock(13, 15), Nominal: true, Step: 2, Due: clock(12, 5), Alerts: []alerts.Draft{with(second, "first")}},
 		},
 		{
 			"looked at late: what is due by then", resolvable,
 			checks.Check{Slot: clock(11, 15), At: clock(12, 20), State: open},
-			checks.Answer{Next: clock(13, 15), Nominal: true, Step: 2, Alerts: []alerts.Draft{with(second, "first")}},
+			checks.Answer{Next: clock(13, 15), Nominal: true, Step: 2, Due: clock(12, 5), Alerts: []alerts.Draft{with(second, "first")}},
 		},
 		{
 			"the last step holds the job", resolvable,
 			checks.Check{Slot: clock(13, 15), State: open, Step: 2},
-			checks.Answer{Next: clock(13, 15).Add(7 * 24 * time.Hour), Nominal: true, Step: 3, Alerts: []alerts.Draft{third}},
+			checks.Answer{Next: clock(13, 15).Add(7 * 24 * time.Hour), Nominal: true, Step: 3, Due: clock(13, 5), Alerts: []alerts.Draft{third}},
 		},
 		{
 			"late, all are due", resolvable,
 			checks.Check{Slot: clock(11, 15), At: clock(20, 1), State: open, Step: 1},
-			checks.Answer{Next: clock(20, 0).Add(7 * 24 * time.Hour), Nominal: true, Step: 3, Alerts: []alerts.Draft{with(third, "second")}},
+			checks.Answer{Next: clock(20, 0).Add(7 * 24 * time.Hour), Nominal: true, Step: 3, Due: clock(13, 5), Alerts: []alerts.Draft{with(third, "second")}},
 		},
 		{
 			"the hold is over", resolvable,
@@ -118,12 +118,12 @@ func TestCheck(t *testing.T) {
 		{
 			"no hold: the last step ends", unheld,
 			checks.Check{Slot: clock(13, 15), State: open, Step: 2},
-			checks.Answer{Outcome: checks.Exhausted, Step: 3, Alerts: []alerts.Draft{third}},
+			checks.Answer{Outcome: checks.Exhausted, Step: 3, Due: clock(13, 5), Alerts: []alerts.Draft{third}},
 		},
 		{
 			"no resolve: the last step ends", alone,
 			checks.Check{Slot: clock(13, 15), State: open, Step: 2},
-			checks.Answer{Outcome: checks.Exhausted, Step: 3, Alerts: []alerts.Draft{reworded(third, "order 1: the condition still holds after 3h (third)")}},
+			checks.Answer{Outcome: checks.Exhausted, Step: 3, Due: clock(13, 5), Alerts: []alerts.Draft{reworded(third, "order 1: the condition still holds after 3h (third)")}},
 		},
 		{
 			"cleared before anything was said", resolvable,

@@ -154,7 +154,7 @@ func (p *past) begin(ctx context.Context, s Saved) (n int, err error) {
 		b := futurejobs.Batch{RuleSet: ruleSet, Known: known}
 		for _, ref := range refs[:min(len(refs), pageMost)] {
 			job := p.known.Pending[ref]
-			job.Version = s.Version
+			job.Version, job.Origin = s.Version, 0 // the save begins it: a rule may have had a job of the event before
 			b.Effects = append(b.Effects, futurejobs.Effect{
 				Rule: &rule.engine, Ref: rule.ref(ref.Key, p.Book.shards), Ask: futurejobs.Start{Job: job},
 			})

@@ -57,6 +57,7 @@ func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futur
 			refused = append(refused, fmt.Errorf("%s: %w", key, err))
 			continue
 		}
+		start.Job.Origin = alerts.OriginOf(d.At, uint64(d.At.Unix())) //nolint:gosec // after 1970
 		start.Unsaid = r.unsaid(now)
 		var ask futurejobs.Ask = start
 		if late == Expire {

@@ -24,8 +24,9 @@ func (p *postgres) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Ap
 	defer cancel()
 	look := p.caution.toLookUp(b.Effects)
 	var net futurejobs.Net
-	err := again(ctx, p.passing, func() (err error) {
-		net, err = p.applyOnce(ctx, b, look)
+	repeats := false
+	err := again(ctx, p.repeating(&repeats), func() (err error) {
+		net, err = p.applyOnce(ctx, b, look, repeats)
 		if errors.Is(err, errOvertaken) {
 			look = p.caution.all(b.Effects)
 		}
@@ -43,7 +44,9 @@ func (p *postgres) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Ap
 //  1. The transaction begins.
 //  2. The cursor, the rule set and the jobs to look up are locked.
 //  3. The net effect is written, and the cursor moves.
-func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []futurejobs.Ref) (net futurejobs.Net, err error) {
+//
+// repeats: some of the alerts may be in their table already.
+func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []futurejobs.Ref, repeats bool) (net futurejobs.Net, err error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tx, err := p.pool.BeginTx(ctx, begin)
@@ -64,7 +67,7 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []fut
 		return net, err
 	}
 	writes := &pgx.Batch{}
-	if err := queueNet(ctx, writes, b, net, left, now); err != nil {
+	if err := queueNet(ctx, writes, b, net, left, now, repeats); err != nil {
 		return net, err
 	}
 	if writes.Len() > 0 {

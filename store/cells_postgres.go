@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -88,7 +89,7 @@ const dueCells = `f.shard, f.id, f.rule_id, f.version, f.key,
 	f.created_at, f.since_at, f.first_check_at, f.next_check_at,
 	f.rev, nullif(f.check_count, f.rev), nullif(f.checks, f.rev), nullif(f.undecided, 0), nullif(f.step, 0),
 	nullif(f.check_total, 0), nullif(f.check_slowest, f.check_total), f.event, f.state, f.alert_ids,
-	f.pauses, f.paused_next_at, f.members, f.acked_until, f.snoozed_until`
+	f.pauses, f.paused_next_at, f.members, f.acked_until, f.snoozed_until, f.origin`
 
 // readDue reads jobs until their bodies have more than so many bytes, which is errTooManyBytes; 0: however many.
 func readDue(room []futurejobs.Job, rows pgx.Rows, most int) ([]futurejobs.Job, error) {
@@ -106,6 +107,7 @@ func readDue(room []futurejobs.Job, rows pgx.Rows, most int) ([]futurejobs.Job, 
 		c.into((*idList)(&j.Alerts).ScanBytes)
 		c.into((*pauseList)(&j.Pauses).ScanBytes)
 		j.PausedNext, j.Members, j.AckedUntil, j.SnoozedUntil = c.time(), c.bytes(), c.time(), c.time()
+		j.Origin = alerts.Origin(c.int64()) //nolint:gosec // the same bits
 		if bytes += j.Size(); most > 0 && bytes > most {
 			return errTooManyBytes
 		}

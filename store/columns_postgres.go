@@ -39,6 +39,9 @@ type moveColumns struct {
 }
 
 type saidColumns struct {
+	// repeats: the table may have some of the alerts already. To look each up would cost every settlement.
+	repeats bool
+
 	jobID, id, status, severity          column
 	decidedAt, since, checkCount, detail column
 }
@@ -137,6 +140,7 @@ func (c *columns) empty() {
 			column.once, column.none = false, false
 		}
 	}
+	c.said.repeats = false
 }
 
 func (c *columns) add(d *futurejobs.Decision) {

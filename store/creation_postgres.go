@@ -15,6 +15,7 @@ import (
 type creation struct {
 	shard, rule, version, key, created, since, first, next column
 	event, state, pauses, pausedNext, members              column
+	origin                                                 column
 	outcome, reason                                        column
 }
 
@@ -25,6 +26,7 @@ func creationOf(jobs []*futurejobs.Job) *creation {
 		first: timestamptzs.named("first_check_at"), next: timestamptzs.named("next_check_at"),
 		event: texts.named("event"), state: texts.named("state"), pauses: byteas.named("pauses"),
 		pausedNext: timestamptzs.named("paused_next_at"), members: byteas.named("members"),
+		origin:  bigints.named("origin"),
 		outcome: texts.named("outcome"), reason: texts.named("reason"),
 	}
 	for _, column := range []*column{&c.shard, &c.rule, &c.version, &c.created, &c.since, &c.first, &c.next} {
@@ -43,6 +45,7 @@ func creationOf(jobs []*futurejobs.Job) *creation {
 	share(&c.created)
 	omit(&c.event)
 	omit(&c.state, &c.pauses, &c.pausedNext, &c.members)
+	omit(&c.origin)
 	return c
 }
 
@@ -60,6 +63,7 @@ func (c *creation) add(j *futurejobs.Job) {
 	c.pauses.bytes(pausesOf(j.Pauses))
 	c.pausedNext.time(j.PausedNext)
 	c.members.bytes(j.Members)
+	c.origin.origin(j.Origin)
 }
 
 // begun are the columns that both statements fill, and what they are filled with, but for when the next check is.
@@ -73,12 +77,12 @@ func (c *creation) begun() string {
 func (c *creation) waiting() (text string, args []any) {
 	from, args := table("job", []*column{
 		&c.shard, &c.rule, &c.version, &c.key, &c.created, &c.since, &c.first, &c.next,
-		&c.event, &c.state, &c.pauses, &c.pausedNext, &c.members,
+		&c.event, &c.state, &c.pauses, &c.pausedNext, &c.members, &c.origin,
 	})
 	return numbered(`
-INSERT INTO future_job (` + begun + `, next_check_at, event, state, pauses, paused_next_at, members)
+INSERT INTO future_job (` + begun + `, next_check_at, event, state, pauses, paused_next_at, members, origin)
 SELECT ` + c.begun() + `, job.next_check_at, ` + c.event.of("job") + `, ` + c.state.of("job") + `,
-	` + c.pauses.of("job") + `, ` + c.pausedNext.of("job") + `, ` + c.members.of("job") + `
+	` + c.pauses.of("job") + `, ` + c.pausedNext.of("job") + `, ` + c.members.of("job") + `, ` + c.origin.of("job") + `
 FROM ` + from + `
 ON CONFLICT (shard, rule_id, key) DO NOTHING`), foretold(args)
 }

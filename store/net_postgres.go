@@ -16,8 +16,8 @@ import (
 // queueNet puts all writes of a batch into one round trip. Endings come before creations,
 // which may be for the same keys.
 // create are those of the net effect that are not written yet.
-func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurejobs.Net, create []*futurejobs.Job, now time.Time) error {
-	if err := queueEndings(q, net.End); err != nil {
+func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurejobs.Net, create []*futurejobs.Job, now time.Time, repeats bool) error {
+	if err := queueEndings(q, net.End, repeats); err != nil {
 		return err
 	}
 	queueBorn(q, net.Born, now)
@@ -51,7 +51,7 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurej
 	return nil
 }
 
-func queueEndings(q *pgx.Batch, ends []futurejobs.Decision) error {
+func queueEndings(q *pgx.Batch, ends []futurejobs.Decision, repeats bool) error {
 	if len(ends) == 0 {
 		return nil
 	}
@@ -63,6 +63,7 @@ func queueEndings(q *pgx.Batch, ends []futurejobs.Decision) error {
 	if err != nil {
 		return err
 	}
+	c.said.repeats = repeats
 	text, args := c.endAll()
 	q.Queue(text, args...).QueryRow(func(row pgx.Row) error {
 		var n int

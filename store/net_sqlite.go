@@ -10,14 +10,14 @@ import (
 const (
 	createOne = `
 INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, state,
-	pauses, paused_next_at, members)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+	pauses, paused_next_at, members, origin)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
 ON CONFLICT (shard, rule_id, key) DO NOTHING`
 
 	// createPlain is createOne for a job that has nothing in the columns that it leaves out.
 	createPlain = `
-INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, origin)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 ON CONFLICT (shard, rule_id, key) DO NOTHING`
 
 	lastCreated = `SELECT last_insert_rowid()`
@@ -124,6 +124,7 @@ func (w *writer) create(j *futurejobs.Job) error {
 	if isLaden(j) {
 		statement, args = createOne, append(args, body(j.State), blob(pausesOf(j.Pauses)), when(j.PausedNext), blob(j.Members))
 	}
+	args = append(args, origin(j.Origin))
 	n, err := w.exec(statement, args...)
 	if err == nil && n == 0 {
 		err = errOvertaken

@@ -158,6 +158,18 @@ func (p *postgres) passing(err error) bool {
 	return errors.Is(err, errGate) || errors.Is(err, errOvertaken)
 }
 
+// repeating is passing, and where an alert is in its table already, has the next try leave it there.
+func (p *postgres) repeating(repeats *bool) func(error) bool {
+	return func(err error) bool {
+		var pg *pgconn.PgError
+		if !*repeats && errors.As(err, &pg) && pg.Code == "23505" {
+			*repeats = true
+			return true
+		}
+		return p.passing(err)
+	}
+}
+
 func (p *postgres) close() error {
 	err := p.db.Close()
 	p.pool.Close()

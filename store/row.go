@@ -18,7 +18,7 @@ func jobFields(j *futurejobs.Job) []any {
 const dueColumns = `f.shard, f.id, f.rev, f.rule_id, f.version, f.key,
 	f.created_at, f.since_at, f.first_check_at, f.next_check_at,
 	f.check_count, f.undecided, f.step, f.event, f.state, f.alert_ids, f.checks, f.check_total, f.check_slowest,
-	f.pauses, f.paused_next_at, f.members, f.acked_until, f.snoozed_until`
+	f.pauses, f.paused_next_at, f.members, f.acked_until, f.snoozed_until, f.origin`
 
 func dueFields(j *futurejobs.Job) []any {
 	return []any{
@@ -27,6 +27,7 @@ func dueFields(j *futurejobs.Job) []any {
 		&j.CheckCount, &j.Undecided, &j.Step, (*[]byte)(&j.Event), (*[]byte)(&j.State), (*idList)(&j.Alerts),
 		&j.Checks, (*micros)(&j.CheckTotal), (*micros)(&j.CheckSlowest),
 		(*pauseList)(&j.Pauses), at(&j.PausedNext), (*[]byte)(&j.Members), at(&j.AckedUntil), at(&j.SnoozedUntil),
+		(*origin)(&j.Origin),
 	}
 }
 

@@ -101,12 +101,17 @@ func (s *saidColumns) speak(done string) (text string, args []any) {
 	if s.decidedAt.none {
 		decided = `job.completed_at`
 	}
+	stands := ``
+	if s.repeats {
+		stands = `
+	ON CONFLICT DO NOTHING`
+	}
 	return `, said AS (
 	INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
 	SELECT job.shard, said.id, job.rule_id, job.version, ` + s.status.of("said") + `, ` + s.severity.of("said") + `, job.key,
 		` + decided + `, ` + since + `, ` + s.checkCount.of("said") + `, said.detail
 	FROM ` + said + `
-	JOIN ` + done + ` AS job ON job.id = said.job_id
+	JOIN ` + done + ` AS job ON job.id = said.job_id` + stands + `
 	RETURNING shard, id
 ), posted AS (
 	INSERT INTO alert_outbox (shard, at, first_id, ids)
@@ -179,7 +184,7 @@ func (p *postgres) Settle(ctx context.Context, s futurejobs.Settlement) (futurej
 	}
 	var stand []int16
 	var done []int64
-	if err := again(ctx, p.passing, func() error {
+	if err := again(ctx, p.repeating(&c.said.repeats), func() error {
 		stand, done, err = p.settleOnce(ctx, s, c)
 		return err
 	}); err != nil {

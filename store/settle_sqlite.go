@@ -108,7 +108,7 @@ WHERE id = $14 AND shard = $15 AND rev = $16`
 const (
 	deleteOne = `DELETE FROM future_job WHERE id = $1`
 	sayOne    = `INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`
 	tellOne   = `INSERT INTO alert_news (shard, id) SELECT $1, $2 WHERE ` + notifying
 	ruleStood = `SELECT 1 FROM rule_set WHERE id = 1 AND revision = $1`
 	leaseHeld = `SELECT 1 FROM shard_lease WHERE shard = $1 AND epoch = $2 AND expires_at > $3`
@@ -146,6 +146,7 @@ func progress(j futurejobs.Job) []any {
 }
 
 // say writes the alerts of a decision that was taken. They are in the outbox at the end of the transaction.
+// One that is in its table already stays as it is.
 func (w *writer) say(d futurejobs.Decision) error {
 	for i := range d.Alerts {
 		a := &d.Alerts[i]
@@ -153,9 +154,13 @@ func (w *writer) say(d futurejobs.Decision) error {
 		if err != nil {
 			return err
 		}
-		if _, err := w.exec(sayOne, d.Job.Shard, a.ID[:], d.Job.RuleID, d.Job.Version, a.Status.Number(), a.Severity.Number(),
-			verbatim(d.Job.Key), a.DecidedAt, a.Since, a.CheckCount, string(text)); err != nil {
+		n, err := w.exec(sayOne, d.Job.Shard, a.ID[:], d.Job.RuleID, d.Job.Version, a.Status.Number(), a.Severity.Number(),
+			verbatim(d.Job.Key), a.DecidedAt, a.Since, a.CheckCount, string(text))
+		if err != nil {
 			return err
+		}
+		if n == 0 {
+			continue
 		}
 		if _, err := w.exec(tellOne, d.Job.Shard, a.ID[:]); err != nil {
 			return err

@@ -73,6 +73,33 @@ func (m *micros) Scan(src any) error {
 // ScanInt64 implements pgtype.Int64Scanner.
 func (m *micros) ScanInt64(v pgtype.Int8) error { return m.Scan(v.Int64) }
 
+// origin reads and writes the origin of a job: NULL for none.
+type origin alerts.Origin
+
+// Value implements driver.Valuer.
+func (o origin) Value() (driver.Value, error) {
+	if o == 0 {
+		return nil, nil //nolint:nilnil // NULL
+	}
+	return int64(o), nil //nolint:gosec // the same bits
+}
+
+// Scan implements sql.Scanner.
+func (o *origin) Scan(src any) error {
+	v, ok := src.(int64)
+	if src != nil && !ok {
+		return fmt.Errorf("%T is not an origin", src)
+	}
+	*o = origin(v) //nolint:gosec // the same bits
+	return nil
+}
+
+// ScanInt64 implements pgtype.Int64Scanner.
+func (o *origin) ScanInt64(v pgtype.Int8) error {
+	*o = origin(v.Int64) //nolint:gosec // the same bits
+	return nil
+}
+
 // idList reads and writes the ids of a job's alerts.
 type idList []alerts.ID
 

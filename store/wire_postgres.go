@@ -78,6 +78,15 @@ func (w *wire) int64(v int64) {
 	w.items = binary.BigEndian.AppendUint64(w.items, uint64(v)) //nolint:gosec // the same bits
 }
 
+// origin adds the origin of a job: NULL for none.
+func (w *wire) origin(o alerts.Origin) {
+	if o == 0 {
+		w.null()
+		return
+	}
+	w.int64(int64(o)) //nolint:gosec // the same bits
+}
+
 // time adds an instant: NULL for the zero one.
 func (w *wire) time(t time.Time) {
 	if t.IsZero() {

@@ -5,3 +5,28 @@
 -- unreadable: the versions of rules that the node cannot read, as JSON; NULL or empty: none.
 ALTER TABLE node ADD COLUMN unfit text;
 ALTER TABLE node ADD COLUMN unreadable text;
+
+-- origin: which event created the job, so that its alerts keep their ids when the event is applied again after a
+-- failover or a restore: the µs since 1970 at which the stream took the event in, and the lowest 12 bits of its
+-- sequence. NULL: no event did. A node of the version before leaves it NULL.
+ALTER TABLE future_job ADD COLUMN origin INTEGER;
+
+-- How far the alert stream and the database were compared: at that time the database knew all alerts of the stream up to
+-- seq. One node writes the row every few seconds; round counts the writes, so a row that goes back shows that the database
+-- did.
+-- The other columns are of a database that went back, until that is dealt with: from_seq and to_seq are the part of the
+-- stream that was decided after since_at; found_at is when that was found; streams have to be read past read_at; lost is
+-- how many alerts the database did not know; report says what the database lost.
+CREATE TABLE alert_mark (
+    id       INTEGER PRIMARY KEY,
+    round    INTEGER NOT NULL,
+    seq      INTEGER NOT NULL,
+    at       INTEGER NOT NULL,
+    from_seq INTEGER,
+    to_seq   INTEGER,
+    since_at INTEGER,
+    found_at INTEGER,
+    read_at  INTEGER,
+    lost     INTEGER,
+    report   TEXT
+) STRICT;

@@ -172,6 +172,8 @@ var behaviours = map[string]func(*testing.T, *world){
 	"trail/lists":           trailsAreNotListed,
 	"trail/text":            trailsTakeAnyText,
 	"trail/effects":         trailsTellOfEffects,
+	"origin/kept":           originsAreKept,
+	"origin/repeat":         alertsThatAreThereStay,
 	"balance/random":        balanceHolds,
 	"notice/news":           newsIsThereWhileSomebodyListens,
 	"notice/send":           messagesAreSent,

@@ -1,0 +1,75 @@
+package storetest
+
+import (
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+// Jobs keep the event that created them, however they are read; a job that a person began has none.
+func originsAreKept(t *testing.T, w *world) {
+	at := w.slot().Add(-time.Hour).Add(3 * time.Microsecond)
+	event := futurejobs.Event{Stream: "ORDERS", Seq: 5000, At: at}
+	plain, laden := w.starting(w.rule, "plain", w.slot()), w.job(w.rule, "laden", w.slot())
+	laden.State = []byte(`{"s":1}`)
+	with := begins(w.rule, laden)
+	plain.Event, with.Event = &event, &event
+	if got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.batch(7, 9, plain, with, w.starting(w.rule, "hand", w.slot())))); got.Created != 3 {
+		t.Fatalf("created %d jobs of 3", got.Created)
+	}
+	for key, want := range map[string]alerts.Origin{"plain": alerts.OriginOf(at, 5000), "laden": alerts.OriginOf(at, 5000), "hand": 0} {
+		due := w.one(key)
+		listed := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, key))
+		if due.Origin != want || listed.Origin != want {
+			t.Errorf("%s: origin %d when due and %d when listed, want %d", key, due.Origin, listed.Origin, want)
+		}
+	}
+	if got := alerts.OriginOf(at, 5000).At(); !got.Equal(at) {
+		t.Errorf("the origin is of an event at %s, want %s", got, at)
+	}
+}
+
+// An alert that is there already stays as it is, and holds up nothing: neither its job nor what is settled
+// or applied with it.
+func alertsThatAreThereStay(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b", "c")
+	first := w.later(w.one("a"), w.slot().Add(time.Hour))
+	w.settle(first)
+	repeat := func(d futurejobs.Decision) futurejobs.Decision {
+		d.Alerts = append(d.Alerts, first.Alerts[0])
+		return d
+	}
+	again, other := w.one("a"), w.one("b")
+	again.NextCheckAt = w.slot().Add(2 * time.Hour)
+	settled := w.settle(repeat(futurejobs.Decision{Job: again}), w.over(other))
+	if !settled.Jobs[again.ID] || !settled.Jobs[other.ID] {
+		t.Fatalf("settled: %+v", settled)
+	}
+	if a := w.one("a"); !a.NextCheckAt.Equal(again.NextCheckAt) {
+		t.Errorf("the job is due at %s, want %s", a.NextCheckAt, again.NextCheckAt)
+	}
+	if waiting := w.unpublished(); len(waiting) != 2 {
+		t.Errorf("%d alerts wait, want one of each key", len(waiting))
+	}
+
+	// The same of an event that ends a job: "c" is created again and again by one event, and closed by another.
+	event := &futurejobs.Event{Stream: "ORDERS", Seq: 8, At: w.slot()}
+	ending := w.ending(w.rule, "d")
+	ending.Event = event
+	for range 2 {
+		begin := w.starting(w.rule, "d", w.slot())
+		begin.Event = event
+		w.byHand(begin)
+		d := w.one("d")
+		d.NextCheckAt, d.Alerts = w.slot().Add(time.Hour), []alerts.ID{first.Alerts[0].ID}
+		w.settle(futurejobs.Decision{Job: d})
+		if got := w.byHand(ending); got.Ended != 1 {
+			t.Fatalf("ended %d jobs", got.Ended)
+		}
+	}
+	if waiting := w.unpublished(); len(waiting) != 3 {
+		t.Errorf("%d alerts wait, want the two and the one that closes", len(waiting))
+	}
+}
