@@ -44,6 +44,7 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 		condition("sweep", n.sweepErr(), "nothing behind", "jobs that are due are not being checked"),
 		condition("relay", n.relay.Err(), "nothing held up", "alerts are decided and do not get out; they wait in the database"),
 		n.alertsStream(),
+		n.compare.condition(),
 	}
 	conditions = append(conditions, n.sources.condition()...)
 	conditions = append(conditions, n.peopleConditions(ctx)...)

@@ -69,6 +69,7 @@ type node struct {
 	ticker  *ticks.Ticker
 	lookout *lookout
 	watch   *clockWatch
+	compare *comparison
 	pings   *pinging
 
 	open     atomic.Bool // whoever reaches the node may do everything
@@ -136,7 +137,11 @@ func (n *node) assemble() {
 	n.owner = futurejobs.NewOwner(n.store, self, n.Lease, now, n.log)
 	n.sweeper = futurejobs.NewSweeper(n.queue(), n.book, n.owner, n.clock, n.Workers, n.log)
 	n.hearing = futurejobs.NewHearing(corrected{n.store}, id, now, n.log)
-	n.relay = alerts.NewRelay(n.outbox(), n.publisher(), n.owner.Holding, n.log)
+	n.compare = &comparison{
+		store: n.store, stream: n.bus, book: n.book, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, remark: n.remark,
+		raised: func(a alerts.Alert) { n.witness.Alerted(a) }, log: n.log,
+	}
+	n.relay = alerts.NewRelay(n.outbox(), n.compare.publisher(n.publisher()), n.owner.Holding, n.log)
 	n.witness = witness{Metrics: n.metrics, relay: n.relay, news: n.wakePeople, log: n.log}
 	n.intake = events.NewIntake(events.Options{
 		Streams: n.bus, Book: n.book, Ledger: n.ledger(), Shards: n.owner, Now: n.clock.Now,

@@ -44,8 +44,8 @@ func (s *Store) say(ctx context.Context, r alerts.Remark, when func(*sql.Tx, *al
 	return a, said, nil
 }
 
-// announce writes an alert that belongs to no job.
-func announce(ctx context.Context, tx *sql.Tx, a alerts.Alert) (said bool, err error) {
+// insertAlert writes the row of an alert; fresh is false where it is there already.
+func insertAlert(ctx context.Context, tx *sql.Tx, a alerts.Alert) (fresh bool, err error) {
 	text, err := detail(&a, nil)
 	if err != nil {
 		return false, err
@@ -53,7 +53,12 @@ func announce(ctx context.Context, tx *sql.Tx, a alerts.Alert) (said bool, err e
 	n, err := exec(ctx, tx, `INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`,
 		a.Shard, a.ID[:], a.RuleID, a.RuleVersion, a.Status.Number(), a.Severity.Number(), escape(a.Key), a.DecidedAt, a.Since, a.CheckCount, string(text))
-	if err != nil || n == 0 {
+	return n == 1, err
+}
+
+// announce writes an alert that belongs to no job.
+func announce(ctx context.Context, tx *sql.Tx, a alerts.Alert) (said bool, err error) {
+	if said, err = insertAlert(ctx, tx, a); err != nil || !said {
 		return false, err
 	}
 	if _, err := exec(ctx, tx, postOne, a.Shard, a.ID[:], a.ID[:]); err != nil {

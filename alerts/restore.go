@@ -1,0 +1,106 @@
+package alerts
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+)
+
+// Mark is how far the alert stream and the database were compared: at that time the database knew all
+// alerts of the stream up to a sequence. A mark that goes back shows that the database did.
+type Mark struct {
+	Round   uint64 // grows with every write; 0: there is no mark yet
+	Seq     uint64 // of the alert stream
+	At      time.Time
+	Restore *Restore // nil: the database did not go back, or that is dealt with
+}
+
+// Restore is a database that went back to an earlier state, by a failover that lost commits or because
+// it was restored.
+type Restore struct {
+	From, To uint64    // the alerts of the stream after From and up to To are compared
+	Since    time.Time // the database knows what was before
+	FoundAt  time.Time
+	ReadAt   time.Time // streams have to be read past it before open alerts are closed
+	Lost     int       // alerts of the stream that the database did not know
+	Report   string    // what else it does not know
+}
+
+// restoreTopic and restoreStep name the alert about a database that went back.
+const (
+	restoreTopic = "database"
+	restoreStep  = "restored"
+)
+
+// Remark returns the alert that the database went back.
+func (r Restore) Remark() Remark {
+	return Remark{
+		Topic: restoreTopic, Step: restoreStep, Status: Firing, Severity: Error, Since: r.FoundAt, Count: r.Lost,
+		Text: fmt.Sprintf("the database went back to its state of %s; that was found at %s. %s. %s",
+			r.Since.UTC().Format(time.RFC3339), r.FoundAt.UTC().Format(time.RFC3339), counted(r.Lost, "alert of the stream was", "alerts of the stream were")+
+				" decided after that state and not known to the database", r.Report),
+	}
+}
+
+// Over returns the alert that closes Remark: so many open alerts were taken back by their jobs, and so many
+// closed because no job waits for them any more.
+func (r Restore) Over(adopted, closed int) Remark {
+	over := r.Remark()
+	over.Status, over.Count = Resolved, closed
+	over.Text = fmt.Sprintf("the streams are read past the state of %s again: %s, %s",
+		r.Since.UTC().Format(time.RFC3339), counted(adopted, "open alert was given back to its job", "open alerts were given back to their jobs"),
+		counted(closed, "was closed as no job waits for it", "were closed as no job waits for them"))
+	return over
+}
+
+func counted(n int, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// Again returns the alert that closes Remark because the database went back once more; next says how far.
+func (r Restore) Again(next Restore) Remark {
+	again := r.Remark()
+	again.Status = Resolved
+	again.Text = fmt.Sprintf("the database went back again; that was found at %s, and an alert of that time tells of it", next.FoundAt.UTC().Format(time.RFC3339))
+	return again
+}
+
+// Closed returns the alert that closes an open alert of the stream, of which the database knows nothing.
+// Its id follows from the closed alert's, so it is one alert whichever node writes it.
+func (r Restore) Closed(a Alert, at time.Time) Alert {
+	c := Alert{
+		Rule: a.Rule, RuleVersion: a.RuleVersion, Entity: a.Entity, Key: a.Key, DecidedAt: at.UTC(), Shard: a.Shard, RuleID: a.RuleID,
+		Detail: Detail{
+			Draft: Draft{Status: Resolved, Severity: a.Severity, Step: a.Step, StepIndex: a.StepIndex, Labels: a.Labels},
+			Since: a.Since, Slot: a.Slot, CheckCount: a.CheckCount, Source: a.Source, Closes: []ID{a.ID},
+		},
+	}
+	c.Text = fmt.Sprintf("%s %s: closed, as the database was restored to its state of %s and no job waits for it any more",
+		a.Entity, a.Key, r.Since.UTC().Format(time.RFC3339))
+	c.ID = Decision{
+		JobID: int64(binary.BigEndian.Uint64(a.ID[8:])), CreatedAt: SaidAt(a.ID), Status: Resolved, //nolint:gosec // the same bits
+		Place: int(binary.BigEndian.Uint16(a.ID[6:]) & 0x0fff), At: SaidAt(a.ID).Add(time.Millisecond),
+	}.ID()
+	return c
+}
+
+// Open keeps the alerts of a stream that are open, as they are read in order.
+type Open map[ID]Alert
+
+// Close takes in what the next alert closes.
+func (o Open) Close(a Alert) {
+	for _, id := range a.Closes {
+		delete(o, id)
+	}
+}
+
+// Read takes in the next alert.
+func (o Open) Read(a Alert) {
+	o.Close(a)
+	if a.Status == Firing || a.Status == Undetermined {
+		o[a.ID] = a
+	}
+}

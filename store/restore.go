@@ -1,0 +1,178 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+)
+
+const markColumns = `round, seq, at, from_seq, to_seq, since_at, found_at, read_at, lost, report`
+
+func readMark(row scanner, m *alerts.Mark) error {
+	var r alerts.Restore
+	var from, to, lost *int64
+	var report *string
+	if err := row.Scan(&m.Round, &m.Seq, at(&m.At), &from, &to, at(&r.Since), at(&r.FoundAt), at(&r.ReadAt), &lost, &report); err != nil {
+		return err
+	}
+	if from == nil || to == nil || lost == nil || report == nil {
+		return nil
+	}
+	r.From, r.To, r.Lost, r.Report = uint64(*from), uint64(*to), int(*lost), *report //nolint:gosec // not negative
+	m.Restore = &r
+	return nil
+}
+
+// Mark returns how far the alert stream was compared with the database; the zero mark where it never was.
+func (s *Store) Mark(ctx context.Context) (m alerts.Mark, err error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	err = readMark(s.db.QueryRowContext(ctx, `SELECT `+markColumns+` FROM alert_mark WHERE id = 1`), &m)
+	if err := unless(errors.Is(err, sql.ErrNoRows), err); err != nil {
+		return m, failed("mark", err)
+	}
+	return m, nil
+}
+
+// MoveMark replaces the mark that was seen by the next one, with a sequence of the stream and what is known of
+// a restore. ok is false where another node was faster.
+func (s *Store) MoveMark(ctx context.Context, seen alerts.Mark, seq uint64, restore *alerts.Restore) (to alerts.Mark, ok bool, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		to = alerts.Mark{Round: seen.Round + 1, Seq: seq, At: now, Restore: restore}
+		args := []any{int64(to.Round), int64(seq), now, nil, nil, nil, nil, nil, nil, nil} //nolint:gosec // not that many
+		if r := restore; r != nil {
+			args = append(args[:3], int64(r.From), int64(r.To), r.Since, r.FoundAt, r.ReadAt, r.Lost, r.Report) //nolint:gosec // not that many
+		}
+		text := `INSERT INTO alert_mark (` + markColumns + `, id) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, 1) ON CONFLICT DO NOTHING`
+		if seen.Round > 0 {
+			text = `UPDATE alert_mark SET round = $1, seq = $2, at = $3, from_seq = $4, to_seq = $5, since_at = $6, found_at = $7,
+	read_at = $8, lost = $9, report = $10 WHERE id = 1 AND round = $11`
+			args = append(args, int64(seen.Round)) //nolint:gosec // not that many
+		}
+		n, err := exec(ctx, tx, text, args...)
+		ok = n == 1
+		return err
+	})
+	if err != nil {
+		return alerts.Mark{}, false, failed("move mark", err)
+	}
+	return to, ok, nil
+}
+
+// knownAtOnce is how many ids one statement looks up.
+const knownAtOnce = 200
+
+// Unknown returns those of some alerts that the database does not have. Their shards follow from their
+// entities and keys.
+func (s *Store) Unknown(ctx context.Context, all []alerts.Alert) ([]alerts.Alert, error) {
+	shards := make(map[int16][]alerts.Alert)
+	for _, a := range all {
+		shard := futurejobs.ShardOf(a.Entity, a.Key, s.shards)
+		shards[shard] = append(shards[shard], a)
+	}
+	var unknown []alerts.Alert
+	for shard, of := range shards {
+		for part := range slices.Chunk(of, knownAtOnce) {
+			ids := make([]alerts.ID, len(part))
+			for i, a := range part {
+				ids[i] = a.ID
+			}
+			found, err := query(ctx, s.read, func(row scanner, id *alerts.ID) error { return row.Scan(id) },
+				`SELECT id FROM alert WHERE shard = $1 AND id IN `+idParams(len(ids)), with(ids, shard)...)
+			if err != nil {
+				return nil, failed("unknown alerts", err)
+			}
+			for _, a := range part {
+				if !slices.Contains(found, a.ID) {
+					unknown = append(unknown, a)
+				}
+			}
+		}
+	}
+	return unknown, nil
+}
+
+// TakeBack gives an open alert of the stream, which the database does not know, back to the pending job that
+// waits for what the alert is about, so that the job's end closes it. Where no job waits for that any more, it writes the
+// alert that closes it instead: under the name of the node, where the rule is not there any more.
+func (s *Store) TakeBack(ctx context.Context, a alerts.Alert, r alerts.Restore) (closing *alerts.Alert, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		closing = nil
+		a := a
+		a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
+		there, err := standingRule(ctx, tx, &a)
+		if err != nil {
+			return err
+		}
+		if there {
+			if fresh, err := insertAlert(ctx, tx, a); err != nil || !fresh {
+				return err
+			}
+			if given, err := giveBack(ctx, tx, a); err != nil || given {
+				return err
+			}
+		}
+		c := r.Closed(a, now)
+		if !there {
+			c.Rule, c.RuleID, c.RuleVersion, c.Entity, c.Key = alerts.OwnRule, alerts.OwnRuleID, 0, alerts.OwnEntity, r.Remark().Topic
+			c.Shard = futurejobs.ShardOf(c.Entity, c.Key, s.shards)
+		}
+		said, err := announce(ctx, tx, c)
+		if said {
+			closing = &c
+		}
+		return err
+	})
+	if errors.Is(err, errAgain) {
+		return s.TakeBack(ctx, a, r)
+	}
+	if err != nil {
+		return nil, failed("take back an alert", err)
+	}
+	return closing, nil
+}
+
+// standingRule finds the rule of an alert by its name, and reports whether it is there. It stays so until the
+// transaction ends: no alert of a rule is decided after its deletion.
+func standingRule(ctx context.Context, tx *sql.Tx, a *alerts.Alert) (bool, error) {
+	if a.Rule == alerts.OwnRule {
+		a.RuleID = alerts.OwnRuleID
+		return true, nil
+	}
+	n, err := exec(ctx, tx, `UPDATE rule SET deleted_at = NULL WHERE name = $1 AND entity = $2 AND deleted_at IS NULL`, escape(a.Rule), a.Entity)
+	if err != nil || n == 0 {
+		return false, err
+	}
+	return true, tx.QueryRowContext(ctx, `SELECT id FROM rule WHERE name = $1 AND deleted_at IS NULL`, escape(a.Rule)).Scan(&a.RuleID)
+}
+
+// giveBack adds an alert to those of the job that waited already when the alert was raised; false: there is none.
+// A key has one job at a time.
+func giveBack(ctx context.Context, tx *sql.Tx, a alerts.Alert) (bool, error) {
+	var j futurejobs.Job
+	err := tx.QueryRowContext(ctx, `SELECT id, rev, created_at, origin, alert_ids FROM future_job WHERE shard = $1 AND rule_id = $2 AND key = $3`,
+		a.Shard, a.RuleID, verbatim(a.Key)).Scan(&j.ID, &j.Rev, at(&j.CreatedAt), (*origin)(&j.Origin), (*idList)(&j.Alerts))
+	if err := unless(errors.Is(err, sql.ErrNoRows), err); err != nil || j.ID == 0 {
+		return false, err
+	}
+	began := j.CreatedAt
+	if j.Origin != 0 {
+		began = j.Origin.At()
+	}
+	if began.After(alerts.SaidAt(a.ID)) {
+		return false, nil
+	}
+	all := append(j.Alerts, a.ID)
+	slices.SortFunc(all, alertOrder)
+	n, err := exec(ctx, tx, `UPDATE future_job SET alert_ids = $1, rev = rev + 1 WHERE shard = $2 AND id = $3 AND rev = $4`,
+		packed(all), a.Shard, j.ID, j.Rev)
+	if err == nil && n == 0 {
+		err = errAgain
+	}
+	return err == nil, err
+}
