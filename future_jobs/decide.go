@@ -108,7 +108,9 @@ func (r *Rule) undetermined(d *Decision, failure error, slot, now time.Time) {
 func (r *Rule) said(j *Job) bool {
 	for check := j.Checks - j.Undecided; check <= j.Checks; check++ {
 		d := r.decision(j, check, alerts.Undetermined, j.Step, 0, time.Time{})
-		if slices.ContainsFunc(j.Alerts, d.Made) {
+		before := d // of a node of the version before, which knows no origins
+		before.Origin = 0
+		if slices.ContainsFunc(j.Alerts, d.Made) || slices.ContainsFunc(j.Alerts, before.Made) {
 			return true
 		}
 	}

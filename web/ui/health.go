@@ -140,7 +140,7 @@ func (healthView) WhereToLook(condition string) string { return whereToLook[cond
 
 var whereToLook = map[string]string{
 	"nats": "#streams", "leases": "#nodes", "intake": "#streams", "streams": "#streams", "ticks": "/rules", "sweep": "/jobs?due=overdue",
-	"relay": "/alerts", "alerts_stream": "/alerts", "sources": "#sources", "notify": "#channels", "serving": "#nodes",
+	"relay": "/alerts", "alerts_stream": "/alerts", "restore": "/alerts", "sources": "#sources", "notify": "#channels", "serving": "#nodes",
 }
 
 // stream is a stream as the page shows it.
