@@ -2,17 +2,35 @@ package alerts
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
-// Blind is the remark that events of a stream may never have been seen: those that it took in
+// mostNamed is how many rules a remark names.
+const mostNamed = 10
+
+// Blind is the remark that events of a stream were not read: some or all of those that it took in
 // after since, and before to. why says what happened to the stream.
 func Blind(stream string, since, to time.Time, why string) Remark {
 	since, to = since.UTC(), to.UTC()
 	return Remark{
 		Topic: "stream/" + stream, Step: "blind", Status: Firing, Severity: Error, Since: since, Source: stream,
-		Text: fmt.Sprintf("stream %s %s: what it took in after %s and until %s was never seen, unless it was read by then; "+
-			"find out what happened in that time, and begin, resolve or cancel by hand what was missed (deadman job)",
+		Text: fmt.Sprintf("stream %s %s: events that it took in after %s and until %s may be missing; "+
+			"check what happened in that time, and create, resolve or cancel jobs by hand (deadman job)",
 			stream, why, since.Format(time.RFC3339Nano), to.Format(time.RFC3339Nano)),
+		Labels: map[string]string{"stream": stream},
 	}
+}
+
+// Affecting is the remark with the names of the rules that it affects.
+func (r Remark) Affecting(rules []string) Remark {
+	if len(rules) == 0 {
+		return r
+	}
+	named := strings.Join(rules[:min(len(rules), mostNamed)], ", ")
+	if more := len(rules) - mostNamed; more > 0 {
+		named += fmt.Sprintf(" and %d more", more)
+	}
+	r.Text += "; rules that read it: " + named
+	return r
 }

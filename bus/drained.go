@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/events"
 )
 
 var errSubjects = errors.New("it takes in other subjects now")
@@ -39,6 +41,11 @@ func (r *reader) fed(info *jetstream.StreamInfo) bool {
 
 // Drained implements events.Reader. Most often the end is where the reader stands, and there
 // is nothing to ask.
+//
+//  1. The stream's leader is asked whether it has a message on the subjects.
+//  2. It is asked afterwards which messages it lost up to the end: one that is there was there
+//     before, and is on another subject.
+//  3. One that is lost may be on its way to the reader all the same; the consumer knows.
 func (r *reader) Drained(ctx context.Context, seq, end uint64) (bool, error) {
 	ctx, cancel := r.bus.within(ctx)
 	defer cancel()
@@ -51,6 +58,19 @@ func (r *reader) Drained(ctx context.Context, seq, end uint64) (bool, error) {
 		if err != nil || next.Seq > 0 && next.Seq <= end {
 			return false, err
 		}
+	}
+	if r.accounts && end > r.last {
+		gone, err := r.gone(ctx, []events.Span{{First: r.last + 1, Last: end}})
+		if err != nil {
+			return false, err
+		}
+		if len(gone) > 0 {
+			if done, err := r.exhausted(ctx); !done || err != nil {
+				return false, err
+			}
+			r.loss.Gone = append(r.loss.Gone, gone...)
+		}
+		r.last = end
 	}
 	r.clear = end
 	return true, nil

@@ -55,8 +55,14 @@ type reader struct {
 	clear      uint64 // from a message that was asked about up to here, none is on the subjects
 	pending    uint64 // on the subjects, after the last message
 	quiet      bool   // nothing came when it was asked for last
-	dropped    uint64 // by the stream, before they were read
 	closed     atomic.Bool
+
+	accounts bool          // for each sequence; else gaps are nobody's concern
+	own      bool          // the stream takes in nothing but what is read
+	last     uint64        // the sequence up to which messages were returned, or are in gaps
+	gaps     []events.Span // were not returned: on other subjects, or lost
+	until    time.Time     // when the stream took in the message after the last gap; zero: none yet
+	loss     events.Loss   // found already, and not told by Lost yet
 }
 
 // Read starts reading a stream's messages on the subjects after a sequence. The reader
@@ -66,12 +72,16 @@ type reader struct {
 func (b *Bus) Read(ctx context.Context, stream string, after uint64, subjects []string) (events.Reader, error) {
 	ctx, cancel := b.within(ctx)
 	defer cancel()
-	r := &reader{bus: b, stream: stream, subjects: widest(subjects), reconnects: b.nc.Stats().Reconnects}
+	r := &reader{bus: b, stream: stream, subjects: widest(subjects), reconnects: b.nc.Stats().Reconnects, accounts: true, last: after}
 	info, err := b.led(ctx, stream)
 	if err != nil {
 		return nil, err
 	}
-	r.created, r.takes = createdAt(info), info.Config.Subjects
+	r.created, r.takes, r.own = createdAt(info), info.Config.Subjects, ownsAll(info, r.subjects)
+	if info.State.FirstSeq > after {
+		r.skip(info.State.FirstSeq, firstAt(info))
+		r.last = info.State.FirstSeq - 1
+	}
 	if err := r.openWith(ctx, func(cfg *jetstream.ConsumerConfig) {
 		cfg.DeliverPolicy, cfg.OptStartSeq = jetstream.DeliverByStartSequencePolicy, after+1
 	}); err != nil {
@@ -212,8 +222,10 @@ func (r *reader) event(msg jetstream.Msg) (e futurejobs.Event, ok bool, err erro
 	if meta.Sequence.Consumer != r.delivered+1 {
 		return e, false, r.lost(fmt.Errorf("delivery %d came after %d", meta.Sequence.Consumer, r.delivered))
 	}
-	r.delivered = meta.Sequence.Consumer
-	r.count(meta.NumPending)
+	r.delivered, r.pending = meta.Sequence.Consumer, meta.NumPending
+	if r.accounts {
+		r.skip(meta.Sequence.Stream, meta.Timestamp.UTC().Truncate(time.Microsecond))
+	}
 	if r.match && !within(msg.Subject(), r.subjects) {
 		return e, false, nil
 	}

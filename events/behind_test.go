@@ -2,6 +2,7 @@ package events_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"deadman/alerts"
 	"deadman/bus"
 	"deadman/events"
 	futurejobs "deadman/future_jobs"
@@ -18,7 +20,16 @@ import (
 type halting struct {
 	futurejobs.Ledger
 	batches atomic.Int32
+	deaf    atomic.Int32  // how many reports of lost events fail first
 	on      chan struct{} // closed: it goes on
+}
+
+// ReportLost implements futurejobs.Ledger.
+func (h *halting) ReportLost(ctx context.Context, stream string, n int64, r alerts.Remark) (alerts.Alert, bool, error) {
+	if h.deaf.Add(-1) >= 0 {
+		return alerts.Alert{}, false, errors.New("the database is away")
+	}
+	return h.Ledger.ReportLost(ctx, stream, n, r)
 }
 
 func halt(l futurejobs.Ledger, after int32) *halting {
@@ -82,7 +93,7 @@ func TestWhatWasDroppedIsSaidLater(t *testing.T) {
 	}
 	w.large(120)
 	database := halt(w.store, 0)
-	w.deaf.Store(1)
+	database.deaf.Store(1)
 	w.startOn(database)
 	eventually(t, "it stands still", database.halts)
 	s, err := w.js().Stream(t.Context(), bus.EventsStream)
@@ -94,8 +105,9 @@ func TestWhatWasDroppedIsSaidLater(t *testing.T) {
 	}
 	close(database.on)
 	w.become(120, 0)
-	if w.deaf.Load() > 0 {
-		t.Fatal("nobody tried to say it")
+	eventually(t, "it is alerted", func() bool { return len(w.said()) > 0 })
+	if database.deaf.Load() >= 0 {
+		t.Fatal("no report failed")
 	}
-	w.blind(bus.EventsStream, "dropped ")
+	w.blind(bus.EventsStream, "lost ")
 }

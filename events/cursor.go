@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	futurejobs "deadman/future_jobs"
 )
@@ -20,14 +21,22 @@ func (t *tap) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	reader, err := t.in.Streams.Read(ctx, t.stream, cursor.LastSeq, subjects)
+	if !slices.Equal(subjects, t.subjects) || cursor.LastSeq < t.cursor.LastSeq {
+		t.looked = 0 // that was about other subjects, or other rules
+	}
+	t.looked = max(t.looked, cursor.LastSeq)
+	reader, err := t.in.Streams.Read(ctx, t.stream, t.looked, subjects)
 	if err != nil {
 		return err
 	}
 	t.reader, t.subjects, t.revision = reader, subjects, revision
 	t.cursor, t.marked, t.goal = cursor, cursor.ReadThrough, goal{}
-	t.failed, t.gone, t.looked = false, false, max(t.looked, cursor.LastSeq)
-	return t.same(ctx)
+	t.losses.gone = after(t.losses.gone, cursor.LastSeq)
+	t.gone = false
+	if err := t.same(ctx); err != nil {
+		return err
+	}
+	return t.account(ctx)
 }
 
 // same makes sure that the reader was opened on the stream that the cursor is about.
@@ -52,7 +61,7 @@ func (t *tap) locate(ctx context.Context) (futurejobs.Cursor, error) {
 	if other, err := t.other(ctx, cursor, info); err != nil || other {
 		return t.recreated(ctx, cursor, info, err)
 	}
-	return cursor, t.behind(ctx, cursor, info)
+	return cursor, nil
 }
 
 // other reports whether the stream is not the one that the cursor is about: it was created
@@ -110,7 +119,7 @@ func (t *tap) recreated(ctx context.Context, cursor futurejobs.Cursor, info Info
 			to.LastAt = at
 		}
 	}
-	if err := t.blind(ctx, cursor, info.CreatedAt, "was recreated, or restored to an earlier state"); err != nil {
+	if err := t.blind(ctx, since(cursor), info.CreatedAt, "was recreated, or restored to an earlier state"); err != nil {
 		return cursor, err
 	}
 	err = t.in.Ledger.ResetCursor(ctx, cursor, to)
@@ -122,6 +131,6 @@ func (t *tap) recreated(ctx context.Context, cursor futurejobs.Cursor, info Info
 	}
 	t.in.Log.Warn("a stream was recreated or restored; reading goes on after the last event applied, what was lost with the old stream was never seen",
 		"stream", t.stream, "was_at", cursor.LastSeq, "goes_on_after", to.LastSeq, "last_event_at", cursor.LastAt)
-	t.looked = 0
+	t.looked, t.losses.gone = 0, nil
 	return to, nil
 }

@@ -25,6 +25,7 @@ type haul struct {
 	letters  []futurejobs.DeadLetter
 	ignored  int   // events that no rule asked for anything
 	size     int   // of the bodies, in bytes
+	loss     Loss  // what the stream lost up to the last event
 	err      error // why reading ended
 }
 
@@ -63,14 +64,16 @@ func (t *tap) add(h *haul, got []futurejobs.Event) {
 func (t *tap) next(ctx context.Context) (haul, error) {
 	h := t.ahead
 	t.ahead = haul{}
-	if h.err != nil || len(h.events) > 0 {
+	if h.err != nil || len(h.events) > 0 || len(h.loss.Gone) > 0 {
 		return h, h.err
 	}
 	got, err := t.reader.Next(ctx, takeAtOnce, t.patience())
 	if err != nil {
 		return haul{}, err
 	}
-	return t.ask(got, t.revision), nil
+	h = t.ask(got, t.revision)
+	h.loss, err = t.reader.Lost(ctx)
+	return h, err
 }
 
 // takeAndRead takes a haul, and reads the next one meanwhile. The reader is at rest when it
@@ -99,7 +102,7 @@ func (t *tap) takeAndRead(ctx context.Context, h haul) error {
 	return err
 }
 
-// read reads until ctx ends or the haul is full.
+// read reads until ctx ends or the haul is full, and finds out what the stream lost in between.
 func (t *tap) read(ctx context.Context, revision int64) haul {
 	h := haul{revision: revision}
 	for !h.full() && h.err == nil && ctx.Err() == nil {
@@ -109,6 +112,9 @@ func (t *tap) read(ctx context.Context, revision int64) haul {
 	}
 	if errors.Is(h.err, context.Canceled) {
 		h.err = nil // what was there is read
+	}
+	if h.err == nil {
+		h.loss, h.err = t.reader.Lost(context.WithoutCancel(ctx)) // the reader bounds it
 	}
 	return h
 }

@@ -37,6 +37,7 @@ const (
 	Unmatched  = "unmatched"   // what is for keys that nobody waits for
 	Ignored    = "ignored"     // no rule asked for anything
 	DeadLetter = "dead_letter" // refusals
+	Lost       = "lost"        // by the stream before they were read; an upper bound where it has other subjects
 )
 
 // Observer counts what was taken in. It is called after the commit, by several goroutines.

@@ -67,13 +67,16 @@ func (t *tap) batch(h haul) futurejobs.Batch {
 
 // apply applies a batch and moves the cursor.
 func (t *tap) apply(ctx context.Context, b futurejobs.Batch, ignored int) error {
+	b.Lost = t.lostThrough(b.Last)
 	done, err := t.in.Ledger.Apply(ctx, b)
 	if failed := failpoints.Fail("intake.applied"); failed != nil {
 		err = cmp.Or(err, failed)
 	}
 	switch {
 	case err == nil:
+		t.counted(b.Lost)
 		t.cursor.LastSeq, t.cursor.LastAt = b.Last, b.LastAt
+		t.losses.gone = after(t.losses.gone, b.Last)
 		tell(t.in.Observer, done, len(b.DeadLetters), ignored)
 		return nil
 	case errors.Is(err, futurejobs.ErrMoved):

@@ -38,13 +38,14 @@ type tap struct {
 	marked   time.Time
 	goal     goal
 	looked   uint64    // up to here nothing is unread; it may be past the cursor
-	passed   time.Time // when the cursor was put there last
-	failed   bool      // the last reader was lost, or there was none yet
+	passAt   time.Time // when the cursor is put there next
+	firstSeq uint64    // of the stream, when it was put there last
+	firstAt  time.Time // when that was
 	gone     bool      // it was said that the stream is not there
 	stale    bool      // the mark is of another time, and is to be made anew
 	deaf     bool      // something was lost that no mark was made after
-	unsaid   uint64    // how many events the stream dropped, which is not said yet
-	ahead    haul      // read while the one before was applied
+	losses   losses
+	ahead    haul // read while the one before was applied
 
 	mu  sync.Mutex
 	now Status
@@ -58,7 +59,7 @@ type goal struct {
 }
 
 func newTap(in *Intake, stream string) *tap {
-	return &tap{in: in, stream: stream, done: make(chan struct{}), failed: true, now: Status{Stream: stream}}
+	return &tap{in: in, stream: stream, done: make(chan struct{}), now: Status{Stream: stream}}
 }
 
 func (t *tap) over() bool {
@@ -79,6 +80,7 @@ func (t *tap) status() Status {
 // run steps until ctx ends or no rule listens to the stream any more.
 func (t *tap) run(ctx context.Context) {
 	defer t.close()
+	defer t.alertLast(ctx)
 	pause := firstBackoff
 	for ctx.Err() == nil {
 		err := t.step(ctx)
@@ -94,7 +96,6 @@ func (t *tap) run(ctx context.Context) {
 			pause = firstBackoff
 		case ctx.Err() == nil:
 			t.close()
-			t.failed = true
 			t.say(errors.Join(err, t.mourn(ctx, err)))
 			wait(ctx, pause)
 			pause = min(2*pause, lastBackoff)
@@ -150,17 +151,22 @@ func (t *tap) step(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
 	}
-	if err := t.missed(ctx, got.events); err != nil {
+	if err := t.missed(ctx, got.loss); err != nil {
 		return err
 	}
 	if err := t.takeAndRead(ctx, got); err != nil {
 		return err
 	}
 	t.caughtUp()
-	if err := t.mark(ctx); err != nil || len(got.events) > 0 {
+	if err := t.mark(ctx); err != nil {
 		return err
 	}
-	return t.pass(ctx)
+	if len(got.events) == 0 {
+		if err := t.pass(ctx); err != nil {
+			return err
+		}
+	}
+	return t.report(ctx)
 }
 
 // caughtUp notes how far the stream is read: to now where nothing is left of it, and else to the
@@ -254,6 +260,10 @@ func (t *tap) mark(ctx context.Context) error {
 	if err != nil || !drained {
 		return err
 	}
+	if err := t.account(ctx); err != nil || len(t.losses.gone) > 0 {
+		return err // the cursor is put past what is lost first
+	}
+	t.looked = max(t.looked, t.goal.end)
 	if err := t.hear(ctx); err != nil {
 		return err
 	}

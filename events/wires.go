@@ -49,9 +49,10 @@ type Reader interface {
 	// Left returns how many events on the subjects followed the last one that was returned, when
 	// that was sent, or more where the broker cannot filter.
 	Left() uint64
-	// Lost returns how many events on the subjects the stream dropped before they could be
-	// read, since the last call.
-	Lost(ctx context.Context) (uint64, error)
+	// Lost returns what the stream lost up to the last event that was returned, and up to an end
+	// for which Drained was true, as far as earlier calls have not told it. A limit, a purge or a
+	// deletion took it away before it was read. After an error, the reader is of no more use.
+	Lost(ctx context.Context) (Loss, error)
 	// Close ends reading.
 	Close()
 }
@@ -63,6 +64,8 @@ type Book interface {
 	Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal)
 	// Reads returns the subjects to read, by stream.
 	Reads() map[string][]string
+	// Readers returns the names of the rules that read a stream.
+	Readers(stream string) []string
 	// Finest returns the finest grid of the rules that wait for a stream, by stream.
 	Finest() map[string]futurejobs.Grid
 	Revision() int64

@@ -155,7 +155,7 @@ func (r *brookReader) Left() uint64 {
 }
 
 // Lost implements events.Reader.
-func (r *brookReader) Lost(context.Context) (uint64, error) { return 0, nil }
+func (r *brookReader) Lost(context.Context) (events.Loss, error) { return events.Loss{}, nil }
 
 // Close implements events.Reader.
 func (r *brookReader) Close() {}

@@ -32,6 +32,8 @@ type Cursor struct {
 	ReadThrough     time.Time // the database time up to which nothing is pending
 	HeardSince      time.Time // since when it is heard without a gap, by the database's time; zero: as far back as matters
 	Created         int64     // jobs that this stream's events created
+	Lost            int64     // events that the stream lost before they were read, which no alert says yet
+	LostSince       time.Time // the stream's time of the last event applied before those
 }
 
 // DeadLetter is an event that could not be taken in.
@@ -70,6 +72,7 @@ type Batch struct {
 	After       uint64 // where the cursor has to stand
 	Last        uint64 // where it moves to
 	LastAt      time.Time
+	Lost        int64 // events that the stream lost after After and up to Last, at most
 	RuleSet     int64 // the revision that was evaluated
 	Effects     []Effect
 	DeadLetters []DeadLetter
@@ -120,6 +123,9 @@ type Ledger interface {
 	// MarkRead records that nothing of the stream was pending at the instant through.
 	// It returns ErrMoved when the cursor does not stand at seq.
 	MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error
+	// ReportLost writes the alert of n lost events, which the cursor's Lost counts, and counts them
+	// no longer, in one transaction. said is false where it counts fewer: another node wrote it.
+	ReportLost(ctx context.Context, stream string, n int64, r alerts.Remark) (a alerts.Alert, said bool, err error)
 	// Hear records that what comes by a stream is heard since an instant, and was not all the
 	// while before. It is recorded before MarkRead tells of that time.
 	Hear(ctx context.Context, stream string, since time.Time) error

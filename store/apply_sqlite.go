@@ -67,7 +67,7 @@ func (w *writer) apply(ctx context.Context, b futurejobs.Batch, look []futurejob
 	if b.Stream == "" && created == 0 {
 		return net, nil // by hand, and nothing to count
 	}
-	n, err := w.exec(advance, b.Last, when(b.LastAt), created, b.Stream, b.After)
+	n, err := w.exec(advance, b.Last, when(b.LastAt), created, b.Stream, b.After, b.Lost)
 	if err == nil && n == 0 {
 		return net, futurejobs.ErrMoved
 	}

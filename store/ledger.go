@@ -4,22 +4,27 @@ import (
 	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"strconv"
 	"time"
 
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
 
-// advance moves a stream's cursor, and counts the jobs that its events created. No row:
-// somebody else moved it.
+// advance moves a stream's cursor, and counts the jobs that its events created, and the events that
+// the stream lost. No row: somebody else moved it.
 const advance = `
-UPDATE event_cursor SET last_seq = $1, last_at = coalesce($2, last_at), created = created + $3
+UPDATE event_cursor SET last_seq = $1, last_at = coalesce($2, last_at), created = created + $3,
+	lost = lost + CAST($6 AS bigint),
+	lost_since = CASE WHEN CAST($6 AS bigint) > 0 THEN coalesce(lost_since, last_at, stream_created_at) ELSE lost_since END
 WHERE stream = $4 AND last_seq = $5`
 
-const cursorColumns = `stream, last_seq, last_at, stream_created_at, read_through_at, heard_since, created`
+const cursorColumns = `stream, last_seq, last_at, stream_created_at, read_through_at, heard_since, created, lost, lost_since`
 
 func readCursor(row scanner, c *futurejobs.Cursor) error {
-	return row.Scan(&c.Stream, &c.LastSeq, at(&c.LastAt), at(&c.StreamCreatedAt), at(&c.ReadThrough), at(&c.HeardSince), &c.Created)
+	return row.Scan(&c.Stream, &c.LastSeq, at(&c.LastAt), at(&c.StreamCreatedAt), at(&c.ReadThrough), at(&c.HeardSince), &c.Created,
+		&c.Lost, at(&c.LostSince))
 }
 
 // Cursor implements futurejobs.Ledger.
@@ -93,6 +98,36 @@ WHERE stream = $2 AND last_seq = $3`, through, stream, int64(seq))
 		return failed("mark read", err)
 	}
 	return nil
+}
+
+// lossTries bounds how often an alert of lost events is moved to the next millisecond, as there is one of
+// that time already.
+const lossTries = 100
+
+// ReportLost implements futurejobs.Ledger.
+func (s *Store) ReportLost(ctx context.Context, stream string, n int64, r alerts.Remark) (a alerts.Alert, said bool, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		said = false
+		rows, err := exec(ctx, tx, `
+UPDATE event_cursor SET lost = lost - $1, lost_since = CASE WHEN lost > $1 THEN lost_since END WHERE stream = $2 AND lost >= $1`, n, stream)
+		if err != nil || rows == 0 {
+			return err
+		}
+		r := r
+		for range lossTries {
+			a = r.Alert(now)
+			a.Shard = futurejobs.ShardOf(a.Entity, a.Key, s.shards)
+			if said, err = announce(ctx, tx, a); said || err != nil {
+				return err
+			}
+			r.Since = r.Since.Add(time.Millisecond)
+		}
+		return fmt.Errorf("there are %d alerts of this time already", lossTries)
+	})
+	if err != nil {
+		return a, false, failed("report lost events", err)
+	}
+	return a, said, nil
 }
 
 // TickCursors returns the cursors of rules' ticks, by futurejobs.TickStream.

@@ -47,7 +47,7 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurej
 	if b.Stream == "" && created == 0 {
 		return nil // by hand, and nothing to count
 	}
-	q.Queue(advance, b.Last, when(b.LastAt), created, b.Stream, b.After).Exec(expect(1, futurejobs.ErrMoved))
+	q.Queue(advance, b.Last, when(b.LastAt), created, b.Stream, b.After, b.Lost).Exec(expect(1, futurejobs.ErrMoved))
 	return nil
 }
 

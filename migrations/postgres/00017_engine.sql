@@ -30,3 +30,9 @@ CREATE TABLE alert_mark (
     lost     bigint,
     report   text
 );
+
+-- Events that a stream lost before they were read (decision 50) are counted in the transaction that moves its cursor past
+-- them. lost: those that no alert says yet. lost_since: when the stream took in the last event that was applied before them.
+ALTER TABLE event_cursor
+    ADD COLUMN lost       bigint NOT NULL DEFAULT 0,
+    ADD COLUMN lost_since timestamptz;

@@ -30,3 +30,8 @@ CREATE TABLE alert_mark (
     lost     INTEGER,
     report   TEXT
 ) STRICT;
+
+-- Events that a stream lost before they were read (decision 50) are counted in the transaction that moves its cursor past
+-- them. lost: those that no alert says yet. lost_since: when the stream took in the last event that was applied before them.
+ALTER TABLE event_cursor ADD COLUMN lost INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE event_cursor ADD COLUMN lost_since INTEGER;

@@ -333,6 +333,50 @@ func cursorsAreReset(t *testing.T, w *world) {
 	}
 }
 
+// Lost events are counted with the cursor that passes them, and leave the count with their alert.
+func lossesAreReportedOnce(t *testing.T, w *world) {
+	created := w.slot()
+	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: "ORDERS", StreamCreatedAt: created}))
+	lose := func(after, last uint64, lost int64) {
+		t.Helper()
+		b := w.batch(after, last)
+		b.Lost, b.LastAt = lost, created.Add(time.Duration(last)*time.Second)
+		must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	}
+	counts := func(n int64, since time.Time) {
+		t.Helper()
+		if c := w.cursor("ORDERS"); c.Lost != n || !c.LostSince.Equal(since) {
+			t.Errorf("%d are lost since %s, want %d since %s", c.Lost, c.LostSince, n, since)
+		}
+	}
+	report := func(n int64, since time.Time, want bool) alerts.Alert {
+		t.Helper()
+		a, said, err := w.ReportLost(w.ctx(), "ORDERS", n, alerts.Blind("ORDERS", since, since, "lost events"))
+		if err != nil || said != want {
+			t.Errorf("reported %v, want %v: %v", said, want, err)
+		}
+		return a
+	}
+	lose(7, 10, 2)
+	counts(2, created) // nothing was applied before
+	lose(10, 20, 0)
+	lose(20, 30, 3)
+	counts(5, created)
+	report(6, created, false)
+	first := report(5, created, true)
+	counts(0, time.Time{})
+	report(5, created, false)
+	lose(30, 40, 4)
+	counts(4, created.Add(30*time.Second))
+	if second := report(3, created, true); second.ID == first.ID { // of the same time
+		t.Errorf("both alerts are %v", first.ID)
+	}
+	counts(1, created.Add(30*time.Second))
+	if all := w.unpublished(); len(all) != 2 {
+		t.Errorf("%d alerts", len(all))
+	}
+}
+
 // applied is what a batch came to, in numbers.
 type applied struct{ Created, Ended, Kept, Said int }
 

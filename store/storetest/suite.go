@@ -77,6 +77,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"cursor/open":           cursorsOpenOnce,
 	"cursor/read":           cursorsAreMarkedForward,
 	"cursor/reset":          cursorsAreReset,
+	"cursor/lost":           lossesAreReportedOnce,
 	"cursor/ticks":          ticksHaveCursors,
 	"apply/lapse":           startsLapse,
 	"apply/due":             dueWaitsAreLookedAtFirst,
