@@ -98,7 +98,8 @@ func (n *node) effectOn(ctx context.Context, rule, key string, ask func(*futurej
 // futurejobs.ErrExists.
 func (n *node) Create(ctx context.Context, job web.NewJob) (futurejobs.Listed, error) {
 	now := n.clock.Now()
-	applied, err := n.do(ctx, created, func() ([]futurejobs.Effect, error) {
+	batch := futurejobs.Batch{Deed: string(created), Once: access.OnceOf(ctx)}
+	applied, err := n.doBatch(ctx, batch, func() ([]futurejobs.Effect, error) {
 		rule, err := n.newest(ctx, job.Rule)
 		if err != nil {
 			return nil, err
@@ -112,14 +113,18 @@ func (n *node) Create(ctx context.Context, job web.NewJob) (futurejobs.Listed, e
 	if applied.Kept > 0 {
 		return futurejobs.Listed{}, fmt.Errorf("rule %s, key %s: %w", job.Rule, job.Key, futurejobs.ErrExists)
 	}
-	return n.store.Job(ctx, job.Rule, job.Key)
+	listed, err := n.store.Job(ctx, job.Rule, job.Key)
+	if applied.Before && errors.Is(err, futurejobs.ErrNotFound) {
+		return listed, fmt.Errorf("rule %s, key %s: %w", job.Rule, job.Key, access.ErrDone)
+	}
+	return listed, err
 }
 
 // CreateAll begins waits by hand, as Create does, in one transaction.
 func (n *node) CreateAll(ctx context.Context, jobs []web.NewJob) (web.Begun, error) {
 	now := n.clock.Now()
 	var all rules.Bulk
-	applied, err := n.doBatch(ctx, futurejobs.Batch{Deed: string(created), Bulk: true}, func() ([]futurejobs.Effect, error) {
+	applied, err := n.doBatch(ctx, futurejobs.Batch{Deed: string(created), Bulk: true, Once: access.OnceOf(ctx)}, func() ([]futurejobs.Effect, error) {
 		if all = n.book.BeginAll(jobs, now); all.Unknown() { // a rule may have been saved this moment
 			if err := n.book.Refresh(ctx); err != nil {
 				return nil, err

@@ -79,6 +79,10 @@ type Batch struct {
 	Deed        string // what a person did, for the audit, such as job.cancel; empty: nobody did
 	Bulk        bool   // the deed is one: it is audited once for each rule, with how many waits of it began
 
+	// Once is the request that the batch carries out; empty: none. What the batch came to is kept with
+	// the request in the transaction that writes the batch, and is the answer if it comes again.
+	Once string
+
 	// Patient: nothing is written where a wait that would begin anew is due; that is ErrDue.
 	Patient bool
 
@@ -96,7 +100,8 @@ type Applied struct {
 	Tally
 	Said  []alerts.Alert
 	Stood []int  // places of the effects of a deed that would begin a wait for a key that is waited for
-	Again string // why the batch's Letter stays; empty: it went, or there was none
+	Before bool   // it came to that before, under the batch's Once; nothing was written now
+	Again  string // why the batch's Letter stays; empty: it went, or there was none
 }
 
 // Ledger is where events become jobs. Implementations are safe for concurrent use.

@@ -20,6 +20,10 @@ var begin = pgx.TxOptions{BeginQuery: `BEGIN; SELECT ` + bounded + `, set_config
 
 // Apply implements futurejobs.Ledger.
 func (p *postgres) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+	return once(ctx, p.db, b, func() (futurejobs.Applied, error) { return p.apply(ctx, b) })
+}
+
+func (p *postgres) apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
 	look := p.caution.toLookUp(b.Effects)

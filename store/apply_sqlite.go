@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"deadman/access"
 	"deadman/failpoints"
 	futurejobs "deadman/future_jobs"
 )
@@ -17,6 +18,10 @@ const (
 
 // Apply implements futurejobs.Ledger. The one writer has all jobs locked.
 func (e *sqlite) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+	return once(ctx, e.read, b, func() (futurejobs.Applied, error) { return e.apply(ctx, b) })
+}
+
+func (e *sqlite) apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
 	net, err := e.applyOnce(ctx, b, e.caution.toLookUp(b.Effects))
 	if errors.Is(err, errOvertaken) {
 		net, err = e.applyOnce(ctx, b, e.caution.all(b.Effects))
@@ -60,6 +65,19 @@ func (w *writer) apply(ctx context.Context, b futurejobs.Batch, look []futurejob
 	}
 	for _, line := range auditOf(ctx, b, net, now) {
 		if _, err := w.exec(insertAudit, line...); err != nil {
+			return net, err
+		}
+	}
+	if b.Once != "" {
+		kept, err := outcomeOf(applied(b, net))
+		if err != nil {
+			return net, err
+		}
+		n, err := w.exec(keepOutcome, kept, escape(b.Once))
+		if err == nil && n == 0 {
+			err = access.ErrRunning
+		}
+		if err != nil {
 			return net, err
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgtype"
 
+	"deadman/access"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -42,6 +43,13 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurej
 	}
 	for _, line := range auditOf(ctx, b, net, now) {
 		q.Queue(insertAudit, line...)
+	}
+	if b.Once != "" {
+		kept, err := outcomeOf(applied(b, net))
+		if err != nil {
+			return err
+		}
+		q.Queue(keepOutcome, kept, escape(b.Once)).Exec(expect(1, access.ErrRunning))
 	}
 	created := len(net.Create) + len(net.Born)
 	if b.Stream == "" && created == 0 {

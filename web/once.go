@@ -26,7 +26,7 @@ type Memory interface {
 	Begin(ctx context.Context, key string, body [32]byte) (*access.Reply, error)
 	// Finish keeps the answer to the first.
 	Finish(ctx context.Context, key string, r access.Reply) error
-	// Forget gives the key free again: nothing was done under it.
+	// Forget gives the key free again, unless something was done under it: that is kept with what is done.
 	Forget(ctx context.Context, key string) error
 }
 
@@ -77,7 +77,9 @@ func (a *api) once(ctx huma.Context, next func(huma.Context)) {
 	case before != nil:
 		replay(w, *before)
 	default:
-		a.first(w, r, id, func(w http.ResponseWriter) { next(humachi.NewContext(ctx.Operation(), r, w)) })
+		a.first(w, r, id, func(w http.ResponseWriter) {
+			next(humachi.NewContext(ctx.Operation(), r.WithContext(access.WithOnce(r.Context(), id)), w))
+		})
 	}
 }
 

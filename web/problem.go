@@ -128,6 +128,7 @@ var faults = []Fault{
 	{Is: access.ErrDenied, Status: http.StatusUnauthorized},
 	{Is: access.ErrExists, Status: http.StatusConflict},
 	{Is: access.ErrRunning, Status: http.StatusConflict, Kind: IdempotencyConflict},
+	{Is: access.ErrDone, Status: http.StatusConflict, Kind: IdempotencyConflict},
 	{Is: access.ErrOtherBody, Status: http.StatusUnprocessableEntity, Kind: IdempotencyConflict},
 	{Is: context.DeadlineExceeded, Status: http.StatusGatewayTimeout, Remedy: "the node could not find out in time; try again, and look at /readyz"},
 	{Is: context.Canceled, Status: statusClientLeft},

@@ -102,6 +102,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"rebind/conflict":       rebindsLoseToChanges,
 	"idempotency/once":      requestsAreDoneOnce,
 	"idempotency/forget":    requestsAreForgotten,
+	"idempotency/outcome":   requestsAreCarriedOutOnce,
 	"outbox/turns":          outboxTakesTurns,
 	"outbox/without":        outboxLeavesOut,
 	"outbox/cut":            outboxIsSentInParts,
