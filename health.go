@@ -121,6 +121,11 @@ func (n *node) streams() web.Condition {
 	}
 	c := condition("streams", n.binding.Err(), "all subjects are read where they come by",
 		"a subject of a rule cannot be read where it comes by; jobs that wait for it are not judged")
+	for _, s := range n.intake.Status() {
+		if s.Risk != "" {
+			c.Detail += fmt.Sprintf("; stream %s %s, and may lose events before they are read", s.Stream, s.Risk)
+		}
+	}
 	if len(gone) > 0 {
 		c.OK = false
 		c.Detail = fmt.Sprintf("stream %s is not there; jobs that wait for it are not judged until its subjects are read from another", strings.Join(gone, ", "))

@@ -180,3 +180,28 @@ func TestNodesBindAtOnce(t *testing.T) {
 		t.Errorf("a subject was lost: %s", diff)
 	}
 }
+
+// A stream that lets single messages go is named, with the setting.
+func TestRoadsNameWhatAStreamMayLose(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	b := connect(t, s)
+	js := bustest.JetStream(t, s.ClientURL())
+	for name, cfg := range map[string]jetstream.StreamConfig{
+		"NEWEST": {MaxMsgsPerSubject: 1}, "ROLLED": {AllowRollup: true}, "AGED": {AllowMsgTTL: true}, "SAFE": {MaxMsgs: 100},
+	} {
+		cfg.Name, cfg.Subjects = name, []string{name + ".>"}
+		if _, err := js.CreateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	roads, err := b.Roads(t.Context(), []string{"NEWEST.a", "ROLLED.*", "AGED.a", "SAFE.a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, setting := range []string{"max_msgs_per_subject", "allow_rollup_hdrs", "allow_msg_ttl", ""} {
+		risks := strings.Join(roads[i].Risks, "; ")
+		if (setting == "") != (risks == "") || !strings.Contains(risks, setting) {
+			t.Errorf("%s: %q, want %s", roads[i].Subject, risks, setting)
+		}
+	}
+}

@@ -30,7 +30,7 @@ func (b *Bus) Info(ctx context.Context, stream string) (events.Info, error) {
 	}
 	return events.Info{
 		CreatedAt: createdAt(info), FirstSeq: info.State.FirstSeq, FirstAt: firstAt(info),
-		LastSeq: info.State.LastSeq, LastAt: lastAt(info),
+		LastSeq: info.State.LastSeq, LastAt: lastAt(info), Risk: riskOf(info.Config),
 	}, nil
 }
 

@@ -3,9 +3,12 @@ package bus
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/events"
 	"deadman/rules"
@@ -25,6 +28,9 @@ func (b *Bus) Roads(ctx context.Context, subjects []string) ([]rules.Road, error
 		roads[i] = rules.Road{Subject: subject, Err: err}
 		for _, s := range found {
 			roads[i].Streams = append(roads[i].Streams, s.Config.Name)
+			if risk := riskOf(s.Config); risk != "" {
+				roads[i].Risks = append(roads[i].Risks, fmt.Sprintf("stream %s %s", s.Config.Name, risk))
+			}
 		}
 		roads[i].Capture = err == nil && (len(found) == 0 || widens(subject, found))
 		if !roads[i].Capture {
@@ -32,6 +38,25 @@ func (b *Bus) Roads(ctx context.Context, subjects []string) ([]rules.Road, error
 		}
 	}
 	return roads, nil
+}
+
+// riskOf is why a stream may lose single events before they are read, by what it is set to; empty: it
+// does not.
+func riskOf(c jetstream.StreamConfig) string {
+	var risks []string
+	if c.MaxMsgsPerSubject > 0 {
+		risks = append(risks, fmt.Sprintf("keeps only the newest %d messages of a subject (max_msgs_per_subject)", c.MaxMsgsPerSubject))
+	}
+	if c.AllowRollup {
+		risks = append(risks, "lets a message replace those before it (allow_rollup_hdrs)")
+	}
+	if c.AllowMsgTTL {
+		risks = append(risks, "lets messages have an age of their own (allow_msg_ttl)")
+	}
+	if len(risks) == 0 {
+		return ""
+	}
+	return strings.Join(risks, " and ")
 }
 
 // Rest implements rules.Binder. The stream's leader is asked, which alone has everything.

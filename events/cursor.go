@@ -45,6 +45,9 @@ func (t *tap) same(ctx context.Context) error {
 	if err == nil && !info.CreatedAt.Equal(t.cursor.StreamCreatedAt) {
 		return errReopen
 	}
+	t.mu.Lock()
+	t.now.Risk = info.Risk
+	t.mu.Unlock()
 	return err
 }
 

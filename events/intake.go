@@ -192,6 +192,7 @@ type Status struct {
 	MarkedAt time.Time // the database time up to which nothing is known to be pending
 	CaughtUp time.Time // the database time through which it was read; the stream's, while it is behind
 	Left     uint64    // events for the rules that were known to follow when the last one came
+	Risk     string    // why the stream's settings may have it lose single events before they are read; empty: they do not
 	Err      error     // why reading does not get on; nil: it does
 }
 

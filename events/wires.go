@@ -32,6 +32,7 @@ type Info struct {
 	FirstAt   time.Time // when the stream took that one in; zero: it has none
 	LastSeq   uint64
 	LastAt    time.Time // when the stream took that one in; zero: it never took anything in
+	Risk      string    // why its settings may have it lose single events before they are read; empty: they do not
 }
 
 // Reader reads one stream in order. It is used by one goroutine.

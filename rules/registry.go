@@ -44,6 +44,7 @@ type Road struct {
 	Subject string
 	Streams []string // sorted
 	Takes   []string // what the streams take in of it; nil: all that there can be
+	Risks   []string // why a stream may lose single events before they are read, which its settings allow
 	Capture bool     // Bind would have it captured, in part or as a whole
 	Err     error    // ErrSubject, with the remedy; nil: it can be read
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/aymanbagabas/go-udiff"
@@ -98,9 +97,11 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 		c.Warnings = append(c.Warnings, d.Over(r.Now())...)
 	}
 	c.Diff = diffOf(before, c.After)
-	if c.Partly, err = r.partly(ctx, d.Subjects()); err != nil {
+	partly, risks, err := r.partly(ctx, d.Subjects())
+	if err != nil {
 		return c, wrap("bind "+d.Name, err)
 	}
+	c.Partly, c.Warnings = partly, append(c.Warnings, risks...)
 	p, err := r.pastOf(ctx, &c, o)
 	if err != nil || o.DryRun {
 		return c, err
@@ -164,15 +165,19 @@ func (d placed) bindEmitted(ctx context.Context, bind func(context.Context, []st
 	return wrap("bind "+d.Name, err)
 }
 
-// partly are those of the subjects that no stream takes in as a whole.
-func (r *Registry) partly(ctx context.Context, subjects []string) ([]Road, error) {
-	wild := slices.DeleteFunc(slices.Clone(subjects), func(s string) bool { return !strings.ContainsAny(s, "*>") })
-	if len(wild) == 0 {
-		return nil, nil
+// partly are those of the subjects that no stream takes in as a whole, and warnings of streams that may
+// lose events.
+func (r *Registry) partly(ctx context.Context, subjects []string) (partly []Road, warnings []string, err error) {
+	if len(subjects) == 0 {
+		return nil, nil, nil
 	}
-	slices.Sort(wild)
-	roads, err := r.Binder.Roads(ctx, slices.Compact(wild))
-	return slices.DeleteFunc(roads, func(road Road) bool { return road.Takes == nil }), err
+	roads, err := r.Binder.Roads(ctx, slices.Compact(slices.Sorted(slices.Values(subjects))))
+	for _, road := range roads {
+		for _, risk := range road.Risks {
+			warnings = append(warnings, fmt.Sprintf("%s: %s; an event that goes before it is read is lost, and alerted: set the stream to keep events until they are read", road.Subject, risk))
+		}
+	}
+	return slices.DeleteFunc(roads, func(road Road) bool { return road.Takes == nil }), warnings, err
 }
 
 // replaces refuses a document that can't be saved over the rule that is there, at a version.
