@@ -34,6 +34,7 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 	conditions := []web.Condition{
 		vital(condition("database", databaseErr, "answers", "the database does not answer; everything waits for it")),
 		n.time(),
+		vital(condition("schema", n.schema.Err(), "this program works with it", "too new for this program; the node gives its shards back, replace it")),
 		condition("nats", n.natsErr(), "connected", "not connected; alerts wait in the database, and events in their streams"),
 		condition("leases", n.owner.Err(), fmt.Sprintf("%d of %d shards held", len(n.owner.Holding()), n.owner.Count()),
 			"leases cannot be kept; other nodes take over what this one held"),

@@ -71,6 +71,7 @@ type node struct {
 	watch   *clockWatch
 	compare *comparison
 	pings   *pinging
+	schema  *schemaWatch
 
 	open     atomic.Bool // whoever reaches the node may do everything
 	draining atomic.Bool
@@ -159,6 +160,9 @@ func (n *node) assemble() {
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory, Pings: n.KeepHistory,
 	}}
 
+	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, said: n.said, log: n.log}
+	n.owner.Unfit = n.schema.Unfit
+
 	n.blind = &blind{
 		store: n.store, book: n.book, owner: n.owner, taps: n.intake.Status, now: n.clock.Now,
 		after: blindAfter + n.Lease/3, remark: n.remark, log: n.log,
@@ -192,10 +196,13 @@ func (n *node) up() time.Duration {
 func (n *node) openStore(ctx context.Context) (*store.Store, error) {
 	options := store.Options{DatabaseURL: n.DatabaseURL, DataDir: n.DataDir, Shards: n.Shards, Log: n.log, Clock: n.databaseClock()}
 	var s *store.Store
-	err := n.persist(ctx, "the database is not there yet", func() (err error) {
+	open := func() (err error) {
 		s, err = store.Open(ctx, options)
 		return err
-	}, store.ErrUnavailable)
+	}
+	err := n.persist(ctx, "the schema cannot be migrated yet", func() error {
+		return n.persist(ctx, "the database is not there yet", open, store.ErrUnavailable)
+	}, store.ErrNodeBehind)
 	if err != nil {
 		return nil, err
 	}

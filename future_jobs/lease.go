@@ -15,6 +15,7 @@ type Node struct {
 	ExpiresAt time.Time
 	Doing     string // what it is checking at the moment, JSON
 	Unfit     string // why it should hold no shards; empty: it is fit
+	Schema    int64  // the newest version of the schema that its program knows; it works with one more
 }
 
 // Lease is who holds a shard.

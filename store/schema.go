@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"path"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
 
+	futurejobs "deadman/future_jobs"
 	"deadman/migrations"
 )
 
@@ -22,25 +26,80 @@ const (
 	lockTable    = "schema_lock"
 )
 
-// migrate brings the schema up to the newest that this program knows. A schema that is one
-// step newer is worked with as it is; migrations only add.
-func (s *Store) migrate(ctx context.Context) error {
+// schemaUntold is the version that a node knows whose program does not tell: the last one before node had
+// the column schema_known, which came with the version after.
+const schemaUntold = 16
+
+// Schema is the schema of a database, as one program sees it.
+type Schema struct {
+	Applied int64             // the version of the database; 0: it is empty
+	Known   int64             // the newest version that this program knows
+	Pending []string          // the files of the migrations that are to be applied, in order
+	Nodes   []futurejobs.Node // that are live, by id
+}
+
+// TooNew reports whether a program that knows a version cannot work with a schema: it works with its own
+// version and the next one.
+func TooNew(applied, known int64) bool { return applied > known+1 }
+
+// Behind are the live nodes that could not work with the schema once this program has migrated it.
+func (s Schema) Behind() (behind []futurejobs.Node) {
+	for _, n := range s.Nodes {
+		if len(s.Pending) > 0 && TooNew(s.Known, n.Schema) {
+			behind = append(behind, n)
+		}
+	}
+	return behind
+}
+
+// tooNew is the error of a program that cannot work with the schema; nil: it can.
+func (s Schema) tooNew() error {
+	if !TooNew(s.Applied, s.Known) {
+		return nil
+	}
+	return fmt.Errorf("%w: it is at version %d and this program knows %d; run the version of deadman that migrated it, or a newer one",
+		ErrSchemaTooNew, s.Applied, s.Known)
+}
+
+// nodesNamed is how many nodes an error names.
+const nodesNamed = 5
+
+// held is the error of a program that may not migrate because of live nodes; nil: it may.
+func (s Schema) held() error {
+	behind := s.Behind()
+	if len(behind) == 0 {
+		return nil
+	}
+	names := make([]string, 0, nodesNamed)
+	for _, n := range behind[:min(len(behind), nodesNamed)] {
+		names = append(names, fmt.Sprintf("%s (deadman %s, since %s, works up to version %d)", n.Name, n.Version, n.StartedAt.UTC().Format(time.RFC3339), n.Schema+1))
+	}
+	others := ""
+	if n := len(behind) - len(names); n > 0 {
+		others = fmt.Sprintf(" and %d others", n)
+	}
+	return fmt.Errorf("%w: this program brings the schema from version %d to %d; first stop or replace node %s%s, or leave it behind with deadman migrate --force",
+		ErrNodeBehind, s.Applied, s.Known, strings.Join(names, ", "), others)
+}
+
+// migrate brings the schema up to the newest version that this program knows, unless a live node could not
+// follow and leaveBehind is false. A schema that is one step newer is worked with as it is; migrations only
+// add.
+func (s *Store) migrate(ctx context.Context, leaveBehind bool) error {
+	schema, err := s.Schema(ctx)
+	if err != nil {
+		return err
+	}
+	s.known = schema.Known
+	if err := schema.tooNew(); err != nil || len(schema.Pending) == 0 {
+		return err
+	}
+	if err := schema.held(); err != nil && !leaveBehind {
+		return err
+	}
 	p, err := s.provider()
 	if err != nil {
 		return failed("migrations", err)
-	}
-	have, err := s.version(ctx)
-	if err != nil {
-		return failed("schema", err)
-	}
-	sources := p.ListSources()
-	known := sources[len(sources)-1].Version
-	switch {
-	case have > known+1:
-		return fmt.Errorf("%w: it is at version %d and this program knows %d; run the version of deadman that migrated it, or a newer one",
-			ErrSchemaTooNew, have, known)
-	case have >= known:
-		return nil
 	}
 	if _, err := p.Up(ctx); err != nil {
 		return failed("migrate", err)
@@ -48,13 +107,83 @@ func (s *Store) migrate(ctx context.Context) error {
 	return nil
 }
 
+// Schema reads the state of the schema.
+func (s *Store) Schema(ctx context.Context) (schema Schema, err error) {
+	applied, err := s.version(ctx)
+	if err != nil {
+		return schema, failed("schema", err)
+	}
+	if schema, err = unmigrated(s.alone, applied); err != nil {
+		return schema, failed("migrations", err)
+	}
+	if s.alone || schema.Applied == 0 { // the nodes of a file are gone, but this one
+		return schema, nil
+	}
+	if schema.Nodes, err = s.schemaNodes(ctx, schema.Applied); err != nil {
+		return schema, failed("live nodes", err)
+	}
+	return schema, nil
+}
+
+// schemaNodes returns the live nodes with the version that each knows, at any version of the schema.
+func (s *Store) schemaNodes(ctx context.Context, applied int64) ([]futurejobs.Node, error) {
+	nodes, err := query(ctx, s.db, func(row scanner, n *futurejobs.Node) error {
+		return row.Scan(&n.ID, &n.Name, &n.Version, at(&n.StartedAt), at(&n.SeenAt), at(&n.ExpiresAt))
+	}, `SELECT id, name, version, started_at, seen_at, expires_at FROM node WHERE expires_at > now() ORDER BY id`)
+	if err != nil {
+		return nil, err
+	}
+	for i := range nodes { // a node migrated the schema to what it knows, so that it knows no more
+		nodes[i].Schema = min(applied, schemaUntold)
+	}
+	if applied <= schemaUntold {
+		return nodes, nil
+	}
+	type told struct {
+		id    string
+		knows int64
+	}
+	all, err := query(ctx, s.db, func(row scanner, t *told) error { return row.Scan(&t.id, &t.knows) },
+		`SELECT id, schema_known FROM node WHERE schema_known IS NOT NULL`)
+	for _, t := range all {
+		if i := slices.IndexFunc(nodes, func(n futurejobs.Node) bool { return n.ID == t.id }); i >= 0 {
+			nodes[i].Schema = t.knows
+		}
+	}
+	return nodes, err
+}
+
+// unmigrated is the schema of a database at a version, without its nodes.
+func unmigrated(alone bool, applied int64) (Schema, error) {
+	schema := Schema{Applied: applied}
+	_, files, folder := migrationsOf(alone)
+	names, err := fs.Glob(files, folder+"/*.sql") // in order
+	if err != nil {
+		return schema, err
+	}
+	for _, name := range names {
+		if schema.Known, err = goose.NumericComponent(name); err != nil {
+			return schema, err
+		}
+		if schema.Known > applied {
+			schema.Pending = append(schema.Pending, path.Base(name))
+		}
+	}
+	return schema, nil
+}
+
+func migrationsOf(alone bool) (dialect goose.Dialect, files fs.FS, folder string) {
+	if alone {
+		return goose.DialectSQLite3, migrations.SQLite, "sqlite"
+	}
+	return goose.DialectPostgres, migrations.Postgres, "postgres"
+}
+
 // provider knows the migrations of the store's database.
 func (s *Store) provider() (*goose.Provider, error) {
-	dialect, files, folder := goose.DialectPostgres, fs.FS(migrations.Postgres), "postgres"
+	dialect, files, folder := migrationsOf(s.alone)
 	options := []goose.ProviderOption{goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true)}
-	if s.alone {
-		dialect, files, folder = goose.DialectSQLite3, migrations.SQLite, "sqlite"
-	} else {
+	if !s.alone {
 		l, err := lock.NewPostgresTableLocker(
 			lock.WithTableName(lockTable),
 			lock.WithTableLockTimeout(250*time.Millisecond, 240), // a minute: longer than a dead node's lease

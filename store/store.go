@@ -5,11 +5,15 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -37,6 +41,8 @@ var (
 	ErrLocked = errors.New("the data folder is in use")
 	// ErrSchemaTooNew means that a later version of deadman migrated the database.
 	ErrSchemaTooNew = errors.New("the database's schema is too new")
+	// ErrNodeBehind means that a live node could not work with the schema once it is migrated.
+	ErrNodeBehind = errors.New("a live node cannot follow the schema")
 	// ErrForeignSchema means that the database holds tables that are not deadman's.
 	ErrForeignSchema = errors.New("the database is not deadman's")
 )
@@ -60,6 +66,7 @@ type Store struct {
 	read   reader  // the same database, for what only reads
 	log    *slog.Logger
 	shards int
+	known  int64 // the newest version of the schema that this program knows
 	alone  bool
 	closed func() error // once
 }
@@ -115,13 +122,62 @@ type engine interface {
 
 // Open opens the database, brings its schema up to date, and makes sure of its shards.
 //
-// It returns ErrUnavailable, ErrDenied, ErrLocked, ErrSchemaTooNew or ErrForeignSchema,
+// It returns ErrUnavailable, ErrDenied, ErrLocked, ErrSchemaTooNew, ErrNodeBehind or ErrForeignSchema,
 // wrapped with what to do about it.
 func Open(ctx context.Context, o Options) (*Store, error) {
-	if o.Shards == 0 {
-		o.Shards = DefaultShards
+	s, err := connect(ctx, o)
+	if err != nil {
+		return nil, err
 	}
-	if o.Shards < 1 || o.Shards > MaxShards {
+	if err := s.prepare(ctx, cmp.Or(o.Shards, DefaultShards), false); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// Migrate brings the schema up to date as Open does, also past live nodes where leaveBehind is set, and returns the
+// schema from before and after. Errors are those of Open.
+func Migrate(ctx context.Context, o Options, leaveBehind bool) (before, after Schema, err error) {
+	s, err := connect(ctx, o)
+	if err != nil {
+		return before, after, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if before, err = s.Schema(ctx); err != nil {
+		return before, after, err
+	}
+	if err := s.prepare(ctx, cmp.Or(o.Shards, DefaultShards), leaveBehind); err != nil {
+		return before, after, err
+	}
+	after, err = s.Schema(ctx)
+	return before, after, err
+}
+
+// ReadSchema reads the schema of a database and changes nothing. Errors are those of Open, but for ErrNodeBehind: the
+// schema tells.
+func ReadSchema(ctx context.Context, o Options) (schema Schema, err error) {
+	if o.DatabaseURL == "" {
+		switch _, err := os.Stat(filepath.Join(o.DataDir, DatabaseFile)); {
+		case errors.Is(err, fs.ErrNotExist): // to open it would make it
+			return unmigrated(true, 0)
+		case err != nil:
+			return schema, fmt.Errorf("data folder: %w", err)
+		}
+	}
+	s, err := connect(ctx, o)
+	if err != nil {
+		return schema, err
+	}
+	defer func() { err = errors.Join(err, s.Close()) }()
+	if schema, err = s.Schema(ctx); err != nil {
+		return schema, err
+	}
+	return schema, schema.tooNew()
+}
+
+// connect opens the database as it is.
+func connect(ctx context.Context, o Options) (*Store, error) {
+	if o.Shards < 0 || o.Shards > MaxShards {
 		return nil, fmt.Errorf("shards: %d is not within 1 and %d", o.Shards, MaxShards)
 	}
 	if o.Log == nil {
@@ -136,15 +192,12 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, err
 	}
 	s.closed = sync.OnceValue(s.close)
-	if err := s.prepare(ctx, o.Shards); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
 	return s, nil
 }
 
 // prepare makes the database ready for use.
-func (s *Store) prepare(ctx context.Context, shards int) error {
-	if err := s.migrate(ctx); err != nil {
+func (s *Store) prepare(ctx context.Context, shards int, leaveBehind bool) error {
+	if err := s.migrate(ctx, leaveBehind); err != nil {
 		return err
 	}
 	if err := s.seed(ctx, shards); err != nil {

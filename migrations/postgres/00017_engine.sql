@@ -36,3 +36,7 @@ CREATE TABLE alert_mark (
 ALTER TABLE event_cursor
     ADD COLUMN lost       bigint NOT NULL DEFAULT 0,
     ADD COLUMN lost_since timestamptz;
+
+-- The newest version of the schema that the program of a node knows; it works with one more. NULL: a program from
+-- before this column, which knows version 16. The first beat of a node writes it.
+ALTER TABLE node ADD COLUMN schema_known int;

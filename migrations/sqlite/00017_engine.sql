@@ -35,3 +35,7 @@ CREATE TABLE alert_mark (
 -- them. lost: those that no alert says yet. lost_since: when the stream took in the last event that was applied before them.
 ALTER TABLE event_cursor ADD COLUMN lost INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE event_cursor ADD COLUMN lost_since INTEGER;
+
+-- The newest version of the schema that the program of a node knows; it works with one more. NULL: a program from
+-- before this column, which knows version 16. The first beat of a node writes it.
+ALTER TABLE node ADD COLUMN schema_known integer;

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/store"
 )
 
 func (w *world) lease(shard int16) futurejobs.Lease {
@@ -111,6 +112,9 @@ func nodesBeat(t *testing.T, w *world) {
 	live = must[[]futurejobs.Node](t)(w.Beat(w.ctx(), a, time.Hour))
 	if len(live) != 1 || live[0].ID != "a" || live[0].Doing != "" || live[0].Unfit != a.Unfit {
 		t.Errorf("live: %+v", live)
+	}
+	if schema := must[store.Schema](t)(w.Schema(w.ctx())); live[0].Schema != schema.Known || schema.Applied != schema.Known {
+		t.Errorf("a node knows version %d of the schema; it is at %d, and the program knows %d", live[0].Schema, schema.Applied, schema.Known)
 	}
 	if all := must[[]futurejobs.Node](t)(w.Nodes(w.ctx())); len(all) != 2 {
 		t.Errorf("nodes: %+v", all)

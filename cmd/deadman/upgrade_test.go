@@ -1,0 +1,475 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // reads the database beside the nodes
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/bus"
+	"deadman/bus/bustest"
+	"deadman/store/storetest"
+)
+
+// upgradeRule has an alert for each event that is not resolved within 2 s.
+const upgradeRule = `
+name: upgrade
+entity: order
+trigger: {event: upgrade.begun, key: event.id}
+resolve: {event: upgrade.done, key: event.id}
+escalate: [{after: 2s, step: late, severity: error}]
+slot: 1s
+`
+
+// fleet is nodes of several versions on one Postgres and one broker.
+type fleet struct {
+	*testing.T
+	dsn, nats string
+	rules     string
+	db        *sql.DB
+	js        jetstream.JetStream
+}
+
+func newFleet(t *testing.T) *fleet {
+	t.Helper()
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	f := &fleet{T: t, dsn: postgres(t), nats: server.ClientURL()}
+	f.rules = filepath.Dir(write(t, t.TempDir(), "rules/upgrade.yaml", upgradeRule))
+	if f.db, err = sql.Open("pgx", f.dsn); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.db.Close() })
+	f.js = bustest.JetStream(t, f.nats)
+	if _, err := f.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "UPGRADE", Subjects: []string{"upgrade.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+// postgres is a Postgres of this test's own, which ends with it.
+func postgres(t *testing.T) (dsn string) {
+	t.Helper()
+	cluster, err := storetest.StartCluster(storetest.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	return cluster.DSN
+}
+
+// settings are those of all programs of the fleet.
+func (f *fleet) settings() []string {
+	return []string{"DEADMAN_DATABASE_URL=" + f.dsn, "DEADMAN_NATS_URL=" + f.nats}
+}
+
+// member is a node of the fleet.
+type member struct {
+	f       *fleet
+	url     string
+	cmd     *exec.Cmd
+	log     *bustest.Log
+	stopped bool
+}
+
+// begin starts a node of a program, and does not wait until it serves.
+func (f *fleet) begin(program string) *member {
+	f.Helper()
+	addr := free(f.T)
+	m := &member{f: f, url: "http://" + addr, log: &bustest.Log{}}
+	m.cmd = command(context.WithoutCancel(f.Context()), f.T, f.settings(), "serve", "--http-addr", addr, "--rules", f.rules, "--lease", "3s", "--log-format", "json")
+	m.cmd.Path, m.cmd.Args[0] = program, program
+	m.cmd.Stdout, m.cmd.Stderr = io.Discard, m.log
+	if err := m.cmd.Start(); err != nil {
+		f.Fatal(err)
+	}
+	f.Cleanup(func() {
+		m.stop()
+		if f.Failed() {
+			f.Logf("%s:\n%s", program, m.log)
+		}
+	})
+	return m
+}
+
+// serve starts a node and waits until it is ready.
+func (f *fleet) serve(program string) *member {
+	f.Helper()
+	m := f.begin(program)
+	m.eventually("the node is ready", func() bool { return m.ready() == http.StatusOK })
+	return m
+}
+
+// stop ends the node as an operator would.
+func (m *member) stop() {
+	m.f.Helper()
+	if m.stopped {
+		return
+	}
+	m.stopped = true
+	send(m.f.T, m.cmd, syscall.SIGTERM)
+	if err := m.cmd.Wait(); err != nil {
+		m.f.Errorf("the node does not stop well: %v\n%s", err, m.log)
+	}
+}
+
+// ready is the status of /readyz; 0: the node does not answer.
+func (m *member) ready() int {
+	m.f.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	r, err := client.Get(m.url + "/readyz")
+	if err != nil {
+		return 0
+	}
+	defer r.Body.Close()
+	_, _ = io.Copy(io.Discard, r.Body)
+	return r.StatusCode
+}
+
+func (m *member) eventually(what string, holds func() bool) {
+	m.f.Helper()
+	m.f.eventually(what, holds)
+}
+
+func (f *fleet) eventually(what string, holds func() bool) {
+	f.Helper()
+	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(100 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			f.Fatalf("not within a minute: %s", what)
+		}
+	}
+}
+
+// number reads one number from the database.
+func (f *fleet) number(text string, args ...any) (n int) {
+	f.Helper()
+	if err := f.db.QueryRowContext(f.Context(), text, args...).Scan(&n); err != nil {
+		f.Fatalf("%s: %v", text, err)
+	}
+	return n
+}
+
+// holders is how many nodes hold shards, where all shards are held.
+func (f *fleet) holders() int {
+	f.Helper()
+	return f.number(`SELECT CASE WHEN bool_and(node IS NOT NULL AND expires_at > now()) THEN count(DISTINCT node) ELSE 0 END FROM shard_lease`)
+}
+
+// load publishes events until it is told to stop, of which each third is resolved at once. It returns the keys that
+// are not, and those that are.
+func (f *fleet) load() (stop func() (open, done []string)) {
+	f.Helper()
+	var open, done []string
+	ctx, cancel := context.WithCancel(f.Context())
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(20 * time.Millisecond)
+		defer tick.Stop()
+		for i := 0; ctx.Err() == nil; i++ {
+			key := fmt.Sprintf("k%05d", i)
+			subjects := []string{"upgrade.begun"}
+			if i%3 == 0 {
+				subjects = append(subjects, "upgrade.done")
+				done = append(done, key)
+			} else {
+				open = append(open, key)
+			}
+			for _, subject := range subjects {
+				if _, err := f.js.Publish(context.WithoutCancel(ctx), subject, fmt.Appendf(nil, `{"id":%q}`, key)); err != nil {
+					f.Errorf("publish: %v", err)
+				}
+			}
+			<-tick.C
+		}
+	})
+	return func() (_, _ []string) {
+		cancel()
+		running.Wait()
+		return open, done
+	}
+}
+
+// check checks the promises about the events of a load, once nothing is pending.
+func (f *fleet) check(open, done []string) {
+	f.Helper()
+	f.eventually("all events are read and all jobs are done", func() bool {
+		return f.number(`SELECT count(*) FROM history h JOIN rule r ON r.id = h.rule_id WHERE r.name = 'upgrade'`) >= len(open)+len(done) &&
+			f.number(`SELECT count(*) FROM future_job`) == 0
+	})
+	f.eventually("all alerts are published", func() bool { return f.number(`SELECT count(*) FROM alert_outbox`) == 0 })
+
+	jobs := f.counts(`SELECT h.key, count(*) FROM history h JOIN rule r ON r.id = h.rule_id WHERE r.name = 'upgrade' GROUP BY h.key`)
+	decided := f.counts(`SELECT a.key, count(*) FROM alert a JOIN rule r ON r.id = a.rule_id WHERE r.name = 'upgrade' GROUP BY a.key`)
+	published := f.published()
+	for _, key := range open {
+		if jobs[key] != 1 || decided[key] != 1 || published[key] != 1 {
+			f.Errorf("P1, P7: %s has %d jobs, %d alerts decided, %d published; want 1 each", key, jobs[key], decided[key], published[key])
+		}
+	}
+	for _, key := range done {
+		if jobs[key] != 1 || decided[key] != published[key] {
+			f.Errorf("P1, P7: %s, which was resolved, has %d jobs, %d alerts decided, %d published", key, jobs[key], decided[key], published[key])
+		}
+	}
+	if n := len(jobs) - len(open) - len(done); n != 0 {
+		f.Errorf("P1: %d jobs of no event", n)
+	}
+	if created, kept := f.number(`SELECT sum(created) FROM event_cursor`), f.number(`SELECT (SELECT count(*) FROM future_job) + (SELECT count(*) FROM history) + (SELECT rows FROM pruned WHERE name = 'history')`); created != kept {
+		f.Errorf("P2: %d jobs were created, and %d are pending, archived or pruned", created, kept)
+	}
+}
+
+func (f *fleet) counts(text string) map[string]int {
+	f.Helper()
+	rows, err := f.db.QueryContext(f.Context(), text)
+	if err != nil {
+		f.Fatal(err)
+	}
+	defer rows.Close()
+	counts := map[string]int{}
+	for rows.Next() {
+		var key string
+		var n int
+		if err := rows.Scan(&key, &n); err != nil {
+			f.Fatal(err)
+		}
+		counts[key] = n
+	}
+	if err := rows.Err(); err != nil {
+		f.Fatal(err)
+	}
+	return counts
+}
+
+// published counts the messages of the stream of alerts, by key.
+func (f *fleet) published() map[string]int {
+	f.Helper()
+	stream, err := f.js.Stream(f.Context(), bus.AlertsStream)
+	if err != nil {
+		f.Fatal(err)
+	}
+	consumer, err := stream.OrderedConsumer(f.Context(), jetstream.OrderedConsumerConfig{FilterSubjects: []string{"deadman.alerts.upgrade.>"}})
+	if err != nil {
+		f.Fatal(err)
+	}
+	counts := map[string]int{}
+	for {
+		batch, err := consumer.FetchNoWait(500)
+		if err != nil {
+			f.Fatal(err)
+		}
+		n := 0
+		for m := range batch.Messages() {
+			var alert struct{ Key string }
+			if err := json.Unmarshal(m.Data(), &alert); err != nil {
+				f.Fatal(err)
+			}
+			counts[alert.Key]++
+			n++
+		}
+		if batch.Error() != nil {
+			f.Fatal(batch.Error())
+		}
+		if n == 0 {
+			return counts
+		}
+	}
+}
+
+// source is the folder of the repository.
+func source(t *testing.T) string {
+	t.Helper()
+	dir, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// git runs git in the repository and returns what it prints.
+func git(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "safe.directory=*", "-C", source(t)}, args...)...)
+	var failure bytes.Buffer
+	cmd.Stderr = &failure
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("git %s: %v: %s\nthis test builds the last commit with an older schema, so it needs git and the whole history: run it in a clone, after git fetch --unshallow where the clone is shallow",
+			strings.Join(args, " "), err, failure.String())
+	}
+	return strings.TrimSpace(string(out))
+}
+
+// newestMigration is the newest file of a folder of migrations.
+func newestMigration(t *testing.T) string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(source(t), "migrations/postgres/*.sql"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d migrations, %v", len(files), err)
+	}
+	return slices.Max(files)
+}
+
+// buildIn builds the program from the sources in a folder.
+func buildIn(t *testing.T, dir string, flags ...string) string {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "deadman")
+	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"build", "-buildvcs=false", "-o", program}, flags...), "./cmd/deadman")...)
+	cmd.Dir = dir
+	if out, err := cmd.CombinedOutput(); err != nil {
+		t.Fatalf("build in %s: %v\n%s", dir, err, out)
+	}
+	return program
+}
+
+// buildOlder builds the last commit whose schema is one version older.
+func buildOlder(t *testing.T) string {
+	t.Helper()
+	newest := newestMigration(t)
+	if git(t, "rev-parse", "--is-shallow-repository") == "true" {
+		t.Fatal("the clone is shallow, and this test builds the last commit with an older schema: git fetch --unshallow")
+	}
+	added := strings.Fields(git(t, "log", "--format=%H", "--diff-filter=A", "--", "migrations/postgres/"+filepath.Base(newest)))
+	commit := "HEAD" // the newest migration is not committed yet
+	if len(added) > 0 {
+		commit = added[len(added)-1] + "^"
+	}
+	dir := t.TempDir()
+	archive := filepath.Join(dir, "older.tar")
+	git(t, "archive", "--format=tar", "--output="+archive, commit)
+	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", archive, "-C", dir).CombinedOutput(); err != nil {
+		t.Fatalf("unpack %s: %v\n%s", commit, err, out)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "migrations/postgres", filepath.Base(newest))); err == nil {
+		t.Fatalf("commit %s has the newest migration %s already", commit, newest)
+	}
+	return buildIn(t, dir)
+}
+
+// buildNewer builds these sources with two more migrations.
+func buildNewer(t *testing.T) string {
+	t.Helper()
+	var version int
+	if _, err := fmt.Sscanf(filepath.Base(newestMigration(t)), "%d_", &version); err != nil {
+		t.Fatal(err)
+	}
+	dir, overlay := t.TempDir(), map[string]string{}
+	for _, database := range []string{"postgres", "sqlite"} {
+		for i := 1; i <= 2; i++ {
+			name := fmt.Sprintf("%05d_later.sql", version+i)
+			file := write(t, dir, database+name, fmt.Sprintf("-- +goose Up\nCREATE TABLE later_%d (id int PRIMARY KEY);\n", i))
+			overlay[filepath.Join(source(t), "migrations", database, name)] = file
+		}
+	}
+	raw, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return buildIn(t, source(t), "-overlay", write(t, dir, "overlay.json", string(raw)))
+}
+
+// Nodes are replaced one after the other under load: an older version serves, the current one joins and migrates the
+// schema beneath it, the older one leaves, comes back for a while, and leaves for good.
+func TestUpgrade(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("nodes are stopped by a signal")
+	}
+	older := buildOlder(t)
+	f := newFleet(t)
+	first := f.serve(older)
+	before := f.number(`SELECT max(version_id) FROM schema_version`)
+	stop := f.load()
+	done := func(n int) func() bool { // jobs so far, and so many more
+		n += f.number(`SELECT count(*) FROM history`)
+		return func() bool { return f.number(`SELECT count(*) FROM history`) >= n }
+	}
+	f.eventually("the older node decides", done(100))
+
+	f.serve(os.Args[0])
+	f.eventually("both hold shards", func() bool { return f.holders() == 2 })
+	if after := f.number(`SELECT max(version_id) FROM schema_version`); after != before+1 {
+		t.Errorf("the schema went from version %d to %d", before, after)
+	}
+	f.eventually("both decide", done(200))
+	first.stop()
+	f.eventually("the current node decides alone", done(200))
+	again := f.serve(older) // as where an upgrade is taken back
+	f.eventually("both hold shards again", func() bool { return f.holders() == 2 })
+	f.eventually("both decide again", done(200))
+	again.stop()
+	f.check(stop())
+}
+
+// A program that is two versions of the schema ahead waits for the nodes that could not follow. Where it is told to
+// leave them behind, they hand their shards over and say so.
+func TestANodeThatTheSchemaLeftBehindHandsOver(t *testing.T) {
+	t.Parallel()
+	if runtime.GOOS == "windows" {
+		t.Skip("nodes are stopped by a signal")
+	}
+	newer := buildNewer(t)
+	f := newFleet(t)
+	left := f.serve(os.Args[0])
+	stop := f.load()
+
+	ahead := f.begin(newer)
+	f.eventually("the newer node waits", func() bool { return strings.Contains(ahead.log.String(), "schema cannot be migrated yet") })
+	if log := ahead.log.String(); !strings.Contains(log, fmt.Sprintf("/%d ", left.cmd.Process.Pid)) {
+		t.Errorf("the log does not name the node that is in the way:\n%s", log)
+	}
+	f.runs(newer, exitCondition, "cannot follow; stop or replace it first", "migrate", "--check")
+	f.runs(newer, exitFailure, "first stop or replace node", "migrate")
+	if left.ready() != http.StatusOK {
+		t.Error("the node that is in the way is not ready any more")
+	}
+	f.runs(newer, exitOK, "applied: ", "migrate", "--force")
+
+	f.eventually("the node that was left behind is not ready", func() bool { return left.ready() == http.StatusServiceUnavailable })
+	f.eventually("the newer node serves", func() bool { return ahead.ready() == http.StatusOK })
+	f.eventually("the node that was left behind holds no shard", func() bool {
+		return f.holders() == 1 && f.number(`SELECT count(*) FROM shard_lease l JOIN node n ON n.id = l.node WHERE n.name LIKE '%/' || $1`, fmt.Sprint(left.cmd.Process.Pid)) == 0
+	})
+	f.eventually("it is alerted", func() bool { return f.number(`SELECT count(*) FROM alert WHERE key = 'schema'`) == 1 })
+	if !strings.Contains(left.log.String(), "schema too new for this node") {
+		t.Error("the node that was left behind does not log it")
+	}
+	left.stop()
+	f.eventually("the alert is resolved", func() bool { return f.number(`SELECT count(*) FROM alert WHERE key = 'schema'`) == 2 })
+	f.check(stop())
+}
+
+// runs runs a program of the fleet until it ends.
+func (f *fleet) runs(program string, code int, says string, args ...string) {
+	f.Helper()
+	cmd := command(f.Context(), f.T, f.settings(), args...)
+	cmd.Path, cmd.Args[0] = program, program
+	out, _ := cmd.CombinedOutput()
+	if got := cmd.ProcessState.ExitCode(); got != code || !strings.Contains(string(out), says) {
+		f.Errorf("%v: exit code %d, want %d and %q:\n%s", args, got, code, says, out)
+	}
+}
