@@ -1,9 +1,11 @@
 package deadman
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"time"
 
 	"deadman/alerts"
@@ -27,6 +29,7 @@ type upkeep struct {
 	owner *futurejobs.Owner
 	keep  store.Retention
 	said  func(alerts.Alert, bool, error) error
+	now   func() time.Time // the database's time
 	log   *slog.Logger
 }
 
@@ -64,6 +67,8 @@ func (u *upkeep) step(ctx context.Context) {
 		{"what a clock that was ahead wrote is not put back", u.putBack},
 		{"upkeep failed", u.prune},
 		{"the state of the history tables cannot be read or reported", u.watchHistory},
+		{"dead letters cannot be capped", u.capLetters},
+		{"early resolves cannot be capped", u.capEarly},
 		{"not all that rules expect to beat is waited for", u.expect},
 		{"the jobs of a deleted rule are still there", u.sweepDeleted},
 	} {
@@ -84,6 +89,67 @@ func (u *upkeep) prune(ctx context.Context) error {
 		u.log.Info("pruned", "history", pruned.History, "alerts", pruned.Alerts, "dead_letters", pruned.DeadLetters, "audit", pruned.Audit, "pings", pruned.Pings)
 	}
 	return err
+}
+
+// capLetters takes away what is beyond the caps of dead letters. It raises an alert while letters lack their bodies, and
+// resolves it when such letters are gone.
+func (u *upkeep) capLetters(ctx context.Context) error {
+	caps := store.DefaultLetterCaps
+	capped, err := u.store.CapLetters(ctx, caps)
+	if capped.Removed+capped.Emptied > 0 {
+		u.log.Warn("dead letters beyond the cap", "removed", capped.Removed, "bodies_removed", capped.Emptied, "rules", capped.Rules)
+	}
+	if err != nil {
+		return err
+	}
+	r := alerts.Remark{Topic: "dead-letters", Step: "capped", Status: alerts.Resolved, Severity: alerts.Warning, Since: u.now(), Text: "all dead letters have their bodies"}
+	if len(capped.Rules) == 0 {
+		return u.said(u.store.EndRemark(ctx, r))
+	}
+	r.Status, r.Text = alerts.Firing, cappedText(capped.Rules, caps)
+	return u.said(u.store.BeginRemark(ctx, r))
+}
+
+// rulesNamed is how many rules a text names.
+const rulesNamed = 5
+
+func cappedText(rules []string, caps store.LetterCaps) string {
+	return fmt.Sprintf("too many dead letters of %s: of each rule the newest %d letters and %d bodies (%d MiB) are kept, and %d MiB of all; what is beyond is gone and cannot be tried again: correct the sender or the rule, then retry or drop them",
+		named(rules), caps.Letters, caps.Bodies, caps.BodyBytes>>20, caps.TotalBytes>>20)
+}
+
+// named are the first of rules, and how many others there are.
+func named(rules []string) string {
+	names := make([]string, 0, rulesNamed)
+	for _, r := range rules[:min(len(rules), rulesNamed)] {
+		names = append(names, cmp.Or(r, "no rule"))
+	}
+	if n := len(rules) - len(names); n > 0 {
+		return fmt.Sprintf("%s and %d others", strings.Join(names, ", "), n)
+	}
+	return strings.Join(names, ", ")
+}
+
+// capEarly forgets the early resolves beyond the caps. It raises an alert while that happens.
+func (u *upkeep) capEarly(ctx context.Context) error {
+	caps := store.DefaultEarlyCaps
+	capped, err := u.store.CapEarly(ctx, caps)
+	var rules []string
+	for _, c := range capped {
+		u.log.Warn("early resolves beyond the cap", "rule", c.Rule, "forgotten", c.Rows)
+		rules = append(rules, c.Rule)
+	}
+	if err != nil {
+		return err
+	}
+	r := alerts.Remark{Topic: "early-resolves", Step: "capped", Status: alerts.Resolved, Severity: alerts.Warning, Since: u.now(), Text: "all early resolves are remembered for their time"}
+	if len(rules) == 0 {
+		return u.said(u.store.EndRemark(ctx, r))
+	}
+	r.Status = alerts.Firing
+	r.Text = fmt.Sprintf("too many resolves without a job of %s: of each rule %d are remembered, and %d of all; where the trigger of a forgotten one still comes, its job alerts although it was resolved: narrow the resolve with a condition, or set early to less",
+		named(rules), caps.Rule, caps.Total)
+	return u.said(u.store.BeginRemark(ctx, r))
 }
 
 func (u *upkeep) expect(ctx context.Context) error {

@@ -272,3 +272,29 @@ escalate: [{after: 1h, step: primary}]
 		t.Errorf("%d letters are left: %q", len(left), left[0].Reason)
 	}
 }
+
+// A dead letter whose body the cap removed cannot be tried again; the refusal says so, and where the event is.
+func TestARetryWithoutTheBodyIsRefused(t *testing.T) {
+	w := newWorld(t)
+	w.write(`
+name: order-unshipped
+entity: order
+trigger: {event: orders.created, key: event.id}
+escalate: [{after: 1h, step: primary}]
+`)
+	w.start()
+	const body = `{"number":"1"}`
+	w.caughtUp(bus.EventsStream, w.publish("orders.created", body))
+	if _, err := w.store.CapLetters(t.Context(), store.LetterCaps{Letters: 1, BodyBytes: 1 << 20, TotalBytes: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	letter := w.letters()[0]
+	if letter.Size != len(body) || len(letter.Event.Data) != 0 {
+		t.Fatalf("the letter still has %d of %d bytes", len(letter.Event.Data), letter.Size)
+	}
+	want := fmt.Sprintf("the body of %d bytes was removed", len(body))
+	got, err := w.retrier().Retry(t.Context(), letter.ID)
+	if err != nil || got.Refused != 1 || !strings.Contains(got.Reason, want) || !strings.Contains(got.Reason, "message 1 of stream "+bus.EventsStream) {
+		t.Errorf("%+v, %v", got, err)
+	}
+}

@@ -128,15 +128,24 @@ func (l *Letters) retry(ctx context.Context, letter futurejobs.DeadLetter) (Retr
 func (l *Letters) fold(letter futurejobs.DeadLetter) futurejobs.Batch {
 	b := futurejobs.Batch{RuleSet: l.Book.Revision(), Deed: "dead-letter.retry", Letter: &letter}
 	var refusals []futurejobs.Refusal
-	if letter.Size > 0 {
+	switch {
+	case letter.Size > MaxBody:
 		refusals = []futurejobs.Refusal{{Rule: letter.Rule, Reason: TooLong(letter.Size)}}
-	} else {
+	case letter.Size > 0:
+		refusals = []futurejobs.Refusal{{Rule: letter.Rule, Reason: bodyGone(letter)}}
+	default:
 		b.Effects, refusals = l.Book.MatchAgain(letter)
 	}
 	for _, r := range refusals {
 		b.DeadLetters = append(b.DeadLetters, again(letter, r, l.Now()))
 	}
 	return b
+}
+
+// bodyGone is why a letter cannot be tried again whose body was not kept.
+func bodyGone(letter futurejobs.DeadLetter) string {
+	return fmt.Sprintf("the body of %d bytes was removed, as only the newest dead letters of a rule keep theirs; publish the event again (it was message %d of stream %s)",
+		letter.Size, letter.Event.Seq, letter.Event.Stream)
 }
 
 // again is the letter of an event that was refused once more.

@@ -216,14 +216,16 @@ func (f *fleet) load() (stop func() (open, done []string)) {
 // check checks the promises about the events of a load, once nothing is pending.
 func (f *fleet) check(open, done []string) {
 	f.Helper()
-	f.eventually("all events are read and all jobs are done", func() bool {
-		return f.number(`SELECT count(*) FROM history h JOIN rule r ON r.id = h.rule_id WHERE r.name = 'upgrade'`) >= len(open)+len(done) &&
-			f.number(`SELECT count(*) FROM future_job`) == 0
+	const ofRule = ` JOIN rule r ON r.id = x.rule_id WHERE r.name = 'upgrade'`
+	f.eventually("all events are read and all alerts are decided", func() bool {
+		return f.number(`SELECT count(*) FROM history x`+ofRule)+f.number(`SELECT count(*) FROM future_job x`+ofRule) >= len(open)+len(done) &&
+			f.number(`SELECT count(*) FROM alert x`+ofRule) >= len(open) &&
+			f.number(`SELECT count(*) FROM future_job WHERE next_check_at <= now()`) == 0
 	})
 	f.eventually("all alerts are published", func() bool { return f.number(`SELECT count(*) FROM alert_outbox`) == 0 })
 
-	jobs := f.counts(`SELECT h.key, count(*) FROM history h JOIN rule r ON r.id = h.rule_id WHERE r.name = 'upgrade' GROUP BY h.key`)
-	decided := f.counts(`SELECT a.key, count(*) FROM alert a JOIN rule r ON r.id = a.rule_id WHERE r.name = 'upgrade' GROUP BY a.key`)
+	jobs := f.counts(`SELECT x.key, count(*) FROM (SELECT key, rule_id FROM history UNION ALL SELECT key, rule_id FROM future_job) AS x` + ofRule + ` GROUP BY x.key`)
+	decided := f.counts(`SELECT x.key, count(*) FROM alert x` + ofRule + ` GROUP BY x.key`)
 	published := f.published()
 	for _, key := range open {
 		if jobs[key] != 1 || decided[key] != 1 || published[key] != 1 {
@@ -334,11 +336,11 @@ func newestMigration(t *testing.T) string {
 	return slices.Max(files)
 }
 
-// buildIn builds the program from the sources in a folder.
+// buildIn builds the program from the sources in a folder. Without the path of the folder the build cache serves the next run.
 func buildIn(t *testing.T, dir string, flags ...string) string {
 	t.Helper()
 	program := filepath.Join(t.TempDir(), "deadman")
-	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"build", "-buildvcs=false", "-o", program}, flags...), "./cmd/deadman")...)
+	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"build", "-buildvcs=false", "-trimpath", "-o", program}, flags...), "./cmd/deadman")...)
 	cmd.Dir = dir
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build in %s: %v\n%s", dir, err, out)

@@ -39,3 +39,6 @@ ALTER TABLE event_cursor ADD COLUMN lost_since INTEGER;
 -- The newest version of the schema that the program of a node knows; it works with one more. NULL: a program from
 -- before this column, which knows version 16. The first beat of a node writes it.
 ALTER TABLE node ADD COLUMN schema_known integer;
+
+-- The newest dead letters of a rule are kept; the bound is found and the rest is taken away by this index.
+CREATE INDEX dead_letter_rule ON dead_letter (rule, id);

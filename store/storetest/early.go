@@ -7,6 +7,7 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/store"
 )
 
 // awaited is the effect that begins a wait for what may have happened before.
@@ -99,4 +100,34 @@ func earlyIsRacedOnce(t *testing.T, w *world) {
 		}
 	}
 	w.balances(rounds * keys)
+}
+
+// Of the early resolves of a rule those are kept that are remembered longest.
+func earlyIsCapped(t *testing.T, w *world) {
+	at := w.slot()
+	for i := range 12 {
+		w.byHand(w.happening(fmt.Sprint(i), at, time.Hour+time.Duration(i)*time.Minute))
+	}
+	capped := func(caps store.EarlyCaps, want int64) {
+		t.Helper()
+		got := must[[]store.CappedEarly](t)(w.CapEarly(w.ctx(), caps))
+		var rows int64
+		for _, c := range got {
+			rows += c.Rows
+			if c.Rule != w.rule.Name {
+				t.Errorf("of rule %q", c.Rule)
+			}
+		}
+		if rows != want {
+			t.Errorf("the caps %+v forget %d, want %d", caps, rows, want)
+		}
+	}
+	capped(store.EarlyCaps{Rule: 12, Total: 12}, 0)
+	capped(store.EarlyCaps{Rule: 7, Total: 100}, 5)
+	capped(store.EarlyCaps{Rule: 100, Total: 4}, 3)
+	for i, want := range map[int]int{7: 0, 8: 1, 11: 1} {
+		if got := w.byHand(w.awaited(fmt.Sprint(i), at)); got.Ended != want {
+			t.Errorf("the early resolve of %d ends %d jobs, want %d", i, got.Ended, want)
+		}
+	}
 }

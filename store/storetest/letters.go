@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/store"
 )
 
 func lettersKeepTheirBytes(t *testing.T, w *world) {
@@ -123,5 +125,51 @@ func lettersAreCounted(t *testing.T, w *world) {
 	}
 	if n := must[int64](t)(w.DropLetters(w.ctx(), futurejobs.Filter{Reason: "no JSON"})); n != 2 {
 		t.Errorf("%d letters of one reason were dropped, want 2", n)
+	}
+}
+
+// Of the letters of a rule the newest are kept whole, then some without their bodies, and the rest is removed and counted;
+// those of another rule stay.
+func lettersAreCapped(t *testing.T, w *world) {
+	b := w.batch(7, 27)
+	letter := func(rule string, seq uint64, size int) futurejobs.DeadLetter {
+		return futurejobs.DeadLetter{Event: futurejobs.Event{Stream: "ORDERS", Seq: seq, Data: bytes.Repeat([]byte("x"), size)}, Rule: rule, Reason: "bad"}
+	}
+	b.DeadLetters = append(b.DeadLetters, letter("quiet", 8, 5))
+	for i := range 12 {
+		b.DeadLetters = append(b.DeadLetters, letter("loud", uint64(9+i), 10))
+	}
+	must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	check := func(caps store.LetterCaps, removed, emptied int64, rules []string, loud []int, quiet int) {
+		t.Helper()
+		c := must[store.CappedLetters](t)(w.CapLetters(w.ctx(), caps))
+		if c.Removed != removed || c.Emptied != emptied || !slices.Equal(c.Rules, rules) {
+			t.Errorf("the caps %+v took %+v, want %d, %d, %q", caps, c, removed, emptied, rules)
+		}
+		var bodies []int
+		for _, l := range pages(t, futurejobs.Filter{}, w.DeadLetters) {
+			switch {
+			case l.Rule == "quiet" && len(l.Event.Data) != quiet:
+				t.Errorf("the letter of the other rule has %d bytes, want %d", len(l.Event.Data), quiet)
+			case l.Rule == "quiet":
+			case len(l.Event.Data) == 0 && l.Size != 10:
+				t.Errorf("a letter without its body says it had %d bytes", l.Size)
+			default:
+				bodies = append(bodies, len(l.Event.Data))
+			}
+		}
+		if !slices.Equal(bodies, loud) {
+			t.Errorf("after the caps %+v the bodies are %v, want %v", caps, bodies, loud)
+		}
+	}
+	const much = 1 << 20
+	full := slices.Repeat([]int{10}, 12)
+	check(store.LetterCaps{Letters: 12, Bodies: 12, BodyBytes: 120, TotalBytes: 125}, 0, 0, nil, full, 5)
+	check(store.LetterCaps{Letters: 10, Bodies: much, BodyBytes: much, TotalBytes: much}, 2, 0, nil, full[:10], 5)
+	check(store.LetterCaps{Letters: 10, Bodies: 7, BodyBytes: much, TotalBytes: much}, 0, 3, []string{"loud"}, append(slices.Repeat([]int{10}, 7), 0, 0, 0), 5)
+	check(store.LetterCaps{Letters: 10, Bodies: 7, BodyBytes: 45, TotalBytes: much}, 0, 3, []string{"loud"}, append(slices.Repeat([]int{10}, 4), make([]int, 6)...), 5)
+	check(store.LetterCaps{Letters: 10, Bodies: 7, BodyBytes: much, TotalBytes: 30}, 0, 2, []string{"loud", "quiet"}, append(slices.Repeat([]int{10}, 3), make([]int, 7)...), 0)
+	if n := must[store.Gauges](t)(w.Gauges(w.ctx())); n.OldestDeadLetter.IsZero() {
+		t.Error("no letter is left")
 	}
 }

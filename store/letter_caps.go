@@ -1,0 +1,127 @@
+package store
+
+import (
+	"context"
+	"fmt"
+)
+
+// LetterCaps is how many dead letters are kept, the newest ones, so that a producer whose events cannot be taken in does
+// not fill the disk. Between two rounds of upkeep there may be more: what comes in a minute.
+type LetterCaps struct {
+	Letters    int   // of one rule; older ones are removed, and counted as pruned
+	Bodies     int   // of one rule that keep their bodies
+	BodyBytes  int64 // of the bodies of one rule
+	TotalBytes int64 // of all bodies
+}
+
+// DefaultLetterCaps are those of a node.
+var DefaultLetterCaps = LetterCaps{Letters: 20_000, Bodies: 1_000, BodyBytes: 64 << 20, TotalBytes: 512 << 20}
+
+// CappedLetters is what the caps took from the dead letters.
+type CappedLetters struct {
+	Removed int64    // letters, this time
+	Emptied int64    // bodies, this time
+	Rules   []string // with letters whose bodies are gone, in order; an empty name: of no rule
+}
+
+// CapLetters takes away what is beyond the caps, in bounded transactions. It may run on several nodes at a time.
+func (s *Store) CapLetters(ctx context.Context, caps LetterCaps) (c CappedLetters, err error) {
+	rules, err := query(ctx, s.db, readRuleBytes, `SELECT rule, count(*), sum(length(body)) FROM dead_letter GROUP BY rule ORDER BY rule`)
+	if err != nil {
+		return c, failed("cap dead letters", err)
+	}
+	var kept int64
+	for _, r := range rules {
+		n, err := s.removeLetters(ctx, r, caps)
+		c.Removed += n
+		if err != nil {
+			return c, failed("cap dead letters", err)
+		}
+		bodies, err := s.emptyLetters(ctx, r, caps)
+		c.Emptied += bodies
+		if err != nil {
+			return c, failed("cap dead letters", err)
+		}
+		kept += min(r.bytes, caps.BodyBytes)
+	}
+	if kept > caps.TotalBytes {
+		n, err := s.emptyOldest(ctx, caps.TotalBytes)
+		c.Emptied += n
+		if err != nil {
+			return c, failed("cap dead letters", err)
+		}
+	}
+	c.Rules, err = query(ctx, s.db, func(row scanner, name *string) error { return row.Scan(name) },
+		`SELECT DISTINCT rule FROM dead_letter WHERE size > 0 AND length(body) = 0 ORDER BY rule`)
+	if err != nil {
+		return c, failed("cap dead letters", err)
+	}
+	return c, nil
+}
+
+// ruleBytes are the letters of a rule, and the bytes of their bodies.
+type ruleBytes struct {
+	rule           string
+	letters, bytes int64
+}
+
+func readRuleBytes(row scanner, r *ruleBytes) error { return row.Scan(&r.rule, &r.letters, &r.bytes) }
+
+// removeLetters removes the oldest letters of a rule beyond the cap.
+func (s *Store) removeLetters(ctx context.Context, r ruleBytes, caps LetterCaps) (int64, error) {
+	if r.letters <= int64(caps.Letters) {
+		return 0, nil
+	}
+	return s.pruneAll(ctx, "dead_letter", fmt.Sprintf(`DELETE FROM dead_letter WHERE id IN
+	(SELECT d.id FROM dead_letter d WHERE d.rule = $1 AND d.id <=
+		(SELECT n.id FROM dead_letter n WHERE n.rule = $1 ORDER BY n.id DESC LIMIT 1 OFFSET %d) ORDER BY d.id LIMIT $2)`, caps.Letters), r.rule, pruneBatch)
+}
+
+// emptyLetter takes the body of a letter and leaves its size.
+const emptyLetter = `UPDATE dead_letter SET size = CASE WHEN size > 0 THEN size ELSE length(body) END, body = $1 WHERE id IN
+	(SELECT d.id FROM dead_letter d WHERE length(d.body) > 0 AND d.id <= $2`
+
+// emptyLetters empties the oldest letters of a rule beyond the caps.
+func (s *Store) emptyLetters(ctx context.Context, r ruleBytes, caps LetterCaps) (int64, error) {
+	if r.bytes <= caps.BodyBytes && r.letters <= int64(caps.Bodies) {
+		return 0, nil
+	}
+	newest, err := query(ctx, s.db, readLetterBytes,
+		`SELECT d.id, length(d.body) FROM dead_letter d WHERE d.rule = $1 AND length(d.body) > 0 ORDER BY d.id DESC LIMIT $2`, r.rule, caps.Bodies+1)
+	if err != nil {
+		return 0, err
+	}
+	from := beyond(newest, caps.Bodies, caps.BodyBytes)
+	if from == 0 {
+		return 0, nil
+	}
+	return s.pruneAll(ctx, "", emptyLetter+` AND d.rule = $3 ORDER BY d.id LIMIT $4)`, []byte{}, from, r.rule, pruneBatch)
+}
+
+// emptyOldest empties the oldest letters of all rules beyond so many bytes.
+func (s *Store) emptyOldest(ctx context.Context, most int64) (int64, error) {
+	newest, err := query(ctx, s.db, readLetterBytes, `SELECT d.id, length(d.body) FROM dead_letter d WHERE length(d.body) > 0 ORDER BY d.id DESC`)
+	if err != nil {
+		return 0, err
+	}
+	from := beyond(newest, len(newest), most)
+	if from == 0 {
+		return 0, nil
+	}
+	return s.pruneAll(ctx, "", emptyLetter+` ORDER BY d.id LIMIT $3)`, []byte{}, from, pruneBatch)
+}
+
+// letterBytes is the body of a letter.
+type letterBytes struct{ id, bytes int64 }
+
+func readLetterBytes(row scanner, l *letterBytes) error { return row.Scan(&l.id, &l.bytes) }
+
+// beyond returns the id of the newest letter that is beyond so many bodies or bytes; 0: none is. Letters are newest first.
+func beyond(newest []letterBytes, bodies int, bytes int64) int64 {
+	for i, l := range newest {
+		if bytes -= l.bytes; i >= bodies || bytes < 0 {
+			return l.id
+		}
+	}
+	return 0
+}
