@@ -197,8 +197,8 @@ func (t *tap) present() {
 	if t.marked.Sub(now) > farAhead || t.goal.through.Sub(now) > farAhead {
 		t.marked, t.goal, t.stale = now, goal{}, true
 	}
-	if t.passed.After(now) {
-		t.passed = now
+	if t.passAt.Sub(now) > passEvery || t.firstAt.After(now) {
+		t.passAt, t.firstAt = now, time.Time{}
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
