@@ -12,6 +12,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 	"deadman/store"
+	"deadman/web"
 )
 
 // upkeepEvery is how often rows past their time are removed.
@@ -29,7 +30,8 @@ type upkeep struct {
 	owner *futurejobs.Owner
 	keep  store.Retention
 	said  func(alerts.Alert, bool, error) error
-	now   func() time.Time // the database's time
+	count func(what string, n int64) // what was removed because there was too much of it
+	now   func() time.Time           // the database's time
 	log   *slog.Logger
 }
 
@@ -96,6 +98,8 @@ func (u *upkeep) prune(ctx context.Context) error {
 func (u *upkeep) capLetters(ctx context.Context) error {
 	caps := store.DefaultLetterCaps
 	capped, err := u.store.CapLetters(ctx, caps)
+	u.count(web.CappedLetters, capped.Removed)
+	u.count(web.CappedBodies, capped.Emptied)
 	if capped.Removed+capped.Emptied > 0 {
 		u.log.Warn("dead letters beyond the cap", "removed", capped.Removed, "bodies_removed", capped.Emptied, "rules", capped.Rules)
 	}
@@ -136,6 +140,7 @@ func (u *upkeep) capEarly(ctx context.Context) error {
 	capped, err := u.store.CapEarly(ctx, caps)
 	var rules []string
 	for _, c := range capped {
+		u.count(web.CappedEarly, c.Rows)
 		u.log.Warn("early resolves beyond the cap", "rule", c.Rule, "forgotten", c.Rows)
 		rules = append(rules, c.Rule)
 	}

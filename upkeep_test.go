@@ -2,6 +2,7 @@ package deadman_test
 
 import (
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -41,4 +42,48 @@ func TestAFailingPartOfTheUpkeepStopsNoOther(t *testing.T) {
 		}
 		return left == 0
 	})
+}
+
+// A sender whose events no rule can take in does not fill the disk: the upkeep removes what is beyond the caps, says so
+// once, and counts it.
+func TestDeadLettersBeyondTheCapAreRemovedAndAlerted(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
+	n := serve(t, deadman.Config{DatabaseURL: dsn, NATSURL: broker(t)})
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	// As many as a sender leaves within some minutes: sent as events they would take the test as long.
+	if _, err := conn.Exec(t.Context(), `INSERT INTO dead_letter (stream, subject, seq, event_id, header, body, rule, reason, at)
+SELECT 'S', 's', n, '', '{}', 'not json', 'orders', 'no JSON', now() FROM generate_series(1, 20500) AS n`); err != nil {
+		t.Fatal(err)
+	}
+	const rule = `{"name":"r","entity":"e","trigger":{"event":"r.begun","key":"event.id"},"escalate":[{"after":"1h","step":"late","severity":"error"}]}`
+	if status := n.ask(http.MethodPut, "/api/v1/rules/r", rule, nil); status >= 300 { // has the upkeep look at once
+		t.Fatalf("the rule is answered with %d", status)
+	}
+	count := func(text string) (n int) {
+		t.Helper()
+		if err := conn.QueryRow(t.Context(), text).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	n.eventually("the bodies beyond the cap are gone", func() bool { return count(`SELECT count(*) FROM dead_letter WHERE length(body) > 0`) == 1000 })
+	if letters, pruned := count(`SELECT count(*) FROM dead_letter`), count(`SELECT rows FROM pruned WHERE name = 'dead_letter'`); letters != 20_000 || pruned != 500 {
+		t.Errorf("%d letters are left and %d are counted as pruned, want 20,000 and 500", letters, pruned)
+	}
+	var said list
+	n.eventually("an alert", func() bool { n.get("/api/v1/alerts?rule=deadman", &said); return len(said.Items) == 1 })
+	if a := said.Items[0]; a.Key != "dead-letters" || a.Status != "firing" {
+		t.Errorf("said %+v", a)
+	}
+	metrics := n.call(http.MethodGet, "/metrics", "")
+	for _, want := range []string{`deadman_capped_total{what="dead_letters"} 500`, `deadman_capped_total{what="dead_letter_bodies"} 19000`} {
+		if !strings.Contains(string(metrics.body), want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
 }

@@ -25,6 +25,7 @@ type Metrics struct {
 	alerts      *prometheus.CounterVec
 	events      *prometheus.CounterVec
 	deadLetters prometheus.Counter
+	capped      *prometheus.CounterVec
 	heartbeats  *prometheus.CounterVec
 	pings       *prometheus.CounterVec
 	ticks       *prometheus.CounterVec
@@ -54,6 +55,9 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 		deadLetters: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "deadman_dead_letters_total", Help: "Events that could not be taken in.",
 		}),
+		capped: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "deadman_capped_total", Help: "What this node removed because there was too much of it: dead letters, bodies of dead letters, or early resolves.",
+		}, []string{"what"}),
 		heartbeats: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "deadman_heartbeats_total", Help: "Heartbeats by where they go and what became of them.",
 		}, []string{"to", "outcome"}),
@@ -80,7 +84,7 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 	})
 	build.Set(1)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.heartbeats, m.pings, m.ticks, m.asked, m.trips, m.tripTook, build, &gauges{read: read},
+	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.capped, m.heartbeats, m.pings, m.ticks, m.asked, m.trips, m.tripTook, build, &gauges{read: read},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
 	return m
@@ -108,6 +112,16 @@ func (m *Metrics) Taken(outcome string, n int) {
 		m.deadLetters.Add(float64(n))
 	}
 }
+
+// The kinds of what is removed where there is too much of it.
+const (
+	CappedLetters = "dead_letters"
+	CappedBodies  = "dead_letter_bodies"
+	CappedEarly   = "early_resolves"
+)
+
+// Capped counts n rows or bodies of a kind that were removed because there were too many.
+func (m *Metrics) Capped(what string, n int64) { m.capped.WithLabelValues(what).Add(float64(n)) }
 
 // Asked counts n keys that a source was asked about and of which the same came.
 func (m *Metrics) Asked(source string, outcome lookup.Outcome, n int) {
