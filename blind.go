@@ -4,12 +4,12 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
 	"deadman/alerts"
 	"deadman/events"
-	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 	"deadman/store"
 )
@@ -19,9 +19,10 @@ const (
 	blindAfter    = time.Minute     // of standing still, beside a third of the lease
 	progressEvery = 5 * time.Second // how far it came is written down
 	resumeWithin  = 3 * time.Second // the sweep waits for the look at what it missed
+	steadyLooks   = 3               // at which the sweep has to have come so far
 )
 
-// progressShard is the shard whose holder writes down how far the sweep came.
+// progressShard is the shard whose holder sends the heartbeat.
 const progressShard = 0
 
 // The topics of progress. The intake of each stream is one of its own.
@@ -40,12 +41,12 @@ const blindStep = "blind"
 type blind struct {
 	store  *store.Store
 	book   *rules.Book
-	owner  *futurejobs.Owner
 	taps   func() []events.Status
 	now    func() time.Time // the database's time
 	after  time.Duration
 	remark func(context.Context, alerts.Remark) error
 	log    *slog.Logger
+	looks  []time.Time // how far all shards were swept at the last looks; used by Run alone
 }
 
 // Run looks until ctx ends.
@@ -86,20 +87,19 @@ func (b *blind) Resuming(ctx context.Context) {
 	}
 }
 
-// round is one look:
+// round is one look, of every node: the one that is broken need not be able to tell.
 //
-//  1. what stands still is said, by the holder of one shard;
-//  2. what this node knows to have come further is moved on.
+//  1. what stands still is said;
+//  2. what is known to have come further is moved on: how far all shards are swept, which their leases tell every
+//     node, and the streams that this node reads.
 func (b *blind) round(ctx context.Context) error {
 	all, err := b.store.Progress(ctx)
 	if err != nil {
 		return err
 	}
-	if b.owner.Holds(progressShard) {
-		// What was due a moment ago may be in hand; it is not late.
-		if err := b.notice(ctx, all, b.now().Add(-sweepMayLag)); err != nil {
-			return err
-		}
+	// What was due a moment ago may be in hand; it is not late.
+	if err := b.notice(ctx, all, b.now().Add(-sweepMayLag)); err != nil {
+		return err
 	}
 	reached, err := b.reached(ctx)
 	if err != nil {
@@ -119,20 +119,30 @@ func (b *blind) round(ctx context.Context) error {
 	return nil
 }
 
-// reached is how far what is this node's to say came, by topic.
+// reached is how far what this node knows of came, by topic.
 func (b *blind) reached(ctx context.Context) (map[string]time.Time, error) {
 	reached := map[string]time.Time{}
 	for _, tap := range b.taps() {
 		reached[intakeTopic+tap.Stream] = tap.CaughtUp
 	}
-	if !b.owner.Holds(progressShard) {
-		return reached, nil
-	}
 	through, whole, err := b.store.SweptBeside(ctx, "")
-	if whole {
-		reached[sweepTopic] = through
+	if whole && err == nil {
+		if to := b.steady(through); !to.IsZero() {
+			reached[sweepTopic] = to
+		}
 	}
 	return reached, err
+}
+
+// steady takes in how far all shards are swept, and returns how far they were at each of the last looks; zero: there
+// were too few. A job whose stream is read a moment after its slot holds the sweep back from then on alone, and the row
+// must not have passed it.
+func (b *blind) steady(through time.Time) time.Time {
+	if b.looks = append(b.looks, through); len(b.looks) < steadyLooks {
+		return time.Time{}
+	}
+	b.looks = b.looks[len(b.looks)-steadyLooks:]
+	return slices.MinFunc(b.looks, time.Time.Compare)
 }
 
 // isBlind reports whether a topic that came through to an instant is blind at another. The
@@ -178,7 +188,35 @@ func (b *blind) standStill(ctx context.Context, seen store.Progress, now, until 
 	if err != nil || !ok {
 		return seen, false, err
 	}
-	return noted, true, b.remark(ctx, b.said(noted, alerts.Firing, now))
+	r := b.said(noted, alerts.Firing, now)
+	if seen.Topic == sweepTopic {
+		if r.Text, err = b.named(ctx, r.Text, now); err != nil {
+			return noted, false, err
+		}
+	}
+	return noted, true, b.remark(ctx, r)
+}
+
+// named adds to a text which shards are behind at the time now, and which nodes hold them.
+func (b *blind) named(ctx context.Context, text string, now time.Time) (string, error) {
+	leases, err := b.store.Leases(ctx)
+	if err != nil {
+		return text, err
+	}
+	nodes, err := b.store.Nodes(ctx)
+	if err != nil {
+		return text, err
+	}
+	var behind []int16
+	for _, l := range leases {
+		if l.Swept.IsZero() || b.isBlind(sweepTopic, l.Swept, now) {
+			behind = append(behind, l.Shard)
+		}
+	}
+	if len(behind) == 0 {
+		return text, nil
+	}
+	return text + "; behind: " + where(behind, leases, nodes), nil
 }
 
 // waiting are the rules whose jobs wait for a topic; nil: those of all rules do.
@@ -194,6 +232,9 @@ func (b *blind) waiting(topic string) []int32 {
 func (b *blind) advance(ctx context.Context, seen store.Progress, to time.Time) error {
 	if !to.After(seen.Through) || b.isBlind(seen.Topic, to, b.now()) {
 		return nil
+	}
+	if !seen.Still && to.Sub(seen.Through) < progressEvery/2 {
+		return nil // another node has moved it just now
 	}
 	if seen.Still || !seen.Through.IsZero() && b.isBlind(seen.Topic, seen.Through, to) {
 		noted, ok, err := b.standStill(ctx, seen, to, to)
@@ -227,7 +268,7 @@ func (b *blind) said(seen store.Progress, status alerts.Status, until time.Time)
 	if seen.Late > 0 {
 		r.Severity = alerts.Error
 	}
-	what, again := "no sweep of all shards came through", "jobs are checked again"
+	what, again := "due jobs of some shards were not decided", "jobs are decided again"
 	if stream, isIntake := strings.CutPrefix(seen.Topic, intakeTopic); isIntake {
 		what, again = "the stream "+stream+" was not read to its end", "the stream "+stream+" is read again"
 		r.Source, r.Labels = stream, map[string]string{"stream": stream}

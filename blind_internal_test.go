@@ -29,6 +29,8 @@ type watched struct {
 	owner    *futurejobs.Owner
 	clock    *futurejobs.Clock
 	blind    *blind
+	overdue  *overdue
+	alarms   *alarms
 	hearing  *futurejobs.Hearing
 	caughtUp func() time.Time
 	seq      uint64
@@ -74,15 +76,21 @@ func (w *watched) open() {
 	w.must(w.clock.Sync(w.Context()))
 	w.owner = futurejobs.NewOwner(w.store, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, quiet)
 	w.blind = &blind{
-		store: w.store, book: w.book, owner: w.owner, now: w.clock.Now, after: blindAfter + 5*time.Second, log: quiet,
+		store: w.store, book: w.book, now: w.clock.Now, after: blindAfter + 5*time.Second, log: quiet,
 		taps: func() []events.Status { return []events.Status{{Stream: "S", CaughtUp: w.caughtUp()}} },
 		remark: func(ctx context.Context, r alerts.Remark) error {
 			_, _, err := w.store.Announce(ctx, r)
 			return err
 		},
 	}
+	w.overdue = &overdue{store: w.store, book: w.book, now: w.clock.Now}
+	w.alarms = &alarms{
+		overdue: w.overdue, store: w.store, after: w.blind.after + 2*progressEvery, log: quiet,
+		remark: func(_ alerts.Alert, _ bool, err error) error { return err },
+	}
 	ctx, stop := context.WithCancel(context.Background())
 	w.stop, w.done = stop, nil
+	w.run(func() error { return w.alarms.Run(ctx) })
 	w.run(func() error { return w.owner.Run(ctx) })
 	w.run(func() error { return w.blind.Run(ctx) })
 	w.hearing = futurejobs.NewHearing(w.store, "n", time.Now, quiet)

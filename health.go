@@ -42,7 +42,10 @@ func (n *node) conditions(ctx context.Context) []web.Condition {
 			"a stream or the rules cannot be read; jobs that wait for it are not judged"),
 		n.streams(),
 		n.ticks(),
-		condition("sweep", n.sweepErr(), "nothing behind", "jobs that are due are not being checked"),
+		condition("sweep", n.sweepErr(), "this node is behind with nothing", "due jobs of this node are not being checked"),
+		n.due(ctx),
+		n.readable(ctx),
+		n.fit(),
 		condition("relay", n.relay.Err(), "nothing held up", "alerts are decided and do not get out; they wait in the database"),
 		n.alertsStream(),
 		n.compare.condition(),
@@ -134,6 +137,43 @@ func (n *node) streams() web.Condition {
 	return c
 }
 
+// due says whether jobs are overdue, of all shards and whichever node holds them. It is by what the database holds that
+// they are, and not by what this node knows of itself.
+func (n *node) due(ctx context.Context) web.Condition {
+	late, err := n.overdue.look(ctx)
+	c := condition("due", err, "no job of any node is overdue", "whether jobs are overdue cannot be looked at")
+	if slot := late.oldest(); !slot.IsZero() {
+		c.OK = false
+		c.Detail = fmt.Sprintf("%s not decided, the oldest for %s, in %s", late.count(), n.clock.Now().Sub(slot).Round(time.Second), numbered(late.shards()))
+	}
+	return c
+}
+
+// readable names the versions of rules that a live node cannot read although jobs of them are due.
+func (n *node) readable(ctx context.Context) web.Condition {
+	nodes, err := n.alarms.liveNodes(ctx)
+	c := condition("rules", err, "each version that due jobs have can be read", "whether nodes can read their rules cannot be looked at")
+	if unread := names(claimsOf(nodes)); len(unread) > 0 {
+		const most = 5
+		c.OK = false
+		c.Detail = strings.Join(unread[:min(len(unread), most)], ", ")
+		if len(unread) > most {
+			c.Detail += fmt.Sprintf(" and %d more", len(unread)-most)
+		}
+		c.Detail += " cannot be read; the jobs that have them wait. The log says why, and after a minute an alert of rule deadman"
+	}
+	return c
+}
+
+// fit says why this node should hold no shards, if there is a reason.
+func (n *node) fit() web.Condition {
+	c := web.Condition{Name: "fit", OK: true, Detail: "this node can hold shards"}
+	if reason := n.owner.UnfitFor(); reason != "" {
+		c.OK, c.Detail = false, "this node holds no shards while another node is fit: "+reason
+	}
+	return c
+}
+
 // intakeErr is why the rules, or streams that are there, cannot be read.
 func (n *node) intakeErr() error {
 	all := []error{n.intake.Err()}
@@ -169,13 +209,21 @@ func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
 	if err != nil {
 		return web.Gauges{}, err
 	}
+	late, err := n.overdue.look(ctx)
+	if err != nil {
+		return web.Gauges{}, err
+	}
 	now := n.clock.Now()
 	filled, _ := n.bus.Filled() // where it is not known, /readyz says so
 	g := web.Gauges{
 		Pending: rows.Pending, Due: rows.Due, Unpublished: rows.Unpublished,
-		ShardsHeld: len(n.owner.Holding()), SweepLag: n.sweeper.Lag(), AlertsFilled: filled, Channels: n.channelGauges(ctx), Sources: n.sources.States(),
+		Overdue: late.jobs(), Unreadable: len(n.sweeper.Unreadable()), Fit: n.owner.UnfitFor() == "",
+		ShardsHeld: len(n.owner.Holding()), AlertsFilled: filled, Channels: n.channelGauges(ctx), Sources: n.sources.States(),
 		Abandoned: n.sweeper.Abandoned(),
 		IntakeLag: map[string]time.Duration{}, OldestRow: map[string]time.Duration{},
+	}
+	if !rows.OldestDue.IsZero() {
+		g.SweepLag = max(now.Sub(rows.OldestDue), 0)
 	}
 	for _, stream := range n.intake.Status() {
 		if !stream.CaughtUp.IsZero() { // until then, it is not known

@@ -17,7 +17,6 @@ import (
 // When a heartbeat is due, and when it is not sent.
 const (
 	heartbeatLeast  = time.Second      // between two heartbeats
-	heartbeatMayLag = time.Minute      // an older job that is due and not decided withholds it
 	heartbeatWithin = 10 * time.Second // to be swept, and to be taken
 	withheldAgain   = 5 * time.Second  // what was withheld is looked at again
 	sweptLook       = 50 * time.Millisecond
@@ -44,6 +43,7 @@ type heartbeat struct {
 	owner   *futurejobs.Owner
 	sweeper *futurejobs.Sweeper
 	store   *store.Store
+	overdue *overdue
 	now     func() time.Time // the database's time
 	stale   time.Duration    // how old what another node says of its shards may be
 	log     *slog.Logger
@@ -58,7 +58,7 @@ func (n *node) heartbeats(self futurejobs.Node) (all []*heartbeat) {
 	add := func(to string, send func(context.Context, Heartbeat) error) {
 		all = append(all, &heartbeat{
 			to: to, send: send, every: n.HeartbeatEvery, count: n.metrics.Beat,
-			node: self, owner: n.owner, sweeper: n.sweeper, store: n.store, now: n.clock.Now,
+			node: self, owner: n.owner, sweeper: n.sweeper, store: n.store, overdue: n.overdue, now: n.clock.Now,
 			stale: futurejobs.Longest + n.Lease/3 + heartbeatWithin, log: n.log,
 		})
 	}
@@ -133,7 +133,7 @@ func (h *heartbeat) beat(ctx context.Context) (again time.Duration) {
 //
 //  1. a sweep that is asked for now comes through;
 //  2. the other nodes have swept their shards, as lately as a sweep may rest;
-//  3. no due job has waited for long.
+//  3. no due job is overdue.
 func (h *heartbeat) proof(ctx context.Context) (Heartbeat, error) {
 	ctx, cancel := context.WithTimeout(ctx, heartbeatWithin)
 	defer cancel()
@@ -153,18 +153,20 @@ func (h *heartbeat) proof(ctx context.Context) (Heartbeat, error) {
 		through = others
 	}
 	beat := Heartbeat{Node: h.node.Name, Version: h.node.Version, At: now, SweptThrough: through}
+	late, err := h.overdue.look(ctx)
+	if err != nil {
+		return Heartbeat{}, err
+	}
+	if slot := late.oldest(); !slot.IsZero() {
+		return Heartbeat{}, fmt.Errorf("%w for %s", errBehind, now.Sub(slot).Round(time.Second))
+	}
 	oldest, err := h.store.OldestDue(ctx)
 	if err != nil {
 		return Heartbeat{}, err
 	}
-	lag := time.Duration(0)
 	if !oldest.IsZero() {
-		lag = max(now.Sub(oldest), 0)
+		beat.LagSeconds = max(now.Sub(oldest), 0).Seconds()
 	}
-	if lag > heartbeatMayLag {
-		return Heartbeat{}, fmt.Errorf("%w for %s", errBehind, lag.Round(time.Second))
-	}
-	beat.LagSeconds = lag.Seconds()
 	return beat, nil
 }
 

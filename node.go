@@ -63,6 +63,8 @@ type node struct {
 	witness witness
 	upkeep  *upkeep
 	blind   *blind
+	overdue *overdue
+	alarms  *alarms
 	slots   *slots
 	beats   []*heartbeat // none: nobody is to be told that the node sweeps
 	binding *binding
@@ -161,18 +163,18 @@ func (n *node) assemble() {
 	}}
 
 	n.schema = &schemaWatch{store: n.store, owner: n.owner, every: n.Lease / 3, now: n.clock.Now, said: n.said, log: n.log}
-	n.owner.Unfit = n.schema.Unfit
-
+	n.overdue = &overdue{store: n.store, book: n.book, now: n.clock.Now}
 	n.blind = &blind{
-		store: n.store, book: n.book, owner: n.owner, taps: n.intake.Status, now: n.clock.Now,
+		store: n.store, book: n.book, taps: n.intake.Status, now: n.clock.Now,
 		after: blindAfter + n.Lease/3, remark: n.remark, log: n.log,
 	}
 	n.watch = &clockWatch{clock: n.clock, holds: func() bool { return n.owner.Holds(upkeepShard) }, begin: n.store.BeginRemark, end: n.store.EndRemark, said: n.said, log: n.log}
+	n.alarms = &alarms{overdue: n.overdue, store: n.store, after: n.blind.after + 2*progressEvery, remark: n.said, log: n.log}
 	n.beats = n.heartbeats(self)
 	n.lookout = &lookout{node: n}
 	n.pings = n.openPings()
 
-	n.owner.Doing = n.sweeper.Doing
+	n.owner.Doing, n.owner.Unfit, n.owner.Unreadable = n.sweeper.Doing, n.unfitness().reason, n.unreadable
 	n.owner.Changed = func() { n.sweeper.Wake(); n.intake.Wake(); n.ticker.Wake() }
 	// A new rule may have a slot before the one that the sweep waits for, and one that is gone
 	// may leave jobs.

@@ -16,6 +16,8 @@ type Node struct {
 	Doing     string // what it is checking at the moment, JSON
 	Unfit     string // why it should hold no shards; empty: it is fit
 	Schema    int64  // the newest version of the schema that its program knows; it works with one more
+	// Unreadable are the versions of rules that the node cannot read, as JSON; empty: none.
+	Unreadable string
 }
 
 // Lease is who holds a shard.
@@ -24,7 +26,7 @@ type Lease struct {
 	Node      string // empty: free
 	ExpiresAt time.Time
 	LowWater  time.Time // no job is due before this slot, but what came in late
-	Swept     time.Time // what was due by then was read; zero: it was never swept
+	Swept     time.Time // what was due by then was settled, unless it waits for its stream, a source or a handler; zero: it was never swept
 	Expired   bool      // by the database's time
 
 	Left time.Duration // until it expires, by the database's time

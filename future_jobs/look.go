@@ -157,6 +157,15 @@ func prompt(r *Rule) bool {
 	return is
 }
 
+// Patience is how long after its slot a check may lawfully take: the rule's timeout where the check waits for a source
+// or a handler, and nothing where it only computes.
+func (r *Rule) Patience() time.Duration {
+	if r.Finder == nil && prompt(r) {
+		return 0
+	}
+	return r.Limits.Timeout
+}
+
 // done is a handler that has returned.
 var done = func() chan struct{} { c := make(chan struct{}); close(c); return c }()
 

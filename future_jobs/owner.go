@@ -27,6 +27,8 @@ type Owner struct {
 	// While another live node is fit, the node gives its shards back. It is called at each look at the leases, and
 	// has to return at once. Set before Run.
 	Unfit func() (reason string)
+	// Unreadable describes the versions of rules that this node cannot read, as JSON. Set before Run.
+	Unreadable func(ctx context.Context) string
 
 	fitness fitness              // used by Run alone
 	beaten  time.Time            // when the last beat was sent, by the local clock; used by Run alone
@@ -37,7 +39,8 @@ type Owner struct {
 	shards map[int16]*Shard
 	total  int
 	nodes  []Node
-	err    error // what keeps the node from renewing; nil: nothing
+	unfit  string // why this node should hold no shards, as of the last look; empty: it is fit
+	err    error  // what keeps the node from renewing; nil: nothing
 }
 
 // NewOwner returns the owner of a node that holds each shard for lease at a time. local is
@@ -46,7 +49,8 @@ func NewOwner(l Leases, node Node, lease time.Duration, local func() time.Time, 
 	return &Owner{
 		leases: l, node: node, lease: lease, local: local, log: log,
 		Doing: func() string { return "" }, Changed: func() {}, Unfit: func() string { return "" },
-		fitness: fitness{lease: lease}, shards: map[int16]*Shard{}, unlike: map[int16]unlikeness{},
+		Unreadable: func(context.Context) string { return "" },
+		fitness:    fitness{lease: lease}, shards: map[int16]*Shard{}, unlike: map[int16]unlikeness{},
 	}
 }
 
@@ -98,7 +102,7 @@ func (o *Owner) step(ctx context.Context) error {
 	now := o.local()
 	was := o.fitness.reason
 	is := o.fitness.judge(now, o.Unfit(), len(o.all()) > 0)
-	o.logFitness(was, is)
+	o.noteFitness(was, is)
 	if now.Sub(o.beaten) >= o.lease/3 || o.beaten.IsZero() || (was == "") != (is == "") || slices.ContainsFunc(table, free) {
 		if err := o.beat(ctx, now, len(table)); err != nil {
 			return err
@@ -125,8 +129,18 @@ func (o *Owner) step(ctx context.Context) error {
 	return nil
 }
 
-// logFitness logs that the node became unfit or fit.
-func (o *Owner) logFitness(was, is string) {
+// UnfitFor is why this node should hold no shards, or rests after that; empty: it is fit.
+func (o *Owner) UnfitFor() string {
+	o.mu.RLock()
+	defer o.mu.RUnlock()
+	return o.unfit
+}
+
+// noteFitness keeps whether the node is fit, and logs when that changes.
+func (o *Owner) noteFitness(was, is string) {
+	o.mu.Lock()
+	o.unfit = is
+	o.mu.Unlock()
 	switch {
 	case was == "" && is != "":
 		o.log.Error("node unfit; it gives its shards back while another node is fit", "reason", is)
@@ -176,7 +190,7 @@ func free(l Lease) bool { return l.Node == "" || l.Expired }
 // beat registers the node and renews what it holds. What was lost is forgotten.
 func (o *Owner) beat(ctx context.Context, sent time.Time, total int) error {
 	node := o.node
-	node.Doing, node.Unfit = o.Doing(), o.fitness.reason
+	node.Doing, node.Unfit, node.Unreadable = o.Doing(), o.fitness.reason, o.Unreadable(ctx)
 	nodes, err := o.leases.Beat(ctx, node, o.lease)
 	if err != nil {
 		return fmt.Errorf("beat: %w", err)

@@ -123,6 +123,7 @@ func (s *Sweeper) sweep(ctx context.Context, belt *belt, search func([]*verdict)
 		if len(s.owner.Holding()) == 0 {
 			s.fail("settle", nil) // and what it could not settle is another's
 			s.fail("rules", nil)
+			s.unreadable.clear()
 		}
 		return left, nil
 	}
@@ -167,6 +168,7 @@ func (s *Sweeper) sweep(ctx context.Context, belt *belt, search func([]*verdict)
 	s.isCutShort = pass.isCutShort
 	s.swept.Store(&reach{through: now, left: pass.left, own: pass.own})
 	s.fail("rules", pass.err())
+	s.unreadable.recheck(ctx, s.book)
 	return pass.left, nil
 }
 
@@ -363,6 +365,7 @@ func (s *Sweeper) pick(ctx context.Context, j *Job, p *pass, now time.Time) (v *
 	rule, err := s.book.Rule(ctx, j.RuleID, j.Version)
 	if err != nil {
 		s.wait(p, j, horizon{err: err})
+		s.unreadable.note(made, j.NextCheckAt, err)
 		return nil, false
 	}
 	v = &verdict{rule: rule, ruleSet: ruleSet, slot: j.NextCheckAt, heard: rule.heardSince(p.through), Decision: Decision{Job: *j}}

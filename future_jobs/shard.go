@@ -5,7 +5,6 @@ import (
 	"maps"
 	"math"
 	"math/bits"
-	"slices"
 	"sync"
 	"time"
 )
@@ -86,6 +85,7 @@ type flight struct {
 	rule   int32
 	asks   bool // a source
 	out    bool // it waits for somebody else: a source, or a handler that finds out by itself
+	landed bool // it is decided, and stays here until the next read begins
 }
 
 func (f flight) slot() time.Time { return fromMicros(f.micros) }
@@ -162,6 +162,10 @@ func (s *Shard) land(id int64, at time.Time) {
 		s.park(s.flights[id].rule, p).isReady = true
 	}
 	s.landed = append(s.landed, landing{id, at})
+	if f, flies := s.flights[id]; flies {
+		f.landed = true
+		s.flights[id] = f
+	}
 	delete(s.setBack, id)
 }
 
@@ -192,6 +196,9 @@ func (s *Shard) oldest() (slot, own time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, f := range s.flights {
+		if f.landed {
+			continue
+		}
 		slot = older(slot, f.slot())
 		if !f.out {
 			own = older(own, f.slot())
@@ -315,8 +322,8 @@ func (s *Shard) leave(now time.Time, unfit bool) (free bool) {
 	if unfit {
 		return true
 	}
-	for id, f := range s.flights {
-		if !f.asks && !slices.ContainsFunc(s.landed, func(l landing) bool { return l.id == id }) {
+	for _, f := range s.flights {
+		if !f.asks && !f.landed {
 			return false
 		}
 	}

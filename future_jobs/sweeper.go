@@ -67,6 +67,7 @@ type Sweeper struct {
 	loads       loads
 	outages     outages
 	unsettled   unsettled
+	unreadable  unreadable
 	waiting     map[Edition]unready  // versions whose jobs wait; used by Run alone
 	behindSince map[string]time.Time // by stream; used by Run alone
 	judged      int64                // the revision of the rules that waiting is of; used by Run alone

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"deadman/alerts"
 	"deadman/calendars"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
@@ -90,6 +91,21 @@ func (b *Book) Rule(ctx context.Context, ruleID, number int32) (*futurejobs.Rule
 		return nil, err
 	}
 	return e.engine(which, r), nil
+}
+
+// About returns what is known of a version even where it cannot be read: the name of its rule, and the loudest severity
+// that the rule has in it or in the newest version.
+func (b *Book) About(ctx context.Context, ruleID, number int32) (name string, severity alerts.Severity) {
+	e := b.current.Load()
+	v, err := b.version(ctx, e, id{ruleID, number})
+	if err != nil {
+		return fmt.Sprint(ruleID), alerts.Error
+	}
+	steps := v.document.Escalate
+	if r := e.names[v.saved.Name]; r != nil {
+		steps = slices.Concat(steps, r.versions[0].document.Escalate)
+	}
+	return v.saved.Name, loudest(steps)
 }
 
 // Newest returns the newest version of the rule of a name, or futurejobs.ErrNotFound.

@@ -13,9 +13,10 @@ import (
 func (s *Store) Beat(ctx context.Context, n futurejobs.Node, d time.Duration) (live []futurejobs.Node, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		if _, err := tx.ExecContext(ctx, `
-INSERT INTO node (id, name, version, started_at, seen_at, expires_at, doing, unfit, schema_known) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
-ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, expires_at = excluded.expires_at, doing = excluded.doing, unfit = excluded.unfit`,
-			n.ID, n.Name, n.Version, n.StartedAt, now, now.Add(d), document([]byte(n.Doing)), document([]byte(n.Unfit)), s.known); err != nil {
+INSERT INTO node (id, name, version, started_at, seen_at, expires_at, doing, unfit, unreadable, schema_known) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, expires_at = excluded.expires_at,
+	doing = excluded.doing, unfit = excluded.unfit, unreadable = excluded.unreadable`,
+			n.ID, n.Name, n.Version, n.StartedAt, now, now.Add(d), document([]byte(n.Doing)), document([]byte(n.Unfit)), document([]byte(n.Unreadable)), s.known); err != nil {
 			return err
 		}
 		live, err = query(ctx, tx, readNode, `SELECT `+nodeColumns+` FROM node WHERE expires_at > $1 AND seen_at <= $2 ORDER BY id`, now, now.Add(farAhead))
@@ -27,10 +28,10 @@ ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, expires_at = excluded
 	return live, nil
 }
 
-const nodeColumns = `id, name, version, started_at, seen_at, expires_at, doing, coalesce(unfit, ''), coalesce(schema_known, 16)`
+const nodeColumns = `id, name, version, started_at, seen_at, expires_at, doing, coalesce(unfit, ''), coalesce(unreadable, ''), coalesce(schema_known, 16)`
 
 func readNode(row scanner, n *futurejobs.Node) error {
-	return row.Scan(&n.ID, &n.Name, &n.Version, at(&n.StartedAt), at(&n.SeenAt), at(&n.ExpiresAt), &n.Doing, &n.Unfit, &n.Schema)
+	return row.Scan(&n.ID, &n.Name, &n.Version, at(&n.StartedAt), at(&n.SeenAt), at(&n.ExpiresAt), &n.Doing, &n.Unfit, &n.Unreadable, &n.Schema)
 }
 
 // Nodes returns all nodes that did not leave, by id, dead ones included until they are

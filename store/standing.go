@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"deadman/alerts"
@@ -40,6 +41,29 @@ func (s *Store) EndRemark(ctx context.Context, r alerts.Remark) (a alerts.Alert,
 	})
 }
 
+// Standing returns the firing remarks that stand, each with its Topic, Step and Since.
+func (s *Store) Standing(ctx context.Context) ([]alerts.Remark, error) {
+	all, err := query(ctx, s.read, readStanding, `SELECT name, value FROM setting WHERE name LIKE 'remark %' ORDER BY name`)
+	if err != nil {
+		return nil, failed("standing", err)
+	}
+	return all, nil
+}
+
+func readStanding(row scanner, r *alerts.Remark) error {
+	var name, since string
+	if err := row.Scan(&name, &since); err != nil {
+		return err
+	}
+	at := strings.LastIndexByte(name, ' ') // a step has no space
+	r.Topic, r.Step, r.Status = strings.TrimPrefix(name[:at], remarkPrefix), name[at+1:], alerts.Firing
+	var err error
+	if r.Since, err = time.Parse(time.RFC3339Nano, since); err != nil {
+		return fmt.Errorf("the setting %s: %w", name, err)
+	}
+	return nil
+}
+
 // RemarkChange keeps what r's Topic is known by, and writes the alert of r where it was known by
 // something else before. The first time there is nothing to say.
 func (s *Store) RemarkChange(ctx context.Context, known string, r alerts.Remark) (a alerts.Alert, said bool, err error) {
@@ -55,4 +79,6 @@ func (s *Store) RemarkChange(ctx context.Context, known string, r alerts.Remark)
 }
 
 // standing is the setting that says since when a remark stands.
-func standing(r alerts.Remark) string { return "remark " + r.Topic + " " + r.Step }
+func standing(r alerts.Remark) string { return remarkPrefix + r.Topic + " " + r.Step }
+
+const remarkPrefix = "remark "

@@ -21,11 +21,14 @@ const (
 type Gauges struct {
 	Pending     int64 // jobs
 	Due         int64 // jobs whose slot has come
+	Overdue     int   // jobs that wait for over a minute, of those that were looked at
+	Unreadable  int   // versions of rules that this node cannot read although jobs of them are due
+	Fit         bool  // nothing speaks against it that this node holds shards
 	Unpublished int64 // alerts decided and not in the stream yet
 	ShardsHeld  int
 	// AlertsFilled is how full the stream of alerts is, as a part of its limits.
 	AlertsFilled float64
-	SweepLag     time.Duration            // of the job that is overdue for longest; 0: none is
+	SweepLag     time.Duration            // since the oldest slot of a job that is due and not decided; 0: none is due
 	IntakeLag    map[string]time.Duration // by stream: since it was last read to its end
 	OldestRow    map[string]time.Duration // by table: the age of its oldest row
 	Channels     []alerts.ChannelState    // that people are told by
@@ -36,10 +39,13 @@ type Gauges struct {
 var (
 	pendingDesc     = desc("deadman_jobs_pending", "Jobs that are waited for.")
 	dueDesc         = desc("deadman_jobs_due", "Jobs whose slot has come.")
+	overdueDesc     = desc("deadman_jobs_overdue", "Due jobs of all nodes that are not decided over a minute after their slot, and the time that their check may take; where there are very many, those of the first.")
+	unreadableDesc  = desc("deadman_rule_versions_unreadable", "Versions of rules that this node cannot read although jobs of them are due.")
+	fitDesc         = desc("deadman_node_fit", "0 while this node should hold no shards: it cannot settle, read due jobs or reach the broker.")
 	unpublishedDesc = desc("deadman_alerts_unpublished", "Alerts decided and not in the stream yet.")
 	filledDesc      = desc("deadman_alerts_stream_filled_ratio", "How full the stream of alerts is; at 1 alerts wait in the database.")
 	heldDesc        = desc("deadman_shards_held", "Shards that this node holds.")
-	sweepLagDesc    = desc("deadman_sweep_lag_seconds", "How long the longest overdue job is overdue.")
+	sweepLagDesc    = desc("deadman_sweep_lag_seconds", "How long ago the oldest slot of a job of any node was that is due and not decided.")
 	intakeLagDesc   = desc("deadman_intake_lag_seconds", "Since when a stream was not read to its end.", "stream")
 	oldestDesc      = desc("deadman_oldest_row_seconds", "The age of a table's oldest row.", "table")
 	waitingDesc     = desc("deadman_notices_waiting", "Messages that a channel has not taken yet.", "channel")
@@ -69,7 +75,7 @@ type gauges struct {
 func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		pendingDesc, dueDesc, unpublishedDesc, filledDesc, heldDesc, sweepLagDesc, intakeLagDesc, oldestDesc, failedDesc,
-		waitingDesc, sentDesc, failingDesc, sourceUpDesc, abandonedDesc, handlersDesc,
+		overdueDesc, unreadableDesc, fitDesc, waitingDesc, sentDesc, failingDesc, sourceUpDesc, abandonedDesc, handlersDesc,
 	} {
 		ch <- d
 	}
@@ -86,9 +92,16 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 		put(failedDesc, 1)
 		return
 	}
+	fit := 0.0
+	if now.Fit {
+		fit = 1
+	}
 	put(failedDesc, 0)
 	put(pendingDesc, float64(now.Pending))
 	put(dueDesc, float64(now.Due))
+	put(overdueDesc, float64(now.Overdue))
+	put(unreadableDesc, float64(now.Unreadable))
+	put(fitDesc, fit)
 	put(unpublishedDesc, float64(now.Unpublished))
 	put(filledDesc, now.AlertsFilled)
 	put(heldDesc, float64(now.ShardsHeld))

@@ -20,6 +20,7 @@ type Node struct {
 	Shards    []int16   `json:"shards" nullable:"false" doc:"That it holds."`
 	Leases    []Lease   `json:"leases" nullable:"false" doc:"By which it holds them."`
 	Lag       float64   `json:"lag_seconds" doc:"How long the longest overdue job of its shards is overdue; 0: none is. A job whose stream is not read through its slot counts, too."`
+	Unfit     string    `json:"unfit,omitempty" doc:"Why it should hold no shards; absent: it is fit. Other nodes take them over while one of them is fit."`
 	Doing     []Running `json:"doing,omitempty" doc:"Up to 20 of the checks that ran when it was seen last."`
 }
 
@@ -36,7 +37,7 @@ type Lease struct {
 	Shard     int16     `json:"shard"`
 	Epoch     int64     `json:"epoch" doc:"How often it was taken."`
 	ExpiresAt time.Time `json:"expires_at" doc:"Another node may take it from then on, unless it is renewed."`
-	SweptAt   time.Time `json:"swept_at,omitzero" doc:"All that was due by then was looked at, when the lease was renewed last."`
+	SweptAt   time.Time `json:"swept_at,omitzero" doc:"All that was due by then was decided, but for what waits for its stream, a source or a handler; as of when the lease was renewed last."`
 }
 
 // Nodes are all processes, and the shards that none of them holds.
@@ -71,7 +72,7 @@ func (a *api) nodes(ctx context.Context, _ *nothing) (Nodes, error) {
 		place[n.ID] = i
 		out.Items[i] = Node{
 			ID: n.ID, Name: n.Name, Version: n.Version,
-			StartedAt: n.StartedAt, SeenAt: n.SeenAt, ExpiresAt: n.ExpiresAt, Shards: []int16{}, Leases: []Lease{},
+			StartedAt: n.StartedAt, SeenAt: n.SeenAt, ExpiresAt: n.ExpiresAt, Unfit: n.Unfit, Shards: []int16{}, Leases: []Lease{},
 		}
 		out.Items[i].Doing = runningOf(n.Doing)
 	}

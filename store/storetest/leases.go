@@ -108,9 +108,9 @@ func nodesBeat(t *testing.T, w *world) {
 		t.Errorf("live: %+v", live)
 	}
 	must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: "dead", StartedAt: started}, -time.Second))
-	a.Doing, a.Unfit = "", "it cannot settle"
+	a.Doing, a.Unfit, a.Unreadable = "", "it cannot settle", `[{"rule_id":1}]`
 	live = must[[]futurejobs.Node](t)(w.Beat(w.ctx(), a, time.Hour))
-	if len(live) != 1 || live[0].ID != "a" || live[0].Doing != "" || live[0].Unfit != a.Unfit {
+	if len(live) != 1 || live[0].ID != "a" || live[0].Doing != "" || live[0].Unfit != a.Unfit || live[0].Unreadable != a.Unreadable {
 		t.Errorf("live: %+v", live)
 	}
 	if schema := must[store.Schema](t)(w.Schema(w.ctx())); live[0].Schema != schema.Known || schema.Applied != schema.Known {

@@ -163,3 +163,43 @@ func lateJobsAreCounted(t *testing.T, w *world) {
 		t.Errorf("of very many, %d are counted, want %d", got, store.MostLate)
 	}
 }
+
+func overdueJobsAreFound(t *testing.T, w *world) {
+	other := w.save("payment-unconfirmed", "payment")
+	by := w.slot()
+	overdue := func() (sum map[int32]int, oldest time.Time, whole bool) {
+		t.Helper()
+		found, whole, err := w.Overdue(w.ctx(), by)
+		w.must(err)
+		sum = make(map[int32]int)
+		for _, o := range found {
+			if o.Version < 1 || int(o.Shard) >= len(w.held) {
+				t.Errorf("found: %+v", o)
+			}
+			sum[o.RuleID] += o.Jobs
+			if oldest.IsZero() || o.Oldest.Before(oldest) {
+				oldest = o.Oldest
+			}
+		}
+		return sum, oldest, whole
+	}
+	if found, _, whole := overdue(); len(found) > 0 || !whole {
+		t.Errorf("without a job: %v, %v", found, whole)
+	}
+	w.start(by, "a", "b")
+	w.start(by.Add(-time.Minute), "c")
+	w.start(by.Add(time.Second), "not yet")
+	w.byHand(w.starting(other, "p", by))
+	found, oldest, whole := overdue()
+	if diff := cmp.Diff(map[int32]int{w.rule.ID: 3, other.ID: 1}, found); diff != "" || !oldest.Equal(by.Add(-time.Minute)) || !whole {
+		t.Errorf("the oldest is of %s, %v (-want +got):\n%s", oldest, whole, diff)
+	}
+	keys := make([]string, 3000)
+	for i := range keys {
+		keys[i] = fmt.Sprintf("k%05d", i)
+	}
+	w.start(by.Add(-time.Second), keys...)
+	if found, _, whole = overdue(); whole || found[w.rule.ID] < 3 || found[w.rule.ID] > 3000 {
+		t.Errorf("of very many: %v, %v", found, whole)
+	}
+}

@@ -168,6 +168,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"progress/still":        progressStandsStill,
 	"progress/swept":        shardsAreSwept,
 	"progress/late":         lateJobsAreCounted,
+	"progress/overdue":      overdueJobsAreFound,
 	"gauges":                gaugesCount,
 	"time/microseconds":     timesAreExact,
 	"trail/grow":            trailsGrow,

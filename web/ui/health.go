@@ -139,7 +139,7 @@ func (v *healthView) lag() (longest time.Duration) {
 func (healthView) WhereToLook(condition string) string { return whereToLook[condition] }
 
 var whereToLook = map[string]string{
-	"nats": "#streams", "leases": "#nodes", "intake": "#streams", "streams": "#streams", "ticks": "/rules", "sweep": "/jobs?due=overdue",
+	"nats": "#streams", "leases": "#nodes", "intake": "#streams", "streams": "#streams", "ticks": "/rules", "sweep": "/jobs?due=overdue", "due": "/jobs?due=overdue", "rules": "/rules", "fit": "#nodes",
 	"relay": "/alerts", "alerts_stream": "/alerts", "restore": "/alerts", "sources": "#sources", "notify": "#channels", "serving": "#nodes",
 }
 

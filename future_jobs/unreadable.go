@@ -1,0 +1,77 @@
+package futurejobs
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sync"
+	"time"
+)
+
+// Unreadable is a version of a rule that a node cannot read although jobs of it are due, as when a calendar is gone or
+// a newer program saved it.
+type Unreadable struct {
+	Edition
+	Since  time.Time // the oldest slot of a job that was met
+	Reason string
+}
+
+// maxUnreadable bounds how many versions are remembered as unreadable.
+const maxUnreadable = 50
+
+// unreadable keeps the versions that cannot be read. The sweep reads no further jobs of a version once it met one, so
+// a version stays until it can be read.
+type unreadable struct {
+	mu  sync.Mutex
+	all map[Edition]Unreadable
+}
+
+// note takes in that the version of a job could not be read.
+func (u *unreadable) note(made Edition, slot time.Time, err error) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	known, is := u.all[made]
+	switch {
+	case !is && len(u.all) == maxUnreadable:
+		return
+	case is && known.Since.Before(slot):
+		slot = known.Since
+	case u.all == nil:
+		u.all = make(map[Edition]Unreadable)
+	}
+	u.all[made] = Unreadable{Edition: made, Since: slot, Reason: err.Error()}
+}
+
+// recheck forgets the versions that can be read now.
+func (u *unreadable) recheck(ctx context.Context, book Book) {
+	for _, v := range u.list() {
+		if _, err := book.Rule(ctx, v.RuleID, v.Version); err == nil {
+			u.mu.Lock()
+			delete(u.all, v.Edition)
+			u.mu.Unlock()
+		}
+	}
+}
+
+func (u *unreadable) clear() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.all = nil
+}
+
+// list returns the versions, by rule and version.
+func (u *unreadable) list() []Unreadable {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	var all []Unreadable
+	for _, v := range u.all {
+		all = append(all, v)
+	}
+	slices.SortFunc(all, func(a, b Unreadable) int {
+		return cmp.Or(cmp.Compare(a.RuleID, b.RuleID), cmp.Compare(a.Version, b.Version))
+	})
+	return all
+}
+
+// Unreadable returns the versions of rules that this node cannot read although jobs of them are due in its shards.
+func (s *Sweeper) Unreadable() []Unreadable { return s.unreadable.list() }

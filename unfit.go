@@ -1,0 +1,52 @@
+package deadman
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// unfitness says why this node should hold no shards. Each part that can tell gives a reason, a sentence without
+// secrets, or none.
+type unfitness []func() (reason string)
+
+// reason is all that speaks against the node; empty: nothing does.
+func (u unfitness) reason() string {
+	var all []string
+	for _, part := range u {
+		if reason := part(); reason != "" {
+			all = append(all, reason)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// brokerless finds that the broker cannot be reached for longer than a lease. It is called by one goroutine.
+type brokerless struct {
+	connected func() bool
+	now       func() time.Time // a monotonic clock
+	bound     time.Duration
+	since     time.Time // it is not connected; zero: it is
+}
+
+func (b *brokerless) reason() string {
+	switch now := b.now(); {
+	case b.connected():
+		b.since = time.Time{}
+	case b.since.IsZero():
+		b.since = now
+	case now.Sub(b.since) >= b.bound:
+		return fmt.Sprintf("the broker cannot be reached for over %s", b.bound)
+	}
+	return ""
+}
+
+// unfitness is that of the node.
+func (n *node) unfitness() unfitness {
+	all := unfitness{n.schema.Unfit, func() string { return n.sweeper.Unfit(n.Lease) }}
+	if n.server == nil { // one in the process is another node's no more than the node's own jobs are
+		broker := brokerless{connected: n.bus.Connected, now: time.Now, bound: n.Lease}
+		all = append(all, broker.reason)
+	}
+	return all
+}
