@@ -360,6 +360,16 @@ func (o *Owner) Open() []*Shard {
 	return slices.DeleteFunc(o.all(), func(s *Shard) bool { return !s.open(now) })
 }
 
+// Leaving returns the shards that are to be given back and wait for a handler or a source: jobs of rules that only
+// compute may be looked at. An unfit node has none.
+func (o *Owner) Leaving() []*Shard {
+	if o.UnfitFor() != "" {
+		return nil
+	}
+	now := o.local()
+	return slices.DeleteFunc(o.all(), func(s *Shard) bool { return !s.computes(now) })
+}
+
 // Holding returns the numbers of the shards that the node holds.
 func (o *Owner) Holding() []int16 {
 	now := o.local()

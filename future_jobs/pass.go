@@ -2,11 +2,9 @@ package futurejobs
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"math"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -31,6 +29,7 @@ type pass struct {
 	finds      map[Edition]*gathering
 	search     func([]*verdict)
 	page       []Job // the last page that was read
+	isLeaving  bool  // the shards are to be given back: no handler and no source is asked any more
 	isCutShort bool  // there is more to read, and the next sweep does so at once
 
 	left time.Time // the oldest slot that had to be left; zero: none
@@ -43,18 +42,6 @@ func (p *pass) leave(slot time.Time, isBusy bool) {
 	if !isBusy {
 		p.own = older(p.own, slot)
 	}
-}
-
-// err says which versions cannot be read, in one order, so that the same is said once.
-func (p *pass) err() error {
-	var errs []error
-	for _, h := range p.horizons {
-		if h.err != nil {
-			errs = append(errs, h.err)
-		}
-	}
-	slices.SortFunc(errs, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
-	return errors.Join(errs...)
 }
 
 // parkedRules are the rules with parked jobs.
@@ -117,8 +104,8 @@ func (r *Rule) readThrough(all map[string]Reading) (least time.Time) {
 //  3. What was parked is read on, until the next slot: jobs that become due need not wait for it.
 func (s *Sweeper) sweep(ctx context.Context, belt *belt, search func([]*verdict)) (left time.Time, err error) {
 	now := s.clock.Now()
-	shards := s.owner.Open()
-	if len(shards) == 0 || now.IsZero() {
+	shards, leaving := s.owner.Open(), s.owner.Leaving()
+	if len(shards)+len(leaving) == 0 || now.IsZero() {
 		s.swept.Store(nil) // a node that holds nothing is behind with nothing
 		if len(s.owner.Holding()) == 0 {
 			s.fail("settle", nil) // and what it could not settle is another's
@@ -140,36 +127,51 @@ func (s *Sweeper) sweep(ctx context.Context, belt *belt, search func([]*verdict)
 	present(through, now)
 	maps.DeleteFunc(s.behindSince, func(stream string, since time.Time) bool { return through[stream].Through.After(since) })
 
-	pass := &pass{
-		ctx: ctx, now: now, shards: make(map[int16]*Shard, len(shards)), through: through, belt: belt, search: search,
-		horizons: map[Edition]horizon{}, finds: map[Edition]*gathering{},
-	}
-	slot := s.book.NextSlot(now)
-	slotCame := func(DueQuery, []Job) bool { return !slot.IsZero() && !s.clock.Now().Before(slot) }
 	belt.coming.Add(1)
 	defer belt.passed()
-	defer pass.sendOld(time.Time{})
-	for _, sh := range shards {
-		pass.shards[sh.Shard] = sh
-	}
-	if err := s.readParked(ctx, pass, s.horizons(pass), nil); err != nil {
+	pass := &pass{ctx: ctx, now: now, through: through, belt: belt, search: search}
+	leavingPass := *pass
+	leavingPass.isLeaving = true
+	if err := s.sweepShards(ctx, pass, shards); err != nil {
 		return pass.left, err
 	}
-	if err := s.readDue(ctx, pass, shards, slotCame); err != nil {
-		return pass.left, err
+	if err := s.sweepShards(ctx, &leavingPass, leaving); err != nil {
+		return older(pass.left, leavingPass.left), err
 	}
-	if err := s.readParked(ctx, pass, nil, slotCame); err != nil {
-		return pass.left, err
-	}
-	for _, sh := range shards {
-		sh.sweptThrough(now)
-	}
+	left = older(pass.left, leavingPass.own) // what leaves with its shard is not waited for
 	s.last = now
-	s.isCutShort = pass.isCutShort
-	s.swept.Store(&reach{through: now, left: pass.left, own: pass.own})
-	s.fail("rules", pass.err())
+	s.isCutShort = pass.isCutShort || leavingPass.isCutShort
+	s.swept.Store(&reach{through: now, left: left, own: older(pass.own, leavingPass.own)})
 	s.unreadable.recheck(ctx, s.book)
-	return pass.left, nil
+	s.fail("rules", s.unreadable.err())
+	return left, nil
+}
+
+// sweepShards is a pass over shards: those that stay, or those that leave.
+func (s *Sweeper) sweepShards(ctx context.Context, p *pass, shards []*Shard) error {
+	if len(shards) == 0 {
+		return nil
+	}
+	p.shards, p.horizons, p.finds = make(map[int16]*Shard, len(shards)), map[Edition]horizon{}, map[Edition]*gathering{}
+	defer p.sendOld(time.Time{})
+	for _, sh := range shards {
+		p.shards[sh.Shard] = sh
+	}
+	slot := s.book.NextSlot(p.now)
+	slotCame := func(DueQuery, []Job) bool { return !slot.IsZero() && !s.clock.Now().Before(slot) }
+	if err := s.readParked(ctx, p, s.horizons(p), nil); err != nil {
+		return err
+	}
+	if err := s.readDue(ctx, p, shards, slotCame); err != nil {
+		return err
+	}
+	if err := s.readParked(ctx, p, nil, slotCame); err != nil {
+		return err
+	}
+	for _, sh := range shards {
+		sh.sweptThrough(p.now)
+	}
+	return nil
 }
 
 // readDue begins a round of reads in each shard, or reads what became due since one began and then goes on with it. A
@@ -381,6 +383,10 @@ func (s *Sweeper) pick(ctx context.Context, j *Job, p *pass, now time.Time) (v *
 	v.through = rule.readThrough(p.through)
 	if v.forgo(now); v.unasked {
 		return v, true
+	}
+	if p.isLeaving && v.out() {
+		p.horizons[made] = horizon{isBusy: true}
+		return nil, false
 	}
 	if v.asks() {
 		return v, s.enter(p, rule, now)

@@ -343,6 +343,23 @@ func (s *Shard) open(now time.Time) bool {
 	return s.leaving.IsZero() && now.Before(s.until)
 }
 
+// computes reports whether jobs of the shard may be read and decided at the local time now whose rules only compute. It
+// is to be given back, and waits for a handler or a source, which may take minutes. Once that has answered, nothing
+// more is read, so that the shard can go.
+func (s *Shard) computes(now time.Time) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.leaving.IsZero() || !now.Before(s.until) {
+		return false
+	}
+	for _, f := range s.flights {
+		if f.out && !f.landed {
+			return true
+		}
+	}
+	return false
+}
+
 // valid reports whether the lease still stands at the local time now.
 func (s *Shard) valid(now time.Time) bool {
 	s.mu.Lock()

@@ -3,6 +3,7 @@ package futurejobs
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -51,6 +52,15 @@ func (u *unreadable) recheck(ctx context.Context, book Book) {
 			u.mu.Unlock()
 		}
 	}
+}
+
+// err says which versions cannot be read, in one order, so that the same is said once.
+func (u *unreadable) err() error {
+	var errs []error
+	for _, v := range u.list() {
+		errs = append(errs, errors.New(v.Reason))
+	}
+	return errors.Join(errs...)
 }
 
 func (u *unreadable) clear() {

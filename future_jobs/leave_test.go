@@ -1,0 +1,90 @@
+package futurejobs_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+)
+
+// A node joins while a handler that takes five minutes is at work in each shard that it is to get: the jobs of other
+// rules are decided meanwhile, by the node that has the shard still, and the handler is asked once.
+func TestShardsThatLeaveAreReadForRulesThatCompute(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		slow := strings.Replace(fmt.Sprintf(noResolve, "slow", "slow"), "timeout: 2s", "timeout: 10m", 1)
+		asked := make(chan string, 100)
+		e := run(t, map[string]checks.Handler{
+			"slow": checks.HandlerFunc(func(ctx context.Context, c checks.Check) (checks.Answer, error) {
+				asked <- c.Key
+				select {
+				case <-time.After(5 * time.Minute):
+					return checks.Answer{Outcome: checks.Exhausted}, nil
+				case <-ctx.Done():
+					return checks.Answer{}, ctx.Err()
+				}
+			}),
+		}, slow, fmt.Sprintf(noResolve, "fast", "fast"))
+		var leaving []string // keys of the shards that are given away
+		for i := 0; len(leaving) < 4; i++ {
+			if k := fmt.Sprint("s", i); futurejobs.ShardOf("thing", k, 4) >= 2 {
+				leaving = append(leaving, k)
+			}
+		}
+		e.happen("slow.created", leaving...)
+		time.Sleep(15 * time.Second) // their handlers are at work
+
+		log := slog.New(slog.DiscardHandler)
+		owner := futurejobs.NewOwner(e.store, futurejobs.Node{ID: "z", Name: "z"}, 15*time.Second, time.Now, log)
+		sweeper := futurejobs.NewSweeper(e.store, e.book, owner, futurejobs.NewClock(e.store.Now, time.Now), 8, log)
+		owner.Changed = sweeper.Wake
+		ctx, cancel := context.WithCancel(context.Background())
+		ended := make(chan error, 2)
+		go func() { ended <- sweeper.Run(ctx, ctx) }()
+		go func() { ended <- owner.Run(ctx) }()
+		defer func() {
+			cancel()
+			for range 2 {
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}
+		}()
+		time.Sleep(7 * time.Second)
+		e.happen("fast.created", keys(40)...)
+		e.happen("slow.created", "late-1", "late-2", "late-3", "late-4", "late-5", "late-6")
+		time.Sleep(13 * time.Second)
+		decided := 0
+		for _, h := range e.ended() {
+			if late := h.EndedAt.Sub(h.FirstCheckAt); h.Rule == "fast" && late <= 2*time.Second {
+				decided++
+			}
+		}
+		if decided != 40 {
+			t.Errorf("%d of 40 jobs that only compute are decided within 2 s of their slot", decided)
+		}
+		time.Sleep(5 * time.Minute)
+		if held := owner.Holding(); len(held) != 2 {
+			t.Errorf("once the handlers have answered, the new node holds %v, want 2 shards", held)
+		}
+		time.Sleep(6 * time.Minute)
+		close(asked)
+		times := map[string]int{}
+		for key := range asked {
+			times[key]++
+		}
+		if len(times) != 10 {
+			t.Errorf("handlers were asked about %v, want 10 keys", times)
+		}
+		for key, n := range times {
+			if n != 1 {
+				t.Errorf("the handler was asked %d times about %s", n, key)
+			}
+		}
+	})
+}
