@@ -1,0 +1,156 @@
+package deadman_test
+
+import (
+	"database/sql"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"deadman"
+	"deadman/alerts"
+	"deadman/bus"
+	"deadman/bus/bustest"
+	"deadman/store/storetest"
+)
+
+// aside is a connection to the database of nodes, beside them.
+func aside(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func count(t *testing.T, db *sql.DB, query string) (n int) {
+	t.Helper()
+	if err := db.QueryRow(query).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// halves reports whether two nodes hold eight shards each.
+func halves(t *testing.T, db *sql.DB) func() bool {
+	return func() bool {
+		return count(t, db, `SELECT count(*) FROM (SELECT node FROM shard_lease WHERE node IS NOT NULL GROUP BY node HAVING count(*) = 8) AS q`) == 2
+	}
+}
+
+const shortRule = `
+name: t-unconfirmed
+entity: t
+trigger: {event: t.*.created, key: event.id}
+escalate: [{after: 1s, step: primary, severity: error}]
+slot: 1s
+`
+
+// One of two nodes loses the broker and keeps the database: the other one takes over its shards, and with them its
+// streams and its outbox.
+func TestNodeWithoutBrokerHandsOver(t *testing.T) {
+	zerolog.SetGlobalLevel(zerolog.Disabled)
+	dsn, natsURL := storetest.Postgres(t), broker(t)
+	js := bustest.JetStream(t, natsURL)
+	const streams = 12
+	for i := range streams {
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: fmt.Sprintf("T%d", i), Subjects: []string{fmt.Sprintf("t.%d.created", i)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u, err := url.Parse(natsURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "a", "127.0.0.1:0", u.Host)
+	if err := link.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer link.Stop()
+	c := deadman.Config{DatabaseURL: dsn, Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), Lease: 3 * time.Second}
+	cut := c
+	c.NATSURL, cut.NATSURL = natsURL, "nats://"+link.Listen
+	a := serve(t, cut)
+	b := serve(t, c)
+	db := aside(t, dsn)
+	a.eventually("the shards are shared", halves(t, db))
+	publish := func(prefix string) {
+		for i := range streams {
+			for k := range 4 {
+				if _, err := js.Publish(t.Context(), fmt.Sprintf("t.%d.created", i), fmt.Appendf(nil, `{"id":"%s-%d-%d"}`, prefix, i, k)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	published := func(n int) func() bool {
+		return func() bool {
+			s, err := js.Stream(t.Context(), bus.AlertsStream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := s.Info(t.Context(), jetstream.WithSubjectFilter("deadman.alerts.t-unconfirmed.>"))
+			return err == nil && len(info.State.Subjects) == n
+		}
+	}
+	publish("before")
+	b.eventually("all alerts are published", published(4*streams))
+	link.Stop()
+	publish("after")
+	b.eventually("the other node has published all alerts", published(8*streams))
+	b.unfit("broker")
+	if err := link.Start(); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the shards are shared again", halves(t, db))
+}
+
+// unfit waits until an alert tells of an unfit node, and why.
+func (n *node) unfit(why string) {
+	n.Helper()
+	n.eventually("an alert tells of the unfit node", func() bool {
+		var page struct{ Items []remarked }
+		n.get("/api/v1/alerts?limit=500&rule="+alerts.OwnRule, &page)
+		return slices.ContainsFunc(page.Items, func(a remarked) bool {
+			return a.Step == "unfit" && a.Status == "firing" && strings.HasPrefix(a.Key, "node/") && strings.Contains(a.Text, why)
+		})
+	})
+}
+
+// The settlements of one of two nodes fail, which both have the same database: the other one takes over its shards.
+func TestNodeThatCannotSettleHandsOver(t *testing.T) {
+	dsn, natsURL := storetest.Postgres(t), broker(t)
+	c := deadman.Config{DatabaseURL: dsn, NATSURL: natsURL, Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), Lease: 3 * time.Second}
+	sick := c
+	sick.DatabaseURL += "&application_name=sick"
+	if !strings.Contains(dsn, "?") {
+		sick.DatabaseURL = dsn + "?application_name=sick"
+	}
+	a := serve(t, sick)
+	b := serve(t, c)
+	db := aside(t, dsn)
+	a.eventually("the shards are shared", halves(t, db))
+	if _, err := db.Exec(`CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	IF current_setting('application_name') = 'sick' AND new.rule_id <> 0 THEN RAISE EXCEPTION 'broken'; END IF;
+	RETURN new;
+END $$;
+CREATE TRIGGER broken BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION broken()`); err != nil {
+		t.Fatal(err)
+	}
+	const jobs = 40
+	for i := range jobs {
+		b.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/t.x.created", fmt.Sprintf(`{"id":"k%d"}`, i))
+	}
+	b.eventually("all jobs are decided", func() bool { return count(t, db, `SELECT count(*) FROM alert WHERE rule_id <> 0`) == jobs })
+	b.unfit("settled")
+}
