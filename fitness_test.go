@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -153,4 +155,38 @@ CREATE TRIGGER broken BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION broke
 	}
 	b.eventually("all jobs are decided", func() bool { return count(t, db, `SELECT count(*) FROM alert WHERE rule_id <> 0`) == jobs })
 	b.unfit("settled")
+}
+
+// The calendar that a rule names is gone when the node starts again, and a job of the rule is due: that is an alert, and
+// no answer says that all is fine.
+func TestRuleThatCannotBeReadIsReported(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it waits for over a minute")
+	}
+	dir := bustest.Dir(t)
+	calendars := filepath.Join(t.TempDir(), "calendars.yaml")
+	if err := os.WriteFile(calendars, []byte("calendars:\n  office: {zone: UTC, hours: \"00:00-24:00\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rule := strings.Replace(shortRule, "{after: 1s, step: primary, severity: error}", "{after: 4s, of: office, step: primary, severity: critical}", 1)
+	n := serve(t, deadman.Config{DataDir: dir, Calendars: calendars, Rules: ruleFolder(t, map[string]string{"t.yaml": rule})})
+	n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/t.x.created", `{"id":"k"}`)
+	var jobs list
+	n.eventually("a job", func() bool { n.get("/api/v1/jobs", &jobs); return len(jobs.Items) == 1 })
+	n.stop()
+	if err := <-n.ended; err != nil {
+		t.Fatal(err)
+	}
+	n = serve(t, deadman.Config{DataDir: dir})
+	const topic = "rule/t-unconfirmed/1"
+	var said []remarked
+	for deadline := time.Now().Add(3 * time.Minute); len(said) == 0 && time.Now().Before(deadline); time.Sleep(time.Second) {
+		said = n.remarks(topic)
+	}
+	if len(said) != 1 || said[0].Status != "firing" || said[0].Step != "unreadable" || said[0].Count != 1 || !strings.Contains(said[0].Text, "office") {
+		t.Fatalf("said: %+v", said)
+	}
+	if status := n.get("/readyz?all", nil); status != http.StatusServiceUnavailable {
+		t.Errorf("/readyz?all answers %d while a due job waits", status)
+	}
 }
