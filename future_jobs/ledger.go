@@ -98,8 +98,8 @@ type Batch struct {
 // Applied is what a batch came to.
 type Applied struct {
 	Tally
-	Said  []alerts.Alert
-	Stood []int  // places of the effects of a deed that would begin a wait for a key that is waited for
+	Said   []alerts.Alert
+	Stood  []int  // places of the effects of a deed that would begin a wait for a key that is waited for
 	Before bool   // it came to that before, under the batch's Once; nothing was written now
 	Again  string // why the batch's Letter stays; empty: it went, or there was none
 }
