@@ -93,16 +93,15 @@ func (s *Sweeper) writePart(ctx context.Context, part []*verdict) {
 			part[0].giveUp(err, s.clock.Now())
 			s.log.Error("the database refuses a decision, the job ends without it", "rule", part[0].rule.Name, "key", part[0].Job.Key, "err", err)
 			continue
-		default:
+		case errors.Is(err, ErrRefused):
 			s.unsettle(ctx, part[:n], err)
-		}
-		if part = part[n:]; errors.Is(err, ErrTooSlow) {
-			s.unsettle(ctx, part, err) // nor would it take the others
+		case err != nil:
+			s.unsettle(ctx, part, err) // the others would fare no better
 			return
-		}
-		if err == nil {
+		default:
 			s.settleMost.Store(min(2*max(s.settleMost.Load(), 1), settleMost))
 		}
+		part = part[n:]
 	}
 }
 
@@ -132,16 +131,13 @@ func (s *Sweeper) settle(ctx context.Context, part []*verdict) error {
 
 // unsettle has jobs looked at again whose decisions were not settled.
 func (s *Sweeper) unsettle(ctx context.Context, part []*verdict, err error) {
-	if err == nil || len(part) == 0 {
-		return
-	}
 	soon := againMost // until they are looked at again
 	if errors.Is(err, ErrRulesChanged) {
 		err, soon = s.book.Refresh(ctx), again
 	}
 	s.fail("settle", err)
 	for _, v := range part {
-		v.shard.landUnsettled(v.Job.ID, v.standsAt(false))
+		v.shard.landUnsettled(v.Job.ID, v.slot)
 	}
 	time.AfterFunc(soon, s.Wake)
 }
