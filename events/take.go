@@ -22,8 +22,38 @@ func TooLong(size int) string {
 // ruleTries bounds how often a batch is matched again because the rules changed meanwhile.
 const ruleTries = 5
 
-// take applies what was read and moves the cursor, in one transaction.
+// take applies what was read and moves the cursor, in one transaction, or in several where the database takes too
+// long for one: half as many events are applied at a time then, down to one. So are later ones, until it is fast again.
 func (t *tap) take(ctx context.Context, h haul) error {
+	for {
+		if h = t.standing(h); len(h.events) == 0 {
+			return nil
+		}
+		part := h
+		if t.takeMost > 0 && len(h.events) > t.takeMost {
+			part = t.ask(h.events[:t.takeMost], t.revision)
+		}
+		n := len(part.events)
+		err := t.takeOnce(ctx, part)
+		switch {
+		case errors.Is(err, futurejobs.ErrTooSlow) && n > 1:
+			t.takeMost = n / 2
+			t.in.Log.Warn("apply took too long, applying fewer events at a time", "stream", t.stream, "events", n, "err", err)
+			continue
+		case err != nil:
+			return err
+		}
+		if t.takeMost *= 2; t.takeMost >= takeAtOnce {
+			t.takeMost = 0
+		}
+		if n == len(h.events) {
+			return nil
+		}
+	}
+}
+
+// takeOnce applies a haul in one transaction.
+func (t *tap) takeOnce(ctx context.Context, h haul) error {
 	for range ruleTries {
 		if h = t.standing(h); len(h.events) == 0 {
 			return nil

@@ -45,6 +45,7 @@ type tap struct {
 	stale    bool      // the mark is of another time, and is to be made anew
 	deaf     bool      // something was lost that no mark was made after
 	losses   losses
+	takeMost int  // events that are applied at a time; 0: takeAtOnce
 	ahead    haul // read while the one before was applied
 
 	mu  sync.Mutex

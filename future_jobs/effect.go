@@ -86,9 +86,20 @@ type Gather struct {
 
 // Update merges news into what is known.
 type Update struct {
-	// Merge returns what is known after the news, from what was known before.
+	// Merge returns what is known after the news, from what was known before. nil: Begin does.
 	Merge func(known json.RawMessage) (json.RawMessage, error)
+	// Begin takes apart what is known, for News and those of later updates of the same run.
+	Begin func(known json.RawMessage) Merging
+	News  json.RawMessage
 	Sets  []Gather // the rule's sets: news may say how many members they have
+}
+
+// Merging is what is known of a job, taken apart so that many updates of a run cost little more than one.
+type Merging interface {
+	// Merge merges news. Where it returns an error, what is known is as it was.
+	Merge(news json.RawMessage) error
+	// Text is what is known now.
+	Text() json.RawMessage
 }
 
 // Pause makes time stand still.

@@ -30,6 +30,10 @@ func Fold(effects []Effect, known Known, now time.Time) Net {
 			f.net.Missed++
 			continue
 		}
+		if _, isUpdate := e.Ask.(Update); s != nil && !isUpdate {
+			s.put()
+			s.merging = nil // what follows may change what is known
+		}
 		e.Ask.play(f, e, s)
 	}
 	return f.sum()
@@ -54,7 +58,9 @@ type standing struct {
 	gone    bool
 	changed bool // its rev has to grow
 	updated bool
-	ack     *AckOf // nil: nobody acknowledged anything, or took it back
+	merging Merging // what is known, while updates follow each other; nil: it is in job
+	isAhead bool    // merging knows more than job
+	ack     *AckOf  // nil: nobody acknowledged anything, or took it back
 }
 
 func (f *fold) find(ref Ref) *standing {
@@ -95,6 +101,7 @@ func (f *fold) sum() Net {
 		f.net.Create = make([]*Job, 0, creates)
 	}
 	for _, s := range f.order {
+		s.put()
 		switch {
 		case s.gone:
 		case s.isNew:
@@ -266,18 +273,45 @@ func (a Update) play(f *fold, e Effect, s *standing) {
 		f.net.Missed++
 		return
 	}
-	state, err := a.Merge(s.job.Known())
-	if err != nil {
+	if err := a.merge(s); err != nil {
 		f.refuse(e, Updates, err)
 		return
 	}
-	s.job.State, s.updated = state, true
+	s.updated = true
 	f.trace(e, s, Updated)
 	f.net.Updated++
 	for _, set := range a.Sets {
-		if f.complete(e, s, set) {
+		if s.job.Members.count(set.Set) == 0 {
+			continue // it is not complete, however many it needs
+		}
+		if s.put(); f.complete(e, s, set) {
 			return
 		}
+	}
+}
+
+// merge merges the news into what is known.
+func (a Update) merge(s *standing) error {
+	if a.Begin == nil {
+		s.put()
+		state, err := a.Merge(s.job.Known())
+		if err == nil {
+			s.job.State, s.merging = state, nil
+		}
+		return err
+	}
+	if s.merging == nil {
+		s.merging = a.Begin(s.job.Known())
+	}
+	err := s.merging.Merge(a.News)
+	s.isAhead = s.isAhead || err == nil
+	return err
+}
+
+// put gives the job what is known after the updates so far.
+func (s *standing) put() {
+	if s.isAhead {
+		s.job.State, s.isAhead = s.merging.Text(), false
 	}
 }
 

@@ -250,7 +250,8 @@ func (h *hearing) update(w *watch) error {
 	}
 	news := h.body.data
 	h.want(key, futurejobs.Update{
-		Merge: func(known json.RawMessage) (json.RawMessage, error) { return merge(known, news) },
+		News:  news,
+		Begin: func(known json.RawMessage) futurejobs.Merging { return newMerging(known) },
 		Sets:  h.sets(h.closing),
 	})
 	return nil

@@ -1,63 +1,220 @@
 package rules
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 )
 
 // merge puts the fields of news over what is known, as a JSON merge patch does (RFC 7396):
 // objects are merged field by field, and a field that is null goes away.
 func merge(known, news json.RawMessage) (json.RawMessage, error) {
-	if !isObject(news) {
-		return nil, errors.New("update: the body is not an object, and only fields can be merged")
+	m := newMerging(known)
+	if err := m.Merge(news); err != nil {
+		return nil, err
 	}
-	merged, err := patch(known, news)
-	if err != nil {
-		return nil, fmt.Errorf("update: %w", err)
-	}
-	if len(merged) > MaxBody {
-		return nil, fmt.Errorf("update: what is known would grow to %d bytes, the most is %d", len(merged), MaxBody)
-	}
-	return merged, nil
+	return m.Text(), nil
 }
 
+// patch is merge for news of any kind and size: what is no object takes the place of what is known.
 func patch(known, news json.RawMessage) (json.RawMessage, error) {
 	if !isObject(news) {
 		return news, nil
 	}
-	fields := make(map[string]json.RawMessage)
-	if isObject(known) {
-		if err := json.Unmarshal(known, &fields); err != nil {
-			return nil, err
-		}
-	}
-	var changes map[string]json.RawMessage
-	if err := json.Unmarshal(news, &changes); err != nil {
+	m := newMerging(known)
+	if _, err := m.patch(&m.root, news); err != nil {
 		return nil, err
 	}
-	for name, change := range changes {
-		if string(change) == "null" {
-			delete(fields, name)
-			continue
-		}
-		merged, err := patch(fields[name], change)
-		if err != nil {
-			return nil, err
-		}
-		fields[name] = merged
+	return m.Text(), nil
+}
+
+// merging is what is known, taken apart as far as news touches it: many updates of a large state cost as much as
+// their own bodies, and the state is decoded and encoded once. It implements futurejobs.Merging.
+type merging struct {
+	root tree
+	undo []func() // what takes back the news at hand
+}
+
+func newMerging(known json.RawMessage) *merging { return &merging{root: tree{text: known}} }
+
+// tree is a JSON value: its text, or its fields where it is an object that was taken apart.
+type tree struct {
+	text   json.RawMessage
+	fields map[string]*tree // nil: text stands
+	size   int              // of the value's text, where it has fields
+}
+
+// Merge merges the fields of news. Where it returns an error, what is known is as it was.
+func (m *merging) Merge(news json.RawMessage) error {
+	if !isObject(news) {
+		return errors.New("update: the body is not an object, and only fields can be merged")
 	}
-	return json.Marshal(fields)
+	m.undo = m.undo[:0]
+	_, err := m.patch(&m.root, news)
+	if err != nil {
+		err = fmt.Errorf("update: %w", err)
+	} else if m.root.size > MaxBody {
+		err = fmt.Errorf("update: what is known would grow to %d bytes, the most is %d", m.root.size, MaxBody)
+	}
+	if err != nil {
+		for _, undo := range slices.Backward(m.undo) {
+			undo()
+		}
+	}
+	return err
+}
+
+// Text is what is known.
+func (m *merging) Text() json.RawMessage {
+	if m.root.fields == nil {
+		return m.root.text
+	}
+	return m.root.write(make([]byte, 0, m.root.size))
+}
+
+// patch merges an object into a value, and returns by how much its text has grown.
+func (m *merging) patch(t *tree, news json.RawMessage) (grown int, err error) {
+	var changes map[string]json.RawMessage
+	if err := json.Unmarshal(news, &changes); err != nil {
+		return 0, err
+	}
+	before, was := *t, t.length()
+	m.undo = append(m.undo, func() { *t = before })
+	if err := t.takeApart(); err != nil {
+		return 0, err
+	}
+	for name, change := range changes {
+		if err := m.set(t, name, change); err != nil {
+			return 0, err
+		}
+	}
+	return t.length() - was, nil
+}
+
+// set gives one field of an object a new value, merges it into the one that is there, or takes it away.
+func (m *merging) set(t *tree, name string, change json.RawMessage) error {
+	field, isThere := t.fields[name]
+	switch {
+	case string(change) == "null":
+		if isThere {
+			m.put(t, name, nil)
+			t.size -= pairSize(name, field.length(), len(t.fields) > 0) // of those that are left
+		}
+		return nil
+	case isObject(change) && isThere:
+		grown, err := m.patch(field, change)
+		t.size += grown
+		return err
+	}
+	value := &tree{}
+	if isObject(change) {
+		value.text = json.RawMessage(`{}`)
+		if _, err := m.patch(value, change); err != nil {
+			return err
+		}
+	} else {
+		text, err := json.Marshal(change)
+		if err != nil {
+			return err
+		}
+		value.text = text
+	}
+	if isThere {
+		t.size += value.length() - field.length()
+	} else {
+		t.size += pairSize(name, value.length(), len(t.fields) > 0)
+	}
+	m.put(t, name, value)
+	return nil
+}
+
+// put writes a field, or takes it away, so that it can be taken back.
+func (m *merging) put(t *tree, name string, value *tree) {
+	fields := t.fields
+	before, isThere := fields[name]
+	m.undo = append(m.undo, func() {
+		if isThere {
+			fields[name] = before
+		} else {
+			delete(fields, name)
+		}
+	})
+	if value == nil {
+		delete(fields, name)
+	} else {
+		fields[name] = value
+	}
+}
+
+// pairSize is the length of a field in the text of an object; beside others it has a comma.
+func pairSize(name string, value int, isBesideOthers bool) int {
+	n := len(nameText(name)) + len(`:`) + value
+	if isBesideOthers {
+		n++
+	}
+	return n
+}
+
+func nameText(name string) []byte {
+	text, err := json.Marshal(name)
+	if err != nil {
+		return []byte(`""`) // unreachable: a string is JSON
+	}
+	return text
+}
+
+// takeApart makes fields of a value's text; of one that is no object, none.
+func (t *tree) takeApart() error {
+	if t.fields != nil {
+		return nil
+	}
+	raw := map[string]json.RawMessage{}
+	if isObject(t.text) {
+		if err := json.Unmarshal(t.text, &raw); err != nil {
+			return err
+		}
+	}
+	fields, size := make(map[string]*tree, len(raw)), len(`{}`)
+	for name, text := range raw {
+		compact, err := json.Marshal(text)
+		if err != nil {
+			return err
+		}
+		size += pairSize(name, len(compact), len(fields) > 0)
+		fields[name] = &tree{text: compact}
+	}
+	*t = tree{fields: fields, size: size}
+	return nil
+}
+
+// length is how many bytes the text of a value has.
+func (t *tree) length() int {
+	if t.fields == nil {
+		return len(t.text)
+	}
+	return t.size
+}
+
+// write adds the text of a value, with the fields of objects in the order of their names.
+func (t *tree) write(to []byte) []byte {
+	if t.fields == nil {
+		return append(to, t.text...)
+	}
+	to = append(to, '{')
+	for i, name := range slices.Sorted(maps.Keys(t.fields)) {
+		if i > 0 {
+			to = append(to, ',')
+		}
+		to = append(append(to, nameText(name)...), ':')
+		to = t.fields[name].write(to)
+	}
+	return append(to, '}')
 }
 
 // isObject reports whether valid JSON is an object.
 func isObject(text json.RawMessage) bool {
-	for _, c := range text {
-		switch c {
-		case ' ', '\t', '\r', '\n':
-			continue
-		}
-		return c == '{'
-	}
-	return false
+	return bytes.HasPrefix(bytes.TrimLeft(text, " \t\r\n"), []byte("{"))
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -125,7 +126,7 @@ func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch,
 		closed = errors.Is(err, pgx.ErrNoRows)
 		return unless(closed, err)
 	})
-	queueKnown(locks, b.Effects, look, &known)
+	queueKnown(locks, b, look, &known)
 	err = tx.SendBatch(ctx, locks).Close()
 	switch {
 	case err != nil:
@@ -140,15 +141,16 @@ func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch,
 
 // queueKnown reads what is known of the jobs to look up, and what happened early. Each statement
 // sees what was committed before it began, so the locks come first.
-func queueKnown(q *pgx.Batch, effects []futurejobs.Effect, look []futurejobs.Ref, known *futurejobs.Known) {
-	early := earlyRefs(effects)
+func queueKnown(q *pgx.Batch, b futurejobs.Batch, look []futurejobs.Ref, known *futurejobs.Known) {
+	early := earlyRefs(b.Effects)
 	if len(early) > 0 {
 		q.Queue(lockRules, rulesIn(early))
 	}
 	if len(look) > 0 {
 		shards, rules, keys := refColumns(look)
 		q.Queue(lockJobs, shards, rules, keys).Query(func(rows pgx.Rows) error {
-			jobs, err := all(rows, readJob)
+			size := measuring(b)
+			jobs, err := all(rows, func(row scanner, j *futurejobs.Job) error { return cmp.Or(readJob(row, j), size.add(j)) })
 			known.Pending = byRef(jobs)
 			return err
 		})

@@ -49,7 +49,7 @@ func (w *writer) apply(ctx context.Context, b futurejobs.Batch, look []futurejob
 	if err := w.standing(b.Known); err != nil {
 		return net, err
 	}
-	known, err := w.knownOf(b.Effects, look)
+	known, err := w.knownOf(b, look)
 	if err != nil {
 		return net, err
 	}
@@ -128,16 +128,16 @@ func (w *writer) writeLetters(ctx context.Context, b futurejobs.Batch, net futur
 }
 
 // knownOf reads what is known of the jobs to look up, and what happened early.
-func (w *writer) knownOf(effects []futurejobs.Effect, look []futurejobs.Ref) (known futurejobs.Known, err error) {
-	if known.Pending, err = w.pending(look); err != nil {
+func (w *writer) knownOf(b futurejobs.Batch, look []futurejobs.Ref) (known futurejobs.Known, err error) {
+	if known.Pending, err = w.pending(look, measuring(b)); err != nil {
 		return known, err
 	}
-	known.Early, err = w.early(earlyRefs(effects))
+	known.Early, err = w.early(earlyRefs(b.Effects))
 	return known, err
 }
 
 // pending returns the jobs that are waited for.
-func (w *writer) pending(refs []futurejobs.Ref) (map[futurejobs.Ref]futurejobs.Job, error) {
+func (w *writer) pending(refs []futurejobs.Ref, size *measure) (map[futurejobs.Ref]futurejobs.Job, error) {
 	found := make(map[futurejobs.Ref]futurejobs.Job, len(refs))
 	for _, ref := range refs {
 		var j futurejobs.Job
@@ -145,9 +145,13 @@ func (w *writer) pending(refs []futurejobs.Ref) (map[futurejobs.Ref]futurejobs.J
 		if err != nil {
 			return nil, err
 		}
-		if ok {
-			found[ref] = j
+		if !ok {
+			continue
 		}
+		if err := size.add(&j); err != nil {
+			return nil, err
+		}
+		found[ref] = j
 	}
 	return found, nil
 }

@@ -20,6 +20,31 @@ UPDATE event_cursor SET last_seq = $1, last_at = coalesce($2, last_at), created 
 	lost_since = CASE WHEN CAST($6 AS bigint) > 0 THEN coalesce(lost_since, last_at, stream_created_at) ELSE lost_since END
 WHERE stream = $4 AND last_seq = $5`
 
+// knownBytes is how much may be known of the jobs that one batch of events changes. It is held in memory and written
+// again; SQLite, which has one writer, takes about a second for it.
+const knownBytes = 32 << 20
+
+// errKnownTooLarge is why a batch of events is to be halved.
+var errKnownTooLarge = fmt.Errorf("%w: more than %d bytes are known of its jobs", futurejobs.ErrTooSlow, knownBytes)
+
+// measure counts what is known of jobs that are read for a batch of events, each after the other.
+type measure struct {
+	isBounded bool
+	jobs      int
+	bytes     int
+}
+
+func measuring(b futurejobs.Batch) *measure { return &measure{isBounded: b.Stream != ""} }
+
+// add returns errKnownTooLarge where too much is known. One job may be as large as it is.
+func (m *measure) add(j *futurejobs.Job) error {
+	m.jobs, m.bytes = m.jobs+1, m.bytes+j.Size()
+	if m.isBounded && m.jobs > 1 && m.bytes > knownBytes {
+		return errKnownTooLarge
+	}
+	return nil
+}
+
 const cursorColumns = `stream, last_seq, last_at, stream_created_at, read_through_at, heard_since, created, lost, lost_since`
 
 func readCursor(row scanner, c *futurejobs.Cursor) error {
