@@ -1,0 +1,120 @@
+package futurejobs_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+	"deadman/store"
+	"deadman/store/storetest"
+)
+
+// residentMB is the memory of the process, in MB; 0 where the system does not say.
+func residentMB() int64 {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0
+	}
+	pages, err := strconv.ParseInt(strings.Fields(string(text))[1], 10, 64)
+	if err != nil {
+		return 0
+	}
+	return pages * int64(os.Getpagesize()) >> 20
+}
+
+// Hundreds of jobs with the largest bodies that are due in one slot are decided, and a small job of another rule
+// beside them, in bounded memory. None of 500 was decided after 100 s, in 2 GB.
+func TestLargeBodiesInOneSlotAreDecided(t *testing.T) {
+	const jobs, size = 500, 250 << 10
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	s, err := store.Open(t.Context(), store.Options{DatabaseURL: storetest.Postgres(t), Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	saveIn(t, s, fmt.Sprintf(noResolve, "large", "large"))
+	saveIn(t, s, fmt.Sprintf(noResolve, "small", "small"))
+	book := rules.NewBook(s, s.Shards())
+	if err := book.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	start := func(rule int32, key, body string) futurejobs.Effect {
+		r, err := book.Rule(t.Context(), rule, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		now, err := s.Now(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return futurejobs.Effect{
+			Rule: r, Ref: futurejobs.Ref{Shard: futurejobs.ShardOf("thing", key, s.Shards()), RuleID: rule, Key: key},
+			Ask: futurejobs.Start{Job: futurejobs.Job{Version: 1, Since: now.Add(-10 * time.Second), FirstCheckAt: r.Grid.After(now), Event: []byte(body)}},
+		}
+	}
+	for from := 0; from < jobs; from += 50 {
+		batch := futurejobs.Batch{RuleSet: book.Revision()}
+		for i := from; i < from+50; i++ {
+			batch.Effects = append(batch.Effects, start(1, fmt.Sprint(i), noise(i, size)))
+		}
+		if _, err := s.Apply(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := s.Apply(t.Context(), futurejobs.Batch{RuleSet: book.Revision(), Effects: []futurejobs.Effect{start(2, "small", `{}`)}}); err != nil {
+		t.Fatal(err)
+	}
+
+	owner := futurejobs.NewOwner(s, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, log)
+	sweeper := futurejobs.NewSweeper(s, book, owner, futurejobs.NewClock(s.Now, time.Now), 8, log)
+	owner.Changed = sweeper.Wake
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 2)
+	go func() { done <- sweeper.Run(ctx, context.Background()) }()
+	go func() { done <- owner.Run(ctx) }()
+	defer func() {
+		cancel()
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	peak, begun := int64(0), time.Now()
+	for pending := int64(1); pending > 0; time.Sleep(100 * time.Millisecond) {
+		peak = max(peak, residentMB())
+		gauges, err := s.Gauges(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pending = gauges.Pending; time.Since(begun) > 90*time.Second {
+			t.Fatalf("after 90 s %d of %d jobs are not decided: %v", pending, jobs+1, sweeper.Err())
+		}
+	}
+	t.Logf("%d jobs of %d bytes decided in %s, in up to %d MB", jobs, size, time.Since(begun).Round(100*time.Millisecond), peak)
+	if peak > 512 {
+		t.Errorf("it took %d MB", peak)
+	}
+}
+
+// noise is a body that can't be compressed.
+func noise(serial, size int) string {
+	var b strings.Builder
+	b.Grow(size)
+	fmt.Fprintf(&b, `{"id":"%d"`, serial)
+	for k := 0; b.Len() < size-100; k++ {
+		fmt.Fprintf(&b, `,"f%d":"%x"`, k, rand.Uint64())
+	}
+	b.WriteString("}")
+	return b.String()
+}
