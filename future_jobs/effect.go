@@ -28,6 +28,7 @@ type Effect struct {
 	Event *Event // nil: a person asks
 	Rev   *int32 // what the job has to be at, or it is missed; nil: any
 	Late  bool   // the event is out of its order: it says nothing of a wait that began after it
+	Apart bool   // the event comes by another stream than the rule's triggers: its time puts it in order, within ClockSkew
 	Ask   Ask
 }
 
@@ -45,6 +46,8 @@ type Start struct {
 	Job     Job      // NextCheckAt: zero, where it is first looked at when FirstCheckAt says
 	Restart bool     // one that is there ends, and another begins
 	Early   bool     // something may have happened before
+	Orders  bool     // other events come by other streams: the job remembers what puts them in order
+	ByHand  bool     // a person begins it
 	Close   Closing  // of the one that ends
 	Unsaid  Closing  // what is said of the one that ends where it was due, and nobody looked; nil: nothing
 	Sets    []Gather // the rule's sets, for members that came before
@@ -107,6 +110,8 @@ type Pause struct{}
 
 // Resume lets time go on.
 type Resume struct {
+	// Apart: pauses come by several streams, so that the pause may be read after its resume.
+	Apart bool
 	// Next is when to look at the job now that it was paused for longer; zero: as much later
 	// as it was paused. It may be nil.
 	Next func(Job) time.Time

@@ -1,6 +1,8 @@
 package futurejobs
 
 import (
+	"encoding/json"
+	"slices"
 	"time"
 
 	"deadman/alerts"
@@ -14,7 +16,8 @@ import (
 //     not newer than an end that is remembered ends at once.
 //  3. An end takes the job away, and closes what was said about it.
 //  4. A pause takes the next check away, and a resume puts it back, later by the pause.
-//  5. What comes late says nothing of a wait that began after it happened.
+//  5. What comes late, or by another stream than the trigger, says nothing of a wait that began after it happened. An end
+//     leaves the wait of a trigger that was kept and came after it.
 //  6. A job that was snoozed is not looked at before that is over, whatever comes meanwhile. A snooze
 //     brings no look forward but one that another snooze put off.
 func Fold(effects []Effect, known Known, now time.Time) Net {
@@ -26,7 +29,7 @@ func Fold(effects []Effect, known Known, now time.Time) Net {
 		if s != nil && e.Rev != nil && *e.Rev != s.job.Rev {
 			s = nil
 		}
-		if s != nil && e.Late && f.when(e).Before(s.job.Since) {
+		if s != nil && f.isOlder(e, &s.job) {
 			f.net.Missed++
 			continue
 		}
@@ -60,7 +63,10 @@ type standing struct {
 	updated bool
 	merging Merging // what is known, while updates follow each other; nil: it is in job
 	isAhead bool    // merging knows more than job
-	ack     *AckOf  // nil: nobody acknowledged anything, or took it back
+
+	reordered bool // what it remembers of the order of events has changed
+
+	ack *AckOf // nil: nobody acknowledged anything, or took it back
 }
 
 func (f *fold) find(ref Ref) *standing {
@@ -102,6 +108,9 @@ func (f *fold) sum() Net {
 	}
 	for _, s := range f.order {
 		s.put()
+		if s.reordered && !s.gone && !s.isNew {
+			f.net.Reorder = append(f.net.Reorder, s.job)
+		}
 		switch {
 		case s.gone:
 		case s.isNew:
@@ -140,18 +149,29 @@ func (a Start) play(f *fold, e Effect, s *standing) {
 	if s != nil {
 		if !a.Restart {
 			f.net.Kept++
-			if e.Event == nil {
+			switch {
+			case e.Event == nil:
 				f.net.Stood = append(f.net.Stood, f.place)
+			case a.Orders:
+				f.keep(e, s, a.Job)
 			}
 			return
 		}
 		f.net.Restarted++
 		f.end(e, s, a.before(s, f.now))
 	}
+	after := s != nil
 	job := a.Job
 	job.Ref, job.CreatedAt = e.Ref, f.now
 	if e.Event != nil {
 		job.Origin = alerts.OriginOf(e.Event.At, e.Event.Seq)
+	}
+	a.place(&job, f.when(e), after)
+	if !after && a.Orders && !a.Restart && e.Event != nil {
+		if early := f.remembered(e.Ref); early != nil && early.covers(job.beganAt()) {
+			f.net.Kept++
+			return
+		}
 	}
 	if job.NextCheckAt.IsZero() {
 		job.NextCheckAt = job.FirstCheckAt
@@ -163,20 +183,67 @@ func (a Start) play(f *fold, e Effect, s *standing) {
 	if !a.Early {
 		return
 	}
+	f.recall(a, e, s)
+}
+
+// place puts a job in the order of events, where its Since does not: after is whether another job of the key was open
+// until now.
+func (a Start) place(j *Job, at time.Time, after bool) {
+	o := Order{ByHand: a.ByHand}
+	if a.Orders {
+		o.After = after
+		if at.Before(j.Since) {
+			o.At = at
+		}
+	}
+	if o.ByHand || o.After || !o.At.IsZero() {
+		j.Order = &o
+	}
+}
+
+// recall has what happened before a trigger was read end the job, or gives it the members of its sets.
+func (f *fold) recall(a Start, e Effect, s *standing) {
 	early := f.remembered(e.Ref)
-	if early == nil || early.At.Before(job.Since) {
+	if early == nil {
 		return
 	}
-	f.early[e.Ref] = nil
-	s.job.Members = early.Members
-	if early.Outcome != "" {
-		f.end(e, s, End{Outcome: early.Outcome, Reason: "it happened before the trigger came"})
+	began, skew := s.job.beganAt(), time.Duration(0)
+	if a.Orders {
+		skew = ClockSkew
+	}
+	if i := early.find(began, skew); i >= 0 {
+		end := early.Ends[i]
+		f.early[e.Ref] = nil
+		if a.Orders { // another trigger before the end may be read later
+			rest := *early
+			rest.Ends = slices.Clone(early.Ends)
+			rest.Ends[i].From = began
+			f.early[e.Ref] = &rest
+		}
+		f.end(e, s, End{Outcome: end.Outcome, Reason: "it happened before the trigger came"})
 		return
+	}
+	if len(early.Members) == 0 || early.At.Add(skew).Before(began) {
+		return
+	}
+	s.job.Members = early.Members
+	f.early[e.Ref] = nil
+	if len(early.Ends) > 0 {
+		rest := *early
+		rest.Members = nil
+		f.early[e.Ref] = &rest
 	}
 	for _, set := range a.Sets {
-		if f.complete(e, s, set) {
-			return
+		if !f.complete(e, s, set) {
+			continue
 		}
+		if a.Orders {
+			rest := *early
+			rest.Members = nil
+			rest.add(Ending{At: early.At, Outcome: set.End.Outcome, From: began})
+			f.early[e.Ref] = &rest
+		}
+		return
 	}
 }
 
@@ -218,10 +285,10 @@ func (a Beat) play(f *fold, e Effect, s *standing) {
 func (a End) play(f *fold, e Effect, s *standing) {
 	switch {
 	case s != nil:
-		f.end(e, s, a)
+		f.finish(e, s, a)
 	case a.Early > 0 && e.Event != nil:
-		early := f.remember(e, a.Early)
-		early.Outcome = a.Outcome
+		f.remember(e, a.Early).add(Ending{At: f.when(e), Outcome: a.Outcome})
+		f.net.Remembered++
 	default:
 		f.net.Missed++
 	}
@@ -235,6 +302,11 @@ func (a Gather) play(f *fold, e Effect, s *standing) {
 			f.refuse(e, Resolves, errFull)
 			return
 		}
+		f.changeKept(e, s, func(j *Job) {
+			if members, more := j.Members.add(a.Set, a.Member); more && !j.Members.full(a.Set) {
+				j.Members = members
+			}
+		})
 		if more {
 			s.job.Members, s.updated = members, true
 			f.trace(e, s, Updated)
@@ -243,6 +315,7 @@ func (a Gather) play(f *fold, e Effect, s *standing) {
 		f.complete(e, s, a)
 	case a.End.Early > 0 && e.Event != nil:
 		early := f.remember(e, a.End.Early)
+		f.net.Remembered++
 		members, more := early.Members.add(a.Set, a.Member)
 		if more && early.Members.full(a.Set) {
 			f.refuse(e, Resolves, errFull)
@@ -264,7 +337,7 @@ func (f *fold) complete(e Effect, s *standing, a Gather) bool {
 	if need == 0 || s.job.Members.count(a.Set) < need {
 		return false
 	}
-	f.end(e, s, a.End)
+	f.finish(e, s, a.End)
 	return true
 }
 
@@ -278,6 +351,11 @@ func (a Update) play(f *fold, e Effect, s *standing) {
 		return
 	}
 	s.updated = true
+	f.changeKept(e, s, func(j *Job) {
+		if state, err := a.merged(j.Known()); err == nil {
+			j.State = state
+		}
+	})
 	f.trace(e, s, Updated)
 	f.net.Updated++
 	for _, set := range a.Sets {
@@ -308,6 +386,16 @@ func (a Update) merge(s *standing) error {
 	return err
 }
 
+// merged returns what is known after the news, from what was known before.
+func (a Update) merged(known json.RawMessage) (json.RawMessage, error) {
+	if a.Begin == nil {
+		return a.Merge(known)
+	}
+	m := a.Begin(known)
+	err := m.Merge(a.News)
+	return m.Text(), err
+}
+
 // put gives the job what is known after the updates so far.
 func (s *standing) put() {
 	if s.isAhead {
@@ -316,31 +404,64 @@ func (s *standing) put() {
 }
 
 func (Pause) play(f *fold, e Effect, s *standing) {
-	if s == nil || !s.job.PausedAt().IsZero() {
+	if s == nil {
+		f.net.Missed++
+		return
+	}
+	f.changeKept(e, s, func(j *Job) {
+		if j.PausedAt().IsZero() {
+			j.pause(f.when(e))
+		}
+	})
+	if !s.job.PausedAt().IsZero() {
 		f.net.Missed++
 		return
 	}
 	s.job.pause(f.when(e))
+	if o := s.job.Order; o != nil && o.Resumed.After(f.when(e)) { // its resume was read first
+		s.job.NextCheckAt = e.Rule.notBehind(e.Rule.rested(s.job, e.Rule.Grid.Up(s.job.resume(o.Resumed))), f.now)
+	}
 	s.changed = true
 	f.trace(e, s, Paused)
 	f.net.Paused++
 }
 
 func (a Resume) play(f *fold, e Effect, s *standing) {
-	if s == nil || s.job.PausedAt().IsZero() {
+	if s == nil {
 		f.net.Missed++
 		return
 	}
-	next := s.job.resume(f.when(e))
-	if a.Next != nil {
-		if at := a.Next(s.job); !at.IsZero() {
-			next = at
+	f.changeKept(e, s, func(j *Job) {
+		if !j.PausedAt().IsZero() {
+			a.resume(f, e, j)
 		}
+	})
+	switch at := f.when(e); {
+	case s.job.PausedAt().IsZero():
+		if a.Apart && (s.job.Order == nil || at.After(s.job.Order.Resumed)) {
+			s.order().Resumed = at
+		}
+		f.net.Missed++
+		return
+	case a.Apart && at.Before(s.job.PausedAt()):
+		f.net.Missed++
+		return
 	}
-	s.job.NextCheckAt = e.Rule.notBehind(e.Rule.rested(s.job, e.Rule.Grid.Up(next)), f.now)
+	a.resume(f, e, &s.job)
 	s.changed = true
 	f.trace(e, s, Resumed)
 	f.net.Resumed++
+}
+
+// resume lets time go on for a job.
+func (a Resume) resume(f *fold, e Effect, j *Job) {
+	next := j.resume(f.when(e))
+	if a.Next != nil {
+		if at := a.Next(*j); !at.IsZero() {
+			next = at
+		}
+	}
+	j.NextCheckAt = e.Rule.notBehind(e.Rule.rested(*j, e.Rule.Grid.Up(next)), f.now)
 }
 
 func (a Snooze) play(f *fold, e Effect, s *standing) {
@@ -411,6 +532,9 @@ func (f *fold) remembered(ref Ref) *Early {
 		return early
 	}
 	if early, stored := f.known.Early[ref]; stored && early.Until.After(f.now) {
+		if early.Ends == nil && early.Outcome != "" {
+			early.Ends = []Ending{{At: early.At, Outcome: early.Outcome}}
+		}
 		return &early
 	}
 	return nil
@@ -427,7 +551,6 @@ func (f *fold) remember(e Effect, keep time.Duration) *Early {
 		early.At = at
 	}
 	early.Until = f.now.Add(keep)
-	f.net.Remembered++
 	return early
 }
 

@@ -46,6 +46,8 @@ type Job struct {
 
 	Alerts []alerts.ID // what was said about this job, oldest first
 
+	Order *Order // what it remembers of the order of events; nil: nothing. No look reads it
+
 	// Trail has what is new where the job is written, and all that is kept where it is listed by its
 	// key. It is read nowhere else.
 	Trail Trail

@@ -15,6 +15,8 @@ type Net struct {
 	Acks   []AckOf    // of jobs that go on: what is acknowledged of them now
 	Update []Job      // of which more is known: State, Members; rev stays
 
+	Reorder []Job // that go on and remember something else of the order of events; each may be in Change or Update, too
+
 	Remember []Early      // what happened before anybody waited for it
 	Forget   []Ref        // whose Early somebody waited for
 	Stood    []int        // places of the starts that a person asked for, of keys that were waited for already
@@ -42,10 +44,11 @@ type Tally struct {
 // Early is what happened before anybody waited for it: an outcome, or members of sets.
 type Early struct {
 	Ref
-	At      time.Time // when it happened, the last of it
-	Until   time.Time // how long it is remembered
-	Outcome checks.Outcome
+	At      time.Time      // when it happened, the last of it
+	Until   time.Time      // how long it is remembered
+	Outcome checks.Outcome // of the last end
 	Members Members
+	Ends    []Ending // oldest first; nil: Outcome at At is the one, if there is an Outcome
 }
 
 // Known is what a run of effects finds: the jobs and what is remembered, of its refs.

@@ -146,6 +146,7 @@ func (e *edition) add(r *rule) {
 		e.ticking = append(e.ticking, r)
 	}
 	for _, v := range r.versions {
+		r.starts = union(r.starts, v.document.startsBy(v.saved.Reads))
 		for _, read := range v.saved.Reads {
 			e.reads[read.Stream] = append(e.reads[read.Stream], read.Subject)
 			e.readers[read.Stream] = append(e.readers[read.Stream], newest.saved.Name)

@@ -36,6 +36,7 @@ type hearing struct {
 	// made is the version that made a job: its steps and sets count.
 	made   func(futurejobs.Job) *Rule
 	paused bool
+	starts []string // the streams that the triggers of all versions come by
 }
 
 // ask puts the event to a rule: what it begins comes first, then what it changes, then what
@@ -47,7 +48,7 @@ func (m *matching) ask(all *rule, v *version) {
 		return
 	}
 	unbeaten := r.beats != nil && all.versions[0].document.Trigger.Heartbeat == nil // a wait that begins now, nothing would put off
-	h := hearing{matching: m, Rule: r, paused: all.paused || unbeaten, made: func(j futurejobs.Job) *Rule {
+	h := hearing{matching: m, Rule: r, starts: all.starts, paused: all.paused || unbeaten, made: func(j futurejobs.Job) *Rule {
 		if made, err := all.of(j.Version).compiled(); err == nil {
 			return made
 		}
@@ -102,8 +103,19 @@ func (m *matching) refuse(rule string, part futurejobs.Part, err error) {
 // want adds an effect on the job of a key. A wait that a tick begins has no place in the order of
 // events: what happened before the tick says nothing of it, whenever it is read.
 func (h *hearing) want(key string, ask futurejobs.Ask) {
-	h.effects = append(h.effects, futurejobs.Effect{Rule: &h.engine, Ref: h.ref(key, h.shards), Event: &h.event, Late: h.late || h.ticking != nil, Ask: ask})
+	h.effects = append(h.effects, futurejobs.Effect{
+		Rule: &h.engine, Ref: h.ref(key, h.shards), Event: &h.event, Late: h.late || h.ticking != nil, Apart: h.apart(h.event.Stream), Ask: ask,
+	})
 }
+
+// apart reports whether a stream's events are put in order by their times: it is not the one stream that the rule's
+// triggers come by. A beat is compared with the last one by itself.
+func (h *hearing) apart(stream string) bool {
+	return h.beats == nil && len(h.starts) > 0 && !only(h.starts, stream)
+}
+
+// only reports whether a stream is the only one.
+func only(streams []string, stream string) bool { return len(streams) == 1 && streams[0] == stream }
 
 // hears reports whether the watch is for the event, and what its expressions see of it.
 func (h *hearing) hears(w *watch) (scope, bool) {
@@ -181,6 +193,7 @@ func (r *Rule) start(key string, since, at time.Time, event *body) (futurejobs.S
 		Job:     futurejobs.Job{Version: r.engine.Version, Since: since, Event: event.valid()},
 		Restart: r.document.Again == Restart,
 		Early:   r.remembers,
+		Orders:  r.orders,
 	}
 	if horizon := r.engine.Limits.Horizon; since.After(at.Add(horizon)) {
 		return start, fmt.Errorf("since is %s, further ahead of the event than the horizon, %s", since.Format(time.RFC3339), Duration(horizon))
@@ -235,7 +248,8 @@ func (r *Rule) Begin(key string, since, now time.Time, event json.RawMessage, sh
 	if err != nil {
 		return futurejobs.Effect{}, Problems{{Pointer: "", Rule: r.engine.Name, Message: err.Error()}}
 	}
-	start.Restart, start.Early = false, false // a person is told that there is one, and knows what happened before
+	start.Restart, start.Early, start.Orders = false, false, false // a person is told that there is one, and knows what happened before
+	start.ByHand = r.beats == nil && len(r.engine.Streams) > 0
 	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(key, shards), Ask: start}, nil
 }
 
@@ -282,7 +296,7 @@ func (h *hearing) pause() error {
 		going = key
 	}
 	if going != "" {
-		h.want(going, futurejobs.Resume{Next: func(j futurejobs.Job) time.Time { return h.made(j).nextOf(j) }})
+		h.want(going, futurejobs.Resume{Apart: h.scattered, Next: func(j futurejobs.Job) time.Time { return h.made(j).nextOf(j) }})
 	}
 	return nil
 }
@@ -341,7 +355,7 @@ func (r *Rule) need(i int, s scope) func(futurejobs.Job) (int, error) {
 // early is how long an end is remembered that comes from a stream before its trigger. On one
 // stream it does not, unless the trigger says itself when the wait began.
 func (r *Rule) early(stream string) time.Duration {
-	if len(r.resolves) == 0 || r.beats != nil || r.trigger.since == nil && len(r.starts) == 1 && r.starts[0] == stream {
+	if len(r.resolves) == 0 || r.beats != nil || r.trigger.since == nil && only(r.starts, stream) {
 		return 0
 	}
 	return time.Duration(r.document.Early)

@@ -31,8 +31,11 @@ type Rule struct {
 
 	starts    []string // the streams that the trigger comes from
 	remembers bool     // an end may come before its trigger
+	orders    bool     // what changes or ends its jobs comes by other streams than the trigger, too
+	scattered bool     // its pauses come by several streams
 
-	spread int  // over how many slots the steps of different keys are spread; 1: they are not
+	spread int // over how many slots the steps of different keys are spread; 1: they are not
+
 	rising bool // the steps are taken in the order that they are written in, but for those repeated until somebody acknowledges
 }
 
@@ -92,14 +95,11 @@ func (r *Rule) engage(saved Saved, grid futurejobs.Grid, world outside) {
 	d := r.document
 	r.spread = max(1, int(time.Duration(d.Spread)/time.Duration(grid)))
 	r.rising, r.said = r.written(), constant(r.labels)
-	for _, read := range saved.Reads {
-		if read.Subject == d.Trigger.Event {
-			r.starts = append(r.starts, read.Stream)
-		}
-	}
+	r.starts = d.startsBy(saved.Reads)
 	for _, read := range saved.Reads {
 		r.remembers = r.remembers || r.early(read.Stream) > 0
 	}
+	r.orders, r.scattered = r.ordersEvents(saved.Reads), len(d.streamsOf(saved.Reads, pauseSubjects(d))) > 1
 	r.engine = futurejobs.Rule{
 		ID: saved.RuleID, Version: saved.Version, Name: d.Name, Entity: d.Entity, Deleted: !saved.DeletedAt.IsZero(),
 		Grid: grid, Labels: r.labelsOf, Handler: handler{r}, Loudest: loudest(d.Escalate),
@@ -170,14 +170,44 @@ func (d Document) waitsFor(reads []Read) []string {
 	for _, w := range slices.Concat(d.Update, d.Pause) {
 		changing[w.Event] = true
 	}
+	return d.streamsOf(reads, changing)
+}
+
+// startsBy returns the streams that the trigger comes by, sorted.
+func (d Document) startsBy(reads []Read) []string {
+	if d.Trigger.Event == "" {
+		return nil
+	}
+	return d.streamsOf(reads, map[string]bool{d.Trigger.Event: true})
+}
+
+// streamsOf returns the streams that subjects are read from, each once, sorted.
+func (Document) streamsOf(reads []Read, subjects map[string]bool) []string {
 	var streams []string
 	for _, read := range reads {
-		if changing[read.Subject] {
+		if subjects[read.Subject] {
 			streams = append(streams, read.Stream)
 		}
 	}
 	slices.Sort(streams)
 	return slices.Compact(streams)
+}
+
+func pauseSubjects(d Document) map[string]bool {
+	subjects := make(map[string]bool)
+	for _, w := range d.Pause {
+		subjects[w.Event] = true
+	}
+	return subjects
+}
+
+// ordersEvents reports whether the jobs of the rule have to remember the order of events: not all that triggers,
+// changes or ends them comes by one stream.
+func (r *Rule) ordersEvents(reads []Read) bool {
+	if r.beats != nil || len(r.starts) == 0 {
+		return false
+	}
+	return slices.ContainsFunc(r.document.waitsFor(reads), func(stream string) bool { return !only(r.starts, stream) })
 }
 
 // hears are the streams that the rule's beats come by, sorted; "" for pings, where no event is a

@@ -55,7 +55,8 @@ func (v *version) grid() (futurejobs.Grid, bool) {
 // rule is all versions of one rule that is not deleted, newest first.
 type rule struct {
 	versions []*version
-	paused   bool // no new waits begin
+	paused   bool     // no new waits begin
+	starts   []string // the streams that the triggers of all versions come by
 }
 
 // began is when the rule was first saved, whatever its versions say.

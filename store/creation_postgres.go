@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -14,9 +15,10 @@ import (
 // once have an outcome.
 type creation struct {
 	shard, rule, version, key, created, since, first, next column
-	event, state, pauses, pausedNext, members              column
+	event, state, pauses, pausedNext, members, ordering    column
 	origin                                                 column
 	outcome, reason                                        column
+	err                                                    error // of an order that can't be written
 }
 
 func creationOf(jobs []*futurejobs.Job) *creation {
@@ -25,7 +27,7 @@ func creationOf(jobs []*futurejobs.Job) *creation {
 		created: timestamptzs.named("created_at"), since: timestamptzs.named("since_at"),
 		first: timestamptzs.named("first_check_at"), next: timestamptzs.named("next_check_at"),
 		event: texts.named("event"), state: texts.named("state"), pauses: byteas.named("pauses"),
-		pausedNext: timestamptzs.named("paused_next_at"), members: byteas.named("members"),
+		pausedNext: timestamptzs.named("paused_next_at"), members: byteas.named("members"), ordering: texts.named("ordering"),
 		origin:  bigints.named("origin"),
 		outcome: texts.named("outcome"), reason: texts.named("reason"),
 	}
@@ -46,6 +48,7 @@ func creationOf(jobs []*futurejobs.Job) *creation {
 	omit(&c.event)
 	omit(&c.state, &c.pauses, &c.pausedNext, &c.members)
 	omit(&c.origin)
+	omit(&c.ordering)
 	return c
 }
 
@@ -64,6 +67,13 @@ func (c *creation) add(j *futurejobs.Job) {
 	c.pausedNext.time(j.PausedNext)
 	c.members.bytes(j.Members)
 	c.origin.origin(j.Origin)
+	order, err := orderingOf(j.Order)
+	c.err = cmp.Or(c.err, err)
+	if order == nil {
+		c.ordering.null()
+	} else {
+		c.ordering.text(*order)
+	}
 }
 
 // begun are the columns that both statements fill, and what they are filled with, but for when the next check is.
@@ -77,12 +87,12 @@ func (c *creation) begun() string {
 func (c *creation) waiting() (text string, args []any) {
 	from, args := table("job", []*column{
 		&c.shard, &c.rule, &c.version, &c.key, &c.created, &c.since, &c.first, &c.next,
-		&c.event, &c.state, &c.pauses, &c.pausedNext, &c.members, &c.origin,
+		&c.event, &c.state, &c.pauses, &c.pausedNext, &c.members, &c.ordering, &c.origin,
 	})
 	return numbered(`
-INSERT INTO future_job (` + begun + `, next_check_at, event, state, pauses, paused_next_at, members, origin)
+INSERT INTO future_job (` + begun + `, next_check_at, event, state, pauses, paused_next_at, members, ordering, origin)
 SELECT ` + c.begun() + `, job.next_check_at, ` + c.event.of("job") + `, ` + c.state.of("job") + `,
-	` + c.pauses.of("job") + `, ` + c.pausedNext.of("job") + `, ` + c.members.of("job") + `, ` + c.origin.of("job") + `
+	` + c.pauses.of("job") + `, ` + c.pausedNext.of("job") + `, ` + c.members.of("job") + `, ` + c.ordering.of("job") + `, ` + c.origin.of("job") + `
 FROM ` + from + `
 ON CONFLICT (shard, rule_id, key) DO NOTHING`), foretold(args)
 }
@@ -117,7 +127,9 @@ func creations(jobs []*futurejobs.Job) []*futurejobs.Job {
 func createAhead(ctx context.Context, tx pgx.Tx, jobs []*futurejobs.Job, ends int) (left []*futurejobs.Job, err error) {
 	for ends == 0 && len(jobs) > createAtOnce {
 		part := &pgx.Batch{}
-		queueCreations(part, jobs[:createAtOnce])
+		if err := queueCreations(part, jobs[:createAtOnce]); err != nil {
+			return nil, err
+		}
 		if err := tx.SendBatch(ctx, part).Close(); err != nil {
 			return nil, err
 		}
@@ -126,11 +138,16 @@ func createAhead(ctx context.Context, tx pgx.Tx, jobs []*futurejobs.Job, ends in
 	return jobs, nil
 }
 
-func queueCreations(q *pgx.Batch, jobs []*futurejobs.Job) {
+func queueCreations(q *pgx.Batch, jobs []*futurejobs.Job) error {
 	for part := range slices.Chunk(jobs, createAtOnce) {
-		text, args := creationOf(part).waiting()
+		c := creationOf(part)
+		if c.err != nil {
+			return c.err
+		}
+		text, args := c.waiting()
 		q.Queue(text, args...).Exec(expect(len(part), errOvertaken))
 	}
+	return nil
 }
 
 func queueBorn(q *pgx.Batch, born []futurejobs.Decision, now time.Time) {

@@ -7,11 +7,11 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-const earlyColumns = `e.shard, e.rule_id, e.key, e.at, e.until_at, coalesce(e.outcome, ''), e.members`
+const earlyColumns = `e.shard, e.rule_id, e.key, e.at, e.until_at, coalesce(e.outcome, ''), e.members, e.ends`
 
 func earlyFields(e *futurejobs.Early) []any {
 	return []any{
-		&e.Shard, &e.RuleID, (*verbatim)(&e.Key), at(&e.At), at(&e.Until), (*string)(&e.Outcome), (*[]byte)(&e.Members),
+		&e.Shard, &e.RuleID, (*verbatim)(&e.Key), at(&e.At), at(&e.Until), (*string)(&e.Outcome), (*[]byte)(&e.Members), endings{&e.Ends},
 	}
 }
 

@@ -22,14 +22,21 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurej
 		return err
 	}
 	queueBorn(q, net.Born, now)
-	queueCreations(q, create)
+	if err := queueCreations(q, create); err != nil {
+		return err
+	}
 	queueChanges(q, net.Change)
 	for _, a := range net.Acks {
 		w := ackWrite(a)
 		q.Queue(w.text, w.args...)
 	}
 	queueUpdates(q, net.Update)
-	queueRemembered(q, net.Remember)
+	if err := queueOrders(q, net.Reorder); err != nil {
+		return err
+	}
+	if err := queueRemembered(q, net.Remember); err != nil {
+		return err
+	}
 	queueForgotten(q, net.Forget)
 	letters, tried, err := letterWrites(ctx, b, net, now)
 	if err != nil {
@@ -107,10 +114,14 @@ WHERE f.shard = job.shard AND f.id = job.id`
 
 const (
 	insertEarly = `
-INSERT INTO early (shard, rule_id, key, at, until_at, outcome, members)
-SELECT * FROM unnest($1::smallint[], $2::int[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::bytea[])
+INSERT INTO early (shard, rule_id, key, at, until_at, outcome, members, ends)
+SELECT * FROM unnest($1::smallint[], $2::int[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::bytea[], $8::text[])
 ON CONFLICT (shard, rule_id, key) DO UPDATE
-SET at = excluded.at, until_at = excluded.until_at, outcome = excluded.outcome, members = excluded.members`
+SET at = excluded.at, until_at = excluded.until_at, outcome = excluded.outcome, members = excluded.members, ends = excluded.ends`
+
+	reorderJobs = `
+UPDATE future_job f SET ordering = job.ordering FROM unnest($1::smallint[], $2::bigint[], $3::text[]) AS job (shard, id, ordering)
+WHERE f.shard = job.shard AND f.id = job.id`
 
 	deleteEarly = `
 DELETE FROM early e USING unnest($1::smallint[], $2::int[], $3::text[]) AS ref (shard, rule_id, key)
@@ -156,19 +167,40 @@ func newsColumns(jobs []futurejobs.Job) []any {
 	return []any{shards, ids, states, members, trails}
 }
 
-func queueRemembered(q *pgx.Batch, early []futurejobs.Early) {
+// queueOrders writes what jobs remember of the order of events. Few do.
+func queueOrders(q *pgx.Batch, jobs []futurejobs.Job) (err error) {
+	n := len(jobs)
+	if n == 0 {
+		return nil
+	}
+	shards, ids, orders := make([]int16, n), make([]int64, n), make([]*string, n)
+	for i, j := range jobs {
+		shards[i], ids[i] = j.Shard, j.ID
+		if orders[i], err = orderingOf(j.Order); err != nil {
+			return err
+		}
+	}
+	q.Queue(reorderJobs, shards, ids, orders).Exec(expect(n, errNotLocked))
+	return nil
+}
+
+func queueRemembered(q *pgx.Batch, early []futurejobs.Early) (err error) {
 	n := len(early)
 	if n == 0 {
-		return
+		return nil
 	}
 	names := make([]futurejobs.Ref, n)
 	at, until := make([]time.Time, n), make([]time.Time, n)
-	outcomes, members := make([]*string, n), make([][]byte, n)
+	outcomes, members, ends := make([]*string, n), make([][]byte, n), make([]*string, n)
 	for i, e := range early {
+		if ends[i], err = endsOf(e); err != nil {
+			return err
+		}
 		names[i], at[i], until[i], outcomes[i], members[i] = e.Ref, e.At, e.Until, optional(string(e.Outcome)), e.Members
 	}
 	shards, rules, keys := refColumns(names)
-	q.Queue(insertEarly, shards, rules, keys, at, until, outcomes, members)
+	q.Queue(insertEarly, shards, rules, keys, at, until, outcomes, members, ends)
+	return nil
 }
 
 func queueForgotten(q *pgx.Batch, names []futurejobs.Ref) {

@@ -10,8 +10,8 @@ import (
 const (
 	createOne = `
 INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at, event, state,
-	pauses, paused_next_at, members, origin)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+	pauses, paused_next_at, members, ordering, origin)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
 ON CONFLICT (shard, rule_id, key) DO NOTHING`
 
 	// createPlain is createOne for a job that has nothing in the columns that it leaves out.
@@ -35,9 +35,11 @@ WHERE id = $15`
 
 const (
 	rememberOne = `
-INSERT INTO early (shard, rule_id, key, at, until_at, outcome, members) VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO early (shard, rule_id, key, at, until_at, outcome, members, ends) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 ON CONFLICT (shard, rule_id, key) DO UPDATE
-SET at = excluded.at, until_at = excluded.until_at, outcome = excluded.outcome, members = excluded.members`
+SET at = excluded.at, until_at = excluded.until_at, outcome = excluded.outcome, members = excluded.members, ends = excluded.ends`
+
+	reorderOne = `UPDATE future_job SET ordering = $1 WHERE id = $2`
 
 	forgetOne = `DELETE FROM early WHERE shard = $1 AND rule_id = $2 AND key = $3`
 )
@@ -96,14 +98,27 @@ func (w *writer) changeAll(net futurejobs.Net) error {
 			return err
 		}
 	}
+	for _, j := range net.Reorder {
+		text, err := orderingOf(j.Order)
+		if err != nil {
+			return err
+		}
+		if _, err := w.exec(reorderOne, text, j.ID); err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
 // rememberAll writes what happened early, and forgets what somebody waited for.
 func (w *writer) rememberAll(net futurejobs.Net) error {
 	for _, e := range net.Remember {
+		ends, err := endsOf(e)
+		if err != nil {
+			return err
+		}
 		if _, err := w.exec(rememberOne, e.Shard, e.RuleID, verbatim(e.Key), e.At, e.Until,
-			optional(string(e.Outcome)), blob(e.Members)); err != nil {
+			optional(string(e.Outcome)), blob(e.Members), ends); err != nil {
 			return err
 		}
 	}
@@ -122,7 +137,11 @@ func (w *writer) create(j *futurejobs.Job) error {
 		j.CreatedAt.UnixMicro(), j.Since.UnixMicro(), j.FirstCheckAt.UnixMicro(), j.NextCheckAt.UnixMicro(), body(j.Event),
 	}
 	if isLaden(j) {
-		statement, args = createOne, append(args, body(j.State), blob(pausesOf(j.Pauses)), when(j.PausedNext), blob(j.Members))
+		order, err := orderingOf(j.Order)
+		if err != nil {
+			return err
+		}
+		statement, args = createOne, append(args, body(j.State), blob(pausesOf(j.Pauses)), when(j.PausedNext), blob(j.Members), order)
 	}
 	args = append(args, origin(j.Origin))
 	n, err := w.exec(statement, args...)

@@ -8,13 +8,14 @@ import (
 )
 
 // jobColumns are the columns that readJob reads, of the table or alias f.
-const jobColumns = dueColumns + `, f.picked_at, f.started_at, f.completed_at, f.failed_at`
+const jobColumns = dueColumns + `, f.picked_at, f.started_at, f.completed_at, f.failed_at, f.ordering`
 
 func jobFields(j *futurejobs.Job) []any {
-	return append(dueFields(j), at(&j.Last.PickedAt), at(&j.Last.StartedAt), at(&j.Last.CompletedAt), at(&j.Last.FailedAt))
+	return append(dueFields(j), at(&j.Last.PickedAt), at(&j.Last.StartedAt), at(&j.Last.CompletedAt), at(&j.Last.FailedAt), ordering{&j.Order})
 }
 
-// dueColumns are jobColumns but for the times of the last look, which the next one writes over.
+// dueColumns are jobColumns but for the times of the last look, which the next one writes over, and for the order of
+// events, which no look needs.
 const dueColumns = `f.shard, f.id, f.rev, f.rule_id, f.version, f.key,
 	f.created_at, f.since_at, f.first_check_at, f.next_check_at,
 	f.check_count, f.undecided, f.step, f.event, f.state, f.alert_ids, f.checks, f.check_total, f.check_slowest,
@@ -139,7 +140,7 @@ func these[T ~int16 | ~int32](numbers []T) string {
 	return b.String()
 }
 
-// isLaden reports whether a new job has what only few have: what came before it, or a pause.
+// isLaden reports whether a new job has what only few have: what came before it, a pause, or an order of events.
 func isLaden(j *futurejobs.Job) bool {
-	return j.State != nil || len(j.Pauses) > 0 || !j.PausedNext.IsZero() || j.Members != nil
+	return j.Order != nil || j.State != nil || len(j.Pauses) > 0 || !j.PausedNext.IsZero() || j.Members != nil
 }

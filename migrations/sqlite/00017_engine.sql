@@ -42,3 +42,10 @@ ALTER TABLE node ADD COLUMN schema_known integer;
 
 -- The newest dead letters of a rule are kept; the bound is found and the rest is taken away by this index.
 CREATE INDEX dead_letter_rule ON dead_letter (rule, id);
+
+-- ordering: what a job remembers of the order of events that come by several streams, JSON: the triggers that were
+-- kept, and when the job began where since_at does not say it. NULL for every job of a rule with one stream. ends:
+-- the ends that were read before their triggers, or may be followed by an older one, JSON; NULL where at and outcome
+-- say all. A node of the version before reads and writes neither.
+ALTER TABLE future_job ADD COLUMN ordering TEXT;
+ALTER TABLE early ADD COLUMN ends TEXT;

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"encoding/json"
 	"fmt"
 	"sync"
 	"testing"
@@ -130,4 +131,76 @@ func earlyIsCapped(t *testing.T, w *world) {
 			t.Errorf("the early resolve of %d ends %d jobs, want %d", i, got.Ended, want)
 		}
 	}
+}
+
+// ordering is the effect of a trigger whose job remembers the order of events that come by other streams.
+func (w *world) ordering(key string, since time.Time, body string) futurejobs.Effect {
+	e := w.awaited(key, since)
+	start := e.Ask.(futurejobs.Start) //nolint:forcetypeassert // awaited makes it
+	start.Orders, start.Job.Event = true, json.RawMessage(body)
+	e.Ask = start
+	return e
+}
+
+// endingApart is the effect of an end that comes by another stream than the trigger.
+func (w *world) endingApart(key string, at time.Time) futurejobs.Effect {
+	e := w.happening(key, at, time.Hour)
+	e.Apart = true
+	return e
+}
+
+// ordered is the job of a key with what it remembers of the order of events, which no look reads.
+func (w *world) ordered(key string) futurejobs.Job {
+	w.t.Helper()
+	page := must[futurejobs.Page[futurejobs.Listed]](w.t)(w.Jobs(w.ctx(), futurejobs.Filter{Key: key}))
+	if len(page.Items) != 1 {
+		w.t.Fatalf("%d jobs of %q", len(page.Items), key)
+	}
+	return page.Items[0].Job
+}
+
+// An end that is older than a trigger that was kept leaves the job of that trigger.
+func keptTriggersAreRemembered(t *testing.T, w *world) {
+	at := w.slot().Add(-time.Hour)
+	const body = `{"text":"<a> & \u0000"}`
+	keys := []string{"a", "nul\x00 \xff"}
+	for _, key := range keys {
+		w.byHand(w.ordering(key, at, `{}`))
+		for after := range 3 {
+			if got := w.byHand(w.ordering(key, at.Add(time.Duration(2+after)*time.Minute), body)); got.Kept != 1 {
+				t.Fatalf("applied %+v, want the trigger kept", got)
+			}
+		}
+		if j := w.ordered(key); j.Order == nil || len(j.Order.Kept) != 3 || j.Rev != 0 {
+			t.Fatalf("%q remembers %+v at rev %d, want three triggers", key, j.Order, j.Rev)
+		}
+	}
+	for _, key := range keys {
+		if got := w.byHand(w.endingApart(key, at.Add(time.Minute))); got.Ended != 1 || got.Created != 1 {
+			t.Fatalf("applied %+v, want one job ended and one created", got)
+		}
+		j := w.ordered(key)
+		if !j.Since.Equal(at.Add(2*time.Minute)) || string(j.Event) != body || j.Order == nil || len(j.Order.Kept) != 2 {
+			t.Errorf("the job is since %v with %s and %+v", j.Since, j.Event, j.Order)
+		}
+	}
+	w.settle(w.over(w.one("a")))
+	w.balances(4)
+}
+
+// Ends that were read before their triggers each end their own, also where a trigger used one of them before.
+func endsAreRememberedApart(t *testing.T, w *world) {
+	at := w.slot().Add(-time.Hour)
+	after := func(minutes int) time.Time { return at.Add(time.Duration(minutes) * time.Minute) }
+	w.byHand(w.endingApart("a", after(2)), w.endingApart("a", after(5)))
+	for _, c := range []struct {
+		minute               int
+		created, ended, kept int
+	}{{1, 1, 1, 0}, {2, 0, 0, 1}, {4, 1, 1, 0}, {5, 0, 0, 1}, {6, 1, 0, 0}} {
+		got := w.byHand(w.ordering("a", after(c.minute), `{}`))
+		if got.Created != c.created || got.Ended != c.ended || got.Kept != c.kept {
+			t.Errorf("the trigger of minute %d: %+v, want %+v", c.minute, got, c)
+		}
+	}
+	w.balances(3)
 }

@@ -75,6 +75,8 @@ var behaviours = map[string]func(*testing.T, *world){
 	"early/forgotten":       earlyIsForgotten,
 	"early/capped":          earlyIsCapped,
 	"early/race":            earlyIsRacedOnce,
+	"early/kept":            keptTriggersAreRemembered,
+	"early/ends":            endsAreRememberedApart,
 	"cursor/open":           cursorsOpenOnce,
 	"cursor/read":           cursorsAreMarkedForward,
 	"cursor/reset":          cursorsAreReset,

@@ -1,0 +1,457 @@
+package futurejobs_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+	"deadman/store"
+	"deadman/store/storetest"
+)
+
+// door is a rule whose trigger, resolve and changes come by the streams that a test reads them from.
+const door = `
+name: %s
+entity: door
+trigger: {event: door.opened, key: event.id}
+resolve: {event: door.closed, key: event.id}
+update: {event: door.seen, key: event.id}
+pause: {event: door.held, key: event.id, if: event.held == true}
+escalate: [{after: 48h, step: only}]
+slot: 1s
+again: %s
+`
+
+// sources are the streams of a rule, which are read side by side.
+type sources struct {
+	*testing.T
+	store *store.Store
+	book  *rules.Book
+	seq   map[string]uint64
+	of    map[string]string // the stream of a subject
+	rule  string
+}
+
+// newSources saves a rule of the name that reads the subjects of the door from streams of its own: its triggers, its ends,
+// and its changes.
+func newSources(t *testing.T, s *store.Store, name, again, triggers, ends, changes string) *sources {
+	t.Helper()
+	src := &sources{T: t, store: s, book: rules.NewBook(s, 4), seq: make(map[string]uint64), rule: name, of: map[string]string{
+		"door.opened": name + triggers, "door.closed": name + ends, "door.seen": name + changes, "door.held": name + changes,
+	}}
+	documents, err := rules.Parse(fmt.Appendf(nil, door, name, again), "test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := json.Marshal(documents[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	saved := rules.Saved{Name: name, Entity: "door", Document: text}
+	for subject, stream := range src.of {
+		saved.Reads = append(saved.Reads, rules.Read{Subject: subject, Stream: stream})
+	}
+	if _, err := s.Save(t.Context(), saved, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	if err := src.book.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return src
+}
+
+// happening is an event of a door.
+type happening struct {
+	subject string
+	key     string
+	at      time.Time // by the clock of its stream
+	body    string    // beside the id
+}
+
+// take applies events of one stream in one batch.
+func (s *sources) take(all ...happening) futurejobs.Applied {
+	s.Helper()
+	stream := s.of[all[0].subject]
+	batch := futurejobs.Batch{Stream: stream, After: s.seq[stream], RuleSet: s.book.Revision()}
+	for _, h := range all {
+		s.seq[stream]++
+		effects, refused := s.book.Match(futurejobs.Event{
+			Stream: stream, Subject: h.subject, Seq: s.seq[stream], At: h.at, Data: fmt.Appendf(nil, `{"id":%q%s}`, h.key, h.body),
+		})
+		if len(refused) > 0 {
+			s.Fatal(refused)
+		}
+		batch.Effects, batch.LastAt = append(batch.Effects, effects...), h.at
+	}
+	batch.Last = s.seq[stream]
+	applied, err := s.store.Apply(s.Context(), batch)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return applied
+}
+
+// job is the pending job of a key; nil: there is none.
+func (s *sources) job(key string) *futurejobs.Job {
+	s.Helper()
+	page, err := s.store.Jobs(s.Context(), futurejobs.Filter{Key: key, Rule: s.rule})
+	if err != nil {
+		s.Fatal(err)
+	}
+	if len(page.Items) == 0 {
+		return nil
+	}
+	return &page.Items[0].Job
+}
+
+// created is how many jobs of a key there are and were.
+func (s *sources) created(key string) int {
+	s.Helper()
+	history, err := s.store.History(s.Context(), futurejobs.Filter{Key: key, Rule: s.rule, Limit: futurejobs.MaxLimit})
+	if err != nil {
+		s.Fatal(err)
+	}
+	n := len(history.Items)
+	if s.job(key) != nil {
+		n++
+	}
+	return n
+}
+
+// onDatabases runs a test on each database.
+func onDatabases(t *testing.T, test func(t *testing.T, s *store.Store)) {
+	for name, url := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "" }, "postgres": storetest.Postgres} {
+		t.Run(name, func(t *testing.T) {
+			s, err := store.Open(t.Context(), store.Options{DatabaseURL: url(t), DataDir: t.TempDir(), Shards: 4, Log: slog.New(slog.DiscardHandler)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			}()
+			test(t, s)
+		})
+	}
+}
+
+// anHourAgo is when events of a test begin: all of them are over.
+func anHourAgo() time.Time { return time.Now().Add(-time.Hour).UTC().Truncate(time.Second) }
+
+// The door was opened, closed and opened again, and is open: in whatever order the streams are read.
+func TestAnEndLeavesTheJobOfATriggerAfterIt(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *store.Store) {
+		for _, again := range []string{"keep", "restart"} {
+			s := newSources(t, db, again, again, "A", "B", "B")
+			for name, order := range map[string][]int{"in order": {0, 1, 2}, "the end last": {0, 2, 1}, "the end first": {1, 0, 2}} {
+				key, at := again+" "+name, anHourAgo()
+				events := []happening{
+					{"door.opened", key, at.Add(time.Second), `,"by":"ada"`},
+					{"door.closed", key, at.Add(2 * time.Second), ""},
+					{"door.opened", key, at.Add(3 * time.Second), `,"by":"<bob> & sons"`},
+				}
+				for _, i := range order {
+					s.take(events[i])
+				}
+				j := s.job(key)
+				switch {
+				case j == nil:
+					t.Errorf("%s: no job is pending, and the door is open", key)
+				case !j.Since.Equal(events[2].at) || !bytes.Contains(j.Event, []byte("<bob> & sons")):
+					t.Errorf("%s: the job is since %v with %s, want %v with the second trigger's body", key, j.Since, j.Event, events[2].at)
+				}
+				if n := s.created(key); n != 2 {
+					t.Errorf("%s: %d jobs were created, want 2", key, n)
+				}
+			}
+		}
+	})
+}
+
+// A trigger that was kept out stays out when its end is read before it.
+func TestAKeptTriggerIsKeptWhenItsEndIsReadFirst(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *store.Store) {
+		s := newSources(t, db, "door", "keep", "A", "B", "B")
+		at := anHourAgo()
+		for key, order := range map[string][]int{"after the first": {0, 2, 1}, "before both": {2, 0, 1}} {
+			events := []happening{
+				{"door.opened", key, at.Add(1 * time.Second), ""}, {"door.opened", key, at.Add(2 * time.Second), ""}, {"door.closed", key, at.Add(3 * time.Second), ""},
+			}
+			for _, i := range order {
+				s.take(events[i])
+			}
+			if j := s.job(key); j != nil {
+				t.Errorf("%s: a job is pending since %v, and the door was closed after that", key, j.Since)
+			}
+			if n := s.created(key); n != 1 {
+				t.Errorf("%s: %d jobs were created, want 1", key, n)
+			}
+		}
+	})
+}
+
+// An older update or pause of another stream says nothing of a job.
+func TestWhatIsOlderThanAJobDoesNotChangeIt(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *store.Store) {
+		s := newSources(t, db, "door", "restart", "A", "B", "C")
+		at := anHourAgo()
+		s.take(happening{"door.opened", "front", at.Add(3 * time.Second), `,"lock":"new"`})
+		s.take(happening{"door.seen", "front", at.Add(1 * time.Second), `,"lock":"old"`}, happening{"door.held", "front", at.Add(2 * time.Second), `,"held":true`})
+		j := s.job("front")
+		if j == nil || !j.PausedAt().IsZero() || !strings.Contains(string(j.Known()), `"new"`) {
+			t.Errorf("the job is %+v, want it unpaused with its own body", j)
+		}
+	})
+}
+
+// Within the tolerance an end belongs to the trigger that it seems to be older than, whichever is read first;
+// but not where another job was open that it may have ended.
+func TestEventsWithinTheToleranceOfClocks(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *store.Store) {
+		const near = futurejobs.ClockSkew - 10*time.Millisecond
+		for _, again := range []string{"keep", "restart"} {
+			s := newSources(t, db, again, again, "A", "B", "B")
+			at := anHourAgo()
+			opened := func(key string, after time.Duration) happening {
+				return happening{"door.opened", key, at.Add(after), ""}
+			}
+			closed := func(key string, after time.Duration) happening {
+				return happening{"door.closed", key, at.Add(after), ""}
+			}
+			for _, c := range []struct {
+				name   string
+				events []happening
+				open   bool
+			}{
+				{"alone, trigger first", []happening{opened("1", time.Second), closed("1", time.Second-near)}, false},
+				{"alone, end first", []happening{closed("2", time.Second-near), opened("2", time.Second)}, false},
+				{"too old, trigger first", []happening{opened("3", time.Second), closed("3", 900*time.Millisecond-1)}, true},
+				{"too old, end first", []happening{closed("4", 900*time.Millisecond-time.Microsecond), opened("4", time.Second)}, true},
+				{"of the job before, read last", []happening{opened("5", 0), opened("5", time.Second), closed("5", time.Second-near)}, true},
+				{"of the job before, read between", []happening{opened("6", 0), closed("6", time.Second-near), opened("6", time.Second)}, true},
+				{"of the job before, read first", []happening{closed("7", time.Second-near), opened("7", 0), opened("7", time.Second)}, true},
+			} {
+				for _, h := range c.events {
+					s.take(h)
+				}
+				if open := s.job(c.events[0].key) != nil; open != c.open {
+					t.Errorf("%s, %s: pending is %v, want %v", again, c.name, open, c.open)
+				}
+			}
+		}
+	})
+}
+
+// The order of one stream is its own: its times do not count.
+func TestEventsOfOneStreamAreInItsOrder(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *store.Store) {
+		s := newSources(t, db, "door", "keep", "A", "A", "A")
+		at := anHourAgo()
+		s.take(happening{"door.opened", "front", at.Add(time.Second), ""}, happening{"door.closed", "front", at, ""}) // a clock was set back
+		if j := s.job("front"); j != nil {
+			t.Errorf("a job is pending since %v", j.Since)
+		}
+		s.take(happening{"door.opened", "back", at.Add(2 * time.Second), ""})
+		s.take(happening{"door.closed", "back", at.Add(time.Second), ""})
+		if j := s.job("back"); j != nil {
+			t.Errorf("a job is pending since %v", j.Since)
+		}
+	})
+}
+
+// A job that a person began is not ended by what came before it.
+func TestAnEndOlderThanAJobBegunByHandLeavesIt(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *store.Store) {
+		s := newSources(t, db, "door", "keep", "A", "A", "A")
+		now, err := s.store.Now(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		rule, err := s.book.Newest("door")
+		if err != nil {
+			t.Fatal(err)
+		}
+		effect, err := rule.Begin("front", time.Time{}, now, nil, 4)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.store.Apply(t.Context(), futurejobs.Batch{RuleSet: s.book.Revision(), Effects: []futurejobs.Effect{effect}}); err != nil {
+			t.Fatal(err)
+		}
+		s.take(happening{"door.closed", "front", now.Add(-time.Minute), ""})
+		if s.job("front") == nil {
+			t.Fatal("an end from a minute before took the job away")
+		}
+		s.take(happening{"door.closed", "front", now.Add(time.Minute), ""})
+		if s.job("front") != nil {
+			t.Error("an end after it left the job")
+		}
+	})
+}
+
+// A kept trigger whose bodies are many leaves the newest.
+func TestOfManyKeptTriggersTheNewestLeaveTheirTime(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *store.Store) {
+		s := newSources(t, db, "door", "keep", "A", "B", "B")
+		at := anHourAgo()
+		for i := range 30 {
+			s.take(happening{"door.opened", "front", at.Add(time.Duration(i) * time.Second), fmt.Sprintf(`,"text":%q`, strings.Repeat("x", 200<<10))})
+		}
+		s.take(happening{"door.closed", "front", at.Add(28*time.Second + 500*time.Millisecond), ""})
+		if j := s.job("front"); j == nil || !j.Since.Equal(at.Add(29*time.Second)) {
+			t.Errorf("the job is %v, want one since the newest trigger", j)
+		}
+	})
+}
+
+// told is what an oracle knows of a door: it sees all events in the order of their times.
+type told struct {
+	open    bool
+	since   time.Time
+	state   map[string]any
+	pauses  []checks.Pause
+	created int
+}
+
+// see plays an event; again is what another trigger does.
+func (k *told) see(h happening, again string) {
+	var body map[string]any
+	if err := json.Unmarshal(fmt.Appendf(nil, `{"id":%q%s}`, h.key, h.body), &body); err != nil {
+		panic(err)
+	}
+	last := len(k.pauses) - 1
+	paused := last >= 0 && k.pauses[last].To.IsZero()
+	switch {
+	case h.subject == "door.opened" && (!k.open || again == "restart"):
+		*k = told{open: true, since: h.at, state: body, created: k.created + 1}
+	case !k.open || h.subject == "door.opened":
+	case h.subject == "door.closed":
+		*k = told{created: k.created}
+	case h.subject == "door.seen":
+		for name, value := range body {
+			k.state[name] = value
+		}
+	case body["held"] == true && !paused:
+		k.pauses = append(k.pauses, checks.Pause{From: h.at})
+	case body["held"] == false && paused:
+		k.pauses[last].To = h.at
+	}
+}
+
+// Streams are read at speeds of their own, their clocks differ, and what becomes of each door is what an oracle says that
+// sees all events in the order of their times. What changes a job is not read before the job's trigger: such a change
+// finds no job.
+func TestWhatBecomesOfJobsFollowsTheOrderOfTimes(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *store.Store) {
+		for _, streams := range [][3]string{{"A", "B", "B"}, {"A", "B", "C"}, {"A", "B", "A"}} {
+			for _, again := range []string{"keep", "restart"} {
+				seed := uint64(time.Now().UnixNano())
+				name := fmt.Sprintf("%s/%s/%d", strings.Join(streams[:], ""), again, seed)
+				t.Run(name, func(t *testing.T) {
+					random := rand.New(rand.NewPCG(seed, 1)) //nolint:gosec // it deals cards
+					s := newSources(t, db, again+"-"+strings.ToLower(strings.Join(streams[:], "")), again, streams[0], streams[1], streams[2])
+					s.playAtRandom(random, again, 60)
+				})
+			}
+		}
+	})
+}
+
+// playAtRandom has things happen to doors, reads the streams at random lags, and compares what became of each door with
+// what the oracle says.
+func (s *sources) playAtRandom(random *rand.Rand, again string, doors int) {
+	s.Helper()
+	skew := map[string]time.Duration{}
+	triggers, streams := s.of["door.opened"], slices.Compact(slices.Sorted(maps.Values(s.of)))
+	for _, stream := range streams {
+		skew[stream] = time.Duration(random.Int64N(int64(futurejobs.ClockSkew) / 2)).Truncate(time.Microsecond)
+	}
+	begins, oracle := anHourAgo(), make(map[string]*told)
+	unread, story := make(map[string][]happening), make(map[string][]happening)
+	for i := range 6 * doors {
+		h := happening{key: fmt.Sprintf("d%d", random.IntN(doors))}
+		switch random.IntN(8) {
+		case 0, 1, 2:
+			h.subject, h.body = "door.opened", fmt.Sprintf(`,"opened":%d`, i)
+		case 3, 4, 5:
+			h.subject = "door.closed"
+		case 6:
+			h.subject, h.body = "door.seen", fmt.Sprintf(`,"seen":%d`, i)
+		default:
+			h.subject, h.body = "door.held", fmt.Sprintf(`,"held":%v`, random.IntN(2) == 0)
+		}
+		stream := s.of[h.subject]
+		h.at = begins.Add(time.Duration(i)*2*futurejobs.ClockSkew + skew[stream])
+		unread[stream], story[h.key] = append(unread[stream], h), append(story[h.key], h)
+		if oracle[h.key] == nil {
+			oracle[h.key] = &told{}
+		}
+		oracle[h.key].see(h, again)
+	}
+	for len(unread) > 0 {
+		stream := streams[random.IntN(len(streams))]
+		queue, n := unread[stream], 0
+		for most := random.IntN(40); n < len(queue) && n < most && !s.ahead(queue[n], unread[triggers]); n++ {
+		}
+		if n > 0 {
+			s.take(queue[:n]...)
+		}
+		if unread[stream] = queue[n:]; len(unread[stream]) == 0 {
+			delete(unread, stream)
+		}
+	}
+	for key, want := range oracle {
+		s.compare(key, want, story[key])
+	}
+}
+
+// ahead reports whether a change would be read before a trigger that is older.
+func (s *sources) ahead(h happening, triggers []happening) bool {
+	changes := h.subject == "door.seen" || h.subject == "door.held"
+	return changes && s.of[h.subject] != s.of["door.opened"] && slices.ContainsFunc(triggers, func(t happening) bool { return t.at.Before(h.at) })
+}
+
+// compare compares what became of a door with what the oracle says.
+func (s *sources) compare(key string, want *told, story []happening) {
+	s.Helper()
+	got, j := told{created: s.created(key)}, s.job(key)
+	if j != nil {
+		got.open, got.since, got.pauses = true, j.Since, j.Pauses
+		if err := json.Unmarshal(j.Known(), &got.state); err != nil {
+			s.Fatal(err)
+		}
+		if paused := j.NextCheckAt.Equal(futurejobs.Never); paused == j.PausedAt().IsZero() {
+			s.Errorf("%s: the next check is at %v, and the pauses are %v", key, j.NextCheckAt, j.Pauses)
+		}
+	}
+	expected := *want
+	expected.state = through(expected.state)
+	if diff := cmp.Diff(expected, got, cmp.AllowUnexported(told{})); diff != "" {
+		s.Errorf("%s: (-oracle +store)\n%s\nof %v", key, diff, story)
+	}
+}
+
+// through is a state as it comes back from JSON.
+func through(state map[string]any) (back map[string]any) {
+	text, err := json.Marshal(state)
+	if err == nil {
+		err = json.Unmarshal(text, &back)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return back
+}
