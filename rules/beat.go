@@ -77,6 +77,7 @@ var pulseShape = Shape{
 	"duration_seconds": {Kind: Number}, "reason": {Kind: Text}, "overdue_at": {Kind: Time},
 	"runs":         {Kind: List, Items: &Form{Kind: Object, Fields: Shape{"run": {Kind: Text}, "at": {Kind: Time}, "again_at": {Kind: Time}}}},
 	"dropped_runs": {Kind: Number},
+	"failed_runs":  {Kind: List, Items: &Form{Kind: Text}},
 }
 
 // ping is the event of a beat that came as a ping.
@@ -213,7 +214,8 @@ func (a beating) ask() (futurejobs.Beat, error) {
 //     what was answered with OK counts.
 //  2. A start opens a run. What was said, and what failed, stays overdue.
 //  3. A failure, or a run that is over too soon, is overdue at once, if it was not before.
-//  4. A success puts the wait off. Where something was said, that wait is over, and another begins.
+//  4. A success puts the wait off, unless another run failed of which no alert tells yet. Where something was said, that wait
+//     is over, and another begins.
 func (a beating) play(j *futurejobs.Job) (futurejobs.Beaten, error) {
 	if a.Kind == Log {
 		return futurejobs.Beaten{}, nil
@@ -233,8 +235,14 @@ func (a beating) play(j *futurejobs.Job) (futurejobs.Beaten, error) {
 		a.At = last
 	}
 	known := len(j.Alerts) > 0 || !before.OverdueAt.IsZero() // it was said, or it failed
+	if len(j.Alerts) > 0 {
+		before.Failed = nil // an alert tells of them
+	}
 	after := a.pulse(before, a.overdue(*j, known))
 	switch {
+	case a.Kind == Success && len(after.Failed) > 0 && !slices.Contains(after.Failed, a.Run):
+		next, err := a.stillFailed(*j, after)
+		return futurejobs.Beaten{Job: &next, News: true}, err
 	case after.Kind == Success && len(j.Alerts) > 0:
 		return a.back(*j, before, after)
 	case after.Kind == Success || !known:
@@ -257,7 +265,7 @@ func (a beating) overdue(j futurejobs.Job, known bool) time.Time {
 
 // pulse is what is known after the beat; before is what was, and overdue since when it was overdue.
 func (a beating) pulse(before pulse, overdue time.Time) pulse {
-	p := pulse{Kind: a.Kind, At: a.At, ExitStatus: a.Exit, Run: a.Run, Runs: before.Runs, Dropped: before.Dropped}
+	p := pulse{Kind: a.Kind, At: a.At, ExitStatus: a.Exit, Run: a.Run, Runs: before.Runs, Dropped: before.Dropped, Failed: before.Failed}
 	if a.Kind == Begun {
 		p.begin(a.Run, a.At)
 		p.OverdueAt, p.Reason = overdue, before.Reason
@@ -271,9 +279,16 @@ func (a beating) pulse(before pulse, overdue time.Time) pulse {
 		}
 	}
 	if p.Kind == Success {
+		p.Failed = slices.DeleteFunc(slices.Clone(p.Failed), func(name string) bool { return name == a.Run })
+		if len(p.Failed) > 0 { // what failed is told of, whatever else succeeds
+			before.Runs, before.Failed, before.Kind = p.Runs, p.Failed, Failure
+			return before
+		}
+		p.Failed = nil
 		p.Runs, p.Dropped = younger(p.Runs, a.beats.stale(), a.At), 0
 		return p
 	}
+	p.fail(a.Run)
 	p.OverdueAt = a.At
 	if !overdue.IsZero() {
 		p.OverdueAt = overdue
@@ -332,8 +347,68 @@ func (a beating) putOff(was futurejobs.Job, before, after pulse) (futurejobs.Bea
 	default:
 		next = a.nextOf(j)
 	}
+	if !moved {
+		if moved, err = a.made(j).stepsMove(was, j); err != nil {
+			return futurejobs.Beaten{}, err
+		}
+	}
 	news := moved || !before.plain() || !after.plain() || was.Step != j.Step || was.Undecided != j.Undecided || was.Version != j.Version
 	return futurejobs.Beaten{Job: &j, Next: next, News: news}, nil
+}
+
+// stillFailed is a job after the success of a run, of which another run failed: it goes on as it was.
+func (a beating) stillFailed(j futurejobs.Job, after pulse) (_ futurejobs.Job, err error) {
+	own := j.State
+	if len(a.updates) == 0 {
+		own = nil
+	}
+	j.State, err = after.knowing(own, j.Event)
+	return j, err
+}
+
+// stepsMove reports whether a step has another slot after a beat than before, so that the beat has to be written although
+// the next check stays where it is. The first step is that check, unless the rule looks in between.
+func (r *Rule) stepsMove(was, now futurejobs.Job) (bool, error) {
+	if len(r.steps) == 0 || len(r.steps) == 1 && r.recheck == nil {
+		return false, nil
+	}
+	if r.offsets != nil && len(now.Pauses) == 0 {
+		before, after := r.begins(waitOf(was)), r.begins(waitOf(now))
+		return slices.ContainsFunc(r.offsets, func(offset time.Duration) bool {
+			return !r.engine.Grid.Up(before.Add(offset)).Equal(r.engine.Grid.Up(after.Add(offset)))
+		}), nil
+	}
+	before, err := r.timeline(waitOf(was))
+	if err != nil {
+		return false, err
+	}
+	after, err := r.timeline(waitOf(now))
+	if err != nil {
+		return false, err
+	}
+	return !slices.EqualFunc(before, after, func(a, b moment) bool {
+		return a.step == b.step && r.engine.Grid.Up(a.at).Equal(r.engine.Grid.Up(b.at))
+	}), nil
+}
+
+// offsetsOf returns where in a slot the steps lie, each place once, counted from when the first would be taken at once; nil
+// where their times are not all written out.
+func (r *Rule) offsetsOf() (offsets []time.Duration) {
+	if !r.written() {
+		return nil
+	}
+	var at time.Duration
+	for _, s := range r.steps {
+		if s.every {
+			at += s.after
+		} else {
+			at = s.after
+		}
+		if offset := at % time.Duration(r.engine.Grid); !slices.Contains(offsets, offset) {
+			offsets = append(offsets, offset)
+		}
+	}
+	return offsets
 }
 
 // slotOf is the slot from which a job is overdue.

@@ -18,6 +18,7 @@ type pulse struct {
 	OverdueAt  time.Time `json:"overdue_at,omitzero"`        // since when it is overdue, whatever comes but a success; zero: it may not be
 	Runs       []run     `json:"runs,omitempty"`             // that have begun and not ended, oldest first
 	Dropped    int       `json:"dropped_runs,omitempty"`     // of those how many are not followed any more
+	Failed     []string  `json:"failed_runs,omitempty"`      // the runs by name that failed since the last alert, oldest first
 }
 
 // run is a run that has begun and not ended. One that begins again goes on: who begins and begins
@@ -55,6 +56,15 @@ func pulseOf(own []byte) (p pulse) {
 // plain reports whether there is nothing to keep.
 func (p pulse) plain() bool {
 	return (p.Kind == Success || p.Kind == "") && p.Seconds == nil && len(p.Runs) == 0 && p.Dropped == 0
+}
+
+// fail has a run fail that has a name. Of many the newest are kept: one is enough to be overdue.
+func (p *pulse) fail(name string) {
+	if name == "" || slices.Contains(p.Failed, name) {
+		return
+	}
+	p.Failed = append(slices.Clone(p.Failed), name)
+	p.Failed = p.Failed[max(0, len(p.Failed)-maxRuns):]
 }
 
 // begin begins a run, or again one that is going. Where there are too many, the second oldest is

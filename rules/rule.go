@@ -35,6 +35,8 @@ type Rule struct {
 	scattered bool     // its pauses come by several streams
 
 	spread int // over how many slots the steps of different keys are spread; 1: they are not
+	// offsets are where in a slot the steps of a heartbeat lie; nil: they are not written out.
+	offsets []time.Duration
 
 	rising bool // the steps are taken in the order that they are written in, but for those repeated until somebody acknowledges
 }
@@ -111,6 +113,9 @@ func (r *Rule) engage(saved Saved, grid futurejobs.Grid, world outside) {
 		CatchUp: futurejobs.CatchUp{After: time.Duration(d.CatchUp.After), Do: late[d.CatchUp.Do]},
 		Streams: d.waitsFor(saved.Reads),
 		Hears:   d.hears(saved.Reads),
+	}
+	if r.beats != nil {
+		r.offsets = r.offsetsOf()
 	}
 	if d.Handler != "" {
 		r.engine.Handler = byNameOf(r, world.handlers.Named(d.Handler))
