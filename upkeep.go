@@ -18,6 +18,10 @@ import (
 // upkeepEvery is how often rows past their time are removed.
 const upkeepEvery = time.Minute
 
+// versionsEvery is how often old versions of rules are looked for that nothing needs: where there are some,
+// the jobs of their rule are read.
+const versionsEvery = 10 * time.Minute
+
 // upkeepShard is the shard whose holder does the upkeep.
 const upkeepShard = 0
 
@@ -33,6 +37,8 @@ type upkeep struct {
 	count func(what string, n int64) // what was removed because there was too much of it
 	now   func() time.Time           // the database's time
 	log   *slog.Logger
+
+	versionsAt time.Time // when old versions were looked for; used by Run alone
 }
 
 // Wake makes the next round begin at once.
@@ -71,6 +77,7 @@ func (u *upkeep) step(ctx context.Context) {
 		{"the state of the history tables cannot be read or reported", u.watchHistory},
 		{"dead letters cannot be capped", u.capLetters},
 		{"early resolves cannot be capped", u.capEarly},
+		{"old versions of rules are still there", u.pruneVersions},
 		{"not all that rules expect to beat is waited for", u.expect},
 		{"the jobs of a deleted rule are still there", u.sweepDeleted},
 	} {
@@ -199,4 +206,17 @@ func historyRemark(day, now time.Time) alerts.Remark {
 	r.Text = fmt.Sprintf("no table for the history of %s could be made: a long transaction, such as a backup, reads history; end it before 00:00 UTC, or that day is kept in the default table and pruned row by row",
 		day.Format(time.DateOnly))
 	return r
+}
+
+// pruneVersions takes away old versions of rules, now and then.
+func (u *upkeep) pruneVersions(ctx context.Context) error {
+	if time.Since(u.versionsAt) < versionsEvery {
+		return nil
+	}
+	u.versionsAt = time.Now()
+	n, err := u.store.PruneVersions(ctx)
+	if n > 0 {
+		u.log.Info("pruned versions of rules that no job has", "versions", n)
+	}
+	return err
 }

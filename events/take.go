@@ -52,7 +52,8 @@ func (t *tap) take(ctx context.Context, h haul) error {
 	}
 }
 
-// takeOnce applies a haul in one transaction.
+// takeOnce applies a haul in one transaction. Rules that are saved all the time do not hold the stream up: once a batch
+// was matched in vain, further changes wait until it is applied.
 func (t *tap) takeOnce(ctx context.Context, h haul) error {
 	for range ruleTries {
 		if h = t.standing(h); len(h.events) == 0 {
@@ -66,6 +67,9 @@ func (t *tap) takeOnce(ctx context.Context, h haul) error {
 		if !errors.Is(err, futurejobs.ErrRulesChanged) {
 			return err
 		}
+		if err := t.in.Ledger.HoldOff(ctx, t.stream); err != nil {
+			return err
+		}
 		if err := t.in.Book.Refresh(ctx); err != nil {
 			return fmt.Errorf("look at the rules: %w", err)
 		}
@@ -77,10 +81,11 @@ func (t *tap) takeOnce(ctx context.Context, h haul) error {
 }
 
 // standing is a haul as it stands: what was applied of it is left out, and the rules are asked
-// again where they changed since.
+// again where those that read the stream changed since.
 func (t *tap) standing(h haul) haul {
 	left := slices.DeleteFunc(h.events, func(e futurejobs.Event) bool { return e.Seq <= t.cursor.LastSeq })
-	if len(left) == len(h.events) && h.revision == t.revision {
+	if len(left) == len(h.events) && t.in.Book.ChangedAt(t.stream) <= h.revision {
+		h.revision = max(h.revision, t.revision)
 		return h
 	}
 	return t.ask(left, t.revision)

@@ -70,5 +70,7 @@ type Book interface {
 	// Finest returns the finest grid of the rules that wait for a stream, by stream.
 	Finest() map[string]futurejobs.Grid
 	Revision() int64
+	// ChangedAt is the revision of the last change of the rules that a stream is read for.
+	ChangedAt(stream string) int64
 	Refresh(ctx context.Context) error
 }

@@ -3,6 +3,8 @@ package futurejobs
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"time"
 
 	"deadman/alerts"
@@ -72,8 +74,9 @@ type Batch struct {
 	After       uint64 // where the cursor has to stand
 	Last        uint64 // where it moves to
 	LastAt      time.Time
-	Lost        int64 // events that the stream lost after After and up to Last, at most
-	RuleSet     int64 // the revision that was evaluated
+	Lost        int64   // events that the stream lost after After and up to Last, at most
+	RuleSet     int64   // the revision that was evaluated
+	Rules       []int32 // that were evaluated beside those of the effects; see RestsOn
 	Effects     []Effect
 	DeadLetters []DeadLetter
 	Deed        string // what a person did, for the audit, such as job.cancel; empty: nobody did
@@ -93,6 +96,27 @@ type Batch struct {
 	// Letter is the dead letter that the batch is another try of; nil: of none. It goes with
 	// what is applied. Where its rule refuses the event again it stays, with the new reason.
 	Letter *DeadLetter
+}
+
+// OfReaders reports whether the batch rests on all rules that read its stream: it is a run of events of the
+// broker, which may be for any of them. A stream of the broker has no slash in its name.
+func (b Batch) OfReaders() bool { return b.Stream != "" && !strings.Contains(b.Stream, "/") }
+
+// RestsOn returns the rules that the batch rests on where it is not OfReaders, sorted: they have to be as they
+// were at RuleSet.
+func (b Batch) RestsOn() []int32 {
+	if b.OfReaders() {
+		return nil
+	}
+	rules := slices.Clone(b.Rules)
+	last := int32(-1)
+	for i := range b.Effects {
+		if id := b.Effects[i].Ref.RuleID; id != last {
+			rules, last = append(rules, id), id
+		}
+	}
+	slices.Sort(rules)
+	return slices.Compact(rules)
 }
 
 // Applied is what a batch came to.
@@ -117,6 +141,9 @@ type Ledger interface {
 	// ErrRulesChanged, ErrRefused, ErrTooSlow, or ErrNotFound where the batch's Letter is gone, having
 	// written nothing.
 	Apply(ctx context.Context, b Batch) (Applied, error)
+	// HoldOff keeps changes of the rules that read a stream waiting until the next batch of it is applied, or
+	// for a moment. What is evaluated after it stands until then.
+	HoldOff(ctx context.Context, stream string) error
 	// ResetCursor puts to in the place of old, which the cursor has to equal in LastSeq and
 	// StreamCreatedAt; otherwise it returns ErrMoved. It sets LastSeq, LastAt and
 	// StreamCreatedAt, and leaves ReadThrough and Created alone. It serves a stream that was

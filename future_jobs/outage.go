@@ -28,6 +28,7 @@ type Outage struct {
 	OpenedAt time.Time
 	SeenAt   time.Time // when a job was last met by it
 	Jobs     int       // how many were met by it so far
+	More     bool      // there may be more jobs; only where Jobs counts those that are due
 	Reason   string    // of the first
 }
 
@@ -104,7 +105,11 @@ func (o Outage) text(status alerts.Status, entity string) string {
 	if status == alerts.Resolved {
 		return fmt.Sprintf("%s can be asked again; %s of %s could not be looked at meanwhile", source, counted(o.Jobs, "job"), entity)
 	}
-	return fmt.Sprintf("nothing can be found out about %s: %s; %s due", entity, o.Reason, counted(o.Jobs, "job"))
+	due := counted(o.Jobs, "job")
+	if o.More {
+		due = "at least " + due
+	}
+	return fmt.Sprintf("nothing can be found out about %s: %s; %s due", entity, o.Reason, due)
 }
 
 func counted(n int, noun string) string {

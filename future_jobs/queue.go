@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// ErrRulesChanged means that the rule set is no longer at the revision that was evaluated.
-// Nothing was written; refresh the rules and decide again.
+// ErrRulesChanged means that the rules are no longer as they were evaluated. Nothing was written; refresh the
+// rules and decide again.
 var ErrRulesChanged = errors.New("the rules changed meanwhile")
 
 // Held is a shard that a node holds, at the epoch it holds it.
@@ -74,7 +74,7 @@ type Edition struct{ RuleID, Version int32 }
 // Settlement is a batch of decisions, and what must still hold for them to count.
 type Settlement struct {
 	Held      []Held // the shards of the decisions
-	RuleSet   int64  // the revision that was evaluated
+	RuleSet   int64  // the revision that was evaluated; of several, the lowest
 	Decisions []*Decision
 }
 
@@ -84,6 +84,7 @@ type Settled struct {
 	Jobs   map[int64]bool // by job id
 	Alerts int            // alert rows written
 	Lost   []int16        // shards no longer held
+	Moved  []int32        // rules whose decisions were not taken, because what they rest on changed; refresh the rules
 }
 
 // Reading is how a stream is listened to.
@@ -101,8 +102,10 @@ type Queue interface {
 	// for, the page ends with the job whose bodies reach them.
 	Due(ctx context.Context, q DueQuery) ([]Job, error)
 	// Settle writes decisions, their history and their alerts in one transaction, under
-	// the fence: shards held at their epoch and not expired, jobs at their rev.
-	// It returns ErrRulesChanged when the rule set moved, ErrRefused or ErrTooSlow.
+	// the fence: shards held at their epoch and not expired, jobs at their rev, and no rule
+	// deleted, or reading its ending events from other streams, since RuleSet. Other changes, of the
+	// same rule or of another one, disturb nothing. Where all rules have moved it returns ErrRulesChanged,
+	// and else ErrRefused or ErrTooSlow.
 	Settle(ctx context.Context, s Settlement) (Settled, error)
 	// ReadThrough returns, by stream, how far intake has read it; pings are under the empty name.
 	ReadThrough(ctx context.Context) (map[string]Reading, error)

@@ -122,7 +122,11 @@ func (s *Sweeper) settle(ctx context.Context, part []*verdict) error {
 	}
 	s.observe(part, got)
 	s.wakeFor(part)
-	s.fail("settle", nil)
+	if len(got.Moved) > 0 {
+		err = s.book.Refresh(ctx)
+		time.AfterFunc(again, s.Wake)
+	}
+	s.fail("settle", err)
 	for _, v := range part {
 		v.shard.land(v.Job.ID, v.standsAt(got.Jobs[v.Job.ID]))
 	}
@@ -156,17 +160,12 @@ func (v *verdict) giveUp(refused error, now time.Time) {
 	v.Decision, v.isGivenUp = d, true
 }
 
-// apart splits a batch by the revision it was decided under, and where a shard was lost and
-// taken again meanwhile: a decision has to stand or fall by the epoch that it was made in. In
-// nearly all cases it comes to one part.
+// apart splits a batch where a shard was lost and taken again meanwhile: a decision has to stand or fall by
+// the epoch that it was made in. In nearly all cases it comes to one part.
 func apart(batch []*verdict) [][]*verdict {
-	type ground struct {
-		ruleSet int64
-		term    int // of the shard, counted within the batch
-	}
 	terms := map[int16][]*Shard{}
-	parts := map[ground][]*verdict{}
-	grounds := make([]ground, len(batch))
+	parts := map[int][]*verdict{}
+	of := make([]int, len(batch)) // the term of the shard, counted within the batch
 	for i := range batch {
 		v := batch[i]
 		term := slices.Index(terms[v.shard.Shard], v.shard)
@@ -174,13 +173,13 @@ func apart(batch []*verdict) [][]*verdict {
 			term = len(terms[v.shard.Shard])
 			terms[v.shard.Shard] = append(terms[v.shard.Shard], v.shard)
 		}
-		grounds[i] = ground{v.ruleSet, term}
+		of[i] = term
 	}
-	if len(slices.Compact(slices.Clone(grounds))) == 1 {
+	if slices.Max(of) == 0 {
 		return [][]*verdict{batch}
 	}
-	for i, g := range grounds {
-		parts[g] = append(parts[g], batch[i])
+	for i, term := range of {
+		parts[term] = append(parts[term], batch[i])
 	}
 	return slices.Collect(maps.Values(parts))
 }
@@ -203,6 +202,7 @@ func settlement(batch []*verdict) Settlement {
 	st := Settlement{RuleSet: batch[0].ruleSet, Decisions: make([]*Decision, len(batch))}
 	held := map[Held]bool{}
 	for i, v := range batch {
+		st.RuleSet = min(st.RuleSet, v.ruleSet)
 		st.Decisions[i] = &v.Decision
 		if !held[v.shard.Held] {
 			held[v.shard.Held] = true

@@ -101,13 +101,16 @@ func TestASettlementHoldsAShardAtOneEpoch(t *testing.T) {
 		return &verdict{shard: s, ruleSet: ruleSet, Decision: Decision{Job: Job{ID: id, Ref: Ref{Shard: 1}}}}
 	}
 	parts := apart([]*verdict{decided(lost, 7, 1), decided(back, 7, 1), decided(back, 7, 2), decided(back, 8, 3)})
-	if len(parts) != 3 {
-		t.Errorf("%d settlements of two epochs and two rule sets, want 3", len(parts))
+	if len(parts) != 2 {
+		t.Errorf("%d settlements of two epochs, want 2", len(parts))
 	}
 	decisions := 0
 	for _, p := range parts {
 		st := settlement(p)
 		decisions += len(st.Decisions)
+		if st.RuleSet != 7 {
+			t.Errorf("decisions of revisions 7 and 8 rest on %d, want the lower", st.RuleSet)
+		}
 		if len(st.Held) != 1 {
 			t.Errorf("a settlement holds one shard as %v", st.Held)
 		}

@@ -56,7 +56,13 @@ func (b *Book) outside() outside {
 	return outside{calendars: b.Calendars, sources: b.Sources, handlers: b.Handlers}
 }
 
-// Refresh reads the rules anew if they changed.
+// ChangedAt is the revision of the last change of the rules that a stream is read for.
+func (b *Book) ChangedAt(stream string) int64 {
+	e := b.current.Load()
+	return max(e.whole, e.changed[stream])
+}
+
+// Refresh reads what changed in the rules since they were read.
 func (b *Book) Refresh(ctx context.Context) error {
 	b.refreshing.Lock()
 	defer b.refreshing.Unlock()
@@ -68,11 +74,11 @@ func (b *Book) Refresh(ctx context.Context) error {
 	if revision == before.revision {
 		return nil
 	}
-	revision, saved, err := b.store.Load(ctx)
+	changes, err := b.store.Changes(ctx, before.revision)
 	if err != nil {
 		return wrap("refresh rules", err)
 	}
-	b.current.Store(newEdition(revision, saved, before, b.outside()))
+	b.current.Store(before.with(changes, b.outside()))
 	if b.Changed != nil {
 		b.Changed()
 	}

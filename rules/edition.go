@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"cmp"
+	"maps"
 	"slices"
 	"sync"
 
@@ -15,6 +17,9 @@ const maxOld = 1024
 // of other versions.
 type edition struct {
 	revision int64
+	whole    int64            // when all rules were read
+	changed  map[string]int64 // when rules changed after that, by the streams that they read before or since
+	saved    []Saved          // all versions, by rule and version
 	versions map[id]*version
 	names    map[string]*rule
 	subjects trie[*rule]
@@ -90,12 +95,64 @@ func sameReads(a, b []Read) bool {
 	})
 }
 
+// with is the edition after changes.
+func (e *edition) with(changes Changes, world outside) *edition {
+	if changes.All {
+		return newEdition(changes.Revision, changes.Saved, e, world)
+	}
+	next := newEdition(changes.Revision, mergeSaved(e.saved, changes.Saved), e, world)
+	next.whole, next.changed = e.whole, maps.Clone(e.changed)
+	if next.changed == nil {
+		next.changed = make(map[string]int64)
+	}
+	rules := make(map[int32]bool)
+	for _, s := range changes.Saved {
+		rules[s.RuleID] = true
+	}
+	for _, s := range slices.Concat(e.saved, changes.Saved) {
+		if !rules[s.RuleID] {
+			continue
+		}
+		for _, read := range s.Reads {
+			next.changed[read.Stream] = next.revision
+		}
+	}
+	return next
+}
+
+// mergeSaved returns the versions of rules after changes. Those of a rule that was deleted are left out.
+func mergeSaved(saved, changes []Saved) []Saved {
+	rules := make(map[int32]Saved) // what the versions of a rule have in common is in each
+	fresh := make(map[id]bool)
+	var all []Saved
+	for _, c := range changes {
+		rules[c.RuleID] = c
+		if c.Version != 0 && c.DeletedAt.IsZero() {
+			fresh[id{c.RuleID, c.Version}] = true
+			all = append(all, c)
+		}
+	}
+	for _, s := range saved {
+		if now, changed := rules[s.RuleID]; changed {
+			if fresh[id{s.RuleID, s.Version}] || !now.DeletedAt.IsZero() {
+				continue
+			}
+			s.PausedAt, s.PausedBy = now.PausedAt, now.PausedBy
+		}
+		all = append(all, s)
+	}
+	slices.SortFunc(all, func(a, b Saved) int {
+		return cmp.Or(cmp.Compare(a.RuleID, b.RuleID), cmp.Compare(a.Version, b.Version))
+	})
+	return all
+}
+
 // newEdition makes an edition of what the store holds, by rule and version. Versions that
 // the edition before has are taken from it, since nothing of them changes but what they read, and when
 // they were saved where the clock was wrong.
 func newEdition(revision int64, saved []Saved, before *edition, world outside) *edition {
 	e := &edition{
-		revision: revision, versions: make(map[id]*version, len(saved)), names: make(map[string]*rule),
+		revision: revision, whole: revision, saved: saved, versions: make(map[id]*version, len(saved)), names: make(map[string]*rule),
 		reads: make(map[string][]string), readers: make(map[string][]string), finest: make(map[string]futurejobs.Grid), ending: make(map[int32][]string),
 	}
 	rules := make(map[int32]*rule)

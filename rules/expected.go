@@ -12,9 +12,9 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// expectedStream names the cursor that says up to which version of a rule the entities that it
+// ExpectedStream names the cursor that says up to which version of a rule the entities that it
 // expects to beat are waited for. No stream of the broker has a slash in its name.
-func expectedStream(ruleID int32) string { return fmt.Sprintf("expected/%d", ruleID) }
+func ExpectedStream(ruleID int32) string { return fmt.Sprintf("expected/%d", ruleID) }
 
 // Expect begins the waits for the entities that rules expect to beat, and ends those for the ones
 // that a rule no longer expects: all of them, where it waits for no beats any more. It returns how
@@ -90,7 +90,7 @@ func (r *Registry) expectSaved(ctx context.Context, c Change) error {
 //  4. That is written if nobody else did meanwhile, and if the rules are as they were. What a rule
 //     that is paused begins is left for later, and so is the cursor.
 func (r *Registry) expect(ctx context.Context, s takingUp) (n int, err error) {
-	stream := expectedStream(s.RuleID)
+	stream := ExpectedStream(s.RuleID)
 	for tries := 0; ; tries++ {
 		cursor, known, err := r.Jobs.Cursor(ctx, stream)
 		switch {
@@ -109,7 +109,7 @@ func (r *Registry) expect(ctx context.Context, s takingUp) (n int, err error) {
 		if err != nil {
 			return n, err
 		}
-		b := futurejobs.Batch{RuleSet: r.Book.Revision()}
+		b := futurejobs.Batch{RuleSet: r.Book.Revision(), Rules: []int32{s.RuleID}}
 		if !s.paused {
 			b.Stream, b.After, b.Last = stream, cursor.LastSeq, uint64(s.Version)
 		}

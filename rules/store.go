@@ -95,20 +95,42 @@ type Saved struct {
 	DeletedAt time.Time // zero: it is in force
 }
 
+// WaitsFor returns the streams that can end or change the rule's pending jobs, sorted; nil where the
+// document cannot be read.
+func (s Saved) WaitsFor() []string {
+	d, err := decodeDocument(s.Document)
+	if err != nil {
+		return nil
+	}
+	return d.waitsFor(s.Reads)
+}
+
+// Changes are what changed in the rules between two revisions.
+type Changes struct {
+	Revision int64
+	All      bool // Saved is all that there is, of the rules that are not deleted
+	// Saved are the versions that were saved or read from other streams, by rule and version. Of a rule
+	// that changed in what its versions have in common, one of version 0 says how. A rule may be deleted.
+	Saved []Saved
+}
+
 // AnyVersion is the version that a change is made for when it does not matter.
 const AnyVersion int32 = -1
 
 // Store keeps rules. Changes are for the rule of a name that is not deleted and, unless
 // version is AnyVersion, whose newest version is that one (0: there is no such rule);
 // otherwise they are ErrConflict, or futurejobs.ErrNotFound where nothing has the name and
-// the change needs a rule. Each grows the revision, after those that rest on the old one are
-// done. Implementations are safe for concurrent use.
+// the change needs a rule. Each grows the revision, and fences what was evaluated before it:
+// batches of events of the streams that the rule reads, or read before; batches by hand on the rule; and,
+// where the rule is deleted or its jobs wait for other streams, decisions on its pending jobs. Implementations are safe for concurrent use.
 type Store interface {
 	// Revision is the rule set's revision; it grows with every change.
 	Revision(ctx context.Context) (int64, error)
 	// Load returns all versions of the rules that are not deleted, by rule and version,
 	// and the revision they belong to, in one snapshot.
 	Load(ctx context.Context) (int64, []Saved, error)
+	// Changes returns what changed since a revision, in one snapshot; -1 stands for all.
+	Changes(ctx context.Context, since int64) (Changes, error)
 	// Named returns the versions of the rules that have or had the name, the newest rule and
 	// its newest version first; none where nothing ever had it.
 	Named(ctx context.Context, name string) ([]Saved, error)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"deadman/failpoints"
 	futurejobs "deadman/future_jobs"
@@ -47,7 +48,7 @@ func (p *postgres) apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Ap
 // statements: a job that appeared later would be behind the sweep.
 //
 //  1. The transaction begins.
-//  2. The cursor, the rule set and the jobs to look up are locked.
+//  2. The cursor, the rules and the jobs to look up are locked.
 //  3. The net effect is written, and the cursor moves.
 //
 // repeats: some of the alerts may be in their table already.
@@ -87,7 +88,13 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []fut
 const (
 	// Of two batches one could begin a wait for what the other remembers, and neither see the
 	// other: where that may be, the batches of a rule go one after the other.
-	lockRules = `SELECT id FROM rule WHERE id = ANY($1) ORDER BY id FOR UPDATE`
+	lockRules = `SELECT id FROM rule WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE`
+
+	// A batch that is not of all readers of a stream rests on its rules. One that locks rules for what is
+	// early does so at once: of two that share a lock, none can have it alone.
+	shareRules   = `SELECT id FROM rule WHERE id = ANY($1) AND revision <= $2 ORDER BY id FOR SHARE`
+	keepRules    = `SELECT id FROM rule WHERE id = ANY($1) AND revision <= $2 ORDER BY id FOR NO KEY UPDATE`
+	ruleSetStood = `WITH ` + ruleSetNow + ` SELECT now(), ` + ruleSetStands
 
 	lockJobs = `
 SELECT ` + jobColumns + ` FROM future_job f
@@ -104,28 +111,43 @@ JOIN unnest($1::smallint[], $2::int[], $3::text[]) AS ref (shard, rule_id, key)
 
 // lockBatch locks what the batch rests on and returns what is known of the jobs to look up, and
 // the transaction's time. It returns ErrMoved or ErrRulesChanged.
+//
+//  1. The rule set is locked while a node of schema 16 runs, as a change locks it first.
+//  2. The cursors are locked, then the rules. A change of rules locks both in the same order.
 func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch, look []futurejobs.Ref) (known futurejobs.Known, now time.Time, err error) {
-	var moved, closed bool
+	var moved, changed bool
+	stood := true
 	locks := &pgx.Batch{}
+	locks.Queue(numbered(ruleSetStood), b.RuleSet).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(at(&now), &stood)
+		now = p.correct(now)
+		return err
+	})
 	stands := b.Known
 	if b.Stream != "" {
 		stands = map[string]uint64{b.Stream: b.After}
 	}
 	for _, stream := range slices.Sorted(maps.Keys(stands)) {
-		locks.Queue(`SELECT last_seq FROM event_cursor WHERE stream = $1 FOR UPDATE`, stream).QueryRow(func(row pgx.Row) error {
+		locks.Queue(`SELECT last_seq, revision FROM event_cursor WHERE stream = $1 FOR UPDATE`, stream).QueryRow(func(row pgx.Row) error {
 			var seq uint64
-			err := row.Scan(&seq)
+			var revision int64
+			err := row.Scan(&seq, &revision)
 			elsewhere := errors.Is(err, pgx.ErrNoRows) || seq != stands[stream]
 			moved = moved || elsewhere
+			changed = changed || b.OfReaders() && revision > b.RuleSet
 			return unless(elsewhere, err)
 		})
 	}
-	locks.Queue(numbered(`SELECT now() FROM (`+ruleFence+`) AS rule_now`), b.RuleSet).QueryRow(func(row pgx.Row) error {
-		err := row.Scan(at(&now))
-		now = p.correct(now)
-		closed = errors.Is(err, pgx.ErrNoRows)
-		return unless(closed, err)
-	})
+	if rules := b.RestsOn(); len(rules) > 0 {
+		text := shareRules
+		if len(earlyRefs(b.Effects)) > 0 {
+			text = keepRules
+		}
+		locks.Queue(text, rules, b.RuleSet).Exec(func(tag pgconn.CommandTag) error {
+			changed = changed || tag.RowsAffected() < int64(len(rules))
+			return nil
+		})
+	}
 	queueKnown(locks, b, look, &known)
 	err = tx.SendBatch(ctx, locks).Close()
 	switch {
@@ -133,7 +155,9 @@ func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch,
 		return known, now, err
 	case moved:
 		return known, now, futurejobs.ErrMoved
-	case closed:
+	case changed:
+		return known, now, futurejobs.ErrRulesChanged
+	case !stood:
 		return known, now, ruleSetMoved(ctx, tx, b.RuleSet)
 	}
 	return known, now, nil

@@ -43,7 +43,7 @@ func (e *sqlite) applyOnce(ctx context.Context, b futurejobs.Batch, look []futur
 }
 
 func (w *writer) apply(ctx context.Context, b futurejobs.Batch, look []futurejobs.Ref, now time.Time) (net futurejobs.Net, err error) {
-	if err := w.ruleSetAt(b.RuleSet); err != nil {
+	if err := w.evaluated(b); err != nil {
 		return net, err
 	}
 	if err := w.standing(b.Known); err != nil {
@@ -90,6 +90,23 @@ func (w *writer) apply(ctx context.Context, b futurejobs.Batch, look []futurejob
 		return net, futurejobs.ErrMoved
 	}
 	return net, err
+}
+
+// evaluated returns ErrRulesChanged unless the rules that a batch rests on are as they were evaluated.
+func (w *writer) evaluated(b futurejobs.Batch) error {
+	if !b.OfReaders() {
+		moved, err := w.moved(b.RestsOn(), ruleStood, b.RuleSet)
+		if err == nil && len(moved) > 0 {
+			err = futurejobs.ErrRulesChanged
+		}
+		return err
+	}
+	var one int
+	changed, err := w.row([]any{&one}, readStood, b.Stream, b.RuleSet)
+	if err == nil && changed {
+		err = futurejobs.ErrRulesChanged
+	}
+	return err
 }
 
 // standing returns ErrMoved unless the cursors of streams stand at their sequences.

@@ -59,7 +59,7 @@ func TestColumnsForget(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.settling(1, nil, nil)
+	c.settling(1, nil, nil, nil)
 	c.empty()
 	for _, table := range [][]*column{c.ends.all(), c.moves.all(), c.said.all()} {
 		for _, column := range table {

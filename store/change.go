@@ -12,12 +12,13 @@ import (
 	"deadman/rules"
 )
 
-// change is a change of the rule set under way: nobody else changes it, and nobody rests on
-// it as it was.
+// change is a change of a rule under way: nobody else changes rules, and nobody rests on what it
+// has fenced.
 type change struct {
-	tx   *sql.Tx
-	now  time.Time
-	rule ruleNow
+	tx       *sql.Tx
+	now      time.Time
+	revision int64 // that the change makes
+	rule     ruleNow
 }
 
 // ruleNow is the rule that has a name, as it stands. Its id is 0 where there is none.
@@ -33,47 +34,156 @@ type ruleNow struct {
 // errAsItWas means that there is nothing to change.
 var errAsItWas = errors.New("the rule is so already")
 
-// gate is how long a change of the rules keeps others out while it waits for those that
-// are in. It opens by itself when the one who closed it is gone.
+// gate is how long a change keeps others out while it waits for those that are in. It opens by itself when the one who closed it is gone.
 const gate = 5 * time.Second
 
-// change runs f on the rule of a name, after the transactions that rest on the rules as they
-// are, and grows the revision. What f refuses changes nothing; errAsItWas is no error.
-func (s *Store) change(ctx context.Context, name string, f func(c change) error) error {
-	if err := s.shut(ctx); err != nil {
+// change runs f on the rule of a name, and grows the revision. A change that fences comes after the
+// settles that rest on the rule as it is. What f refuses changes nothing; errAsItWas is no error.
+//
+//  1. Whoever would rest on what is about to change is kept out, until those are done who do.
+//  2. The rule set is locked, then the streams, then the rule: in the order in which Apply locks them.
+//  3. The revision is left on all that was changed.
+func (s *Store) change(ctx context.Context, name string, fences bool, f func(c *change) error) error {
+	shut, err := s.shut(ctx, name, fences)
+	if err != nil {
 		return err
 	}
-	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		if _, err := exec(ctx, tx, `UPDATE rule_set SET revision = revision + 1, gate_until = NULL WHERE id = 1`); err != nil {
+	err = s.untilOpen(ctx, func(tx *sql.Tx, now time.Time) error {
+		c := change{tx: tx, now: now}
+		if err := tx.QueryRowContext(ctx, grow+` RETURNING revision`).Scan(&c.revision); err != nil {
 			return err
 		}
-		rule, err := findRule(ctx, tx, name)
+		if c.rule, err = findRule(ctx, tx, name); err != nil {
+			return err
+		}
+		if err := f(&c); err != nil {
+			return err
+		}
+		return c.mark(ctx, fences)
+	})
+	switch {
+	case errors.Is(err, errAsItWas) && shut:
+		return s.unshut(ctx, name)
+	case errors.Is(err, errAsItWas):
+		return nil
+	case err != nil && shut:
+		return errors.Join(err, s.unshut(ctx, name))
+	}
+	return err
+}
+
+// grow grows the revision. A change by a node of schema 16 grew revision alone: up to there nobody knows what
+// changed.
+const grow = `UPDATE rule_set SET whole = CASE WHEN noted = revision THEN whole ELSE revision END,
+	revision = revision + 1, noted = revision + 1, gate_until = NULL WHERE id = 1`
+
+// shut keeps new transactions from resting on what a change fences, while it waits for the old ones; they
+// would follow each other without a gap. closed is false where there is nobody to keep out.
+func (s *Store) shut(ctx context.Context, name string, fences bool) (closed bool, err error) {
+	if s.alone {
+		return false, nil // there is one writer
+	}
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		closed = false
+		if fences {
+			n, err := exec(ctx, tx, `UPDATE rule SET gate_until = $1 WHERE name = $2 AND deleted_at IS NULL`, now.Add(gate), name)
+			if err != nil {
+				return err
+			}
+			closed = n > 0
+		}
+		older, err := s.hasOlderNode(ctx, tx)
+		if !older || err != nil {
+			return err
+		}
+		closed = true
+		_, err = exec(ctx, tx, `UPDATE rule_set SET gate_until = $1 WHERE id = 1`, now.Add(gate))
+		return err
+	})
+	return closed, err
+}
+
+// unshut takes shut back after a change that came to nothing.
+func (s *Store) unshut(ctx context.Context, name string) error {
+	return s.tx(context.WithoutCancel(ctx), func(tx *sql.Tx, _ time.Time) error {
+		if _, err := exec(ctx, tx, `UPDATE rule SET gate_until = NULL WHERE name = $1 AND deleted_at IS NULL`, name); err != nil {
+			return err
+		}
+		_, err := exec(ctx, tx, `UPDATE rule_set SET gate_until = NULL WHERE id = 1`)
+		return err
+	})
+}
+
+// untilOpen is tx, again while intake holds changes off.
+func (s *Store) untilOpen(ctx context.Context, f func(tx *sql.Tx, now time.Time) error) error {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	for try := 1; ; try++ {
+		err := s.tx(ctx, f)
+		if !errors.Is(err, errHeldOff) {
+			return err
+		}
+		if err := pause(ctx, try); err != nil {
+			return err
+		}
+	}
+}
+
+// errHeldOff means that intake applies a batch of the stream, which changes have interrupted before.
+var errHeldOff = errors.New("changes of rules wait for a batch of events")
+
+// holdOff is how long a batch of events holds changes off at the most.
+const holdOff = 2 * time.Second
+
+// fenceStreams has batches of streams wait for the change, and be evaluated anew.
+func (c *change) fenceStreams(ctx context.Context, all ...[]rules.Read) error {
+	var streams []string
+	for _, reads := range all {
+		for _, r := range reads {
+			streams = append(streams, r.Stream)
+		}
+	}
+	slices.Sort(streams)
+	for _, stream := range slices.Compact(streams) {
+		n, err := exec(ctx, c.tx, `UPDATE event_cursor SET revision = $1, gate_until = NULL WHERE stream = $2 AND (gate_until IS NULL OR gate_until <= $3)`,
+			c.revision, stream, c.now)
 		if err != nil {
 			return err
 		}
-		return f(change{tx, now, rule})
-	})
-	switch {
-	case errors.Is(err, errAsItWas):
-		return s.unshut(ctx)
-	case err != nil:
-		return errors.Join(err, s.unshut(ctx))
+		if n > 0 {
+			continue
+		}
+		var there bool
+		if err := c.tx.QueryRowContext(ctx, `SELECT count(*) > 0 FROM event_cursor WHERE stream = $1`, stream).Scan(&there); err != nil {
+			return err
+		}
+		if there {
+			return errHeldOff
+		}
 	}
 	return nil
 }
 
-// shut keeps new transactions from resting on the rules while a change waits for the old
-// ones; they would follow each other without a gap.
-func (s *Store) shut(ctx context.Context) error {
-	return s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		_, err := exec(ctx, tx, `UPDATE rule_set SET gate_until = $1 WHERE id = 1`, now.Add(gate))
-		return err
-	})
+// readsSoFar is what the versions of the rule read.
+func (c *change) readsSoFar(ctx context.Context) ([]rules.Read, error) {
+	all, err := query(ctx, c.tx, readVersionReads, `SELECT rule_id, version, reads FROM rule_version WHERE rule_id = $1`, c.rule.id)
+	if err != nil {
+		return nil, err
+	}
+	var reads []rules.Read
+	for _, v := range all {
+		reads = append(reads, v.reads...)
+	}
+	return reads, nil
 }
 
-// unshut takes shut back after a change that came to nothing.
-func (s *Store) unshut(ctx context.Context) error {
-	_, err := exec(context.WithoutCancel(ctx), s.db, `UPDATE rule_set SET gate_until = NULL WHERE id = 1`)
+// mark leaves the revision on the rule.
+func (c *change) mark(ctx context.Context, fences bool) error {
+	text := `UPDATE rule SET revision = $1 WHERE id = $2`
+	if fences {
+		text = `UPDATE rule SET revision = $1, fence = $1, gate_until = NULL WHERE id = $2`
+	}
+	_, err := exec(ctx, c.tx, text, c.revision, c.rule.id)
 	return err
 }
 
@@ -101,10 +211,10 @@ func (r ruleNow) at(version int32) error {
 
 // ruleOf returns the id of the rule, a new one if there is none. A name that was deleted comes
 // back as another rule.
-func (c change) ruleOf(ctx context.Context, r rules.Saved) (id int32, err error) {
+func (c *change) ruleOf(ctx context.Context, r rules.Saved) (id int32, err error) {
 	if c.rule.id == 0 {
-		err = c.tx.QueryRowContext(ctx, `INSERT INTO rule (name, entity) VALUES ($1, $2) RETURNING id`, r.Name, r.Entity).Scan(&id)
-		return id, err
+		err = c.tx.QueryRowContext(ctx, `INSERT INTO rule (name, entity) VALUES ($1, $2) RETURNING id`, r.Name, r.Entity).Scan(&c.rule.id)
+		return c.rule.id, err
 	}
 	if c.rule.entity != r.Entity {
 		return 0, fmt.Errorf("rule %s waits for %s, not %s: %w", r.Name, c.rule.entity, r.Entity, rules.ErrEntityChanged)
@@ -114,7 +224,7 @@ func (c change) ruleOf(ctx context.Context, r rules.Saved) (id int32, err error)
 
 // insertVersion writes the next version and returns its number. It counts on from rules that
 // had the name before, so that a name and a number are one document for ever.
-func (c change) insertVersion(ctx context.Context, r rules.Saved) (version int32, err error) {
+func (c *change) insertVersion(ctx context.Context, r rules.Saved) (version int32, err error) {
 	reads, err := json.Marshal(r.Reads)
 	if err != nil {
 		return 0, err
@@ -125,13 +235,13 @@ SELECT coalesce(max(v.version), 0) + 1 FROM rule_version v JOIN rule r ON r.id =
 		return 0, err
 	}
 	_, err = exec(ctx, c.tx, `
-INSERT INTO rule_version (rule_id, version, document, reads, bundle, saved_at, saved_by) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-		r.RuleID, version, string(r.Document), string(reads), r.Bundle, r.SavedAt, escape(r.SavedBy))
+INSERT INTO rule_version (rule_id, version, document, reads, bundle, saved_at, saved_by, revision) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+		r.RuleID, version, string(r.Document), string(reads), r.Bundle, r.SavedAt, escape(r.SavedBy), c.revision)
 	return version, err
 }
 
 // audit says who did what to the rule.
-func (c change) audit(ctx context.Context, action, detail string) error {
+func (c *change) audit(ctx context.Context, action, detail string) error {
 	return audit(ctx, c.tx, c.now, action, "rule/"+c.rule.name, detail)
 }
 
@@ -154,7 +264,7 @@ func notBehind(ctx context.Context, tx *sql.Tx, reads []rules.Read) ([]rules.Rea
 }
 
 // openCursors starts the streams that were never read, at the earliest place a rule names.
-func openCursors(ctx context.Context, tx *sql.Tx, reads []rules.Read) error {
+func (c *change) openCursors(ctx context.Context, reads []rules.Read) error {
 	from := make(map[string]uint64, len(reads))
 	for _, r := range reads {
 		if seq, ok := from[r.Stream]; !ok || r.From < seq {
@@ -162,8 +272,8 @@ func openCursors(ctx context.Context, tx *sql.Tx, reads []rules.Read) error {
 		}
 	}
 	for stream, seq := range from {
-		if _, err := exec(ctx, tx, `INSERT INTO event_cursor (stream, last_seq) VALUES ($1, $2) ON CONFLICT (stream) DO NOTHING`,
-			stream, int64(seq)); err != nil {
+		if _, err := exec(ctx, c.tx, `INSERT INTO event_cursor (stream, last_seq, revision) VALUES ($1, $2, $3)
+ON CONFLICT (stream) DO UPDATE SET revision = excluded.revision`, stream, int64(seq), c.revision); err != nil {
 			return err
 		}
 	}

@@ -34,13 +34,13 @@ func TestDeletionWaitsForASettle(t *testing.T) {
 			t.Errorf("%d jobs had ended when the rule was deleted: %v", len(page.Items), err)
 		}
 	})
-	f.until("the deletion waits for the settle", blockedOn(1, "UPDATE rule_set SET revision"))
+	f.until("the deletion waits for the settle", blockedOn(1, "UPDATE rule SET revision"))
 	letGo()
 	after.Wait()
 	if _, err := f.Settle(t.Context(), f.settlement(jobs[1])); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Errorf("settle after the deletion: %v, want ErrRulesChanged", err)
 	}
-	if _, err := f.Apply(t.Context(), futurejobs.Batch{RuleSet: f.set}); !errors.Is(err, futurejobs.ErrRulesChanged) {
+	if _, err := f.Apply(t.Context(), futurejobs.Batch{RuleSet: f.set, Rules: []int32{f.rule.ID}}); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Errorf("apply after the deletion: %v, want ErrRulesChanged", err)
 	}
 }

@@ -42,6 +42,8 @@ var outside = []struct {
 var otherwise = map[string]string{
 	"DELETE … USING":         "an engine that distributes by a column wants it compared in the join; shard is",
 	"FOR KEY SHARE":          "the fence: renewals of a lease pass by it, takeovers wait; where it locks as FOR SHARE does, both wait",
+	"FOR NO KEY UPDATE":      "batches of a rule go one after the other, beside settles; where it locks as FOR UPDATE does, settles wait, too",
+	"FOR SHARE":              "a batch by hand keeps its rules as they are; a change of them waits",
 	"FOR UPDATE":             "where a statement may touch one node only, it has to name one shard",
 	"SET LOCAL":              "the bounds of a transaction, some of which an engine may not know",
 	"UPDATE … FROM":          "as DELETE … USING",

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -16,7 +17,7 @@ func (s *Store) Beat(ctx context.Context, n futurejobs.Node, d time.Duration) (l
 INSERT INTO node (id, name, version, started_at, seen_at, expires_at, doing, unfit, unreadable, schema_known) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, expires_at = excluded.expires_at,
 	doing = excluded.doing, unfit = excluded.unfit, unreadable = excluded.unreadable`,
-			n.ID, n.Name, n.Version, n.StartedAt, now, now.Add(d), document([]byte(n.Doing)), document([]byte(n.Unfit)), document([]byte(n.Unreadable)), s.known); err != nil {
+			n.ID, n.Name, n.Version, n.StartedAt, now, now.Add(d), document([]byte(n.Doing)), document([]byte(n.Unfit)), document([]byte(n.Unreadable)), cmp.Or(n.Schema, s.known)); err != nil {
 			return err
 		}
 		live, err = query(ctx, tx, readNode, `SELECT `+nodeColumns+` FROM node WHERE expires_at > $1 AND seen_at <= $2 ORDER BY id`, now, now.Add(farAhead))

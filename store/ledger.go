@@ -17,7 +17,8 @@ import (
 const advance = `
 UPDATE event_cursor SET last_seq = $1, last_at = coalesce($2, last_at), created = created + $3,
 	lost = lost + CAST($6 AS bigint),
-	lost_since = CASE WHEN CAST($6 AS bigint) > 0 THEN coalesce(lost_since, last_at, stream_created_at) ELSE lost_since END
+	lost_since = CASE WHEN CAST($6 AS bigint) > 0 THEN coalesce(lost_since, last_at, stream_created_at) ELSE lost_since END,
+	gate_until = NULL
 WHERE stream = $4 AND last_seq = $5`
 
 // knownBytes is how much may be known of the jobs that one batch of events changes. It is held in memory and written
@@ -75,6 +76,18 @@ ON CONFLICT (stream) DO UPDATE SET stream_created_at = excluded.stream_created_a
 WHERE event_cursor.stream_created_at IS NULL`,
 		c.Stream, int64(c.LastSeq), when(c.LastAt), when(c.StreamCreatedAt)); err != nil {
 		return failed("open cursor", err)
+	}
+	return nil
+}
+
+// HoldOff implements futurejobs.Ledger.
+func (s *Store) HoldOff(ctx context.Context, stream string) error {
+	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		_, err := exec(ctx, tx, `UPDATE event_cursor SET gate_until = $1 WHERE stream = $2`, now.Add(holdOff), stream)
+		return err
+	})
+	if err != nil {
+		return failed("hold changes of rules off", err)
 	}
 	return nil
 }

@@ -52,7 +52,7 @@ FROM outage o LEFT JOIN rule r ON r.id = o.rule_id WHERE o.id < ?`, []any{before
 func (s *Store) Meet(ctx context.Context, m futurejobs.Met) (said []alerts.Alert, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		said = nil
-		if err := fenced(ctx, tx, m.RuleSet, m.Held, now); err != nil {
+		if err := s.fenced(ctx, tx, m.Outage.RuleID, m.RuleSet, m.Held, now); err != nil {
 			return err
 		}
 		o := m.Outage
@@ -70,7 +70,7 @@ func (s *Store) Meet(ctx context.Context, m futurejobs.Met) (said []alerts.Alert
 		if n == 0 {
 			return errAgain // another node opened it this moment
 		}
-		if o.Jobs, err = dueOf(ctx, tx, o.RuleID, now); err != nil {
+		if o.Jobs, o.More, err = dueOf(ctx, tx, o.RuleID, now); err != nil {
 			return err
 		}
 		o.Jobs = max(o.Jobs, m.Outage.Jobs+m.Again)
@@ -90,26 +90,19 @@ func (s *Store) Meet(ctx context.Context, m futurejobs.Met) (said []alerts.Alert
 // once.
 var errAgain = errors.New("written by another node meanwhile")
 
-// dueOf counts the jobs of a rule that are due. It reads what is due of each shard, and not the
-// jobs that are not.
-func dueOf(ctx context.Context, tx *sql.Tx, ruleID int32, now time.Time) (n int, err error) {
-	err = tx.QueryRowContext(ctx, `SELECT count(*) FROM shard_lease l CROSS JOIN future_job f
-WHERE f.shard = l.shard AND f.next_check_at <= $2 AND f.rule_id = $1`, ruleID, now).Scan(&n)
-	return n, err
-}
+// dueMost bounds how many due jobs, of all rules, are read to count those of one: an outage is opened while
+// settles wait for it.
+const dueMost = 20_000
 
-// fenced returns ErrRulesChanged unless the rule set is at a revision, and ErrNotHeld unless
-// one of the shards is held. Both stay so until the transaction ends.
-func fenced(ctx context.Context, tx *sql.Tx, revision int64, held []futurejobs.Held, now time.Time) error {
-	n, err := exec(ctx, tx, `UPDATE rule_set SET gate_until = gate_until
-WHERE id = 1 AND revision = $1 AND (gate_until IS NULL OR gate_until <= $2)`, revision, now)
-	if err != nil {
-		return err
-	}
-	if n == 0 {
-		return futurejobs.ErrRulesChanged
-	}
-	return heldBy(ctx, tx, held, now)
+// dueOf counts the jobs of a rule among those that are due. It reads what is due of each shard, and not the
+// jobs that are not. more is true where it did not read all.
+func dueOf(ctx context.Context, tx *sql.Tx, ruleID int32, now time.Time) (n int, more bool, err error) {
+	read := 0
+	err = tx.QueryRowContext(ctx, `SELECT count(*), coalesce(sum(CASE WHEN rule_id = $1 THEN 1 ELSE 0 END), 0) FROM (
+	SELECT f.rule_id FROM shard_lease l CROSS JOIN future_job f
+	WHERE f.shard = l.shard AND f.next_check_at <= $2 LIMIT $3
+) AS due`, ruleID, now, dueMost).Scan(&read, &n)
+	return n, read == dueMost, err
 }
 
 // heldBy returns ErrNotHeld unless one of the shards is held, and stays so until the
@@ -128,6 +121,12 @@ func heldBy(ctx context.Context, tx *sql.Tx, held []futurejobs.Held, now time.Ti
 func (s *Store) EndOutage(ctx context.Context, o futurejobs.Outage, say func(futurejobs.Outage) alerts.Alert) (said []alerts.Alert, ended bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		said, ended = nil, false
+		// Nothing is said of a rule after its deletion, which waits for this or is seen by it. Meet locks
+		// the rule before the outage, too.
+		stands, err := exec(ctx, tx, `UPDATE rule SET gate_until = gate_until WHERE id = $1 AND deleted_at IS NULL`, o.RuleID)
+		if err != nil {
+			return err
+		}
 		n, err := exec(ctx, tx, `UPDATE outage SET closed_at = $1 WHERE source = $2 AND rule_id = $3 AND opened_at = $4 AND closed_at IS NULL`,
 			now, verbatim(o.Source), o.RuleID, o.OpenedAt)
 		if err != nil || n == 0 {
@@ -138,9 +137,8 @@ func (s *Store) EndOutage(ctx context.Context, o futurejobs.Outage, say func(fut
 			verbatim(o.Source), o.RuleID, o.OpenedAt).Scan(&o.Jobs); err != nil {
 			return err
 		}
-		var gone bool // nothing is said of a rule after its deletion
-		if err := tx.QueryRowContext(ctx, `SELECT deleted_at IS NOT NULL FROM rule WHERE id = $1`, o.RuleID).Scan(&gone); err != nil || gone {
-			return err
+		if stands == 0 {
+			return nil
 		}
 		said, err = s.tell(ctx, tx, say(o))
 		return err

@@ -186,7 +186,7 @@ func (f *fixture) overlap() {
 		settlers.Go(func() {
 			for ctx.Err() == nil {
 				b := &pgx.Batch{}
-				b.Queue(store.FenceText, set, shards, epochs)
+				b.Queue(store.FenceText, set, []int32{f.rule.ID}, set, shards, epochs, 1)
 				b.Queue(`SELECT pg_sleep(0.1)`)
 				if err := c.SendBatch(ctx, b).Close(); err != nil && ctx.Err() == nil {
 					f.t.Error(err)
@@ -232,26 +232,71 @@ func TestSettlesThatOverlapDoNotHoldOffAChangeOfTheRules(t *testing.T) {
 		_, err := f.Save(t.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
 		return err
 	})
+	quick(t, "the deletion", func() error {
+		_, err := f.Delete(t.Context(), "r", rules.AnyVersion)
+		return err
+	})
 }
 
-// A settle that meets a change of the rules half way waits for what comes of it.
+// A settle that meets a change of its rule half way waits for what comes of it.
 func TestSettleWaitsAtTheGate(t *testing.T) {
 	t.Parallel()
 	f := onPostgres(t, time.Hour)
 	jobs := f.start(2)
-	_, err := f.Pool().Exec(t.Context(), `UPDATE rule_set SET gate_until = now() + interval '50 ms'`)
+	_, err := f.Pool().Exec(t.Context(), `UPDATE rule SET gate_until = now() + interval '50 ms'`)
 	f.check(err)
 	settled, err := f.Settle(t.Context(), f.settlement(jobs[0]))
 	if err != nil || len(settled.Jobs) != 1 {
 		t.Errorf("a gate that opens: %+v, %v", settled, err)
 	}
-	_, err = f.Pool().Exec(t.Context(), `UPDATE rule_set SET gate_until = now() + interval '1 hour'`)
+	_, err = f.Pool().Exec(t.Context(), `UPDATE rule SET gate_until = now() + interval '1 hour'`)
 	f.check(err)
 	if _, err := f.Settle(t.Context(), f.settlement(jobs[1])); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Errorf("a gate that stays shut: %v, want ErrRulesChanged", err)
 	}
+}
+
+// A node of schema 16 changes rules and leaves no fence on them: while one runs, every change counts.
+func TestAnOlderNodesChangesAreFenced(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	jobs := f.start(2)
+	beat := func(d time.Duration) {
+		_, err := f.Beat(t.Context(), futurejobs.Node{ID: "older", StartedAt: time.Now(), Schema: 16}, d)
+		f.check(err)
+	}
+	beat(time.Second)
+	older, err := f.conn().Begin(t.Context())
+	f.check(err)
+	_, err = older.Exec(t.Context(), `UPDATE rule_set SET revision = revision + 1, gate_until = NULL WHERE id = 1`)
+	f.check(err)
+	_, err = older.Exec(t.Context(), `UPDATE rule SET deleted_at = now() WHERE id = $1`, f.rule.ID)
+	f.check(err)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		if settled, err := f.Settle(t.Context(), f.settlement(jobs[0])); !errors.Is(err, futurejobs.ErrRulesChanged) {
+			t.Errorf("settle: %+v, %v, want ErrRulesChanged", settled, err)
+		}
+	})
+	f.until("the settle waits for the change", blockedOn(1, "FROM rule_set"))
+	f.check(older.Commit(t.Context()))
+	waiting.Wait()
 	if _, err := f.Apply(t.Context(), futurejobs.Batch{RuleSet: f.set}); !errors.Is(err, futurejobs.ErrRulesChanged) {
-		t.Errorf("apply at a gate that stays shut: %v, want ErrRulesChanged", err)
+		t.Errorf("apply: %v, want ErrRulesChanged", err)
+	}
+	changes, err := f.Changes(t.Context(), f.set)
+	f.check(err)
+	if !changes.All || len(changes.Saved) != 0 {
+		t.Errorf("changes: %+v, want all, and no rule", changes)
+	}
+	quick(t, "a change beside it", func() error {
+		_, err := f.Save(t.Context(), rules.Saved{Name: "s", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
+		return err
+	})
+	changes, err = f.Changes(t.Context(), f.set)
+	f.check(err)
+	if !changes.All || len(changes.Saved) != 1 {
+		t.Errorf("changes: %+v, want all", changes)
 	}
 }
 

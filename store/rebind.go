@@ -20,12 +20,15 @@ import (
 //  2. What was read already stays as that left it; what is new is added, and what is not
 //     wanted any more is left out.
 func (s *Store) Rebind(ctx context.Context, name string, revision int64, reads map[int32][]rules.Read) error {
-	err := s.change(ctx, name, func(c change) error {
-		if err := c.follows(ctx, revision); err != nil {
+	err := s.change(ctx, name, true, func(c *change) error {
+		if err := c.follows(revision); err != nil {
 			return err
 		}
 		were, err := c.readsOf(ctx, reads)
 		if err != nil {
+			return err
+		}
+		if err := c.fenceStreams(ctx, slices.Concat(slices.Collect(maps.Values(were))...), slices.Concat(slices.Collect(maps.Values(reads))...)); err != nil {
 			return err
 		}
 		var fresh []rules.Read
@@ -40,7 +43,7 @@ func (s *Store) Rebind(ctx context.Context, name string, revision int64, reads m
 			return err
 		}
 		for version, wanted := range reads {
-			if err := writeReads(ctx, c.tx, versionReads{c.rule.id, version, merged(kept[version], wanted)}); err != nil {
+			if err := c.writeReads(ctx, versionReads{c.rule.id, version, merged(kept[version], wanted)}); err != nil {
 				return err
 			}
 		}
@@ -53,12 +56,8 @@ func (s *Store) Rebind(ctx context.Context, name string, revision int64, reads m
 }
 
 // follows returns ErrConflict unless the change is the next one after a revision.
-func (c change) follows(ctx context.Context, revision int64) error {
-	var now int64
-	if err := c.tx.QueryRowContext(ctx, `SELECT revision FROM rule_set WHERE id = 1`).Scan(&now); err != nil {
-		return err
-	}
-	if now != revision+1 || c.rule.id == 0 {
+func (c *change) follows(revision int64) error {
+	if c.revision != revision+1 || c.rule.id == 0 {
 		return fmt.Errorf("the rules are not those at revision %d any more: %w", revision, rules.ErrConflict)
 	}
 	return nil
@@ -79,7 +78,7 @@ func readVersionReads(row scanner, v *versionReads) error {
 }
 
 // readsOf is what the versions that are to change read so far.
-func (c change) readsOf(ctx context.Context, wanted map[int32][]rules.Read) (map[int32][]rules.Read, error) {
+func (c *change) readsOf(ctx context.Context, wanted map[int32][]rules.Read) (map[int32][]rules.Read, error) {
 	all, err := query(ctx, c.tx, readVersionReads, `SELECT rule_id, version, reads FROM rule_version WHERE rule_id = $1`, c.rule.id)
 	if err != nil {
 		return nil, err
@@ -96,12 +95,16 @@ func (c change) readsOf(ctx context.Context, wanted map[int32][]rules.Read) (map
 	return were, nil
 }
 
-func writeReads(ctx context.Context, tx *sql.Tx, v versionReads) error {
+func (c *change) writeReads(ctx context.Context, v versionReads) error {
 	text, err := json.Marshal(v.reads)
 	if err != nil {
 		return err
 	}
-	_, err = exec(ctx, tx, `UPDATE rule_version SET reads = $1 WHERE rule_id = $2 AND version = $3`, string(text), v.rule, v.version)
+	if _, err := exec(ctx, c.tx, `UPDATE rule_version SET reads = $1, revision = $2 WHERE rule_id = $3 AND version = $4`,
+		string(text), c.revision, v.rule, v.version); err != nil {
+		return err
+	}
+	_, err = exec(ctx, c.tx, `UPDATE rule SET revision = $1 WHERE id = $2`, c.revision, v.rule)
 	return err
 }
 
@@ -127,7 +130,7 @@ func alike(reads []rules.Read, r rules.Read) int {
 }
 
 // standAt has each stream read from where the first of the new reads begins.
-func (c change) standAt(ctx context.Context, fresh []rules.Read) error {
+func (c *change) standAt(ctx context.Context, fresh []rules.Read) error {
 	first := make(map[string]rules.Read)
 	for _, r := range fresh {
 		if known, ok := first[r.Stream]; !ok || r.From < known.From {
@@ -159,7 +162,7 @@ WHERE r.deleted_at IS NULL ORDER BY v.rule_id, v.version`)
 //     has been applied, so what the rules read begins anew where the cursor stood.
 //
 // In any case nobody knows any more how far the stream was read through.
-func (c change) stand(ctx context.Context, from rules.Read, all []versionReads) error {
+func (c *change) stand(ctx context.Context, from rules.Read, all []versionReads) error {
 	var cursor futurejobs.Cursor
 	err := readCursor(c.tx.QueryRowContext(ctx, `SELECT `+cursorColumns+` FROM event_cursor WHERE stream = $1`, from.Stream), &cursor)
 	missing := errors.Is(err, sql.ErrNoRows)
@@ -168,13 +171,13 @@ func (c change) stand(ctx context.Context, from rules.Read, all []versionReads) 
 	}
 	switch {
 	case missing:
-		return openCursors(ctx, c.tx, []rules.Read{from})
+		return c.openCursors(ctx, []rules.Read{from})
 	case !slices.ContainsFunc(all, func(v versionReads) bool { return v.has(from.Stream) }):
 		return c.putCursor(ctx, from.Stream, from.From, from.CreatedAt)
 	case !cursor.StreamCreatedAt.IsZero() && !cursor.StreamCreatedAt.Equal(from.CreatedAt):
 		return fmt.Errorf("stream %s was recreated, and intake has not seen it yet: %w", from.Stream, rules.ErrConflict)
 	case cursor.LastSeq > from.From:
-		if err := keepBehind(ctx, c.tx, cursor, all); err != nil {
+		if err := c.keepBehind(ctx, cursor, all); err != nil {
 			return err
 		}
 		return c.putCursor(ctx, from.Stream, from.From, from.CreatedAt)
@@ -184,7 +187,7 @@ func (c change) stand(ctx context.Context, from rules.Read, all []versionReads) 
 }
 
 // putCursor puts a stream's cursor to a sequence, of which nothing more is known.
-func (c change) putCursor(ctx context.Context, stream string, seq uint64, created time.Time) error {
+func (c *change) putCursor(ctx context.Context, stream string, seq uint64, created time.Time) error {
 	_, err := exec(ctx, c.tx, `
 UPDATE event_cursor SET last_seq = $1, last_at = NULL, stream_created_at = $2, read_through_at = NULL WHERE stream = $3`,
 		int64(seq), when(created), stream)
@@ -197,7 +200,7 @@ func (v versionReads) has(stream string) bool {
 
 // keepBehind has what versions read of a stream begin where its cursor stands, at the
 // earliest: what they had before, they are not to have again.
-func keepBehind(ctx context.Context, tx *sql.Tx, cursor futurejobs.Cursor, all []versionReads) error {
+func (c *change) keepBehind(ctx context.Context, cursor futurejobs.Cursor, all []versionReads) error {
 	for _, v := range all {
 		changed := false
 		for i, r := range v.reads {
@@ -208,7 +211,7 @@ func keepBehind(ctx context.Context, tx *sql.Tx, cursor futurejobs.Cursor, all [
 			}
 		}
 		if changed {
-			if err := writeReads(ctx, tx, v); err != nil {
+			if err := c.writeReads(ctx, v); err != nil {
 				return err
 			}
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"deadman/access"
@@ -35,38 +36,44 @@ func versionFields(s *rules.Saved, reads *string) []any {
 	}
 }
 
-// loaded is a row of Load: a version, or none, and the revision.
+// loaded is a row of Changes: a version, or none, and the revision.
 type loaded struct {
 	rules.Saved
-	revision int64
+	revision, since int64
 }
 
-// Load implements rules.Store: one statement is one snapshot.
+// Load implements rules.Store.
 func (s *Store) Load(ctx context.Context) (int64, []rules.Saved, error) {
+	all, err := s.Changes(ctx, -1)
+	return all.Revision, all.Saved, err
+}
+
+// Changes implements rules.Store: one statement is one snapshot. A node of schema 16 does not say what it
+// changed; then all is read.
+func (s *Store) Changes(ctx context.Context, since int64) (rules.Changes, error) {
 	rows, err := query(ctx, s.read, readLoaded, `
-SELECT q.revision, coalesce(v.rule_id, 0), coalesce(v.version, 0), coalesce(r.name, ''), coalesce(r.entity, ''),
+SELECT q.revision, q.since, coalesce(r.id, 0), coalesce(v.version, 0), coalesce(r.name, ''), coalesce(r.entity, ''),
 	coalesce(v.document, ''), coalesce(v.reads, '[]'), coalesce(v.bundle, ''), v.saved_at, coalesce(v.saved_by, ''),
 	r.paused_at, coalesce(r.paused_by, ''), r.deleted_at
-FROM rule_set q
-LEFT JOIN rule r ON r.deleted_at IS NULL
-LEFT JOIN rule_version v ON v.rule_id = r.id
-WHERE q.id = 1
-ORDER BY v.rule_id, v.version`)
+FROM (SELECT revision, CASE WHEN noted = revision AND whole <= $1 THEN $1 ELSE -1 END AS since FROM rule_set WHERE id = 1) q
+LEFT JOIN rule r ON r.revision > q.since AND (r.deleted_at IS NULL OR q.since >= 0)
+LEFT JOIN rule_version v ON v.rule_id = r.id AND v.revision > q.since
+ORDER BY r.id, v.version`, since)
 	if err != nil {
-		return 0, nil, failed("load rules", err)
+		return rules.Changes{}, failed("load rules", err)
 	}
-	var saved []rules.Saved
+	changes := rules.Changes{Revision: rows[0].revision, All: rows[0].since < 0}
 	for _, row := range rows {
 		if row.RuleID != 0 {
-			saved = append(saved, row.Saved)
+			changes.Saved = append(changes.Saved, row.Saved)
 		}
 	}
-	return rows[0].revision, saved, nil
+	return changes, nil
 }
 
 func readLoaded(row scanner, l *loaded) error {
 	var reads string
-	if err := row.Scan(append([]any{&l.revision}, versionFields(&l.Saved, &reads)...)...); err != nil {
+	if err := row.Scan(append([]any{&l.revision, &l.since}, versionFields(&l.Saved, &reads)...)...); err != nil {
 		return err
 	}
 	return json.Unmarshal([]byte(reads), &l.Reads)
@@ -114,8 +121,19 @@ WHERE v.rule_id = $1 AND v.version = $2`, ruleID, version).Scan(versionFields(&s
 // Save implements rules.Store.
 func (s *Store) Save(ctx context.Context, r rules.Saved, version int32) (rules.Saved, error) {
 	r.SavedBy = access.ActorOf(ctx).Name
-	err := s.change(ctx, r.Name, func(c change) (err error) {
+	fences, err := s.endsOtherwise(ctx, r)
+	if err != nil {
+		return r, failed("save rule", err)
+	}
+	err = s.change(ctx, r.Name, fences, func(c *change) (err error) {
 		if err := c.rule.at(version); err != nil {
+			return err
+		}
+		before, err := c.readsSoFar(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.fenceStreams(ctx, before, r.Reads); err != nil {
 			return err
 		}
 		r.SavedAt, r.PausedAt, r.PausedBy, r.DeletedAt = c.now, c.rule.pausedAt, c.rule.pausedBy, time.Time{}
@@ -128,7 +146,7 @@ func (s *Store) Save(ctx context.Context, r rules.Saved, version int32) (rules.S
 		if r.Version, err = c.insertVersion(ctx, r); err != nil {
 			return err
 		}
-		if err := openCursors(ctx, c.tx, r.Reads); err != nil {
+		if err := c.openCursors(ctx, r.Reads); err != nil {
 			return err
 		}
 		return c.audit(ctx, "rule.save", fmt.Sprintf("version %d", r.Version))
@@ -139,14 +157,32 @@ func (s *Store) Save(ctx context.Context, r rules.Saved, version int32) (rules.S
 	return r, nil
 }
 
+// endsOtherwise reports whether a version that is to be saved waits for other streams than the one that is
+// there: then decisions on its pending jobs have to wait for those, too.
+func (s *Store) endsOtherwise(ctx context.Context, r rules.Saved) (bool, error) {
+	saved, err := query(ctx, s.read, readSaved, `SELECT `+versionColumns+` FROM rule_version v JOIN rule r ON r.id = v.rule_id
+WHERE r.name = $1 AND r.deleted_at IS NULL ORDER BY v.version DESC LIMIT 1`, r.Name)
+	if err != nil || len(saved) == 0 {
+		return false, err
+	}
+	return !slices.Equal(saved[0].WaitsFor(), r.WaitsFor()), nil
+}
+
 // Pause implements rules.Store.
 func (s *Store) Pause(ctx context.Context, name string, paused bool) error {
-	err := s.change(ctx, name, func(c change) error {
+	err := s.change(ctx, name, false, func(c *change) error {
 		switch {
 		case c.rule.id == 0:
 			return futurejobs.ErrNotFound
 		case paused != c.rule.pausedAt.IsZero():
 			return errAsItWas
+		}
+		before, err := c.readsSoFar(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.fenceStreams(ctx, before); err != nil {
+			return err
 		}
 		deed, since, by := "rule.resume", time.Time{}, ""
 		if paused {
@@ -166,11 +202,18 @@ func (s *Store) Pause(ctx context.Context, name string, paused bool) error {
 
 // Delete implements rules.Store.
 func (s *Store) Delete(ctx context.Context, name string, version int32) (ruleID int32, err error) {
-	err = s.change(ctx, name, func(c change) error {
+	err = s.change(ctx, name, true, func(c *change) error {
 		if c.rule.id == 0 {
 			return futurejobs.ErrNotFound
 		}
 		if err := c.rule.at(version); err != nil {
+			return err
+		}
+		before, err := c.readsSoFar(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.fenceStreams(ctx, before); err != nil {
 			return err
 		}
 		ruleID = c.rule.id

@@ -2,7 +2,7 @@ package store
 
 import (
 	"context"
-	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,28 +14,37 @@ import (
 // A settle is one statement, put together from these parts. Each reads the one before it,
 // so what the fence does not let through is written nowhere.
 //
-//	rule_now      the rule set, if it stands
-//	stand         the shards that are held
+//	older         a node of schema 16
+//	rule_set_now  the rule set, if it stands; only such a node needs it
+//	rule_now      the rules that stand
+//	stand         the shards that are held, if all rules stand
 //	ended, moved  the jobs of those shards that were as they were read, and are now changed
 //	done          both, where some jobs end and some go on
 //
-// The rows that stand are locked FOR KEY SHARE until the commit: a takeover and a change
-// of the rules wait for it, a renewal does not. A lease that has expired and a gate that is
-// closed let nobody in, or settles that overlap could keep those waiting for ever.
+// The rows that stand are locked FOR KEY SHARE until the commit: a takeover and a change of a rule's fence
+// wait for it, a renewal and a new version do not. A lease that has expired and a gate that is closed let
+// nobody in, or settles that overlap could keep those waiting for ever.
 //
 // Parameters stand in the order of the parts; numbered gives them their numbers.
 const (
-	ruleFence = `SELECT revision FROM rule_set
-	WHERE id = 1 AND revision = ? AND (gate_until IS NULL OR gate_until <= now())
-	FOR KEY SHARE`
+	ruleSetNow = `older AS MATERIALIZED (
+	` + olderNode + `
+), rule_set_now AS MATERIALIZED (
+	SELECT revision FROM rule_set
+	WHERE id = 1 AND revision = ? AND (gate_until IS NULL OR gate_until <= now()) AND EXISTS (SELECT 1 FROM older)
+	FOR KEY SHARE
+)`
+	ruleSetStands = `(NOT EXISTS (SELECT 1 FROM older) OR EXISTS (SELECT 1 FROM rule_set_now))`
+
 	fence = `
-WITH rule_now AS MATERIALIZED (
-	` + ruleFence + `
+WITH ` + ruleSetNow + `, rule_now AS MATERIALIZED (
+	SELECT id FROM rule
+	WHERE id = ANY(?::int[]) AND fence <= ? AND (gate_until IS NULL OR gate_until <= now())
+	FOR KEY SHARE
 ), stand AS MATERIALIZED (
 	SELECT l.shard FROM unnest(?::smallint[], ?::bigint[]) AS held (shard, epoch)
 	JOIN shard_lease l ON l.shard = held.shard AND l.epoch = held.epoch
-	CROSS JOIN rule_now
-	WHERE l.expires_at > now()
+	WHERE l.expires_at > now() AND (SELECT count(*) FROM rule_now) = ? AND ` + ruleSetStands + `
 	FOR KEY SHARE OF l
 )`
 	ofStand = ` JOIN stand ON stand.shard = ask.shard`
@@ -45,7 +54,8 @@ WITH rule_now AS MATERIALIZED (
 	UNION ALL SELECT shard, id, rule_id, version, key, since_at, completed_at FROM moved
 )`
 	verdict = `
-SELECT (SELECT count(*) FROM rule_now),
+SELECT ` + ruleSetStands + `,
+	(SELECT array_agg(id) FROM rule_now),
 	(SELECT array_agg(shard) FROM stand),
 	(SELECT array_agg(id) FROM `
 )
@@ -124,8 +134,8 @@ func (s *saidColumns) speak(done string) (text string, args []any) {
 }
 
 // settling is the statement that settles, and its parameters. It leaves out the parts that have nothing to do.
-func (c *columns) settling(ruleSet int64, shards []int16, epochs []int64) (text string, args []any) {
-	text, args = fence, []any{ruleSet, shards, epochs}
+func (c *columns) settling(ruleSet int64, rules []int32, shards []int16, epochs []int64) (text string, args []any) {
+	text, args = fence, []any{ruleSet, rules, ruleSet, shards, epochs, len(rules)}
 	over, on := c.ends.id.n > 0, c.moves.id.n > 0
 	if over {
 		ask, arrays := table("ask", c.ends.all())
@@ -169,26 +179,43 @@ func numbered(text string) string {
 	}
 }
 
-// Settle implements futurejobs.Queue, in one round trip.
+// Settle implements futurejobs.Queue, in one round trip. Where rules have moved it takes another one, for the
+// decisions on the others.
 func (p *postgres) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
 	settled := futurejobs.Settled{Jobs: make(map[int64]bool, len(s.Decisions))}
-	if len(s.Decisions) == 0 {
-		return settled, nil
-	}
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
+	for len(s.Decisions) > 0 {
+		moved, err := p.settle(ctx, s, &settled)
+		if err != nil {
+			return futurejobs.Settled{}, failed("settle", err)
+		}
+		if len(moved) == 0 {
+			break
+		}
+		settled.Moved = append(settled.Moved, moved...)
+		if s.Decisions = without(s.Decisions, moved); len(s.Decisions) == 0 {
+			return futurejobs.Settled{}, failed("settle", futurejobs.ErrRulesChanged)
+		}
+	}
+	return settled, nil
+}
+
+// settle settles all decisions, or none of them and returns the rules that moved.
+func (p *postgres) settle(ctx context.Context, s futurejobs.Settlement, settled *futurejobs.Settled) (moved []int32, err error) {
 	c, free, err := columnsOf(s.Decisions)
 	defer free()
 	if err != nil {
-		return settled, failed("settle", err)
+		return nil, err
 	}
+	rules := rulesOf(s.Decisions)
 	var stand []int16
 	var done []int64
 	if err := again(ctx, p.repeating(&c.said.repeats), func() error {
-		stand, done, err = p.settleOnce(ctx, s, c)
+		moved, stand, done, err = p.settleOnce(ctx, s, rules, c)
 		return err
-	}); err != nil {
-		return futurejobs.Settled{}, failed("settle", undone(err))
+	}); err != nil || len(moved) > 0 {
+		return moved, undone(err)
 	}
 	settled.Lost = lost(s.Held, stand)
 	for _, id := range done {
@@ -199,32 +226,47 @@ func (p *postgres) Settle(ctx context.Context, s futurejobs.Settlement) (futurej
 			settled.Alerts += len(d.Alerts)
 		}
 	}
-	return settled, nil
+	return nil, nil
 }
 
-// settleOnce returns the shards that stand and the jobs that were settled. What is sent at
-// once is one transaction.
-func (p *postgres) settleOnce(ctx context.Context, s futurejobs.Settlement, c *columns) (stand []int16, done []int64, err error) {
+// settleOnce returns the shards that stand and the jobs that were settled, or the rules that do not stand.
+// What is sent at once is one transaction.
+func (p *postgres) settleOnce(ctx context.Context, s futurejobs.Settlement, rules []int32, c *columns) (moved []int32, stand []int16, done []int64, err error) {
 	shards, epochs := make([]int16, len(s.Held)), make([]int64, len(s.Held))
 	for i, h := range s.Held {
 		shards[i], epochs[i] = h.Shard, h.Epoch
 	}
-	rules := 0
+	var stands bool
+	var now []int32
 	batch := &pgx.Batch{}
 	batch.Queue(`SELECT ` + bounded)
-	text, args := c.settling(s.RuleSet, shards, epochs)
-	batch.Queue(text, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&rules, &stand, &done) })
+	text, args := c.settling(s.RuleSet, rules, shards, epochs)
+	batch.Queue(text, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&stands, &now, &stand, &done) })
 	if err := p.pool.SendBatch(ctx, batch).Close(); err != nil {
-		return nil, nil, err
+		return nil, nil, nil, err
 	}
-	if rules == 0 {
-		return nil, nil, ruleSetMoved(ctx, p.pool, s.RuleSet)
+	if !stands {
+		return nil, nil, nil, ruleSetMoved(ctx, p.pool, s.RuleSet)
 	}
-	return stand, done, nil
+	if len(now) == len(rules) {
+		return nil, stand, done, nil
+	}
+	moved = slices.DeleteFunc(slices.Clone(rules), func(id int32) bool { return slices.Contains(now, id) })
+	if len(moved) < len(rules) {
+		return moved, nil, nil, nil
+	}
+	return moved, nil, nil, p.waitsAtGate(ctx, rules, s.RuleSet)
 }
 
-// errGate means that the rule set is as it was, but about to change. It passes.
-var errGate = fmt.Errorf("gate: %w", futurejobs.ErrRulesChanged)
+// waitsAtGate returns errGate where one of the rules is only about to change.
+func (p *postgres) waitsAtGate(ctx context.Context, rules []int32, revision int64) error {
+	var n int
+	err := p.pool.QueryRow(ctx, `SELECT count(*) FROM rule WHERE id = ANY($1) AND fence <= $2`, rules, revision).Scan(&n)
+	if err == nil && n > 0 {
+		err = errGate
+	}
+	return err
+}
 
 // ruleSetMoved says why the rule set did not stand at revision.
 func ruleSetMoved(ctx context.Context, q rowQuerier, revision int64) error {

@@ -22,8 +22,14 @@ func (e *sqlite) Settle(ctx context.Context, s futurejobs.Settlement) (futurejob
 }
 
 func (w *writer) settle(s futurejobs.Settlement, now time.Time, settled *futurejobs.Settled) error {
-	if err := w.ruleSetAt(s.RuleSet); err != nil {
+	decisions := inOrder(s.Decisions)
+	moved, err := w.moved(rulesOf(decisions), ruleFence, s.RuleSet)
+	if err != nil {
 		return err
+	}
+	settled.Moved = moved
+	if decisions = without(decisions, moved); len(decisions) == 0 {
+		return futurejobs.ErrRulesChanged
 	}
 	stand, err := w.stand(s.Held, now)
 	if err != nil {
@@ -34,7 +40,7 @@ func (w *writer) settle(s futurejobs.Settlement, now time.Time, settled *futurej
 	for _, shard := range stand {
 		held[shard] = true
 	}
-	for _, d := range inOrder(s.Decisions) {
+	for _, d := range decisions {
 		if !held[d.Job.Shard] {
 			continue
 		}
@@ -50,14 +56,19 @@ func (w *writer) settle(s futurejobs.Settlement, now time.Time, settled *futurej
 	return nil
 }
 
-// ruleSetAt returns ErrRulesChanged unless the rule set is at revision.
-func (w *writer) ruleSetAt(revision int64) error {
-	var one int
-	ok, err := w.row([]any{&one}, ruleStood, revision)
-	if err == nil && !ok {
-		return futurejobs.ErrRulesChanged
+// moved returns those of the rules that do not stand at a revision, by a statement.
+func (w *writer) moved(rules []int32, stands string, revision int64) (moved []int32, err error) {
+	for _, id := range rules {
+		var one int
+		ok, err := w.row([]any{&one}, stands, id, revision)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			moved = append(moved, id)
+		}
 	}
-	return err
+	return moved, nil
 }
 
 // stand returns the shards that are still held.
@@ -110,13 +121,15 @@ const (
 	sayOne    = `INSERT INTO alert (shard, id, rule_id, version, status, severity, key, decided_at, since_at, check_count, detail)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`
 	tellOne   = `INSERT INTO alert_news (shard, id) SELECT $1, $2 WHERE ` + notifying
-	ruleStood = `SELECT 1 FROM rule_set WHERE id = 1 AND revision = $1`
+	ruleFence = `SELECT 1 FROM rule WHERE id = $1 AND fence <= $2`
+	ruleStood = `SELECT 1 FROM rule WHERE id = $1 AND revision <= $2`
+	readStood = `SELECT 1 FROM event_cursor WHERE stream = $1 AND revision > $2`
 	leaseHeld = `SELECT 1 FROM shard_lease WHERE shard = $1 AND epoch = $2 AND expires_at > $3`
 )
 
 // hotWrites are prepared once, not once a transaction.
 var hotWrites = []string{
-	ruleStood, leaseHeld, archiveOne, deleteOne, moveOne, sayOne, postOne, tellOne, findRow, cutRow, dropRow,
+	ruleFence, ruleStood, readStood, leaseHeld, archiveOne, deleteOne, moveOne, sayOne, postOne, tellOne, findRow, cutRow, dropRow,
 	findOne, anyEarly, recallOne, createOne, createPlain, lastCreated, changeOne, updateOne, rememberOne, forgetOne, advance,
 }
 

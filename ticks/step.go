@@ -12,7 +12,8 @@ import (
 // apply applies the ticks of a rule that are due by now, the last of them for all.
 //
 //  1. What people have to know is said: said again it is no news.
-//  2. An event is published, and the stream has it: published again it is there already.
+//  2. An event is published, unless the rules changed, and the stream has it: published again it is there
+//     already.
 //  3. A wait that is due is looked at before its tick begins it anew: after an outage nobody would
 //     hear of it. After a while it ends without, and that is said.
 //  4. The waits begin, and the cursor moves, in one transaction. So whatever fails before it is
@@ -32,6 +33,9 @@ func (w *worker) apply(ctx context.Context, l *line, now time.Time) error {
 		}
 	}
 	if due.Emit != nil {
+		if err := w.stands(ctx); err != nil {
+			return err
+		}
 		if err := w.Emitter.Emit(ctx, *due.Emit); err != nil {
 			return fmt.Errorf("emit %s: %w", due.Emit.ID, err)
 		}
@@ -39,13 +43,25 @@ func (w *worker) apply(ctx context.Context, l *line, now time.Time) error {
 	}
 	applied, err := w.Ledger.Apply(ctx, futurejobs.Batch{
 		Stream: futurejobs.TickStream(l.RuleID()), After: l.cursor, Last: uint64(due.At.Unix()), LastAt: due.At, //nolint:gosec // a second since 1970
-		RuleSet: w.revision, Effects: due.Effects, Patient: l.held.IsZero() || now.Sub(l.held) < unlooked,
+		RuleSet: w.revision, Rules: []int32{l.RuleID()}, Effects: due.Effects, Patient: l.held.IsZero() || now.Sub(l.held) < unlooked,
 	})
 	if err != nil {
 		return err
 	}
 	w.tell(l, due, applied, now)
 	w.lines.moved(l, uint64(due.At.Unix())) //nolint:gosec // the same
+	return nil
+}
+
+// stands returns ErrRulesChanged unless the rules are as they were when the ticks were read: what is published
+// cannot be taken back.
+func (w *worker) stands(ctx context.Context) error {
+	if err := w.Book.Refresh(ctx); err != nil {
+		return fmt.Errorf("look at the rules: %w", err)
+	}
+	if w.Book.Revision() != w.revision {
+		return futurejobs.ErrRulesChanged
+	}
 	return nil
 }
 

@@ -50,3 +50,23 @@ CREATE INDEX dead_letter_rule ON dead_letter (rule, id);
 -- say all. A node of the version before reads and writes neither.
 ALTER TABLE future_job ADD COLUMN ordering text;
 ALTER TABLE early ADD COLUMN ends text;
+
+-- Each rule and each stream has a fence of its own (decision 54). A revision is that of the rule set at the
+-- last change: of the rule, of what its pending jobs depend on, of a version's row, of the rules that read a
+-- stream. The fence is part of a key: its change waits for the settles that hold the row FOR KEY SHARE.
+ALTER TABLE rule
+    ADD COLUMN revision   bigint NOT NULL DEFAULT 0,
+    ADD COLUMN fence      bigint NOT NULL DEFAULT 0,
+    ADD COLUMN gate_until timestamptz;
+CREATE UNIQUE INDEX rule_fence ON rule (id, fence);
+ALTER TABLE rule_version ADD COLUMN revision bigint NOT NULL DEFAULT 0;
+ALTER TABLE event_cursor
+    ADD COLUMN revision   bigint NOT NULL DEFAULT 0,
+    ADD COLUMN gate_until timestamptz;
+-- noted is the revision of the last change that left its revision on the rows above. Whoever knows less than
+-- whole reads all rules anew.
+ALTER TABLE rule_set
+    ADD COLUMN noted bigint NOT NULL DEFAULT 0,
+    ADD COLUMN whole bigint NOT NULL DEFAULT 0;
+-- How many old versions of rules are gone that nothing needed.
+INSERT INTO pruned (name, rows) VALUES ('rule_version', 0);

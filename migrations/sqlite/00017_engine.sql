@@ -49,3 +49,19 @@ CREATE INDEX dead_letter_rule ON dead_letter (rule, id);
 -- say all. A node of the version before reads and writes neither.
 ALTER TABLE future_job ADD COLUMN ordering TEXT;
 ALTER TABLE early ADD COLUMN ends TEXT;
+
+-- Each rule and each stream has a fence of its own (decision 54). A revision is that of the rule set at the
+-- last change: of the rule, of what its pending jobs depend on, of a version's row, of the rules that read a
+-- stream.
+ALTER TABLE rule ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE rule ADD COLUMN fence INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE rule ADD COLUMN gate_until INTEGER;
+ALTER TABLE rule_version ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE event_cursor ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE event_cursor ADD COLUMN gate_until INTEGER;
+-- noted is the revision of the last change that left its revision on the rows above. Whoever knows less than
+-- whole reads all rules anew.
+ALTER TABLE rule_set ADD COLUMN noted INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE rule_set ADD COLUMN whole INTEGER NOT NULL DEFAULT 0;
+-- How many old versions of rules are gone that nothing needed.
+INSERT INTO pruned (name, rows) VALUES ('rule_version', 0);

@@ -13,6 +13,7 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/rules"
 )
 
 // batch is events of the rule's stream, which stands at 7.
@@ -202,15 +203,84 @@ func applyIsRacedOnce(t *testing.T, w *world) {
 	w.balances(4)
 }
 
-func applyLosesToNewRules(t *testing.T, w *world) {
-	old := w.batch(7, 8, w.starting(w.rule, "a", w.slot()))
-	w.save("other", "order")
-	if _, err := w.Apply(w.ctx(), old); !errors.Is(err, futurejobs.ErrRulesChanged) {
-		t.Fatalf("apply: %v, want ErrRulesChanged", err)
+// A batch of events rests on the rules that read its stream, before or after they change.
+func applyLosesToRulesOfItsStream(t *testing.T, w *world) {
+	save := func(name, stream string) {
+		_, err := w.Save(w.ctx(), rules.Saved{
+			Name: name, Entity: "order", Document: []byte(`{}`), Reads: []rules.Read{{Subject: "s", Stream: stream}},
+		}, rules.AnyVersion)
+		w.must(err)
 	}
-	if c := w.cursor("ORDERS"); c.LastSeq != 7 || len(w.all()) != 0 {
-		t.Errorf("something was written: %+v", c)
+	save("other", "PAYMENTS")
+	last := uint64(7)
+	for _, change := range []struct {
+		name  string
+		do    func()
+		loses bool
+	}{
+		{"a rule of another stream", func() { save("other", "PAYMENTS") }, false},
+		{"a rule that is new to the stream", func() { save("other", "ORDERS") }, true},
+		{"a rule that was of the stream", func() { save("other", "PAYMENTS") }, true},
+		{"a pause", func() { w.must(w.Pause(w.ctx(), w.rule.Name, true)) }, true},
+		{"a deletion", func() { must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion)) }, true},
+	} {
+		w.set = must[int64](t)(w.Revision(w.ctx()))
+		b := w.batch(last, last+1, w.starting(w.rule, fmt.Sprint(last), w.slot()))
+		change.do()
+		_, err := w.Apply(w.ctx(), b)
+		if errors.Is(err, futurejobs.ErrRulesChanged) != change.loses || !change.loses && err != nil {
+			t.Errorf("%s: %v", change.name, err)
+		}
+		if !change.loses {
+			last++
+		}
+		if c := w.cursor("ORDERS"); c.LastSeq != last || len(w.all()) != int(last)-7 {
+			t.Errorf("%s: %d jobs, %+v", change.name, len(w.all()), c)
+		}
 	}
+}
+
+// What is done by hand, and what comes by the clock, rests on the rules that were asked.
+func applyByHandLosesToItsRules(t *testing.T, w *world) {
+	other := w.save("other", "order")
+	set := w.set
+	b := func(rule *futurejobs.Rule, key string) futurejobs.Batch {
+		return futurejobs.Batch{RuleSet: set, Effects: []futurejobs.Effect{w.starting(rule, key, w.slot())}}
+	}
+	tick := futurejobs.Batch{Stream: futurejobs.TickStream(w.rule.ID), Last: 1, LastAt: w.slot(), RuleSet: set, Rules: []int32{w.rule.ID}}
+	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: tick.Stream}))
+	w.save(other.Name, "order")
+	must[futurejobs.Applied](t)(w.Apply(w.ctx(), b(w.rule, "a")))
+	must[futurejobs.Applied](t)(w.Apply(w.ctx(), tick))
+	tick.After, tick.Last = 1, 2
+	w.must(w.Pause(w.ctx(), w.rule.Name, true))
+	for _, late := range []futurejobs.Batch{b(w.rule, "b"), b(other, "b"), tick} {
+		if _, err := w.Apply(w.ctx(), late); !errors.Is(err, futurejobs.ErrRulesChanged) {
+			t.Errorf("apply %+v: %v, want ErrRulesChanged", late, err)
+		}
+	}
+	if len(w.all()) != 1 {
+		t.Errorf("%d jobs, want 1", len(w.all()))
+	}
+}
+
+// Changes of rules wait for a batch that holds them off, and for no longer.
+func applyHoldsChangesOff(t *testing.T, w *world) {
+	w.must(w.HoldOff(w.ctx(), "ORDERS"))
+	b := w.batch(7, 8, w.starting(w.rule, "a", w.slot()))
+	saved := make(chan error, 1)
+	go func() {
+		_, err := w.Save(w.ctx(), rules.Saved{
+			Name: "other", Entity: "order", Document: []byte(`{}`), Reads: []rules.Read{{Subject: "s", Stream: "ORDERS"}},
+		}, rules.AnyVersion)
+		saved <- err
+	}()
+	_, err := w.Save(w.ctx(), rules.Saved{Name: "elsewhere", Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion)
+	w.must(err) // it reads another stream
+	must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	w.must(<-saved)
+	w.must(w.HoldOff(w.ctx(), "ORDERS"))
+	w.must(w.Pause(w.ctx(), "other", true)) // whoever held it off is gone
 }
 
 func applyTakesAnyKey(t *testing.T, w *world) {

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"context"
 	"errors"
 	"sync"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/rules"
 	"deadman/store"
 )
 
@@ -129,9 +131,36 @@ func outagesAreListed(t *testing.T, w *world) {
 	}
 }
 
+// A deletion waits for the end of an outage that is being said, and what ends after it is not said.
+func deletionWaitsForTheEndOfAnOutage(t *testing.T, w *world) {
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, 2)))
+	open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
+	var deleted error
+	said, ended, err := w.EndOutage(w.ctx(), open, func(o futurejobs.Outage) alerts.Alert {
+		soon, cancel := context.WithTimeout(w.ctx(), 300*time.Millisecond)
+		defer cancel()
+		_, deleted = w.Delete(soon, w.rule.Name, rules.AnyVersion)
+		return outageAlert(w.rule, o, alerts.Resolved)
+	})
+	w.must(err)
+	if !ended || len(said) != 1 || deleted == nil {
+		t.Fatalf("ended: %t, said %d; the deletion meanwhile: %v, want that it waits", ended, len(said), deleted)
+	}
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, 1)))
+	open = must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
+	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion))
+	before := len(w.unpublished())
+	said, ended, err = w.EndOutage(w.ctx(), open, func(o futurejobs.Outage) alerts.Alert { return outageAlert(w.rule, o, alerts.Resolved) })
+	w.must(err)
+	if !ended || len(said) != 0 || len(w.unpublished()) != before {
+		t.Errorf("after the deletion: ended: %t, said %d", ended, len(said))
+	}
+}
+
 func outagesNeedTheFence(t *testing.T, w *world) {
-	stale := w.met(w.rule, 1)
-	w.save("other", "order")
+	deleted := w.save("deleted", "order")
+	stale := w.met(deleted, 1)
+	must[int32](t)(w.Delete(w.ctx(), deleted.Name, rules.AnyVersion))
 	if _, err := w.Meet(w.ctx(), stale); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Errorf("under old rules: %v", err)
 	}

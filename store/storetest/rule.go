@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"deadman/access"
+	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 )
@@ -50,6 +51,71 @@ func rulesAreSaved(t *testing.T, w *world) {
 	}
 	if _, err := w.Version(w.ctx(), v1.RuleID, 3); !errors.Is(err, futurejobs.ErrNotFound) {
 		t.Errorf("version 3: %v, want ErrNotFound", err)
+	}
+}
+
+// Old versions go once nothing needs them: not the newest, the first, one that a job or an open outage has, or
+// one that an event may be for which is not applied yet.
+func versionsArePruned(t *testing.T, w *world) {
+	prune := func() int64 { return must[int64](t)(w.PruneVersions(w.ctx())) }
+	first := *w.rule
+	versions := map[int32]*futurejobs.Rule{1: w.rule}
+	for range 105 {
+		next := w.save(w.rule.Name, "order")
+		versions[next.Version] = next
+	}
+	w.byHand(w.starting(versions[3], "a", w.slot()))
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(versions[4], 1)))
+	if n := prune(); n != 0 {
+		t.Errorf("%d versions went that events may be for", n)
+	}
+	w.must(w.MarkRead(w.ctx(), "ORDERS", 7, must[time.Time](t)(w.Now(w.ctx())).Add(time.Hour)))
+	before := must[int64](t)(w.Revision(w.ctx()))
+	if n := prune(); n != 3 {
+		t.Errorf("%d versions went, want 2, 5 and 6", n)
+	}
+	if n := prune(); n != 0 {
+		t.Errorf("%d versions went after that", n)
+	}
+	changes := must[rules.Changes](t)(w.Changes(w.ctx(), before))
+	if !changes.All || len(changes.Saved) != 103 {
+		t.Fatalf("nodes read %d versions anew, all: %t; want 103", len(changes.Saved), changes.All)
+	}
+	for i, want := range []int32{1, 3, 4, 7} {
+		if got := changes.Saved[i]; got.Version != want || got.RuleID != first.ID {
+			t.Errorf("version %d stays, want %d", got.Version, want)
+		}
+	}
+	w.set = changes.Revision
+	w.settle(w.over(w.one("a")))
+	if n := prune(); n != 1 {
+		t.Errorf("%d versions went, want 3, whose job has ended", n)
+	}
+}
+
+// What changed since a revision is loaded, and nothing else.
+func changesAreLoadedAlone(t *testing.T, w *world) {
+	other := w.save("other", "order")
+	since := w.set
+	changes := func() rules.Changes { return must[rules.Changes](t)(w.Changes(w.ctx(), since)) }
+	if got := changes(); got.All || got.Revision != since || len(got.Saved) != 0 {
+		t.Errorf("nothing changed: %+v", got)
+	}
+	w.must(w.Pause(w.ctx(), other.Name, true))
+	if got := changes(); got.All || len(got.Saved) != 1 || got.Saved[0].RuleID != other.ID || got.Saved[0].Version != 0 || got.Saved[0].PausedAt.IsZero() {
+		t.Errorf("a pause: %+v", got)
+	}
+	w.save(w.rule.Name, "order")
+	if got := changes(); len(got.Saved) != 2 || got.Saved[0].RuleID != w.rule.ID || got.Saved[0].Version != 2 || got.Saved[1].Version != 0 {
+		t.Errorf("a version: %+v", got)
+	}
+	since = w.set
+	must[int32](t)(w.Delete(w.ctx(), other.Name, rules.AnyVersion))
+	if got := changes(); got.All || len(got.Saved) != 1 || got.Saved[0].DeletedAt.IsZero() {
+		t.Errorf("a deletion: %+v", got)
+	}
+	if got := must[rules.Changes](t)(w.Changes(w.ctx(), -1)); !got.All || len(got.Saved) != 2 {
+		t.Errorf("all: %+v", got)
 	}
 }
 

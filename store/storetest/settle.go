@@ -12,6 +12,7 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/rules"
 )
 
 func settleReschedules(t *testing.T, w *world) {
@@ -202,19 +203,91 @@ func (w *world) settlesAllBut(shard int16) {
 	}
 }
 
-func settleLosesToNewRules(t *testing.T, w *world) {
-	w.start(w.slot(), "a")
-	over := w.over(w.one("a"))
-	old := w.settlement(over)
-	w.save("order-unshipped", "order")
-	if _, err := w.Settle(w.ctx(), old); !errors.Is(err, futurejobs.ErrRulesChanged) {
+// A settle rests on the rules of its decisions alone, and only on what those depend on.
+func settleStandsWhileRulesAreSaved(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b")
+	set := w.set
+	settle := func(key string) (futurejobs.Settled, error) {
+		st := w.settlement(w.over(w.one(key)))
+		st.RuleSet = set
+		return w.Settle(w.ctx(), st)
+	}
+	w.save("order-unpaid", "order") // another rule
+	w.save(w.rule.Name, "order")    // another version of the same one
+	w.must(w.Pause(w.ctx(), w.rule.Name, true))
+	if settled := must[futurejobs.Settled](t)(settle("a")); len(settled.Jobs) != 1 || settled.Alerts != 1 || len(settled.Moved) != 0 {
+		t.Errorf("settled %+v", settled)
+	}
+
+	// A version whose jobs wait for another stream: what the decision knew of it was nothing.
+	_, err := w.Save(w.ctx(), rules.Saved{
+		Name: w.rule.Name, Entity: "order", Document: []byte(`{"resolve":[{"event":"orders.shipped"}]}`),
+		Reads: []rules.Read{{Subject: "orders.shipped", Stream: "SHIPPING"}},
+	}, rules.AnyVersion)
+	w.must(err)
+	if _, err := settle("b"); !errors.Is(err, futurejobs.ErrRulesChanged) {
 		t.Fatalf("settle: %v, want ErrRulesChanged", err)
 	}
-	if len(w.all()) != 1 || len(w.unpublished()) != 0 || len(w.ended()) != 0 {
+	if len(w.all()) != 1 || len(w.unpublished()) != 1 || len(w.ended()) != 1 {
 		t.Error("something was written")
 	}
-	if settled := w.settle(over); len(settled.Jobs) != 1 {
-		t.Errorf("at the new revision: %+v", settled)
+	set = must[int64](t)(w.Revision(w.ctx()))
+	must[futurejobs.Settled](t)(settle("b"))
+}
+
+// While a node of schema 16 runs, the revision of all rules is the fence. None runs beside a store that is alone.
+func olderNodesFenceAllRules(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b")
+	must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: "older", StartedAt: w.slot(), Schema: 16}, time.Hour))
+	set, st, met := w.set, w.settlement(w.over(w.one("a"))), w.met(w.rule, 1)
+	b := futurejobs.Batch{RuleSet: set, Effects: []futurejobs.Effect{w.ending(w.rule, "b")}}
+	w.save("other", "order")
+	var want error
+	if !w.Alone() {
+		want = futurejobs.ErrRulesChanged
+	}
+	if _, err := w.Meet(w.ctx(), met); !errors.Is(err, want) {
+		t.Errorf("meet: %v, want %v", err, want)
+	}
+	if _, err := w.Settle(w.ctx(), st); !errors.Is(err, want) {
+		t.Errorf("settle: %v, want %v", err, want)
+	}
+	if _, err := w.Apply(w.ctx(), b); !errors.Is(err, want) {
+		t.Errorf("apply: %v, want %v", err, want)
+	}
+	w.must(w.Leave(w.ctx(), "older"))
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), met))
+	if want != nil {
+		must[futurejobs.Settled](t)(w.Settle(w.ctx(), st))
+		must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	}
+	if len(w.all()) != 0 {
+		t.Errorf("%d jobs are left", len(w.all()))
+	}
+}
+
+// Of a batch, the decisions on rules that moved are left out, and no others.
+func settleLeavesOutRulesThatMoved(t *testing.T, w *world) {
+	other := w.save("order-unpaid", "order")
+	w.start(w.slot(), "a", "b")
+	w.byHand(w.starting(other, "a", w.slot()))
+	var decisions []futurejobs.Decision
+	for _, j := range w.all() {
+		decisions = append(decisions, w.over(j))
+	}
+	st := w.settlement(decisions...)
+	must[int32](t)(w.Delete(w.ctx(), other.Name, rules.AnyVersion))
+	settled := must[futurejobs.Settled](t)(w.Settle(w.ctx(), st))
+	if len(settled.Jobs) != 2 || settled.Alerts != 2 || !slices.Equal(settled.Moved, []int32{other.ID}) || len(settled.Lost) != 0 {
+		t.Errorf("settled %+v, want two, and rule %d moved", settled, other.ID)
+	}
+	for _, a := range w.unpublished() {
+		if a.RuleID != w.rule.ID {
+			t.Errorf("an alert of a deleted rule: %+v", a)
+		}
+	}
+	if left := w.all(); len(left) != 1 || left[0].RuleID != other.ID {
+		t.Errorf("left %+v, want the job of the deleted rule", left)
 	}
 }
 

@@ -1,0 +1,151 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"slices"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+)
+
+// keptVersions is how many versions of a rule are kept for its log: the newest, and the first, which says when
+// the rule began. Others are kept as long as they are needed.
+const keptVersions = 100
+
+// pastVersion is a version of a rule as far as it matters for whether it is needed.
+type pastVersion struct {
+	number  int32
+	reads   []rules.Read
+	savedAt time.Time
+}
+
+func readPastVersion(row scanner, v *pastVersion) error {
+	var reads string
+	if err := row.Scan(&v.number, &reads, at(&v.savedAt)); err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(reads), &v.reads)
+}
+
+// PruneVersions takes away old versions of rules that nothing needs, and returns how many.
+//
+//  1. The newest versions of a rule stay, and its first.
+//  2. A version stays that may decide about an event or a tick which is not applied yet.
+//  3. A version stays that a pending job or an open outage has.
+//
+// No job of a version that is out of charge is created any more, so what is true of it stays true.
+func (s *Store) PruneVersions(ctx context.Context) (total int64, err error) {
+	many, err := query(ctx, s.read, func(row scanner, id *int32) error { return row.Scan(id) },
+		`SELECT rule_id FROM rule_version GROUP BY rule_id HAVING count(*) > $1 ORDER BY rule_id`, keptVersions+1)
+	for _, id := range many {
+		n, pruneErr := s.pruneVersionsOf(ctx, id)
+		if total += n; pruneErr != nil {
+			err = pruneErr
+			break
+		}
+	}
+	if err != nil {
+		return total, failed("prune versions of rules", err)
+	}
+	return total, nil
+}
+
+func (s *Store) pruneVersionsOf(ctx context.Context, rule int32) (total int64, err error) {
+	all, err := query(ctx, s.read, readPastVersion, `SELECT version, reads, saved_at FROM rule_version WHERE rule_id = $1 ORDER BY version`, rule)
+	if err != nil || len(all) <= keptVersions+1 {
+		return 0, err
+	}
+	cursors, err := s.cursorsOf(ctx, rule)
+	if err != nil {
+		return 0, err
+	}
+	var past []int32
+	for i, v := range all[1 : len(all)-keptVersions] {
+		if v.isPast(all[i+2], rule, cursors) {
+			past = append(past, v.number)
+		}
+	}
+	if len(past) == 0 {
+		return 0, nil
+	}
+	needed, err := s.versionsInUse(ctx, rule)
+	if err != nil {
+		return 0, err
+	}
+	past = slices.DeleteFunc(past, func(version int32) bool { return slices.Contains(needed, version) })
+	for part := range slices.Chunk(past, pruneBatch) {
+		n, err := s.dropVersions(ctx, rule, part)
+		if total += n; err != nil {
+			return total, err
+		}
+	}
+	return total, nil
+}
+
+// cursorsOf are the cursors of all streams of the broker, and of what the rule expects by the clock.
+func (s *Store) cursorsOf(ctx context.Context, rule int32) (map[string]futurejobs.Cursor, error) {
+	all, err := query(ctx, s.read, readCursor, `SELECT `+cursorColumns+` FROM event_cursor WHERE `+isHeard+` OR stream = $1 OR stream = $2`,
+		futurejobs.TickStream(rule), rules.ExpectedStream(rule))
+	return byStream(all), err
+}
+
+// skewMost bounds how far the clocks of the broker and the database are apart.
+const skewMost = time.Minute
+
+// isPast reports whether the streams of a version were read, and its ticks applied, past the time at which the
+// next version was saved.
+func (v pastVersion) isPast(next pastVersion, rule int32, cursors map[string]futurejobs.Cursor) bool {
+	saved := next.savedAt.Add(skewMost)
+	for _, r := range v.reads {
+		c, known := cursors[r.Stream]
+		if known && !c.LastAt.After(saved) && !c.ReadThrough.After(saved) {
+			return false
+		}
+	}
+	if ticks, known := cursors[futurejobs.TickStream(rule)]; known && !ticks.LastAt.After(saved) {
+		return false
+	}
+	expected, known := cursors[rules.ExpectedStream(rule)]
+	return !known || int64(expected.LastSeq) > int64(v.number) //nolint:gosec // it counts versions
+}
+
+// versionsInUse are the versions that pending jobs and open outages of a rule have.
+func (s *Store) versionsInUse(ctx context.Context, rule int32) ([]int32, error) {
+	number := func(row scanner, version *int32) error { return row.Scan(version) }
+	used, err := query(ctx, s.read, number, `SELECT DISTINCT version FROM outage WHERE rule_id = $1 AND closed_at IS NULL`, rule)
+	for shard := 0; shard < s.shards && err == nil; shard++ {
+		var some []int32
+		some, err = query(ctx, s.read, number, `SELECT DISTINCT version FROM future_job WHERE shard = $1 AND rule_id = $2`, shard, rule)
+		used = append(used, some...)
+	}
+	slices.Sort(used)
+	return slices.Compact(used), err
+}
+
+// dropVersions deletes versions, which are sorted. Nodes read all rules anew: what went is in no list of what
+// changed.
+func (s *Store) dropVersions(ctx context.Context, rule int32, versions []int32) (dropped int64, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+		dropped = 0
+		if _, err := exec(ctx, tx, `UPDATE rule_set SET revision = revision + 1, noted = revision + 1, whole = revision + 1 WHERE id = 1`); err != nil {
+			return err
+		}
+		for first := 0; first < len(versions); {
+			last := first
+			for last+1 < len(versions) && versions[last+1] == versions[last]+1 {
+				last++
+			}
+			n, err := exec(ctx, tx, `DELETE FROM rule_version WHERE rule_id = $1 AND version >= $2 AND version <= $3`, rule, versions[first], versions[last])
+			if err != nil {
+				return err
+			}
+			dropped, first = dropped+n, last+1
+		}
+		_, err := exec(ctx, tx, countPruned, dropped, "rule_version")
+		return err
+	})
+	return dropped, err
+}
