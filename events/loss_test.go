@@ -181,11 +181,10 @@ func TestForeignMessagesAreNoLoss(t *testing.T) {
 		s := w.stream(jetstream.StreamConfig{MaxMsgs: 500})
 		w.rule("order")
 		n := w.start()
-		seq := uint64(0)
 		for i := range 300 {
 			w.publish("order.other", `{}`)
 			w.publish("order.other", `{}`)
-			seq = w.publish("order.created", fmt.Sprintf(`{"id":%d}`, i))
+			seq := w.publish("order.created", fmt.Sprintf(`{"id":%d}`, i))
 			if i%50 == 49 {
 				w.caughtUp("ORDERS", seq)
 				for _, gone := range []uint64{seq, seq - 1, seq - 5} {

@@ -161,7 +161,7 @@ func (quietTicks) Alerted(alerts.Alert)                       {}
 
 // The clock of the database flickers: it is off for up to 10 s, again and again, by seconds to a year. Every
 // alert comes when it would by a stable clock, and no other.
-func TestClockFlickersChangeNothing(t *testing.T) {
+func TestVirtualClockFlickersChangeNothing(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -219,7 +219,7 @@ func (w *world) ticked(end time.Duration) {
 
 // The clock of the database is off for longer than a flicker, and right again: what began before or meanwhile is
 // late by no more than that and 10 s, and what begins afterwards is as it should be.
-func TestClockOutingsDelayNothingForLonger(t *testing.T) {
+func TestVirtualClockOutingsDelayNothingForLonger(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -255,7 +255,7 @@ func TestClockOutingsDelayNothingForLonger(t *testing.T) {
 }
 
 // The clock of the database is set for good: what begins afterwards is alerted of in time.
-func TestClockSetForGoodDelaysNothing(t *testing.T) {
+func TestVirtualClockSetForGoodDelaysNothing(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

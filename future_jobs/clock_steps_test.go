@@ -115,7 +115,7 @@ slot: 1s
 `
 
 // The clock of the database is off for 10 s, in either direction: no step is early, and none late.
-func TestSweepOverlooksClockFlicker(t *testing.T) {
+func TestVirtualSweepOverlooksClockFlicker(t *testing.T) {
 	for _, off := range []time.Duration{5 * time.Second, -5 * time.Second, time.Hour, -time.Hour, 365 * futurejobs.Day, -365 * futurejobs.Day} {
 		t.Run(off.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -147,7 +147,7 @@ func TestASourceIsAskedInBatches(t *testing.T) {
 }
 
 // What waits for a source is late, and the node is not behind: another one would do no better.
-func TestASourceThatIsSlowPutsNoNodeBehind(t *testing.T) {
+func TestVirtualSlowSourcePutsNoNodeBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &source{most: 1, delay: time.Minute, find: known}
 		e := run(t, map[string]checks.Handler{"asks": slow}, fmt.Sprintf(noResolve, "asks", "asks"), fmt.Sprintf(noResolve, "other", "other"))

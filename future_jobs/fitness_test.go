@@ -119,7 +119,7 @@ func TestRelapsesMakeANodeRestLonger(t *testing.T) {
 				if !since.IsZero() {
 					spells++
 				}
-				since, failing = time.Time{}, time.Time{}
+				since = time.Time{}
 				b.become("")
 			case since.IsZero():
 				since = time.Now()

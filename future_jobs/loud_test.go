@@ -37,7 +37,7 @@ slot: 1s
 
 // Of what was left for minutes, those who are called first are looked at first, though their slot
 // came last. Nobody is left out, and nobody is asked twice.
-func TestLoudRulesAreReadFirst(t *testing.T) {
+func TestVirtualLoudRulesAreReadFirst(t *testing.T) {
 	const calm, loud, early = 6000, 40, 40
 	synctest.Test(t, func(t *testing.T) {
 		a := &asked{}

@@ -59,7 +59,7 @@ func TestASourceIsTriedOnceForAllItsRules(t *testing.T) {
 }
 
 // That a host can be reached does not mean that it answers.
-func TestAnOutageGoesOnWhileNothingIsAnswered(t *testing.T) {
+func TestVirtualOutageGoesOnWhileNothingIsAnswered(t *testing.T) {
 	for name, find := range map[string]func(string) checks.Finding{
 		"down": down,
 		"and of one key nobody could ask": func(key string) checks.Finding {

@@ -56,7 +56,7 @@ func (l *lagging) passed(slot time.Time) time.Time {
 
 // However the streams lag behind, and however short the slots are against that, each job is decided soon after its
 // streams were read past its slot, in all shards alike, and jobs that wait for no stream soon after their slot.
-func TestLatenessIsBoundedByTheLagOfTheStreams(t *testing.T) {
+func TestVirtualLatenessIsBoundedByTheLagOfTheStreams(t *testing.T) {
 	for seed := range uint64(6) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

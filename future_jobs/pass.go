@@ -156,6 +156,7 @@ func (s *Sweeper) sweepShards(ctx context.Context, p *pass, shards []*Shard) err
 	defer p.sendOld(time.Time{})
 	for _, sh := range shards {
 		p.shards[sh.Shard] = sh
+		sh.beginSweep()
 	}
 	slot := s.book.NextSlot(p.now)
 	slotCame := func(DueQuery, []Job) bool { return !slot.IsZero() && !s.clock.Now().Before(slot) }
@@ -286,15 +287,12 @@ func (s *Sweeper) stoodStill(now time.Time) bool {
 	return !slot.IsZero() && now.Sub(slot) > settleIn
 }
 
-// behindStream is since when this node has found a stream behind a job's slot. Before that it may
+// behindStream notes since when this node has found a stream behind a job's slot. Before that it may
 // have been the node that was away.
-func (s *Sweeper) behindStream(stream string, now time.Time) time.Time {
-	since, known := s.behindSince[stream]
-	if !known {
-		since = now
+func (s *Sweeper) behindStream(stream string, now time.Time) {
+	if _, known := s.behindSince[stream]; !known {
 		s.behindSince[stream] = now
 	}
-	return since
 }
 
 func later(a, b time.Time) time.Time {

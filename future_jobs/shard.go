@@ -32,7 +32,7 @@ type Shard struct {
 	flights  map[int64]flight   // the jobs being looked at
 	landed   []landing          // decided since the last read; still in flights
 	flown    place              // the first of what was forgotten since the walk began and is there still; zero: none
-	walks    int                // rounds that began
+	sweeps   int                // that began
 	setBack  map[int64]setback  // jobs that were decided and could not be settled, up to maxSetbacks
 }
 
@@ -43,7 +43,7 @@ const maxSetbacks = 1000
 // setback is a job that was decided and could not be settled.
 type setback struct {
 	micros int64 // of its slot, since 1970
-	walk   int   // the last round in which it was found due
+	sweep  int   // the last one in which it was found due
 }
 
 func newShard(l Lease, until time.Time) *Shard {
@@ -105,7 +105,6 @@ func (s *Shard) walk(now time.Time) Walk {
 		clear(s.parked)
 	}
 	s.flown = place{}
-	s.walks++
 	from := s.lowWater
 	if s.caughtUp.Before(s.turn(now)) {
 		s.caughtUp, from = now, place{}
@@ -137,7 +136,7 @@ func (s *Shard) takeOff(v *verdict) {
 	defer s.mu.Unlock()
 	s.flights[v.Job.ID] = flight{micros: v.slot.UnixMicro(), rule: v.Job.RuleID, asks: v.asks(), out: v.out()}
 	if set, is := s.setBack[v.Job.ID]; is {
-		set.walk = s.walks
+		set.sweep = s.sweeps
 		s.setBack[v.Job.ID] = set
 	}
 }
@@ -175,7 +174,7 @@ func (s *Shard) landUnsettled(id int64, slot time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if len(s.setBack) < maxSetbacks {
-		s.setBack[id] = setback{micros: slot.UnixMicro(), walk: s.walks}
+		s.setBack[id] = setback{micros: slot.UnixMicro(), sweep: s.sweeps}
 	}
 }
 
@@ -248,15 +247,22 @@ func (s *Shard) forget() {
 	clear(s.parked)
 }
 
-// sweptThrough says that a sweep of the shard came through, which began at now. What could not be settled and was not
-// found due any more is forgotten: somebody else changed or ended the job, or it waits for its stream.
+// beginSweep counts a sweep that begins, so that it is known which jobs it finds.
+func (s *Shard) beginSweep() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sweeps++
+}
+
+// sweptThrough notes that a sweep of the shard came through, which began at now. A job that could not be settled and
+// was not found due any more is forgotten: another transaction changed or ended it, or it waits for its stream.
 func (s *Shard) sweptThrough(now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.swept = now
 	maps.DeleteFunc(s.setBack, func(id int64, set setback) bool {
 		_, flies := s.flights[id]
-		return set.walk+1 < s.walks && !flies
+		return set.sweep < s.sweeps && !flies && !s.round.isOpen()
 	})
 }
 

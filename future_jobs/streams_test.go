@@ -404,7 +404,9 @@ func (s *sources) playAtRandom(random *rand.Rand, again string, doors int) {
 	for len(unread) > 0 {
 		stream := streams[random.IntN(len(streams))]
 		queue, n := unread[stream], 0
-		for most := random.IntN(40); n < len(queue) && n < most && !s.ahead(queue[n], unread[triggers]); n++ {
+		most := min(len(unread[stream]), random.IntN(40))
+		for n < most && !s.ahead(queue[n], unread[triggers]) {
+			n++
 		}
 		if n > 0 {
 			s.take(queue[:n]...)

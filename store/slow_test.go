@@ -9,7 +9,7 @@ import (
 )
 
 // A job that appears later than the sweep allows for would be behind the low water, where
-// nobody looks for minutes. The cursor and the rule set keep a transaction waiting here, each
+// nobody looks for minutes. The cursor and the rule keep a transaction waiting here, each
 // for less than one statement may take.
 func TestJobsDoNotAppearBehindTheSweep(t *testing.T) {
 	t.Parallel()
@@ -20,14 +20,14 @@ func TestJobsDoNotAppearBehindTheSweep(t *testing.T) {
 	f.check(err)
 	_, err = cursor.Exec(t.Context(), `SELECT 1 FROM event_cursor WHERE stream = 'S' FOR UPDATE`)
 	f.check(err)
-	ruleSet, err := f.conn().Begin(t.Context())
+	rule, err := f.conn().Begin(t.Context())
 	f.check(err)
-	_, err = ruleSet.Exec(t.Context(), `SELECT 1 FROM rule_set FOR UPDATE`)
+	_, err = rule.Exec(t.Context(), `SELECT 1 FROM rule FOR UPDATE`)
 	f.check(err)
 
 	began := time.Now()
 	effect := futurejobs.Effect{Rule: f.rule, Ref: f.ref("k"), Ask: futurejobs.Start{
-		Job: futurejobs.Job{Version: 1, Since: began, FirstCheckAt: began},
+		Job: futurejobs.Job{Version: 1, Since: began, FirstCheckAt: began}, Early: true,
 	}}
 	var took time.Duration
 	var after sync.WaitGroup
@@ -42,9 +42,9 @@ func TestJobsDoNotAppearBehindTheSweep(t *testing.T) {
 	f.until("it waits for the cursor", blockedOn(1, "FROM event_cursor"))
 	f.until("it has waited for a while", olderThan("5s"))
 	f.check(cursor.Rollback(t.Context()))
-	f.until("it waits for the rules", blockedOn(1, "FROM rule_set"))
+	f.until("it waits for the rules", blockedOn(1, "FROM rule "))
 	f.until("it waited for too long, or gave up", olderThan("10.5s"))
-	f.check(ruleSet.Rollback(t.Context()))
+	f.check(rule.Rollback(t.Context()))
 	after.Wait()
 
 	jobs, listErr := f.Jobs(t.Context(), futurejobs.Filter{})

@@ -329,7 +329,7 @@ func git(t *testing.T, args ...string) string {
 // newestMigration is the newest file of a folder of migrations.
 func newestMigration(t *testing.T) string {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(source(t), "migrations/postgres/*.sql"))
+	files, err := filepath.Glob(filepath.Join(source(t), "migrations", "postgres", "*.sql"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("%d migrations, %v", len(files), err)
 	}
@@ -366,7 +366,7 @@ func buildOlder(t *testing.T) string {
 	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", archive, "-C", dir).CombinedOutput(); err != nil {
 		t.Fatalf("unpack %s: %v\n%s", commit, err, out)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "migrations/postgres", filepath.Base(newest))); err == nil {
+	if _, err := os.Stat(filepath.Join(dir, "migrations", "postgres", filepath.Base(newest))); err == nil {
 		t.Fatalf("commit %s has the newest migration %s already", commit, newest)
 	}
 	return buildIn(t, dir)
