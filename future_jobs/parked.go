@@ -186,10 +186,11 @@ func (s *Sweeper) horizons(p *pass) (probe []int32) {
 	s.judged = s.book.Revision()
 	for made, w := range s.waiting {
 		rule, err := s.book.Rule(p.ctx, made.RuleID, made.Version)
-		h := horizon{err: err}
+		h, oldest := horizon{err: err}, w.slot
 		if err == nil {
 			var stream string
-			if h.at, stream = s.horizonOf(rule, p.through, p.now); !h.at.Before(p.now) {
+			h.at, stream = s.horizonOf(rule, p.through, p.now)
+			if oldest = later(oldest, rule.Grid.After(h.at)); oldest.After(p.now) { // no slot came since the horizon
 				delete(s.waiting, made)
 				continue
 			}
@@ -201,7 +202,7 @@ func (s *Sweeper) horizons(p *pass) (probe []int32) {
 			continue
 		}
 		p.horizons[made] = h
-		p.leave(later(w.slot, h.at), false)
+		p.leave(oldest, false)
 	}
 	return probe
 }
