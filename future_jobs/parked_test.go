@@ -143,3 +143,25 @@ func saidIn(tb testing.TB, s *store.Store) (all []futurejobs.Said) {
 		f.Cursor = page.Next
 	}
 }
+
+// A stream is marked as read at slots, so that its mark is nearly always before now. Nothing waits for it all the same
+// while no slot came since.
+func TestNoLagRemainsOnceAJobThatWaitedIsDecided(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := run(t, nil, strings.Replace(withResolve, "slot: 1s", "slot: 10m", 1))
+		e.happen("slow.created", "1")
+		time.Sleep(10*time.Minute + 5*time.Second) // its slot has come
+		if lag := e.sweeper.OwnLag(); lag == 0 {
+			t.Error("no lag while a job waits for its stream")
+		}
+		e.read()
+		time.Sleep(2 * time.Second)
+		if said := e.said(); len(said) != 1 {
+			t.Fatalf("%d alerts once the stream was read", len(said))
+		}
+		time.Sleep(20 * time.Second)
+		if lag := e.sweeper.OwnLag(); lag != 0 {
+			t.Errorf("the sweep reports a lag of %s after the job was decided", lag)
+		}
+	})
+}
