@@ -32,7 +32,7 @@ func residentMB() int64 {
 
 // Hundreds of jobs with the largest bodies that are due in one slot are decided, and a small job of another rule
 // beside them, in bounded memory. None of 500 was decided after 100 s, in 2 GB.
-func TestLargeBodiesInOneSlotAreDecided(t *testing.T) {
+func TestMemoryOfLargeBodiesInOneSlot(t *testing.T) {
 	const jobs, size = 500, 250 << 10
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	s, err := store.Open(t.Context(), store.Options{DatabaseURL: storetest.Postgres(t), Log: log})
