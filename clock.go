@@ -87,7 +87,7 @@ func (w *clockWatch) step(ctx context.Context) error {
 		}
 		w.seen, w.ended = seen, false
 	}
-	if isUneven := w.clock.Err() != nil; w.ended || isUneven {
+	if w.ended || w.clock.InDoubt() {
 		return nil
 	}
 	if err := w.said(w.end(ctx, stepped(last, alerts.Resolved))); err != nil {

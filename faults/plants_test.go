@@ -44,7 +44,7 @@ func brokerAway(a *arena, _ *rand.Rand) {
 
 // attempts is how often a bug is given the chance to show: some need two nodes to come by in the
 // wrong order.
-const attempts = 3
+const attempts = 5
 
 // TestPlants proves that the checks of the campaign notice what they are there for: each
 // scenario keeps every promise, and breaks one with the bug in it.

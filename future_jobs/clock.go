@@ -204,6 +204,9 @@ func (c *Clock) Err() error {
 	return Jumped{By: s.last.off(s.doubt.last)}
 }
 
+// InDoubt reports whether the database's answers do not fit the time that passed.
+func (c *Clock) InDoubt() bool { return c.state.Load().doubt != nil }
+
 // Steps is how many steps were believed so far.
 func (c *Clock) Steps() int64 { return c.state.Load().steps }
 
