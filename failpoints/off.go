@@ -4,14 +4,9 @@
 // build tag faultpoints they are nothing: the calls are inlined to no instruction.
 package failpoints
 
-import "time"
-
 // Here passes a place.
 func Here(string) {}
 
 // Fail passes a place at which an operation may be said to have failed. It returns nil. Use it as
 // in if failed := Fail(place); failed != nil: then nothing is left of the if either.
 func Fail(string) error { return nil }
-
-// Offset is how far the clock of the database in the node's folder is off. It is 0.
-func Offset() time.Duration { return 0 }
