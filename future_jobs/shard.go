@@ -294,7 +294,7 @@ func (s *Shard) settledThrough() time.Time {
 	if s.round.isOpen() && !through.IsZero() {
 		through = older(through, later(s.round.at.at, s.lowWater.at))
 	}
-	if through.IsZero() || own.IsZero() || own.After(through) {
+	if through.IsZero() || own.IsZero() || own.After(through.Add(-againMost)) { // it may be settled this very moment
 		return through
 	}
 	return own.Add(-time.Microsecond)
