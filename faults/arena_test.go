@@ -2,17 +2,9 @@ package faults_test
 
 import (
 	"context"
-	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"log/slog"
-	"net/http"
-	"net/http/httptest"
-	"net/url"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"syscall"
@@ -22,32 +14,36 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"deadman/bus/bustest"
+	"deadman"
 	"deadman/faults"
-	"deadman/store"
-	"deadman/store/storetest"
 )
 
 // briefLease is how long the nodes of the campaign hold a shard without renewal.
 const briefLease = 1500 * time.Millisecond
 
 // arena is what one run of the campaign happens in: a database, brokers, nodes that are
-// started again when they die, a publisher, and somebody who is told.
+// started again when they die, a publisher, and people who are told.
 type arena struct {
 	*testing.T
 	faults.Checker
-	servers  []*server
-	database *link // between the nodes and the database; nil: SQLite in dir
-	broker   *link // between the nodes and the broker; nil: there are several, or it is in the node
-	dir      string
-	port     int    // of the broker in the node
-	dsn      string // through the link
-	source   string // the stream of events
-	rules    string // the folder of the rules
-	lookups  string // the file of the sources that rules look up in; empty: none
-	people   string // the file of channels; empty: nobody is told
-	plant    string
-	linger   time.Duration // how long a node stands still after others have taken its shards
+	servers   []*server
+	database  *link            // between the nodes and the database; nil: there is none that can be broken
+	broker    *link            // between the nodes and the broker; nil: there are several, or it is in the node
+	links     map[string]*link // between one node and the broker, in the place of broker
+	dir       string
+	port      int                               // of the broker in the node
+	reach     func(node string) []string        // the flags by which a node reaches its database
+	serving   func()                            // what is done once a node has served, before events are played
+	programs  map[string]func() (string, error) // of nodes that are not breakable, by their letter
+	env       []string                          // of the nodes
+	sources   []string                          // the streams of events
+	rules     string                            // the folder of the rules
+	lookups   string                            // the file of the sources that rules look up in; empty: none
+	people    string                            // the file of channels; empty: nobody is told
+	plant     string
+	linger    time.Duration // how long a node stands still after others have taken its shards
+	witnessed bool          // the database notes who decides
+	padding   int           // bytes that each event is longer
 
 	over   chan struct{} // closed when nodes are not started again
 	nodes  sync.WaitGroup
@@ -56,20 +52,26 @@ type arena struct {
 
 	mu     sync.Mutex
 	log    []string
-	told   map[string]bool // ids of alerts that people were told of
-	acked  []string        // ids of events
-	breach error           // of a promise that holds at any moment
+	at     map[string]deadman.Endpoints // of the nodes that serve
+	told   map[string]bool              // ids of alerts that people were told of
+	acked  []string                     // ids of events
+	breach error                        // of a promise that holds at any moment
 
-	// model checks what became of the events, at rest.
-	model func(context.Context) error
+	play  func()                      // publishes events, and returns when all are published
+	after func()                      // what is done when all is well again
+	model func(context.Context) error // checks what became of the events, at rest
 }
 
-// newArena makes an arena with a Postgres of its own and so many brokers, or where there is
-// none, with all of it in the folder of a node.
-func newArena(t *testing.T, brokers int, plant string) *arena {
+// newArena makes an arena with the brokers and the database of a scenario.
+func newArena(t *testing.T, s scenario, plant string) *arena {
 	t.Helper()
-	a := &arena{T: t, plant: plant, source: "ORDERS", rules: "campaign", dir: t.TempDir(), over: make(chan struct{}), served: make(chan struct{}), told: map[string]bool{}}
-	a.model = func(ctx context.Context) error { return a.Exactly(ctx, a.source, a.acked) }
+	a := &arena{
+		T: t, plant: plant, linger: s.linger, sources: []string{"ORDERS"}, rules: "campaign", dir: t.TempDir(), serving: func() {}, after: func() {},
+		links: map[string]*link{}, programs: map[string]func() (string, error){}, at: map[string]deadman.Endpoints{}, told: map[string]bool{},
+		over: make(chan struct{}), served: make(chan struct{}),
+	}
+	a.play = func() { a.playOrders(60, 20*time.Millisecond) }
+	a.model = func(ctx context.Context) error { return a.Exactly(ctx, a.sources, a.acked) }
 	t.Cleanup(func() {
 		if t.Failed() || *trace {
 			a.mu.Lock()
@@ -77,49 +79,27 @@ func newArena(t *testing.T, brokers int, plant string) *arena {
 			t.Log("what happened:\n" + strings.Join(a.log, "\n"))
 		}
 	})
-	if brokers == 0 {
-		a.port = bustest.Port(t)
+	if s.brokers == 0 {
+		inTheNode(a)
 		return a
 	}
-	a.servers = newServers(t, brokers)
-	a.dsn = storetest.Postgres(t)
-	if err := migrate(t.Context(), a.dsn); err != nil {
-		t.Fatal(err)
-	}
-	a.openDB("pgx", a.dsn)
-	if err := a.Watch(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	u, err := url.Parse(a.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	a.database = between(t, u.Host)
-	u.Host = a.database.addr()
-	a.dsn = u.String()
-	if brokers == 1 {
-		a.broker = between(t, strings.TrimPrefix(a.servers[0].url(), "nats://"))
+	a.servers = newServers(t, s.brokers)
+	if s.brokers == 1 {
+		a.broker = a.toBroker()
 	}
 	a.connect(a.urls())
-	a.makeSource()
+	a.makeStream(a.sources[0], "orders.>")
+	if s.database == nil {
+		s.database = onPostgres
+	}
+	s.database(a)
 	return a
 }
 
-func migrate(ctx context.Context, dsn string) error {
-	s, err := store.Open(ctx, store.Options{DatabaseURL: dsn, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		return err
-	}
-	return s.Close()
-}
-
-func (a *arena) openDB(driver, dsn string) {
+// toBroker is a link to the broker.
+func (a *arena) toBroker() *link {
 	a.Helper()
-	var err error
-	if a.DB, err = sql.Open(driver, dsn); err != nil {
-		a.Fatal(err)
-	}
-	a.Cleanup(func() { _ = a.DB.Close() })
+	return between(a.T, strings.TrimPrefix(a.servers[0].url(), "nats://"))
 }
 
 // urls are where the brokers are, past every link.
@@ -145,20 +125,25 @@ func (a *arena) connect(urls string) {
 	a.Cleanup(a.NATS.Close)
 }
 
-// makeSource makes the stream of events.
-func (a *arena) makeSource() {
+// makeStream makes a stream of events.
+func (a *arena) makeStream(name string, subjects ...string) {
+	a.Helper()
+	config := jetstream.StreamConfig{Name: name, Subjects: subjects, Replicas: max(1, len(a.servers))}
+	eventually(a.T, time.Minute, "the broker makes a stream", func() bool {
+		ctx, cancel := context.WithTimeout(a.Context(), 2*time.Second)
+		defer cancel()
+		_, err := a.jetStream().CreateOrUpdateStream(ctx, config)
+		return err == nil
+	})
+}
+
+func (a *arena) jetStream() jetstream.JetStream {
 	a.Helper()
 	js, err := jetstream.New(a.NATS)
 	if err != nil {
 		a.Fatal(err)
 	}
-	config := jetstream.StreamConfig{Name: a.source, Subjects: []string{"orders.>"}, Replicas: max(1, len(a.servers))}
-	eventually(a.T, time.Minute, "the broker makes a stream", func() bool {
-		ctx, cancel := context.WithTimeout(a.Context(), 2*time.Second)
-		defer cancel()
-		_, err := js.CreateStream(ctx, config)
-		return err == nil
-	})
+	return js
 }
 
 // note keeps what happened, for a run that fails.
@@ -180,9 +165,13 @@ func (a *arena) wait() {
 
 // keep runs a node until the arena is over. Each time that it is killed it is started again at
 // once, with the next of the plans, and without one when they are spent.
-func (a *arena) keep(name string, plans ...string) {
+func (a *arena) keep(node string, plans ...string) {
 	a.Helper()
-	path, err := breakable()
+	program := breakable
+	if other, ok := a.programs[node]; ok {
+		program = other
+	}
+	path, err := program()
 	if err != nil {
 		a.Fatal(err)
 	}
@@ -192,55 +181,69 @@ func (a *arena) keep(name string, plans ...string) {
 			if life <= len(plans) {
 				plan = plans[life-1]
 			}
-			if !a.live(path, fmt.Sprintf("%s%d", name, life), plan) {
+			if !a.live(path, node, life, plan) {
 				return
 			}
 		}
 	})
 }
 
-// live runs a node until it dies. It reports whether there is to be another.
-func (a *arena) live(path, name, plan string) bool {
-	a.note("%s starts with %q", name, plan)
-	args := []string{"--rules", a.rules, "--lease", "1500ms"}
-	switch {
-	case a.database == nil:
-		args = append(args, "--data-dir", a.dir, "--nats-addr", fmt.Sprintf("127.0.0.1:%d", a.port))
-	case a.broker == nil:
-		args = append(args, "--database-url", a.dsn+"&application_name="+name, "--nats-url", a.urls())
-	default:
-		args = append(args, "--database-url", a.dsn+"&application_name="+name, "--nats-url", "nats://"+a.broker.addr())
+// flags are those of a life of a node.
+func (a *arena) flags(node, name string) []string {
+	flags := append([]string{"--rules", a.rules, "--lease", fmt.Sprintf("%dms", briefLease.Milliseconds())}, a.reach(name)...)
+	switch own := a.links[node]; {
+	case own != nil:
+		flags = append(flags, "--nats-url", "nats://"+own.addr())
+	case a.broker != nil:
+		flags = append(flags, "--nats-url", "nats://"+a.broker.addr())
+	case a.port == 0:
+		flags = append(flags, "--nats-url", a.urls())
 	}
 	if a.lookups != "" {
-		args = append(args, "--sources", a.lookups)
+		flags = append(flags, "--sources", a.lookups)
 	}
 	if a.people != "" {
-		args = append(args, "--notify", a.people)
+		flags = append(flags, "--notify", a.people)
 	}
-	env := []string{"DEADMAN_FAILPOINTS=" + plan, "DEADMAN_PLANT=" + a.plant}
-	node := spawn(a.T, path, name, env, func(line string) { a.note("%s: %s", name, line) }, args...)
-	serving := node.serving
+	return flags
+}
+
+// live runs a node until it dies. It reports whether there is to be another.
+func (a *arena) live(path, node string, life int, plan string) bool {
+	name := fmt.Sprintf("%s%d", node, life)
+	a.note("%s starts with %q", name, plan)
+	env := append([]string{"DEADMAN_FAILPOINTS=" + plan, "DEADMAN_PLANT=" + a.plant}, a.env...)
+	p := spawn(a.T, path, name, env, func(line string) { a.note("%s: %s", name, line) }, a.flags(node, name)...)
+	serving := p.serving
 	waker := time.NewTicker(20 * time.Millisecond)
 	defer waker.Stop()
 	for {
 		select {
 		case <-serving:
 			serving = nil
-			a.once.Do(func() { close(a.served) })
+			a.serves(node, p.at)
 		case <-a.over:
-			node.kill()
+			p.kill()
 			return false
 		case <-waker.C:
-			a.wake(node)
-		case <-node.exited:
-			a.note("%s ended: %s", name, node.ProcessState)
-			if status, ok := node.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
-				a.Errorf("%s ended by itself: %s", name, node.ProcessState)
+			a.wake(p)
+		case <-p.exited:
+			a.note("%s ended: %s", name, p.ProcessState)
+			if status, ok := p.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+				a.Errorf("%s ended by itself: %s", name, p.ProcessState)
 				return false
 			}
 			return true
 		}
 	}
+}
+
+// serves notes where a node serves.
+func (a *arena) serves(node string, at deadman.Endpoints) {
+	a.mu.Lock()
+	a.at[node] = at
+	a.mu.Unlock()
+	a.once.Do(func() { close(a.served) })
 }
 
 // wake lets a node that stopped itself go on, a while after its shards have been taken by others.
@@ -265,78 +268,51 @@ func (a *arena) wake(node *process) {
 	node.signal(syscall.SIGCONT)
 }
 
-// tell has somebody listen to what people are told.
-func (a *arena) tell() {
-	a.Helper()
-	ear := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		var message struct {
-			Data struct{ Alerts []struct{ ID string } }
-		}
-		body, err := io.ReadAll(r.Body)
-		if err == nil {
-			err = json.Unmarshal(body, &message)
-		}
-		if err != nil {
-			return // whoever was killed sends it again
-		}
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		for _, said := range message.Data.Alerts {
-			a.told[said.ID] = true
-		}
-	}))
-	a.Cleanup(ear.Close)
-	a.people = filepath.Join(a.TempDir(), "people.yaml")
-	file := fmt.Appendf(nil, `
-channels: {people: {kind: webhook, url: %s}}
-routes: [{to: people, group_wait: 0s, max_per_hour: 3600}]`, ear.URL)
-	if err := os.WriteFile(a.people, file, 0o600); err != nil {
-		a.Fatal(err)
-	}
-}
-
-// play publishes the events of n orders at a pace, once a node has served: each order is
-// created, every fifth touched three times, and two of three are shipped, at once or later. An
-// event that the broker does not acknowledge is sent again, under the same id.
-func (a *arena) play(n int, pace time.Duration) {
+// playOrders publishes the events of n orders at a pace, once a node has served: each order is
+// created, every fifth touched three times, and two of three are shipped, at once or later.
+func (a *arena) playOrders(n int, pace time.Duration) {
 	a.Helper()
 	a.wait()
-	js, err := jetstream.New(a.NATS)
-	if err != nil {
-		a.Fatal(err)
-	}
 	const later = 30
 	for i := range n + later {
-		key := fmt.Sprintf("%04d", i)
+		key := orderKey(i)
 		if i < n {
-			a.publish(js, "orders.created", key, "")
+			a.publish("orders.created", key, "")
 		}
 		if i < n && i%5 == 0 {
 			for touch := range 3 {
-				a.publish(js, "orders.touched", key, fmt.Sprintf("/%d", touch))
+				a.publish("orders.touched", key, fmt.Sprintf("/%d", touch))
 			}
 		}
 		if i < n && i%3 == 1 {
-			a.publish(js, "orders.shipped", key, "")
+			a.publish("orders.shipped", key, "")
 		}
 		if past := i - later; past >= 0 && past%3 == 2 {
-			a.publish(js, "orders.shipped", fmt.Sprintf("%04d", past), "")
+			a.publish("orders.shipped", orderKey(past), "")
 		}
 		pause(pace)
 	}
 	a.note("played")
 }
 
-func (a *arena) publish(js jetstream.JetStream, subject, key, nth string) {
+// publish publishes an event of an order.
+func (a *arena) publish(subject, key, nth string) {
+	a.Helper()
 	id := subject + "/" + key + nth
-	body := fmt.Appendf(nil, `{"id": %q}`, key)
+	a.send(subject, id, fmt.Appendf(nil, `{"id": %q, "pad": %q}`, key, strings.Repeat("x", a.padding)))
+	a.acked = append(a.acked, id)
+}
+
+// send publishes an event. While the broker does not acknowledge it, it is sent again, under the same id.
+func (a *arena) send(subject, id string, body []byte) {
+	a.Helper()
+	js := a.jetStream()
 	eventually(a.T, time.Minute, "event "+id+" is acknowledged", func() bool {
 		ctx, cancel := context.WithTimeout(a.Context(), 2*time.Second)
 		defer cancel()
 		_, err := js.Publish(ctx, subject, body, jetstream.WithMsgID(id))
 		return err == nil
 	})
-	a.acked = append(a.acked, id)
 }
 
 // watchCounts checks P2 again and again until ctx ends: it holds at any moment.
@@ -370,7 +346,7 @@ func (a *arena) check() error {
 	errs := []error{a.breach}
 	a.mu.Unlock()
 	errs = append(errs, a.Promises(a.Context()), a.model(a.Context()))
-	if a.database != nil {
+	if a.witnessed {
 		breaches, err := a.Witnessed(a.Context())
 		errs = append(errs, err)
 		for _, b := range breaches {
@@ -381,26 +357,6 @@ func (a *arena) check() error {
 		errs = append(errs, a.untold())
 	}
 	return errors.Join(errs...)
-}
-
-// untold says what people were not told of.
-func (a *arena) untold() error {
-	said, err := a.Stream(a.Context())
-	if err != nil {
-		return err
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	missing := 0
-	for _, s := range said {
-		if !a.told[s.ID] {
-			missing++
-		}
-	}
-	if missing > 0 {
-		return fmt.Errorf("people were not told of %d of %d alerts", missing, len(said))
-	}
-	return nil
 }
 
 // end kills the nodes.

@@ -18,6 +18,8 @@ import (
 type Checker struct {
 	DB   *sql.DB
 	NATS *nats.Conn
+	// Lossy is that the database lost commits in a failover: alerts may be in the stream that it does not know.
+	Lossy bool
 }
 
 // Counts is the state of the tables in one snapshot.
@@ -78,7 +80,7 @@ func Spoken(said []Said) map[string]string {
 
 // Stream reads all alerts of the stream from its beginning.
 func (c Checker) Stream(ctx context.Context) (all []Said, err error) {
-	err = c.read(ctx, "DEADMAN_ALERTS", func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err = c.read(ctx, "DEADMAN_ALERTS", withBodies, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		said := Said{Seq: meta.Sequence.Stream, MsgID: msg.Headers().Get("Nats-Msg-Id")}
 		if err := json.Unmarshal(msg.Data(), &said); err != nil {
 			return fmt.Errorf("alert %d: %w", said.Seq, err)
@@ -92,8 +94,14 @@ func (c Checker) Stream(ctx context.Context) (all []Said, err error) {
 	return all, err
 }
 
+// What is read of the messages of a stream.
+const (
+	withBodies  = false
+	headersOnly = true
+)
+
 // read hands on the messages that a stream has, in order.
-func (c Checker) read(ctx context.Context, name string, each func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+func (c Checker) read(ctx context.Context, name string, headersOnly bool, each func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
 	js, err := jetstream.New(c.NATS)
 	if err != nil {
 		return err
@@ -107,7 +115,7 @@ func (c Checker) read(ctx context.Context, name string, each func(jetstream.Msg,
 		return err
 	}
 	reader, err := stream.CreateConsumer(ctx, jetstream.ConsumerConfig{
-		AckPolicy: jetstream.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: 10 * time.Second,
+		AckPolicy: jetstream.AckNonePolicy, HeadersOnly: headersOnly, MemoryStorage: true, Replicas: 1, InactiveThreshold: 10 * time.Second,
 	})
 	if err != nil {
 		return err
@@ -164,7 +172,7 @@ func (c Checker) Promises(ctx context.Context) error {
 	if n.Unpublished != 0 {
 		breach("P12: %d alerts are not published", n.Unpublished)
 	}
-	if n.Alerts != len(said) {
+	if n.Alerts != len(said) && !(c.Lossy && n.Alerts < len(said)) {
 		breach("P7: %d alerts were decided, a consumer sees %d", n.Alerts, len(said))
 	}
 	ids := map[string]bool{}
@@ -180,6 +188,9 @@ func (c Checker) Promises(ctx context.Context) error {
 		}
 		job := s.Rule + "/" + s.Key + "/" + s.Since
 		decision := fmt.Sprint(job, "/", s.CheckCount, "/", s.Status)
+		if c.Lossy { // the first check may be lost, and another step be due at the next
+			decision += "/" + s.Step
+		}
 		if other, twice := decisions[decision]; twice {
 			breach("P5: %s was decided twice: %s and %s", decision, other.ID, s.ID)
 		}

@@ -58,19 +58,31 @@ func faultOf(random *rand.Rand, name string) fault {
 
 // have gives the link a fault for a while.
 func (l *link) have(f fault, span time.Duration) {
+	l.begin(f)
+	pause(span)
+	l.end(f)
+}
+
+// begin gives the link a fault.
+func (l *link) begin(f fault) {
 	if f.toxic == "" {
 		l.proxy.Stop()
-		pause(span)
-		if err := l.proxy.Start(); err != nil {
-			l.t.Error(err)
-		}
 		return
 	}
 	if _, err := l.proxy.Toxics.AddToxicJson(strings.NewReader(f.toxic)); err != nil {
 		l.t.Error(err)
 	}
-	pause(span)
-	if err := l.proxy.Toxics.RemoveToxic(l.t.Context(), "fault"); err != nil {
+}
+
+// end takes the fault away.
+func (l *link) end(f fault) {
+	err := error(nil)
+	if f.toxic == "" {
+		err = l.proxy.Start()
+	} else {
+		err = l.proxy.Toxics.RemoveToxic(l.t.Context(), "fault")
+	}
+	if err != nil {
 		l.t.Error(err)
 	}
 }

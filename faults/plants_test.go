@@ -17,17 +17,24 @@ type planting struct {
 
 var plantings = []planting{
 	{"ack-before-commit", scenario{nodes: [][]string{{"apply.commit=kill@12"}}}, "P1: "},
-	{"ack-before-commit", scenario{ticks: true, nodes: [][]string{{"apply.commit=kill@4"}}}, "came of anything"},
+	{"ack-before-commit", scenario{stage: openTicks, nodes: [][]string{{"apply.commit=kill@4"}}}, "came of anything"},
 	{"no-cursor-compare", scenario{linger: 400 * time.Millisecond, nodes: [][]string{{""}, sleeper}}, "P1: "},
 	{"no-fence", scenario{nodes: [][]string{{"settle.write=sleep:1200ms"}, {"settle.write=stop@2"}}}, "P5: "},
 	{"alerts-apart", scenario{nodes: [][]string{{"settle.write=sleep:300ms;settle.middle=kill@1"}}}, "P1: "},
 	{"no-read-through", scenario{nodes: [][]string{{"intake.read=sleep:2500ms@20"}}}, "a false alarm"},
 	{"mark-before-publish", scenario{nodes: [][]string{{"relay.read=kill@1"}}}, "P7: "},
-	{"duplicate-window", scenario{window: true, nodes: [][]string{{"relay.published=kill@1"}}}, "in the stream twice"},
-	{"duplicate-window", scenario{ticks: true, nodes: [][]string{{"tick.emitted=kill@2"}}}, "in the stream twice"},
+	{"duplicate-window", scenario{stage: shortWindow, nodes: [][]string{{"relay.published=kill@1"}}}, "in the stream twice"},
+	{"duplicate-window", scenario{stage: openTicks, nodes: [][]string{{"tick.emitted=kill@2"}}}, "in the stream twice"},
 	{"forgets-unacked", scenario{nodes: [][]string{{""}}, upset: brokerAway}, "P7: "},
-	{"outage-absent", scenario{nodes: [][]string{{""}}, sources: sourcesAway}, "was cleared at"},
-	{"last-known", scenario{nodes: [][]string{{""}}, sources: sourcesAway}, "was cleared at"},
+	{"outage-absent", withoutSources(), "was cleared at"},
+	{"last-known", withoutSources(), "was cleared at"},
+}
+
+// withoutSources is that rules look up in sources that are away.
+func withoutSources() scenario {
+	s := &scenario{nodes: [][]string{{""}}}
+	s.lookUp(sourcesAway)
+	return *s
 }
 
 // sleeper is a node that stands still with a full batch in hand, and goes on when another node

@@ -22,88 +22,163 @@ var (
 
 // scenario is one run of the campaign. The seed makes it.
 type scenario struct {
-	seed    uint64
-	kind    string
-	brokers int        // 0: in the node, with SQLite
-	nodes   [][]string // of each node, the plans of its lives
-	people  bool
-	window  bool          // the duplicate window of the stream of alerts is shorter than a node's death
-	ticks   bool          // in the place of orders
-	linger  time.Duration // how long a node stands still after others have taken its shards
-	upset   func(a *arena, random *rand.Rand)
-	// sources is what goes wrong with the sources that rules look up in; nil: they look nothing up.
-	sources func(s *shop, random *rand.Rand)
+	seed     uint64
+	kind     string
+	brokers  int            // 0: in the node, with SQLite
+	database func(a *arena) // that the nodes use; nil: onPostgres
+	nodes    [][]string     // of each node, the plans of its lives
+	linger   time.Duration  // how long a node stands still after others have taken its shards
+
+	stage func(a *arena, random *rand.Rand) // what is set up before the nodes start
+	upset func(a *arena, random *rand.Rand) // what goes wrong while events are played
 }
 
-// kinds are the kinds of scenarios, the frequent ones several times.
-var kinds = []string{
-	"kill", "kill", "kill", "kill two", "kill two", "takeover", "takeover", "broker", "broker",
-	"link", "link", "link", "database", "database", "answers", "window", "people", "embedded", "late", "cluster",
-	"source", "source", "source", "tick",
+// kind is a kind of scenarios.
+type kind struct {
+	name  string
+	times int // that it comes in a round of the campaign
+	draw  func(s *scenario, random *rand.Rand)
 }
+
+// kinds are all that there are. What they break in one go, each in a file of its own, is nodes
+// (this file), connections and brokers (this file), clocks, streams, rules, databases and versions.
+var kinds = []kind{
+	{"kill", 3, drawKill},
+	{"kill two", 2, drawKillTwo},
+	{"takeover", 2, drawTakeover},
+	{"broker", 2, drawBroker},
+	{"link", 3, drawLink("link")},
+	{"database", 2, drawLink("database")},
+	{"answers", 1, drawAnswers},
+	{"window", 1, drawWindow},
+	{"people", 1, drawPeople},
+	{"embedded", 1, drawEmbedded},
+	{"late", 1, drawLate},
+	{"cluster", 1, drawServer},
+	{"source", 3, drawSource},
+	{"tick", 1, drawTick},
+	{"clock", 2, drawClock},
+	{"node's clock", 1, drawNodeClock},
+	{"loss", 3, drawLoss},
+	{"streams", 3, drawStreams},
+	{"saving", 2, drawSaving},
+	{"no broker", 1, drawNoBroker},
+	{"no settle", 1, drawNoSettle},
+	{"crash", 1, drawCrash},
+	{"synchronous", 1, drawFailover(true)},
+	{"asynchronous", 1, drawFailover(false)},
+	{"large", 2, drawLarge},
+	{"older", 2, drawOlder},
+}
+
+// round is the kinds of the seeds that follow each other.
+var round = func() (all []kind) {
+	for _, k := range kinds {
+		all = append(all, slices.Repeat([]kind{k}, k.times)...)
+	}
+	return all
+}()
 
 // scenarioOf makes the scenario of a seed. Seeds that follow each other go through the kinds.
 func scenarioOf(seed uint64) scenario {
-	random := rand.New(rand.NewPCG(seed, 1))
-	s := scenario{seed: seed, kind: kinds[seed%uint64(len(kinds))], brokers: 1}
-	switch s.kind {
-	case "kill":
-		s.nodes = [][]string{deaths(random, 1+random.IntN(3), placesOf(random))}
-	case "kill two":
-		s.nodes = [][]string{deaths(random, 2, placesOf(random)), deaths(random, 1, placesOf(random))}
-	case "takeover":
-		place := []string{"settle.write", "intake.read", "apply.commit", "intake.applied", "intake.mark", "relay.read", "relay.published"}[random.IntN(7)]
-		s.nodes = [][]string{{seeded(random, slow(random))}, {seeded(random, fmt.Sprintf("%s=stop@%d", place, 1+random.IntN(3)))}}
-		s.linger = span(random, 0, 800*time.Millisecond)
-	case "broker":
-		s.nodes = [][]string{{seeded(random, slow(random))}}
-		s.upset = killBroker
-	case "link", "database":
-		s.nodes = [][]string{{seeded(random, slow(random))}}
-		if random.IntN(3) == 0 {
-			s.nodes = append(s.nodes, []string{""})
-		}
-		s.upset = breakLink(s.kind, "cut", "half-open", "slow", "narrow", "torn")
-	case "answers":
-		s.nodes = [][]string{{seeded(random, fmt.Sprintf("%s=error@0.3;%s=error@0.2", failing[random.IntN(3)], failing[random.IntN(3)]))}}
-	case "window":
-		s.window = true
-		s.nodes = [][]string{deaths(random, 3, []string{"relay.published"})}
-	case "people":
-		s.people = true
-		s.nodes = [][]string{deaths(random, 1, peoplePlaces)}
-	case "embedded":
-		s.brokers = 0
-		s.nodes = [][]string{deaths(random, 1+random.IntN(3), placesOf(random))}
-	case "late":
-		s.nodes = [][]string{{seeded(random, "")}}
-		s.upset = breakLink("link", "late")
-	case "cluster":
-		s.brokers = 3
-		s.nodes = [][]string{{seeded(random, slow(random))}}
-		s.upset = loseServer
-	case "tick":
-		s.ticks = true
-		lives := make([]string, 1+random.IntN(2))
-		for i := range lives {
-			lives[i] = seeded(random, fmt.Sprintf("%s=kill@%d", tickPlaces[random.IntN(len(tickPlaces))], 1+random.IntN(3)))
-		}
-		s.nodes = [][]string{lives}
-		if random.IntN(3) == 0 {
-			s.nodes = append(s.nodes, []string{""})
-		}
-	case "source":
-		s.sources = upsetSources
-		s.nodes = [][]string{{seeded(random, slow(random))}}
-		if random.IntN(3) > 0 {
-			s.nodes = [][]string{deaths(random, 1+random.IntN(2), sourcePlaces)}
-		}
-		if random.IntN(3) == 0 {
-			s.nodes = append(s.nodes, []string{""})
-		}
-	}
+	k := round[seed%uint64(len(round))]
+	s := scenario{seed: seed, kind: k.name, brokers: 1}
+	k.draw(&s, rand.New(rand.NewPCG(seed, 1)))
 	return s
 }
+
+func drawKill(s *scenario, random *rand.Rand) {
+	s.nodes = [][]string{deaths(random, 1+random.IntN(3), placesOf(random))}
+}
+
+func drawKillTwo(s *scenario, random *rand.Rand) {
+	s.nodes = [][]string{deaths(random, 2, placesOf(random)), deaths(random, 1, placesOf(random))}
+}
+
+func drawTakeover(s *scenario, random *rand.Rand) {
+	place := []string{"settle.write", "intake.read", "apply.commit", "intake.applied", "intake.mark", "relay.read", "relay.published"}[random.IntN(7)]
+	s.nodes = [][]string{one(random), {seeded(random, fmt.Sprintf("%s=stop@%d", place, 1+random.IntN(3)))}}
+	s.linger = span(random, 0, 800*time.Millisecond)
+}
+
+func drawBroker(s *scenario, random *rand.Rand) {
+	s.nodes = [][]string{one(random)}
+	s.upset = killBroker
+}
+
+func drawLink(kind string) func(*scenario, *rand.Rand) {
+	return func(s *scenario, random *rand.Rand) {
+		s.nodes = [][]string{one(random)}
+		s.beside(random, 3)
+		s.upset = breakLink(kind, "cut", "half-open", "slow", "narrow", "torn")
+	}
+}
+
+func drawAnswers(s *scenario, random *rand.Rand) {
+	s.nodes = [][]string{{seeded(random, fmt.Sprintf("%s=error@0.3;%s=error@0.2", failing[random.IntN(3)], failing[random.IntN(3)]))}}
+}
+
+func drawWindow(s *scenario, random *rand.Rand) {
+	s.stage = shortWindow
+	s.nodes = [][]string{deaths(random, 3, []string{"relay.published"})}
+}
+
+func drawPeople(s *scenario, random *rand.Rand) {
+	s.stage = tellPeople
+	s.nodes = [][]string{deaths(random, 1, peoplePlaces)}
+}
+
+func drawEmbedded(s *scenario, random *rand.Rand) {
+	s.brokers = 0
+	s.nodes = [][]string{deaths(random, 1+random.IntN(3), placesOf(random))}
+}
+
+func drawLate(s *scenario, random *rand.Rand) {
+	s.nodes = [][]string{{seeded(random, "")}}
+	s.upset = breakLink("link", "late")
+}
+
+func drawServer(s *scenario, random *rand.Rand) {
+	s.brokers = 3
+	s.nodes = [][]string{one(random)}
+	s.upset = loseServer
+}
+
+func drawSource(s *scenario, random *rand.Rand) {
+	s.nodes = [][]string{one(random)}
+	if random.IntN(3) > 0 {
+		s.nodes = [][]string{deaths(random, 1+random.IntN(2), sourcePlaces)}
+	}
+	s.beside(random, 3)
+	s.lookUp(upsetSources)
+}
+
+func drawTick(s *scenario, random *rand.Rand) {
+	lives := make([]string, 1+random.IntN(2))
+	for i := range lives {
+		lives[i] = seeded(random, fmt.Sprintf("%s=kill@%d", tickPlaces[random.IntN(len(tickPlaces))], 1+random.IntN(3)))
+	}
+	s.stage = openTicks
+	s.nodes = [][]string{lives}
+	s.beside(random, 3)
+}
+
+// beside adds a node that nothing happens to, once in so many times.
+func (s *scenario) beside(random *rand.Rand, once int) {
+	if random.IntN(once) == 0 {
+		s.nodes = append(s.nodes, []string{""})
+	}
+}
+
+// lookUp has the rules look up in sources that have the troubles of upset.
+func (s *scenario) lookUp(upset func(*shop, *rand.Rand)) {
+	var open *shop
+	s.stage = func(a *arena, _ *rand.Rand) { open = openShop(a, s.kills()) }
+	s.upset = func(_ *arena, random *rand.Rand) { upset(open, random) }
+}
+
+// one is the plan of a node of which a place is slow, or none.
+func one(random *rand.Rand) []string { return []string{seeded(random, slow(random))} }
 
 // kills reports whether nodes die.
 func (s scenario) kills() bool {

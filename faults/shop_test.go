@@ -15,8 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/nats-io/nats.go/jetstream"
-
 	"deadman/faults"
 	"deadman/store/storetest"
 )
@@ -65,6 +63,8 @@ func openShop(a *arena, crashes bool) *shop {
 	s.bank = between(a.T, bank.Listener.Addr().String())
 	s.define(dsn.String())
 	a.rules = "lookups"
+	a.play, a.after = func() { s.playOrders(60, 20*time.Millisecond) }, func() { s.more(60, 12) }
+	a.Cleanup(s.report)
 	a.model = func(ctx context.Context) error {
 		return a.FoundOut(ctx, a.acked, s.shipped, s.crashes)
 	}
@@ -155,19 +155,15 @@ const (
 	late = 110
 )
 
-// play places orders at a pace. One of four is never shipped, one was shipped before anybody
+// playOrders places orders at a pace. One of four is never shipped, one was shipped before anybody
 // knew of it, one is soon, and one late. What the events say of the status is true of every
 // other order of each.
-func (s *shop) play(n int, pace time.Duration) {
+func (s *shop) playOrders(n int, pace time.Duration) {
 	s.Helper()
 	s.wait()
-	js, err := jetstream.New(s.NATS)
-	if err != nil {
-		s.Fatal(err)
-	}
 	for i := range n + late {
 		if i < n {
-			s.place(js, i)
+			s.place(i)
 		}
 		if past := i - soon; past >= 0 && past < n && past%4 == 2 {
 			s.ship(orderKey(past))
@@ -183,18 +179,14 @@ func (s *shop) play(n int, pace time.Duration) {
 // more places some orders when all is well again. Looking them up is how outages end.
 func (s *shop) more(from, n int) {
 	s.Helper()
-	js, err := jetstream.New(s.NATS)
-	if err != nil {
-		s.Fatal(err)
-	}
 	for i := range n {
-		s.place(js, from+i)
+		s.place(from + i)
 	}
 }
 
 func orderKey(i int) string { return fmt.Sprintf("%04d", i) }
 
-func (s *shop) place(js jetstream.JetStream, i int) {
+func (s *shop) place(i int) {
 	key, says := orderKey(i), "UNSHIPPED"
 	if i/4%2 == 0 {
 		says = "SHIPPED"
@@ -208,12 +200,7 @@ func (s *shop) place(js jetstream.JetStream, i int) {
 	if err != nil {
 		s.Fatal(err)
 	}
-	eventually(s.T, time.Minute, "order "+key+" is acknowledged", func() bool {
-		ctx, cancel := context.WithTimeout(s.Context(), 2*time.Second)
-		defer cancel()
-		_, err := js.Publish(ctx, "orders.created", body, jetstream.WithMsgID("orders.created/"+key))
-		return err == nil
-	})
+	s.send("orders.created", "orders.created/"+key, body)
 	s.acked = append(s.acked, key)
 }
 

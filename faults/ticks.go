@@ -101,7 +101,7 @@ func (c Checker) waits(ctx context.Context) (all []tick, err error) {
 // not committed counts as missed when the next came meanwhile.
 func (c Checker) emissions(ctx context.Context) (all []tick, breaches []string, err error) {
 	seen := map[string]bool{}
-	err = c.read(ctx, TickSource, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
+	err = c.read(ctx, TickSource, headersOnly, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		id, missed := msg.Headers().Get("ce-id"), msg.Headers().Get("ce-missed")
 		at, err := time.Parse(time.RFC3339, msg.Headers().Get("ce-time"))
 		if err != nil {

@@ -26,9 +26,9 @@ CREATE TRIGGER witness_take AFTER UPDATE ON shard_lease FOR EACH ROW
 CREATE FUNCTION witness_decide() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	INSERT INTO witness_breach
 	SELECT 'alert ' || NEW.id || ' of shard ' || NEW.shard || ' was decided by ' || current_setting('application_name')
-		|| ' while the shard was held by ' || h.app || ' until ' || l.expires_at || ', at ' || now()
+		|| ' while the shard was held by ' || h.app || ' until ' || l.expires_at || ', at ' || pg_catalog.now()
 	FROM witness_holder h JOIN shard_lease l ON l.shard = h.shard
-	WHERE h.shard = NEW.shard AND (h.app <> current_setting('application_name') OR l.expires_at <= now());
+	WHERE h.shard = NEW.shard AND (h.app <> current_setting('application_name') OR l.expires_at <= pg_catalog.now());
 	RETURN NULL;
 END $$;
 CREATE TRIGGER witness_decide AFTER INSERT ON alert FOR EACH ROW

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -37,8 +38,9 @@ type Cluster struct {
 	Port int
 	DSN  string // of its superuser, in the database postgres
 
-	hold  *os.File // while it is open, the server runs
-	ended chan error
+	hold  []*os.File // while they are open, the server runs; one of each start
+	ended chan error // how the server ended
+	again func() error
 	stop  func() error
 }
 
@@ -170,7 +172,8 @@ func (c *Cluster) run(as *syscall.Credential, server ...string) error {
 	if err := cmd.Start(); err != nil {
 		return errors.Join(err, hold.Close())
 	}
-	c.hold = hold
+	c.hold = append(c.hold, hold)
+	c.again = func() error { return c.run(as, server...) }
 	go func() { c.ended <- cmd.Wait() }()
 	return nil
 }
@@ -206,13 +209,69 @@ func (c *Cluster) Database(name string) string {
 	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", c.Port, name)
 }
 
+// Crash kills all processes of the server, as a machine dies. Its files stay.
+func (c *Cluster) Crash() error {
+	text, err := os.ReadFile(filepath.Join(c.Dir, "data", "postmaster.pid"))
+	if err != nil {
+		return err
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	server, err := strconv.Atoi(first)
+	if err != nil {
+		return fmt.Errorf("postmaster.pid: %w", err)
+	}
+	for _, pid := range append(children(server), server) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	err = <-c.ended // the keeper waits for the server
+	c.ended <- err
+	return nil
+}
+
+// children are the processes that a process started.
+func children(parent int) (pids []int) {
+	folders, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil
+	}
+	for _, path := range folders {
+		var pid, of int
+		var state string
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		name := strings.LastIndexByte(string(text), ')') // which may have any character in it
+		if _, err := fmt.Sscan(string(text[name+1:]), &state, &of); err != nil || of != parent {
+			continue
+		}
+		if pid, err = strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// Restart starts a server that crashed, on the same port, and waits until it has recovered.
+func (c *Cluster) Restart() error {
+	<-c.ended //nolint:errcheck // it was killed
+	if err := c.again(); err != nil {
+		return err
+	}
+	return c.wait()
+}
+
 // Stop ends the server and removes its files. It may be called again.
 func (c *Cluster) Stop() error { return c.stop() }
 
 func (c *Cluster) end() error {
 	var err error
+	for _, hold := range c.hold {
+		err = errors.Join(err, hold.Close())
+	}
 	if c.hold != nil {
-		err = c.hold.Close()
 		<-c.ended //nolint:errcheck // it was told to end
 	}
 	return errors.Join(err, os.RemoveAll(c.Dir))

@@ -1,0 +1,62 @@
+package faults_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+)
+
+// tellPeople has people be told of alerts.
+func tellPeople(a *arena, _ *rand.Rand) {
+	a.Helper()
+	ear := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		var message struct {
+			Data struct{ Alerts []struct{ ID string } }
+		}
+		body, err := io.ReadAll(r.Body)
+		if err == nil {
+			err = json.Unmarshal(body, &message)
+		}
+		if err != nil {
+			return // a node that was killed sends it again
+		}
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		for _, said := range message.Data.Alerts {
+			a.told[said.ID] = true
+		}
+	}))
+	a.Cleanup(ear.Close)
+	a.people = filepath.Join(a.TempDir(), "people.yaml")
+	file := fmt.Appendf(nil, `
+channels: {people: {kind: webhook, url: %s}}
+routes: [{to: people, group_wait: 0s, max_per_hour: 3600}]`, ear.URL)
+	if err := os.WriteFile(a.people, file, 0o600); err != nil {
+		a.Fatal(err)
+	}
+}
+
+// untold says what people were not told of.
+func (a *arena) untold() error {
+	said, err := a.Stream(a.Context())
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	missing := 0
+	for _, s := range said {
+		if !a.told[s.ID] {
+			missing++
+		}
+	}
+	if missing > 0 {
+		return fmt.Errorf("people were not told of %d of %d alerts", missing, len(said))
+	}
+	return nil
+}

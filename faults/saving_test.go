@@ -1,0 +1,108 @@
+package faults_test
+
+import (
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"sync"
+	"time"
+)
+
+// drawSaving has clients save rules for as long as orders are played.
+func drawSaving(s *scenario, random *rand.Rand) {
+	s.nodes = [][]string{one(random)}
+	if random.IntN(2) == 0 {
+		s.nodes = [][]string{deaths(random, 1+random.IntN(2), placesOf(random))}
+	}
+	s.beside(random, 2)
+	s.stage = func(a *arena, _ *rand.Rand) {
+		play := a.play
+		a.play = func() {
+			a.wait()
+			var clients sync.WaitGroup
+			over := make(chan struct{})
+			for client := range 2 {
+				clients.Go(func() { a.saveRules(client, over) })
+			}
+			play()
+			pause(2 * time.Second) // until the last step
+			close(over)
+			clients.Wait()
+		}
+	}
+}
+
+// The rules that are saved: one that the orders wait by, with another text, and others that nothing happens to.
+const (
+	savedUnshipped = `
+name: order-unshipped
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+escalate:
+  - {after: 1s, step: primary, severity: warning, text: "saved %d"}
+  - {after: 2s, step: escalated, severity: critical}
+slot: 1s
+hold: 1h
+`
+	savedOther = `
+name: other-%d
+entity: order
+trigger: {event: orders.other, key: event.id}
+escalate: [{after: 1s, step: other}]
+slot: 1s
+`
+)
+
+// saveRules saves rules without a pause until it is over, and notes how many were.
+func (a *arena) saveRules(client int, over <-chan struct{}) {
+	saved := 0
+	for i := 0; ; i++ {
+		select {
+		case <-over:
+			a.note("client %d saved %d rules", client, saved)
+			if saved == 0 {
+				a.Errorf("client %d saved no rule", client)
+			}
+			return
+		default:
+		}
+		name, text := "order-unshipped", fmt.Sprintf(savedUnshipped, i)
+		if i%4 > 0 {
+			name, text = fmt.Sprintf("other-%d", client*10+i%10), fmt.Sprintf(savedOther, client*10+i%10)
+		}
+		if err := a.save(name, text); err != nil {
+			a.note("client %d: %v", client, err) // the node may have died
+			pause(50 * time.Millisecond)
+			continue
+		}
+		saved++
+	}
+}
+
+// save saves a rule on a node that serves.
+func (a *arena) save(name, text string) error {
+	a.mu.Lock()
+	var url string
+	for _, at := range a.at {
+		url = at.HTTP
+	}
+	a.mu.Unlock()
+	request, err := http.NewRequestWithContext(a.Context(), http.MethodPut, url+"/api/v1/rules/"+name, strings.NewReader(text))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/yaml")
+	answer, err := (&http.Client{Timeout: 5 * time.Second}).Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	body, err := io.ReadAll(answer.Body)
+	if err == nil && answer.StatusCode >= 300 {
+		err = fmt.Errorf("rule %s: %s: %s", name, answer.Status, body)
+	}
+	return err
+}

@@ -1,0 +1,55 @@
+package faults_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// apartBy is how long after an event of one stream the next of the same order comes on the other: longer than the
+// clocks of two servers may differ.
+const apartBy = 300 * time.Millisecond
+
+// drawStreams has orders be shipped on another stream than they are created on. One is read long after the other.
+func drawStreams(s *scenario, random *rand.Rand) {
+	lag := fmt.Sprintf("intake.read=sleep:%dms@0.3", 500+random.IntN(1500))
+	s.nodes = [][]string{{seeded(random, lag)}}
+	if random.IntN(2) == 0 {
+		place := intakePlaces[random.IntN(len(intakePlaces))]
+		s.nodes = [][]string{{seeded(random, fmt.Sprintf("%s=kill@%d;%s", place, 1+random.IntN(5), lag)), seeded(random, lag)}}
+	}
+	s.beside(random, 2)
+	s.stage = func(a *arena, _ *rand.Rand) {
+		a.makeStream("ORDERS", "orders.created", "orders.touched")
+		a.makeStream("SHIPMENTS", "orders.shipped")
+		a.sources = []string{"ORDERS", "SHIPMENTS"}
+		a.play = func() { a.playApart(4, 12) }
+	}
+}
+
+// playApart publishes orders some at a time. Of each four one is never shipped, one soon and one late; and a shipment
+// of the fourth came before the order, so it is of an older one.
+func (a *arena) playApart(times, n int) {
+	a.Helper()
+	a.wait()
+	each := func(time int, subject string, is func(i int) bool) {
+		for i := range n {
+			if is(i) {
+				a.publish(subject, orderKey(time*n+i), "")
+			}
+		}
+	}
+	for t := range times {
+		each(t, "orders.shipped", func(i int) bool { return i%4 == 3 })
+		pause(apartBy)
+		each(t, "orders.created", func(int) bool { return true })
+		each(t, "orders.touched", func(i int) bool { return i%5 == 0 })
+		pause(apartBy)
+		each(t, "orders.shipped", func(i int) bool { return i%4 == 1 })
+	}
+	pause(3 * time.Second)
+	for t := range times {
+		each(t, "orders.shipped", func(i int) bool { return i%4 == 2 })
+	}
+	a.note("played")
+}
