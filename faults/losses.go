@@ -8,14 +8,14 @@ import (
 
 // Lost checks on a system at rest in which orders are created and never shipped, and the source loses some of the
 // events: what is not lost led to the jobs that the rules ask for, and alerts report how much is lost.
-func (c Checker) Lost(ctx context.Context, source string, acknowledged []string) error {
+func (c Checker) Lost(ctx context.Context, source string, acknowledged []string) (lost int, err error) {
 	there, err := c.jobs(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	said, err := c.Stream(ctx)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	known := map[string]bool{}
 	for j := range there {
@@ -30,7 +30,7 @@ func (c Checker) Lost(ctx context.Context, source string, acknowledged []string)
 	}
 	breaches, err := c.led(ctx, applied)
 	if err != nil {
-		return err
+		return 0, err
 	}
 	reported := 0
 	for _, s := range said {
@@ -38,8 +38,8 @@ func (c Checker) Lost(ctx context.Context, source string, acknowledged []string)
 			reported += s.Count
 		}
 	}
-	if lost := len(acknowledged) - len(applied); lost != reported {
+	if lost = len(acknowledged) - len(applied); lost != reported {
 		breaches = append(breaches, fmt.Sprintf("P1: stream %s lost %d of %d events before they were applied, and alerts report %d", source, lost, len(acknowledged), reported))
 	}
-	return join(breaches)
+	return lost, join(breaches)
 }

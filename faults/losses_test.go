@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/rules"
 )
 
 // drawLoss has the stream of events lose some while it is read.
@@ -19,10 +21,16 @@ func drawLoss(s *scenario, random *rand.Rand) {
 		s.nodes = [][]string{{seeded(random, fmt.Sprintf("%s=kill@%d;%s", place, 1+random.IntN(5), lag)), seeded(random, lag)}}
 	}
 	s.beside(random, 3)
-	const n, pace = 300, 5 * time.Millisecond
+	const n, pace = 200, 5 * time.Millisecond
 	s.stage = func(a *arena, _ *rand.Rand) {
+		a.padding = rules.MaxBody / 2 // so that a node cannot hold all that was not applied yet
 		a.play = func() { a.playCreated(n, pace) }
-		a.model = func(ctx context.Context) error { return a.Lost(ctx, a.sources[0], a.acked) }
+		var lost int
+		a.model = func(ctx context.Context) (err error) {
+			lost, err = a.Lost(ctx, a.sources[0], a.acked)
+			return err
+		}
+		a.Cleanup(func() { a.Logf("%d of %d events were lost", lost, n) })
 	}
 	s.upset = []func(*arena, *rand.Rand){overflow, purge, remove}[random.IntN(3)]
 }

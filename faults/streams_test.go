@@ -12,7 +12,7 @@ const apartBy = 300 * time.Millisecond
 
 // drawStreams has orders be shipped on another stream than they are created on. One is read long after the other.
 func drawStreams(s *scenario, random *rand.Rand) {
-	lag := fmt.Sprintf("intake.read=sleep:%dms@0.3", 500+random.IntN(1500))
+	lag := fmt.Sprintf("intake.read=sleep:%dms@0.5", 500+random.IntN(1500))
 	s.nodes = [][]string{{seeded(random, lag)}}
 	if random.IntN(2) == 0 {
 		place := intakePlaces[random.IntN(len(intakePlaces))]

@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// witness makes a Postgres note who decides while somebody else holds the shard, and who could
-// not be found out about. Nodes are
-// told apart by the application_name of their connections. It rests on nothing of the code that
-// it watches: who took a shard is seen where the epoch grows, and who decides where the
-// alert is written. Alerts of an event, such as resolved ones, are nobody's shard.
+// witness has a Postgres record which node decides while another holds the shard, and which jobs could not be looked up.
+// Nodes are told apart by the application_name of their connections. It rests on nothing of the code that it watches: a
+// shard is taken where its epoch grows, and a decision is where an alert is written. Alerts of an event, such as resolved
+// ones, and those of deadman itself, of rule 0, belong to no shard. The time is the server's own, also while the clock that
+// nodes see steps.
 const witness = `
 CREATE TABLE witness_holder (shard smallint PRIMARY KEY, app text NOT NULL);
 CREATE TABLE witness_breach (breach text NOT NULL);
@@ -32,7 +32,7 @@ CREATE FUNCTION witness_decide() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	RETURN NULL;
 END $$;
 CREATE TRIGGER witness_decide AFTER INSERT ON alert FOR EACH ROW
-	WHEN (NEW.status = 1) EXECUTE FUNCTION witness_decide();
+	WHEN (NEW.status = 1 AND NEW.rule_id <> 0) EXECUTE FUNCTION witness_decide();
 
 CREATE TABLE witness_unknown (rule_id int NOT NULL, key text NOT NULL, attempts int NOT NULL, at timestamptz NOT NULL);
 CREATE FUNCTION witness_unknown() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -13,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -25,6 +23,7 @@ import (
 
 	"deadman/bus"
 	"deadman/bus/bustest"
+	"deadman/faults"
 	"deadman/store/storetest"
 )
 
@@ -312,71 +311,25 @@ func source(t *testing.T) string {
 	return dir
 }
 
-// git runs git in the repository and returns what it prints.
-func git(t *testing.T, args ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), "git", append([]string{"-c", "safe.directory=*", "-C", source(t)}, args...)...)
-	var failure bytes.Buffer
-	cmd.Stderr = &failure
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("git %s: %v: %s\nthis test builds the last commit with an older schema, so it needs git and the whole history: run it in a clone, after git fetch --unshallow where the clone is shallow",
-			strings.Join(args, " "), err, failure.String())
-	}
-	return strings.TrimSpace(string(out))
-}
-
-// newestMigration is the newest file of a folder of migrations.
-func newestMigration(t *testing.T) string {
-	t.Helper()
-	files, err := filepath.Glob(filepath.Join(source(t), "migrations", "postgres", "*.sql"))
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d migrations, %v", len(files), err)
-	}
-	return slices.Max(files)
-}
-
-// buildIn builds the program from the sources in a folder. Without the path of the folder the build cache serves the next run.
-func buildIn(t *testing.T, dir string, flags ...string) string {
-	t.Helper()
-	program := filepath.Join(t.TempDir(), "deadman")
-	cmd := exec.CommandContext(t.Context(), "go", append(append([]string{"build", "-buildvcs=false", "-trimpath", "-o", program}, flags...), "./cmd/deadman")...)
-	cmd.Dir = dir
-	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Fatalf("build in %s: %v\n%s", dir, err, out)
-	}
-	return program
-}
-
 // buildOlder builds the last commit whose schema is one version older.
 func buildOlder(t *testing.T) string {
 	t.Helper()
-	newest := newestMigration(t)
-	if git(t, "rev-parse", "--is-shallow-repository") == "true" {
-		t.Fatal("the clone is shallow, and this test builds the last commit with an older schema: git fetch --unshallow")
+	program, err := faults.Older(t.Context(), source(t), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
 	}
-	added := strings.Fields(git(t, "log", "--format=%H", "--diff-filter=A", "--", "migrations/postgres/"+filepath.Base(newest)))
-	commit := "HEAD" // the newest migration is not committed yet
-	if len(added) > 0 {
-		commit = added[len(added)-1] + "^"
-	}
-	dir := t.TempDir()
-	archive := filepath.Join(dir, "older.tar")
-	git(t, "archive", "--format=tar", "--output="+archive, commit)
-	if out, err := exec.CommandContext(t.Context(), "tar", "-xf", archive, "-C", dir).CombinedOutput(); err != nil {
-		t.Fatalf("unpack %s: %v\n%s", commit, err, out)
-	}
-	if _, err := os.Stat(filepath.Join(dir, "migrations", "postgres", filepath.Base(newest))); err == nil {
-		t.Fatalf("commit %s has the newest migration %s already", commit, newest)
-	}
-	return buildIn(t, dir)
+	return program
 }
 
 // buildNewer builds these sources with two more migrations.
 func buildNewer(t *testing.T) string {
 	t.Helper()
+	newest, err := faults.NewestMigration(source(t))
+	if err != nil {
+		t.Fatal(err)
+	}
 	var version int
-	if _, err := fmt.Sscanf(filepath.Base(newestMigration(t)), "%d_", &version); err != nil {
+	if _, err := fmt.Sscanf(newest, "%d_", &version); err != nil {
 		t.Fatal(err)
 	}
 	dir, overlay := t.TempDir(), map[string]string{}
@@ -391,7 +344,11 @@ func buildNewer(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return buildIn(t, source(t), "-overlay", write(t, dir, "overlay.json", string(raw)))
+	program, err := faults.Build(t.Context(), source(t), filepath.Join(dir, "deadman"), "-overlay", write(t, dir, "overlay.json", string(raw)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return program
 }
 
 // Nodes are replaced one after the other under load: an older version serves, the current one joins and migrates the
