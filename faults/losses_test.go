@@ -3,36 +3,64 @@ package faults_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
-
-	"deadman/rules"
 )
 
-// drawLoss has the stream of events lose some while it is read.
+// drawLoss has the stream of events lose some that no node has read yet, as none reaches the broker.
 func drawLoss(s *scenario, random *rand.Rand) {
-	lag := fmt.Sprintf("intake.read=sleep:%dms@0.5", 200+random.IntN(600))
-	s.nodes = [][]string{{seeded(random, lag)}}
+	s.nodes = [][]string{one(random)}
 	if random.IntN(2) == 0 {
-		place := intakePlaces[random.IntN(len(intakePlaces))]
-		s.nodes = [][]string{{seeded(random, fmt.Sprintf("%s=kill@%d;%s", place, 1+random.IntN(5), lag)), seeded(random, lag)}}
+		s.nodes = [][]string{deaths(random, 1+random.IntN(2), intakePlaces)}
 	}
 	s.beside(random, 3)
-	const n, pace = 200, 5 * time.Millisecond
 	s.stage = func(a *arena, _ *rand.Rand) {
-		a.padding = rules.MaxBody / 2 // so that a node cannot hold all that was not applied yet
-		a.play = func() { a.playCreated(n, pace) }
+		a.play = func() { a.playCreated(150, 10*time.Millisecond) }
 		var lost int
 		a.model = func(ctx context.Context) (err error) {
 			lost, err = a.Lost(ctx, a.sources[0], a.acked)
 			return err
 		}
-		a.Cleanup(func() { a.Logf("%d of %d events were lost", lost, n) })
+		a.Cleanup(func() { a.Logf("%d events were lost", lost) })
 	}
-	s.upset = []func(*arena, *rand.Rand){overflow, purge, remove}[random.IntN(3)]
+	lose := []func(*arena, *rand.Rand){overflow, purge, remove}[random.IntN(3)]
+	s.upset = func(a *arena, random *rand.Rand) {
+		for range 1 + random.IntN(2) {
+			a.more(random.Uint64N(30))
+			f := faultOf(random, []string{"cut", "half-open"}[random.IntN(2)])
+			a.note("the link to the broker is %s", f.name)
+			a.broker.begin(f)
+			a.more(10 + random.Uint64N(30))
+			lose(a, random)
+			a.more(random.Uint64N(5))
+			a.broker.end(f)
+			a.note("the link to the broker is whole again")
+		}
+	}
+}
+
+// more waits until the stream has taken in n more events, or all are published.
+func (a *arena) more(n uint64) {
+	var from uint64
+	for i := range 500 {
+		var last uint64
+		a.stream(func(ctx context.Context, s jetstream.Stream) error {
+			info, err := s.Info(ctx)
+			if err == nil {
+				last = info.State.LastSeq
+			}
+			return err
+		})
+		if i == 0 {
+			from = last
+		}
+		if last >= from+n {
+			return
+		}
+		pause(10 * time.Millisecond)
+	}
 }
 
 // playCreated publishes orders that are never shipped.
@@ -46,43 +74,36 @@ func (a *arena) playCreated(n int, pace time.Duration) {
 	a.note("played")
 }
 
-// overflow has the stream keep fewer events than are waiting to be read.
+// overflow has the stream keep the last few events.
 func overflow(a *arena, random *rand.Rand) {
-	pause(span(random, 100*time.Millisecond, 600*time.Millisecond))
-	most := 5 + random.Int64N(40)
+	most := 1 + random.Int64N(8)
 	a.note("the stream keeps %d events", most)
 	a.configure(func(c *jetstream.StreamConfig) { c.MaxMsgs = most })
-	pause(span(random, 200*time.Millisecond, time.Second))
+	a.more(random.Uint64N(5))
 	a.configure(func(c *jetstream.StreamConfig) { c.MaxMsgs = -1 })
-	a.note("the stream keeps all events")
 }
 
-// purge empties the stream a few times.
-func purge(a *arena, random *rand.Rand) {
-	for range 1 + random.IntN(3) {
-		pause(span(random, 100*time.Millisecond, 500*time.Millisecond))
-		a.note("the stream is purged")
-		a.stream(func(ctx context.Context, s jetstream.Stream) error { return s.Purge(ctx) })
-	}
+// purge empties the stream.
+func purge(a *arena, _ *rand.Rand) {
+	a.note("the stream is purged")
+	a.stream(func(ctx context.Context, s jetstream.Stream) error { return s.Purge(ctx) })
 }
 
-// remove deletes events in the middle of the stream.
+// remove deletes some of the last events, which leaves gaps.
 func remove(a *arena, random *rand.Rand) {
-	for range 3 + random.IntN(20) {
-		pause(span(random, 10*time.Millisecond, 100*time.Millisecond))
-		a.stream(func(ctx context.Context, s jetstream.Stream) error {
-			info, err := s.Info(ctx)
-			if err != nil || info.State.Msgs == 0 {
-				return err
+	a.stream(func(ctx context.Context, s jetstream.Stream) error {
+		info, err := s.Info(ctx)
+		if err != nil {
+			return err
+		}
+		for back := range uint64(10) {
+			if random.IntN(2) == 0 {
+				a.note("event %d is deleted", info.State.LastSeq-back)
+				err = errors.Join(err, s.DeleteMsg(ctx, info.State.LastSeq-back))
 			}
-			seq := info.State.LastSeq - min(random.Uint64N(10), info.State.LastSeq-info.State.FirstSeq)
-			if _, err := s.GetMsg(ctx, seq); errors.Is(err, jetstream.ErrMsgNotFound) {
-				return nil // it was deleted before
-			}
-			a.note("event %d is deleted", seq)
-			return s.DeleteMsg(ctx, seq)
-		})
-	}
+		}
+		return err
+	})
 }
 
 // stream does something with the stream of events.
