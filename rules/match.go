@@ -34,9 +34,9 @@ type hearing struct {
 	*matching
 	*Rule
 	// made is the version that made a job: its steps and sets count.
-	made   func(futurejobs.Job) *Rule
-	paused bool
-	starts []string // the streams that the triggers of all versions come by
+	made    func(futurejobs.Job) *Rule
+	paused  bool
+	isApart bool
 }
 
 // ask puts the event to a rule: what it begins comes first, then what it changes, then what
@@ -48,7 +48,7 @@ func (m *matching) ask(all *rule, v *version) {
 		return
 	}
 	unbeaten := r.beats != nil && all.versions[0].document.Trigger.Heartbeat == nil // a wait that begins now, nothing would put off
-	h := hearing{matching: m, Rule: r, starts: all.starts, paused: all.paused || unbeaten, made: func(j futurejobs.Job) *Rule {
+	h := hearing{matching: m, Rule: r, isApart: r.isApart(all.starts, m.event.Stream), paused: all.paused || unbeaten, made: func(j futurejobs.Job) *Rule {
 		if made, err := all.of(j.Version).compiled(); err == nil {
 			return made
 		}
@@ -104,14 +104,14 @@ func (m *matching) refuse(rule string, part futurejobs.Part, err error) {
 // events: what happened before the tick says nothing of it, whenever it is read.
 func (h *hearing) want(key string, ask futurejobs.Ask) {
 	h.effects = append(h.effects, futurejobs.Effect{
-		Rule: &h.engine, Ref: h.ref(key, h.shards), Event: &h.event, Late: h.late || h.ticking != nil, Apart: h.apart(h.event.Stream), Ask: ask,
+		Rule: &h.engine, Ref: h.ref(key, h.shards), Event: &h.event, Late: h.late || h.ticking != nil, Apart: h.isApart, Ask: ask,
 	})
 }
 
-// apart reports whether a stream's events are put in order by their times: it is not the one stream that the rule's
-// triggers come by. A beat is compared with the last one by itself.
-func (h *hearing) apart(stream string) bool {
-	return h.beats == nil && len(h.starts) > 0 && !only(h.starts, stream)
+// isApart reports whether a stream's events are put in order by their times: it is not the one stream that the
+// triggers of all versions come by. A beat is compared with the last one by itself.
+func (r *Rule) isApart(starts []string, stream string) bool {
+	return r.beats == nil && len(starts) > 0 && !only(starts, stream)
 }
 
 // only reports whether a stream is the only one.

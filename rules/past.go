@@ -92,7 +92,7 @@ func (p *past) event(e futurejobs.Event) {
 	if err != nil {
 		return // it was nobody's then
 	}
-	h := hearing{matching: &m, Rule: p.rule, starts: p.rule.starts, paused: !p.saved.PausedAt.IsZero(), made: func(futurejobs.Job) *Rule { return p.rule }}
+	h := hearing{matching: &m, Rule: p.rule, isApart: p.rule.isApart(p.rule.starts, e.Stream), paused: !p.saved.PausedAt.IsZero(), made: func(futurejobs.Job) *Rule { return p.rule }}
 	h.play()
 	net := futurejobs.Fold(m.effects, p.known, e.At)
 	for _, d := range slices.Concat(net.End, net.Born) {
