@@ -19,7 +19,7 @@ func TestWire(t *testing.T) {
 	}
 	zoned, y2000 := time.Date(2026, 3, 29, 1, 59, 59, 999_999_000, time.FixedZone("", -3600)), time.UnixMicro(y2k)
 	a, b := alerts.Decision{JobID: 1}.ID(), alerts.Decision{JobID: 2}.ID()
-	text := "ä\n"
+	text, seven := "ä\n", int64(7)
 	for name, c := range map[string]struct {
 		kind  kind
 		write func(w *wire)
@@ -30,6 +30,8 @@ func TestWire(t *testing.T) {
 		"bigint":      {bigints, func(w *wire) { w.int64(1 << 60); w.int64(-1) }, []int64{1 << 60, -1}},
 		"text":        {texts, func(w *wire) { w.text(""); w.text("ä\n") }, []string{"", "ä\n"}},
 		"or NULL":     {texts, func(w *wire) { w.optional(""); w.optional("ä\n") }, []*string{nil, &text}},
+		"all NULL":    {texts, func(w *wire) { w.optional(""); w.optional("") }, []*string{nil, nil}},
+		"last":        {bigints, func(w *wire) { w.origin(0); w.origin(0); w.origin(7) }, []*int64{nil, nil, &seven}},
 		"json":        {texts, func(w *wire) { w.json([]byte("ä\n")); w.json(nil) }, []*string{&text, nil}},
 		"instant":     {timestamptzs, func(w *wire) { w.instant(time.Time{}); w.instant(zoned); w.instant(y2000) }, []time.Time{{}, zoned, y2000}},
 		"timestamptz": {timestamptzs, func(w *wire) { w.time(zoned); w.time(time.Time{}) }, []*time.Time{&zoned, nil}},

@@ -17,7 +17,7 @@ import (
 // than all else that a batch does on its way there.
 type wire struct {
 	kind   kind
-	items  []byte // of each its length, or noValue, and its bytes
+	items  []byte // of each its length, or noValue, and its bytes; empty while all are NULL
 	n      int32
 	values int32 // that are not NULL
 	ahead  int   // bytes of the arrays that follow in a statement, where it is known
@@ -53,14 +53,28 @@ func (w *wire) room(items, bytes int) { w.items = make([]byte, 0, items*lengths+
 func (w *wire) empty() { w.items, w.n, w.values, w.ahead = w.items[:0], 0, 0, 0 }
 
 func (w *wire) item(size int) {
+	if w.values == 0 {
+		w.items = w.appendNulls(w.items)
+	}
 	w.items = binary.BigEndian.AppendUint32(w.items, uint32(size)) //nolint:gosec // of what is in memory
 	w.n++
 	w.values++
 }
 
+// null adds NULL. Many columns have nothing else and are not sent, so that writing it waits for the first value.
 func (w *wire) null() {
-	w.items = binary.BigEndian.AppendUint32(w.items, noValue)
+	if w.values > 0 {
+		w.items = binary.BigEndian.AppendUint32(w.items, noValue)
+	}
 	w.n++
+}
+
+// appendNulls appends the items of an array without a value.
+func (w *wire) appendNulls(buf []byte) []byte {
+	for range w.n {
+		buf = binary.BigEndian.AppendUint32(buf, noValue)
+	}
+	return buf
 }
 
 func (w *wire) int16(v int16) {
@@ -210,6 +224,9 @@ func (sending) Encode(value any, buf []byte) ([]byte, error) {
 	}
 	for _, part := range []uint32{1, nulls, w.kind.oid, uint32(w.n), 1} { //nolint:gosec // n counts
 		buf = binary.BigEndian.AppendUint32(buf, part)
+	}
+	if w.values == 0 {
+		return w.appendNulls(buf), nil
 	}
 	return append(buf, w.items...), nil
 }
