@@ -31,7 +31,7 @@ func creationOf(jobs []*futurejobs.Job) *creation {
 		origin:  bigints.named("origin"),
 		outcome: texts.named("outcome"), reason: texts.named("reason"),
 	}
-	for _, column := range []*column{&c.shard, &c.rule, &c.version, &c.created, &c.since, &c.first, &c.next} {
+	for _, column := range []*column{&c.shard, &c.rule, &c.version, &c.created, &c.since, &c.first, &c.next, &c.origin} {
 		column.room(len(jobs), 8*len(jobs))
 	}
 	keys, events := 0, 0
@@ -45,6 +45,7 @@ func creationOf(jobs []*futurejobs.Job) *creation {
 	}
 	share(&c.rule, &c.version)
 	share(&c.created)
+	share(&c.first, &c.next)
 	omit(&c.event)
 	omit(&c.state, &c.pauses, &c.pausedNext, &c.members)
 	omit(&c.origin)
@@ -80,18 +81,19 @@ func (c *creation) add(j *futurejobs.Job) {
 const begun = `shard, rule_id, version, key, created_at, since_at, first_check_at`
 
 func (c *creation) begun() string {
-	return `job.shard, ` + c.rule.of("job") + `, ` + c.version.of("job") + `, job.key, ` + c.created.of("job") + `, job.since_at, job.first_check_at`
+	return `job.shard, ` + c.rule.of("job") + `, ` + c.version.of("job") + `, job.key, ` + c.created.of("job") + `, job.since_at, ` + c.first.of("job")
 }
 
-// waiting is the statement that creates jobs which wait, and its parameters.
+// waiting is the statement that creates jobs which wait, and its parameters. The events come last: whatever follows
+// them would have pgx move them to another buffer.
 func (c *creation) waiting() (text string, args []any) {
 	from, args := table("job", []*column{
 		&c.shard, &c.rule, &c.version, &c.key, &c.created, &c.since, &c.first, &c.next,
-		&c.event, &c.state, &c.pauses, &c.pausedNext, &c.members, &c.ordering, &c.origin,
+		&c.pauses, &c.pausedNext, &c.members, &c.ordering, &c.origin, &c.state, &c.event,
 	})
 	return numbered(`
 INSERT INTO future_job (` + begun + `, next_check_at, event, state, pauses, paused_next_at, members, ordering, origin)
-SELECT ` + c.begun() + `, job.next_check_at, ` + c.event.of("job") + `, ` + c.state.of("job") + `,
+SELECT ` + c.begun() + `, ` + c.next.of("job") + `, ` + c.event.of("job") + `, ` + c.state.of("job") + `,
 	` + c.pauses.of("job") + `, ` + c.pausedNext.of("job") + `, ` + c.members.of("job") + `, ` + c.ordering.of("job") + `, ` + c.origin.of("job") + `
 FROM ` + from + `
 ON CONFLICT (shard, rule_id, key) DO NOTHING`), foretold(args)
@@ -106,7 +108,7 @@ func (c *creation) over(now time.Time) (text string, args []any) {
 	return numbered(`
 INSERT INTO history (` + begun + `, next_check_at,
 	id, ended_at, outcome, reason, check_count, step, checks, check_total, check_slowest)
-SELECT ` + c.begun() + `, coalesce(` + c.pausedNext.of("job") + `, job.next_check_at),
+SELECT ` + c.begun() + `, coalesce(` + c.pausedNext.of("job") + `, ` + c.next.of("job") + `),
 	nextval('future_job_id_seq'), ?::timestamptz, ` + c.outcome.of("job") + `, ` + c.reason.of("job") + `, 0, 0, 0, 0, 0
 FROM ` + from), append([]any{now}, args...)
 }
