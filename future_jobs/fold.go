@@ -80,8 +80,9 @@ func (f *fold) find(ref Ref) *standing {
 	return f.stand(ref, standing{job: job})
 }
 
-// standAtOnce is for how many jobs room is made at once.
-const standAtOnce = 64
+// standAtOnce is for how many jobs room is made at once. The runtime has no spare room of more than 32 kB, and clears
+// such room anew.
+const standAtOnce = 48
 
 func (f *fold) stand(ref Ref, as standing) *standing {
 	if len(f.fresh) == 0 {
@@ -197,7 +198,8 @@ func (a Start) place(j *Job, at time.Time, after bool) {
 		}
 	}
 	if o.ByHand || o.After || !o.At.IsZero() {
-		j.Order = &o
+		placed := o // o itself would be allocated for each job
+		j.Order = &placed
 	}
 }
 
