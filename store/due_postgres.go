@@ -69,7 +69,7 @@ func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 	if bounded && bodies(jobs) < q.Bytes/4 {
 		p.largeBodies.Store(false)
 	}
-	slices.SortFunc(jobs, inDueOrder) // a join promises no order
+	sortByDue(jobs) // a join promises no order
 	return jobs, nil
 }
 
@@ -159,7 +159,17 @@ func (p *postgres) DueBuffers(ctx context.Context, q futurejobs.DueQuery) (int64
 	return explained[0].Plan.Hit + explained[0].Plan.Read, nil
 }
 
-// inDueOrder compares jobs by (shard, next_check_at, id).
-func inDueOrder(a, b futurejobs.Job) int {
+// sortByDue sorts jobs by (shard, next_check_at, id). They nearly always are: slices.SortFunc would copy each job to find
+// that out.
+func sortByDue(jobs []futurejobs.Job) {
+	for i := 1; i < len(jobs); i++ {
+		if compareDue(&jobs[i-1], &jobs[i]) > 0 {
+			slices.SortFunc(jobs, func(a, b futurejobs.Job) int { return compareDue(&a, &b) })
+			return
+		}
+	}
+}
+
+func compareDue(a, b *futurejobs.Job) int {
 	return cmp.Or(cmp.Compare(a.Shard, b.Shard), a.NextCheckAt.Compare(b.NextCheckAt), cmp.Compare(a.ID, b.ID))
 }
