@@ -42,9 +42,9 @@ func (r *Rule) determined(d *Decision, answer checks.Answer, slot, now time.Time
 	if !answer.Held {
 		j.CheckCount++
 	}
-	j.Step, d.due = answer.Step, answer.Due
+	j.Step = answer.Step
 	if answer.Next.IsZero() {
-		r.become(d, cmp.Or(answer.Outcome, checks.Cleared), "", slot, now, answer.Alerts)
+		r.become(d, cmp.Or(answer.Outcome, checks.Cleared), "", slot, answer.Due, now, answer.Alerts)
 		return
 	}
 
@@ -54,14 +54,14 @@ func (r *Rule) determined(d *Decision, answer checks.Answer, slot, now time.Time
 	}
 	if breach := limits.Judge(slot, answer.Next, j.CheckCount); breach != guards.None {
 		reason := limits.Explain(breach, slot, answer.Next)
-		r.become(d, checks.Outcome(breach), reason, slot, now, append(answer.Alerts, r.gaveUp(j, reason)))
+		r.become(d, checks.Outcome(breach), reason, slot, answer.Due, now, append(answer.Alerts, r.gaveUp(j, reason)))
 		return
 	}
 	j.NextCheckAt = r.Grid.Up(answer.Next)
 	if !j.NextCheckAt.After(now) {
 		j.NextCheckAt = r.Grid.After(now)
 	}
-	r.become(d, "", "", slot, now, answer.Alerts)
+	r.become(d, "", "", slot, answer.Due, now, answer.Alerts)
 }
 
 // undetermined looks again. When the attempts are spent it is said, once until a check decides
@@ -84,21 +84,21 @@ func (r *Rule) undetermined(d *Decision, failure error, slot, now time.Time) {
 		if !out {
 			said = []alerts.Draft{r.gaveUp(j, reason)}
 		}
-		r.become(d, outcomeOf(failure), reason, slot, now, said)
+		r.become(d, outcomeOf(failure), reason, slot, time.Time{}, now, said)
 		d.met(outage)
 		return
 	}
 	if !spent || before && !out && (isSpokenFor(failure) || r.said(j)) {
-		r.become(d, "", reason, slot, now, nil)
+		r.become(d, "", reason, slot, time.Time{}, now, nil)
 		return
 	}
 	if out {
-		r.become(d, "", reason, slot, now, nil)
+		r.become(d, "", reason, slot, time.Time{}, now, nil)
 		d.met(outage)
 		d.Again = before
 		return
 	}
-	r.become(d, "", reason, slot, now, []alerts.Draft{{
+	r.become(d, "", reason, slot, time.Time{}, now, []alerts.Draft{{
 		Status: alerts.Undetermined, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(*j),
 		Text: r.Entity + " " + j.Key + ": could not find out: " + reason,
 	}})
@@ -191,11 +191,16 @@ func (r *Rule) gaveUp(j *Job, reason string) alerts.Draft {
 }
 
 // become has the decision say what becomes of the job, and puts what is said on it. An alert that
-// resolves names all that was said before it.
-func (r *Rule) become(d *Decision, outcome checks.Outcome, reason string, slot, now time.Time, drafts []alerts.Draft) {
+// resolves names all that was said before it. due is when the step was due that the check takes; zero: it takes none,
+// or does not know.
+func (r *Rule) become(d *Decision, outcome checks.Outcome, reason string, slot, due, now time.Time, drafts []alerts.Draft) {
 	j := &d.Job
 	before := j.Alerts
-	d.Outcome, d.Reason, d.Alerts = outcome, reason, r.say(j, j.Checks, slot, r.planned(j, slot, d.due), now, drafts)
+	d.Outcome, d.Reason, d.Alerts = outcome, reason, nil
+	if len(drafts) == 0 {
+		return
+	}
+	d.Alerts = r.say(j, j.Checks, slot, r.planned(j, slot, due), now, drafts)
 	j.Alerts = before[:len(before):len(before)]
 	for i := range d.Alerts {
 		said := &d.Alerts[i]

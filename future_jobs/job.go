@@ -114,8 +114,6 @@ type Decision struct {
 	Alerts  []alerts.Alert
 	Outage  string // what could not be asked, where that is why the attempts are spent
 	Again   bool   // they were spent before
-
-	due time.Time // when the step was due that the check takes; zero: it takes none, or does not know
 }
 
 // Ends reports whether the job goes to history.

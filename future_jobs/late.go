@@ -65,7 +65,7 @@ func (r *Rule) foregone(d *Decision, now time.Time) bool {
 		d.trace(slot, now, checks.Answer{})
 		return true
 	}
-	r.become(d, checks.Expired, reason, slot, now, []alerts.Draft{{
+	r.become(d, checks.Expired, reason, slot, time.Time{}, now, []alerts.Draft{{
 		Status: alerts.Expired, Severity: r.Loudest, StepIndex: j.Step, Labels: r.labels(*j),
 		Text: r.Entity + " " + j.Key + ": nobody looked in time: " + reason,
 	}})

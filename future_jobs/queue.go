@@ -47,12 +47,12 @@ func (q DueQuery) isFiltered() bool { return len(q.Not) > 0 || len(q.Of) > 0 }
 // end is gone. A page of a filtered query tells the end of a shard by no row at all, and of any other by fewer rows
 // than the limit. A page that has as many bytes as were asked for ends at its last job.
 func (q DueQuery) Advance(page []Job) []Walk {
-	bytes, counts, last := 0, map[int16]int{}, map[int16]Job{}
+	bytes, counts, last := 0, map[int16]int{}, map[int16]*Job{}
 	for i := range page {
 		j := &page[i]
 		bytes += j.Size()
 		counts[j.Shard]++
-		last[j.Shard] = *j
+		last[j.Shard] = j
 	}
 	isCut := q.Bytes > 0 && bytes >= q.Bytes
 	var walks []Walk

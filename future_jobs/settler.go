@@ -156,7 +156,7 @@ func (v *verdict) giveUp(refused error, now time.Time) {
 	reason := clip("the decision cannot be stored: " + refused.Error())
 	said := v.rule.gaveUp(&j, reason)
 	said.Labels = nil
-	v.rule.become(&d, checks.Undetermined, reason, v.slot, now, []alerts.Draft{said})
+	v.rule.become(&d, checks.Undetermined, reason, v.slot, time.Time{}, now, []alerts.Draft{said})
 	v.Decision, v.isGivenUp = d, true
 }
 
