@@ -223,15 +223,15 @@ func (r *reader) event(msg jetstream.Msg) (e futurejobs.Event, ok bool, err erro
 		return e, false, r.lost(fmt.Errorf("delivery %d came after %d", meta.Sequence.Consumer, r.delivered))
 	}
 	r.delivered, r.pending = meta.Sequence.Consumer, meta.NumPending
+	at := meta.Timestamp.UTC().Truncate(time.Microsecond)
 	if r.accounts {
-		r.skip(meta.Sequence.Stream, meta.Timestamp.UTC().Truncate(time.Microsecond))
+		r.skip(meta.Sequence.Stream, at)
 	}
 	if r.match && !within(msg.Subject(), r.subjects) {
 		return e, false, nil
 	}
 	return futurejobs.Event{
-		Stream: r.stream, Subject: msg.Subject(), Seq: meta.Sequence.Stream,
-		At: meta.Timestamp.UTC().Truncate(time.Microsecond),
+		Stream: r.stream, Subject: msg.Subject(), Seq: meta.Sequence.Stream, At: at,
 		ID: givenID(msg.Headers()), Header: msg.Headers(), Data: msg.Data(), StreamCreatedAt: r.created,
 	}, true, nil
 }

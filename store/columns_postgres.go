@@ -120,6 +120,7 @@ func columnsOf(decisions []*futurejobs.Decision) (_ *columns, free func(), err e
 	share(&c.ends.outcome)
 	share(&c.ends.picked)
 	share(&c.moves.picked)
+	share(&c.moves.next)
 	omit(&c.ends.failed, &c.ends.reason)
 	omit(&c.moves.failed)
 	for _, looks := range []*lookColumns{&c.ends.lookColumns, &c.moves.lookColumns} {

@@ -88,7 +88,7 @@ func (m *moveColumns) move(ask string) string {
 		trail = `, trail = ` + trailWith("f.trail", "ask.trail", findInPostgres)
 	}
 	return `moved AS (
-	UPDATE future_job f SET rev = f.rev + 1, next_check_at = ask.next_check_at, undecided = ` + m.undecided.of("ask") + `,
+	UPDATE future_job f SET rev = f.rev + 1, next_check_at = ` + m.next.of("ask") + `, undecided = ` + m.undecided.of("ask") + `,
 		check_count = ` + m.checkCount.of("ask") + `, step = ` + m.step.of("ask") + `, picked_at = ` + m.picked.of("ask") + `, started_at = ` + m.started.of("ask") + `,
 		completed_at = ` + m.completed.of("ask") + `, failed_at = ` + m.failed.of("ask") + `, checks = ` + m.checks.of("ask") + `,
 		check_total = ask.check_total, check_slowest = coalesce(` + m.slowest.of("ask") + `, ask.check_total), alert_ids = ` + m.alertIDs.of("ask") + trail + `

@@ -47,6 +47,30 @@ func settleReschedules(t *testing.T, w *world) {
 	}
 }
 
+// Jobs that are looked at next at one slot, and jobs that are not, go on in one settlement.
+func settleReschedulesTogether(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b", "c")
+	slot := w.one("a").NextCheckAt
+	for _, next := range []map[string]time.Time{
+		{"a": slot.Add(time.Second), "b": slot.Add(time.Second), "c": slot.Add(time.Second)},
+		{"a": slot.Add(2 * time.Second), "b": slot.Add(2 * time.Second), "c": slot.Add(3 * time.Second)},
+	} {
+		var decisions []futurejobs.Decision
+		for key, at := range next {
+			j := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, key)).Job
+			decisions = append(decisions, w.later(j, at))
+		}
+		if settled := w.settle(decisions...); len(settled.Jobs) != len(next) {
+			t.Fatalf("settled: %+v", settled)
+		}
+		for key, at := range next {
+			if got := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, key)); !got.NextCheckAt.Equal(at) {
+				t.Errorf("%s is looked at next at %s, want %s", key, got.NextCheckAt, at)
+			}
+		}
+	}
+}
+
 func settleEnds(t *testing.T, w *world) {
 	w.start(w.slot(), "a", "b")
 	job := w.one("a")

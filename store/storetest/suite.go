@@ -29,6 +29,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"due/horizon":           dueUpToAnInstant,
 	"due/bytes":             dueByBytes,
 	"settle/reschedule":     settleReschedules,
+	"settle/together":       settleReschedulesTogether,
 	"settle/end":            settleEnds,
 	"settle/said":           settleSays,
 	"settle/rev":            settleLosesToAChange,
