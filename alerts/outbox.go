@@ -10,8 +10,7 @@ import (
 // are safe for concurrent use.
 type Outbox interface {
 	// Unpublished returns up to limit alerts of the shards, without those of some rules, oldest
-	// first within a shard: what was decided about a job comes in the order in which it was. What
-	// comes together is sorted by id.
+	// first within a shard: what was decided about a job comes in the order in which it was.
 	Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]Alert, error)
 	// MarkPublished records that alerts which Unpublished returned are in the stream. It may be
 	// called again.

@@ -22,7 +22,9 @@ import (
 	"deadman/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("deadman/store/storetest.(*Cluster).run.func1")) // it ends with the process
+}
 
 const node = "a node"
 
@@ -44,6 +46,11 @@ func newWorld(t *testing.T, change ...func(*bus.Options)) *world {
 
 func newWorldOf(t *testing.T, shards int, change ...func(*bus.Options)) *world {
 	t.Helper()
+	return newWorldOn(t, store.Options{DataDir: t.TempDir(), Shards: shards, Log: quietly()}, change...)
+}
+
+func newWorldOn(t *testing.T, database store.Options, change ...func(*bus.Options)) *world {
+	t.Helper()
 	w := &world{t: t, dir: bustest.Dir(t)}
 	w.serve("127.0.0.1:0")
 	var err error
@@ -55,7 +62,7 @@ func newWorldOf(t *testing.T, shards int, change ...func(*bus.Options)) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(w.bus.Close)
-	if w.store, err = store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: shards, Log: quietly()}); err != nil {
+	if w.store, err = store.Open(t.Context(), database); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {

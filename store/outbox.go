@@ -95,8 +95,9 @@ func (s *Store) outbox() queue {
 	return queue{
 		rows: `(SELECT o.shard, o.at, o.first_id, n.i, ` + s.idOf(`substr(o.ids, 16 * n.i + 1, 16)`) + ` AS id
 	FROM alert_outbox o JOIN n ON n.i < length(o.ids) / 16)`,
-		columns: `shard, id, at, first_id`,
+		columns: `shard, id, at, first_id, i`,
 		order:   `at, first_id, i`,
+		first:   `shard, after_id AS id, since_at AS at, after_id AS first_id, -1 AS i FROM republication`,
 	}
 }
 
@@ -114,46 +115,74 @@ func (s *Store) waiting() string {
 // notWaiting joins w, which is NULL where the alert a does not wait.
 const notWaiting = ` LEFT JOIN waiting w ON w.id = a.id`
 
-// Unpublished implements alerts.Outbox. An alert that is no longer there, because retention took
-// it while it was put back into the outbox, is taken out.
+// Unpublished implements alerts.Outbox. What is to be published again of a shard goes into the outbox before anything of
+// the shard is returned. An alert that is no longer there, because retention took it while it was put back into the
+// outbox, is taken out.
 func (s *Store) Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]alerts.Alert, error) {
 	if len(shards) == 0 {
 		return nil, nil
 	}
 	except, args := exceptRules(without)
-	text := numbers + ` SELECT o.at, o.first_id, o.shard, o.id, coalesce(a.rule_id, 0), coalesce(a.version, 0),
+	text := numbers + ` SELECT o.i, o.at, o.first_id, o.shard, o.id, coalesce(a.rule_id, 0), coalesce(a.version, 0),
 	coalesce(a.status, 0), coalesce(a.severity, 0), coalesce(a.key, ''), a.decided_at, a.since_at, coalesce(a.check_count, 0),
 	coalesce(a.detail, ''), coalesce(r.name, ''), coalesce(r.entity, '')
 FROM (` + s.outbox().next(shards, limit, except) + `) AS o
 LEFT JOIN alert a ON a.shard = o.shard AND a.id = o.id
 LEFT JOIN rule r ON r.id = a.rule_id
-ORDER BY o.shard, o.id`
+ORDER BY o.shard, o.at, o.first_id, o.i`
 	for {
-		found, err := query(ctx, s.read, readWaiting, text, args...)
+		rows, err := query(ctx, s.read, readWaiting, text, args...)
 		if err != nil {
 			return nil, failed("unpublished", err)
 		}
-		var gone []alerts.Alert
-		found = slices.DeleteFunc(found, func(a alerts.Alert) bool {
-			if a.Rule == "" {
-				gone = append(gone, a)
-			}
-			return a.Rule == ""
-		})
-		if len(gone) == 0 {
+		found, gone, held := sorted(rows)
+		if len(gone) == 0 && len(held) == 0 {
 			return found, nil
 		}
-		if err := s.MarkPublished(ctx, gone); err != nil {
-			return nil, err
+		for _, shard := range held {
+			if err := s.putBack(ctx, shard); err != nil {
+				return nil, failed("unpublished", err)
+			}
+		}
+		if len(gone) > 0 {
+			if err := s.MarkPublished(ctx, gone); err != nil {
+				return nil, err
+			}
 		}
 	}
 }
 
-// readWaiting reads an alert with its place in the outbox. It is of no rule if it is not there.
-func readWaiting(row scanner, a *alerts.Alert) error {
-	r := saidRow{Alert: a}
-	if err := row.Scan(append([]any{at(&a.Place.At), &a.Place.First}, r.fields()...)...); err != nil || a.Rule == "" {
+// waitingRow is an alert with its place in the outbox. It is of no rule if it is not there. held means that there is no
+// alert: its shard has a republication.
+type waitingRow struct {
+	alerts.Alert
+	held bool
+}
+
+func readWaiting(row scanner, w *waitingRow) error {
+	r := saidRow{Alert: &w.Alert}
+	var i int
+	if err := row.Scan(append([]any{&i, at(&w.Place.At), &w.Place.First}, r.fields()...)...); err != nil {
 		return err
 	}
+	if w.held = i < 0; w.held || w.Rule == "" {
+		return nil
+	}
 	return r.read()
+}
+
+// sorted returns the alerts that wait, those that are gone, and the shards that are held.
+func sorted(rows []waitingRow) (found, gone []alerts.Alert, held []int16) {
+	found = make([]alerts.Alert, 0, len(rows))
+	for _, w := range rows {
+		switch {
+		case w.held:
+			held = append(held, w.Shard)
+		case w.Rule == "":
+			gone = append(gone, w.Alert)
+		default:
+			found = append(found, w.Alert)
+		}
+	}
+	return found, gone, slices.Compact(held)
 }

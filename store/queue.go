@@ -10,6 +10,7 @@ type queue struct {
 	rows    string // what there is a row of for each alert, with shard and id
 	columns string // of rows, that are asked for
 	order   string // of the rows of a shard, oldest first
+	first   string // what comes before everything else of a shard, as columns FROM a table; empty: nothing
 }
 
 // news is what nobody has routed to people yet.
@@ -21,8 +22,11 @@ func (q queue) next(shards []int16, limit int, except string) string {
 	most := ` LIMIT ` + strconv.Itoa(limit)
 	turns := make([]string, len(shards))
 	for i, shard := range shards {
-		turns[i] = `SELECT * FROM (SELECT ` + q.columns + `, row_number() OVER (ORDER BY ` + q.order + `) AS turn
+		turns[i] = `SELECT * FROM (SELECT row_number() OVER (ORDER BY ` + q.order + `) AS turn, ` + q.columns + `
 	FROM ` + q.rows + ` AS q WHERE shard = ` + itoa(shard) + except + ` ORDER BY ` + q.order + most + `) AS s` + itoa(shard)
+	}
+	if q.first != "" {
+		turns = append(turns, `SELECT 0 AS turn, `+q.first+` WHERE shard IN `+these(shards))
 	}
 	return `SELECT ` + q.columns + ` FROM (` + union(turns) + `) AS q ORDER BY turn, shard` + most
 }

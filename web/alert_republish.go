@@ -13,10 +13,10 @@ import (
 // filter has an instant, After, and may have a rule; one that never was is
 // futurejobs.ErrNotFound. Implementations are safe for concurrent use.
 type Outbox interface {
-	// Republish puts back a bounded number of alerts, and returns where the next call goes on;
-	// empty: nowhere.
-	Republish(ctx context.Context, f futurejobs.Filter) (n int64, next string, err error)
-	// Republishable counts what all calls together would put back.
+	// Republish has published alerts published again, in order and before anything newer about their jobs, and
+	// returns how many.
+	Republish(ctx context.Context, f futurejobs.Filter) (int64, error)
+	// Republishable counts what Republish would publish again.
 	Republishable(ctx context.Context, f futurejobs.Filter) (int64, error)
 }
 
@@ -25,19 +25,17 @@ type RepublishWish struct {
 	Since  time.Time `json:"since" doc:"Those decided then or later." example:"2026-01-31T15:04:05Z"`
 	Rule   string    `json:"rule,omitempty" maxLength:"63" doc:"Of this rule only." example:"order-unshipped"`
 	DryRun bool      `json:"dry_run,omitempty" doc:"Count them, and do nothing."`
-	Cursor string    `json:"cursor,omitempty" doc:"Where the call before ended: its next."`
 }
 
 // Republished is how many alerts are published again.
 type Republished struct {
-	Alerts int64  `json:"alerts"`
-	Next   string `json:"next,omitempty" doc:"The cursor of the next call; absent: that was all."`
+	Alerts int64 `json:"alerts"`
 }
 
 func (a *api) mountRepublish() {
 	add(a, operation{
 		ID: "republish-alerts", Tag: tagAlerts, Method: "POST", Path: "/alerts/republish", Does: "publishes alerts again, after their stream was lost",
-		Says: "Up to 5000 in one call; next, where the answer has it, is the cursor of the call that goes on. " +
+		Says: "Alerts of a job come in the order of their decisions, and before alerts that are decided after the call. " +
 			"What the stream still has is not published twice. What was purged from it is published again.",
 		Scope: access.Admin, Reach: everything, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
 	}, shown(a.republish))
@@ -47,11 +45,11 @@ func (a *api) republish(ctx context.Context, in *struct{ Body RepublishWish }) (
 	if in.Body.Since.IsZero() {
 		return out, refused("body.since", "it is no instant; write one, such as 2026-01-31T15:04:05Z")
 	}
-	f := futurejobs.Filter{Rule: in.Body.Rule, After: in.Body.Since.UTC(), Cursor: in.Body.Cursor}
+	f := futurejobs.Filter{Rule: in.Body.Rule, After: in.Body.Since.UTC()}
 	if in.Body.DryRun {
 		out.Alerts, err = a.Outbox.Republishable(ctx, f)
 		return out, err
 	}
-	out.Alerts, out.Next, err = a.Outbox.Republish(ctx, f)
+	out.Alerts, err = a.Outbox.Republish(ctx, f)
 	return out, err
 }

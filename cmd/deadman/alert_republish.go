@@ -52,7 +52,7 @@ func (p *program) ago(flag, s string) (time.Time, error) {
 	return at.UTC(), err
 }
 
-// republish counts, asks a person, and then publishes in as many calls as it takes.
+// republish counts, asks a person, and then has them published.
 func (p *program) republish(cmd *cobra.Command, wish web.RepublishWish, yes bool) error {
 	c, err := p.client()
 	if err != nil {
@@ -74,17 +74,8 @@ func (p *program) republish(cmd *cobra.Command, wish web.RepublishWish, yes bool
 			return err
 		}
 	}
-	sum = web.Republished{}
-	for {
-		done, err := call(wish)
-		sum.Alerts += done.Alerts
-		if err != nil {
-			return fmt.Errorf("%s put back, and then: %w", number(int(sum.Alerts), "alert"), err)
-		}
-		if wish.Cursor = done.Next; wish.Cursor == "" {
-			return p.showRepublished("published again", sum, nil)
-		}
-	}
+	sum, err = call(wish)
+	return p.showRepublished("published again", sum, err)
 }
 
 func (p *program) showRepublished(what string, done web.Republished, err error) error {

@@ -70,3 +70,14 @@ ALTER TABLE rule_set
     ADD COLUMN whole bigint NOT NULL DEFAULT 0;
 -- How many old versions of rules are gone that nothing needed.
 INSERT INTO pruned (name, rows) VALUES ('rule_version', 0);
+
+-- Published alerts of a shard that are to be published again (decision 57), those of one rule or, where rule_id is -1, of
+-- all: those decided after since_at, and those decided then whose ids are after after_id. While a shard has a row, the
+-- relay puts them back into alert_outbox and publishes nothing of the shard. A node of the version before does not read it.
+CREATE TABLE republication (
+    shard    smallint NOT NULL,
+    rule_id  int NOT NULL,
+    since_at timestamptz NOT NULL,
+    after_id uuid NOT NULL,
+    PRIMARY KEY (shard, rule_id)
+);

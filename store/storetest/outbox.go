@@ -190,7 +190,7 @@ func outboxIsSentInParts(t *testing.T, w *world) {
 		}
 		send("part by part,", func(i int) bool { return i < len(part) })
 	}
-	if n, _, err := w.Republish(w.ctx(), futurejobs.Filter{After: since}); n != some || err != nil {
+	if n, err := w.Republish(w.ctx(), futurejobs.Filter{After: since}); n != some || err != nil {
 		t.Errorf("%d of %d are put back: %v", n, some, err)
 	}
 	if n := len(w.unpublished()); n != some {

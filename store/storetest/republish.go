@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
 
 	"deadman/access"
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/store"
 )
 
 // told settles a decision with an alert about each key, publishes nothing, and returns the
@@ -62,13 +64,13 @@ func alertsAreRepublished(t *testing.T, w *world) {
 	}
 	republish := func(f futurejobs.Filter, want int64) {
 		t.Helper()
-		n, next, err := w.Republish(access.As(w.ctx(), ada), f)
-		if n != want || next != "" || err != nil {
-			t.Errorf("%d put back, going on at %q, want %d: %v", n, next, want, err)
+		if n, err := w.Republish(access.As(w.ctx(), ada), f); n != want || err != nil {
+			t.Errorf("%d are published again, want %d: %v", n, want, err)
 		}
 	}
 	republish(of, 2)
-	republish(of, 0) // they wait
+	w.unpublished() // which puts them back
+	republish(of, 0)
 	republish(all, 1)
 	republish(futurejobs.Filter{After: since.AddDate(1, 0, 0)}, 0)
 	keys := make(map[string]bool)
@@ -84,44 +86,128 @@ func alertsAreRepublished(t *testing.T, w *world) {
 		t.Error(diff)
 	}
 	for _, ask := range []func(futurejobs.Filter) error{
-		func(f futurejobs.Filter) error { _, _, err := w.Republish(w.ctx(), f); return err },
+		func(f futurejobs.Filter) error { _, err := w.Republish(w.ctx(), f); return err },
 		func(f futurejobs.Filter) error { _, err := w.Republishable(w.ctx(), f); return err },
 	} {
 		if err := ask(futurejobs.Filter{After: since, Rule: "nobody"}); !errors.Is(err, futurejobs.ErrNotFound) {
 			t.Errorf("of a rule that never was: %v", err)
 		}
 	}
-	if _, _, err := w.Republish(w.ctx(), futurejobs.Filter{Cursor: "x"}); !errors.Is(err, futurejobs.ErrBadCursor) {
-		t.Errorf("%v", err)
+}
+
+// More than one transaction takes is put back in several, each alert once.
+func alertsAreRepublishedInParts(t *testing.T, w *world) {
+	const some = 10_200
+	keys, _ := w.neighbours(some)
+	since := w.told(keys...)
+	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
+	w.republish(since, some)
+	seen := make(map[alerts.ID]bool)
+	for _, a := range w.unpublished() {
+		seen[a.ID] = true
+	}
+	if n := must[store.Gauges](t)(w.Gauges(w.ctx())).Unpublished; len(seen) != some || n != some {
+		t.Errorf("%d alerts wait, %d different ones, want %d", n, len(seen), some)
 	}
 }
 
-// More than one transaction takes goes in several, each alert once.
-func alertsAreRepublishedInParts(t *testing.T, w *world) {
-	const some = 5500
-	keys := make([]string, some)
-	for i := range keys {
-		keys[i] = fmt.Sprint(i)
+// republish has alerts published again.
+func (w *world) republish(since time.Time, want int64) {
+	w.t.Helper()
+	if n, err := w.Republish(w.ctx(), futurejobs.Filter{After: since}); n != want || err != nil {
+		w.t.Fatalf("%d are published again, want %d: %v", n, want, err)
 	}
-	f := futurejobs.Filter{After: w.told(keys...)}
+}
+
+// decideAt settles a decision about a key, with an alert of a slot, and returns the alert's id.
+func (w *world) decideAt(slot time.Time, key string) alerts.ID {
+	w.t.Helper()
+	j := w.one(key)
+	j.NextCheckAt, j.CheckCount = j.NextCheckAt.Add(time.Minute), j.CheckCount+1
+	d := w.saying(futurejobs.Decision{Job: j}, slot)
+	w.settle(d)
+	return d.Alerts[0].ID
+}
+
+// sent publishes what waits in a shard, so many alerts at a time, and returns it in order.
+func (w *world) sent(shard int16, limit int) (ids []alerts.ID) {
+	w.t.Helper()
+	for {
+		next := must[[]alerts.Alert](w.t)(w.Unpublished(w.ctx(), []int16{shard}, limit, nil))
+		if len(next) == 0 {
+			return ids
+		}
+		w.must(w.MarkPublished(w.ctx(), next))
+		ids = append(ids, idsOf(next)...)
+	}
+}
+
+// What is published again comes in the order of its decisions, whatever its ids, and before what waits and what is
+// decided meanwhile.
+func alertsAreRepublishedInOrder(t *testing.T, w *world) {
+	since := must[time.Time](t)(w.Now(w.ctx()))
+	keys, shard := w.neighbours(1)
+	slot := w.slot()
+	w.start(slot, keys...)
+	var want []alerts.ID
+	decide := func(slot time.Time) { want = append(want, w.decideAt(slot, keys[0])) }
+	decide(slot)
+	decide(slot.Add(-2 * time.Hour)) // its id is less than that of the decision before
+	decide(slot.Add(-time.Hour))
+	if diff := cmp.Diff(want, w.sent(shard, 10)); diff != "" {
+		t.Fatalf("at first (-want +got):\n%s", diff)
+	}
+	decide(slot.Add(time.Hour)) // waits
+	for _, limit := range []int{1, 2, 10} {
+		for range 2 {
+			w.republish(since, int64(len(want)-1))
+		}
+		decide(slot.Add(-3 * time.Hour))
+		if diff := cmp.Diff(want, w.sent(shard, limit)); diff != "" {
+			t.Errorf("%d at a time (-want +got):\n%s", limit, diff)
+		}
+		decide(slot.Add(2 * time.Hour))
+	}
+}
+
+// Nodes that hold a shard, or do not know yet that they lost it, put an alert back once.
+func alertsArePutBackOnceByTwo(t *testing.T, w *world) {
+	const some, nodes = 1000, 4
+	keys, shard := w.neighbours(some)
+	since := w.told(keys...)
 	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
-	seen := make(map[alerts.ID]bool)
-	for _, want := range []int64{5000, 500} {
-		n, next, err := w.Republish(w.ctx(), f)
-		if n != want || err != nil || (next == "") != (want == 500) {
-			t.Fatalf("%d put back, going on at %q, want %d: %v", n, next, want, err)
+	for range 3 {
+		w.republish(since, some)
+		var group errgroup.Group
+		for range nodes {
+			group.Go(func() error {
+				waiting, err := w.Unpublished(w.ctx(), []int16{shard}, 2*some, nil)
+				if err == nil && len(waiting) != some {
+					err = fmt.Errorf("%d wait, want %d", len(waiting), some)
+				}
+				return err
+			})
 		}
-		f.Cursor = next
-		waiting := w.unpublished() // the relay takes them before the next part
-		w.must(w.MarkPublished(w.ctx(), waiting))
-		for _, a := range waiting {
-			if seen[a.ID] {
-				t.Fatalf("alert %s is put back twice", a.ID)
-			}
-			seen[a.ID] = true
-		}
+		w.must(group.Wait())
+		w.must(w.MarkPublished(w.ctx(), w.unpublished()))
 	}
-	if len(seen) != some {
-		t.Errorf("%d of %d were put back", len(seen), some)
+}
+
+// Alerts that were decided at one instant are put back beside those of them that still wait since the last time.
+func alertsArePutBackBesideWhatIsLeft(t *testing.T, w *world) {
+	keys, shard := w.neighbours(3)
+	w.start(w.slot(), keys...)
+	decisions := []futurejobs.Decision{w.over(w.one(keys[0])), w.over(w.one(keys[1])), w.over(w.one(keys[2]))}
+	since := decisions[0].Alerts[0].DecidedAt
+	for i := range decisions {
+		decisions[i].Alerts[0].DecidedAt = since
+	}
+	w.settle(decisions...)
+	all := w.sent(shard, 10)
+	w.republish(since, 3)
+	w.must(w.MarkPublished(w.ctx(), w.unpublished()[:1])) // its row keeps the key that it was written with
+	w.republish(since, 1)
+	if diff := cmp.Diff(all, w.sent(shard, 1)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
 	}
 }

@@ -1,0 +1,109 @@
+package alerts_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	"deadman/bus"
+	"deadman/bus/bustest"
+	futurejobs "deadman/future_jobs"
+	"deadman/store"
+	"deadman/store/storetest"
+)
+
+// republish has all alerts published again.
+func (w *world) republish(want int64) {
+	w.t.Helper()
+	if n, err := w.store.Republish(w.t.Context(), futurejobs.Filter{After: time.Unix(0, 0)}); n != want || err != nil {
+		w.t.Fatalf("%d alerts are to be published again, want %d: %v", n, want, err)
+	}
+}
+
+// drain relays until nothing is left that gets through.
+func (w *world) drain(relay *alerts.Relay) {
+	w.t.Helper()
+	for more := true; more; {
+		var err error
+		if more, err = relay.Step(w.t.Context()); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// loseStream deletes the stream of alerts, as an operator does.
+func (w *world) loseStream() {
+	w.t.Helper()
+	if err := bustest.JetStream(w.t, w.server.ClientURL()).DeleteStream(w.t.Context(), bus.AlertsStream); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// half are those of the shards whose number leaves a rest, as one of two nodes holds them.
+func (w *world) half(rest int16) func() []int16 {
+	return func() []int16 {
+		return slices.DeleteFunc(w.shards(), func(shard int16) bool { return shard%2 != rest })
+	}
+}
+
+// inOrder checks that consumers get n alerts, those of each key in the order of their decisions.
+func (w *world) inOrder(n int) {
+	w.t.Helper()
+	last, wrong := make(map[string]time.Time), 0
+	for _, a := range w.follow(n) {
+		if !a.DecidedAt.After(last[a.Key]) {
+			wrong++
+		}
+		last[a.Key] = a.DecidedAt
+	}
+	if wrong > 0 {
+		w.t.Errorf("%d of %d alerts come after a newer one of their job", wrong, n)
+	}
+}
+
+// After the stream was lost, consumers get the alerts of each job in the order of their decisions: those that are
+// published again, those that waited, and those that are decided meanwhile.
+func TestRepublishedAlertsKeepTheirOrder(t *testing.T) {
+	for name, database := range map[string]func(t *testing.T) store.Options{
+		"sqlite":   func(t *testing.T) store.Options { return store.Options{DataDir: t.TempDir()} },
+		"postgres": func(t *testing.T) store.Options { return store.Options{DatabaseURL: storetest.Postgres(t)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := database(t)
+			o.Shards, o.Log = 2, quietly()
+			w := newWorldOn(t, o)
+			w.decide(2500) // in each shard more than a batch
+			jobs := w.jobs()
+			relay := alerts.NewRelay(w.store, w.bus, w.shards, quietly())
+			w.drain(relay)
+			w.again(alerts.Error, jobs...)
+			w.drain(relay)
+			w.loseStream()
+			w.again(alerts.Critical, jobs...) // they wait
+			w.republish(5000)
+			w.again(alerts.Info, jobs[:1000]...)
+			nodes := []*alerts.Relay{
+				alerts.NewRelay(w.store, w.bus, w.half(0), quietly()),
+				alerts.NewRelay(w.store, w.bus, w.half(1), quietly()),
+				alerts.NewRelay(w.store, w.bus, w.half(1), quietly()), // lost its shards and does not know yet
+			}
+			for _, r := range nodes {
+				w.run(r)
+			}
+			eventually(t, "all are published", func() bool { return len(w.unpublished()) == 0 })
+			w.inOrder(8500)
+
+			w.loseStream()
+			w.republish(8500)
+			for range 3 { // while the relays are at work
+				w.again(alerts.Warning, jobs[:500]...)
+				for _, r := range nodes {
+					r.Wake()
+				}
+			}
+			eventually(t, "all are published again", func() bool { return len(w.unpublished()) == 0 })
+			w.inOrder(10_000)
+		})
+	}
+}
