@@ -44,26 +44,11 @@ type alarm struct {
 
 // Run looks until ctx ends.
 func (a *alarms) Run(ctx context.Context) error {
-	tick := time.NewTicker(progressEvery)
-	defer tick.Stop()
-	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		err := a.round(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil && !failing:
-			a.log.Warn("whether due jobs wait cannot be looked at; trying again", "err", err)
-		case err == nil && failing:
-			a.log.Info("it is looked at again whether due jobs wait")
-		}
-		failing = err != nil
+	r := rounds{
+		every: progressEvery, do: a.round, log: a.log, level: slog.LevelWarn,
+		failed: "overdue jobs, unfit nodes and unreadable rules cannot be looked for", works: "overdue jobs, unfit nodes and unreadable rules are looked for again",
 	}
+	return r.Run(ctx)
 }
 
 // round is one look:

@@ -51,26 +51,11 @@ type blind struct {
 
 // Run looks until ctx ends.
 func (b *blind) Run(ctx context.Context) error {
-	tick := time.NewTicker(progressEvery)
-	defer tick.Stop()
-	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		err := b.round(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil && !failing:
-			b.log.Warn("how far the sweep and the intake came cannot be written down; trying again", "err", err)
-		case err == nil && failing:
-			b.log.Info("how far the sweep and the intake came is written down again")
-		}
-		failing = err != nil
+	r := rounds{
+		every: progressEvery, do: b.round, log: b.log, level: slog.LevelWarn,
+		failed: "how far the sweep and the intake came cannot be written down", works: "how far the sweep and the intake came is written down again",
 	}
+	return r.Run(ctx)
 }
 
 // Resuming looks at what the sweep missed, before it goes on: what was due is still there to

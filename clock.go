@@ -50,21 +50,11 @@ type clockWatch struct {
 
 // Run looks until ctx ends.
 func (w *clockWatch) Run(ctx context.Context) error {
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
-	failing := false
-	for {
-		err := w.step(ctx)
-		if err != nil && !failing && ctx.Err() == nil {
-			w.log.Error("an alert about the database's clock cannot be written; trying again", "err", err)
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	r := rounds{
+		every: watchEvery, atOnce: true, do: w.step, log: w.log, level: slog.LevelError,
+		failed: "an alert about the database's clock cannot be written", works: "alerts about the database's clock are written again",
 	}
+	return r.Run(ctx)
 }
 
 // step raises an alert for a step that is new, and resolves it once the clock runs evenly.

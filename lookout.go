@@ -3,6 +3,7 @@ package deadman
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"deadman/alerts"
@@ -38,21 +39,11 @@ const (
 
 // Run looks until ctx ends.
 func (l *lookout) Run(ctx context.Context) error {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
-	failing := false
-	for {
-		err := l.step(ctx)
-		if err != nil && !failing && ctx.Err() == nil {
-			l.log.Error("what becomes of the stream of alerts cannot be said; trying again", "err", err)
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	r := rounds{
+		every: lookEvery, atOnce: true, do: l.step, log: l.log, level: slog.LevelError,
+		failed: "alerts about the alert stream cannot be written", works: "alerts about the alert stream are written again",
 	}
+	return r.Run(ctx)
 }
 
 // step says what is new. What was said stands in the database, so that a node that takes over

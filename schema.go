@@ -34,21 +34,11 @@ func (w *schemaWatch) Run(ctx context.Context) error {
 	if w.store.Alone() {
 		return nil // no other program migrates the database
 	}
-	tick := time.NewTicker(w.every)
-	defer tick.Stop()
-	failing := false
-	for {
-		err := w.step(ctx)
-		if err != nil && !failing && ctx.Err() == nil {
-			w.log.Warn("the version of the schema cannot be read or reported; trying again", "again_in", w.every, "err", err)
-		}
-		failing = err != nil
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
+	r := rounds{
+		every: w.every, atOnce: true, do: w.step, log: w.log, level: slog.LevelWarn,
+		failed: "the version of the schema cannot be read or reported", works: "the version of the schema is read and reported again",
 	}
+	return r.Run(ctx)
 }
 
 // step reads the schema:

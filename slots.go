@@ -25,21 +25,11 @@ type slots struct {
 
 // Run writes down what was checked until ctx ends.
 func (s *slots) Run(ctx context.Context) error {
-	tick := time.NewTicker(loadEvery)
-	defer tick.Stop()
-	failing := false
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick.C:
-		}
-		err := s.keep(ctx)
-		if err != nil && !failing && ctx.Err() == nil {
-			s.log.Warn("how many jobs were checked cannot be written down; trying again", "again_in", loadEvery, "err", err)
-		}
-		failing = err != nil
+	r := rounds{
+		every: loadEvery, do: s.keep, log: s.log, level: slog.LevelWarn,
+		failed: "how many jobs were checked cannot be written down", works: "how many jobs were checked is written down again",
 	}
+	return r.Run(ctx)
 }
 
 // keep writes down what was checked. What can't be written is counted again the next time.
