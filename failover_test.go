@@ -138,14 +138,7 @@ func TestAFailoverRaisesNothingTwiceAndLeavesNothingOpen(t *testing.T) {
 			r.send("confirmed", append(append(known[3:], lost[10:]...), later...)...)
 			r.raised("resolved", append(append(known[3:], lost[10:]...), later...)...)
 			got := consume(t, r.nats)
-			for what, times := range got.raised {
-				if times > 1 {
-					t.Errorf("raised %d times: %s", times, what)
-				}
-			}
-			if len(got.open) > 0 {
-				t.Errorf("open for ever: %v", got.open)
-			}
+			got.isOver(t)
 			reports := 0
 			for _, a := range got.own {
 				if a.Key == "database" && a.Status == "firing" {

@@ -36,6 +36,19 @@ type consumed struct {
 	own    []alerts.Alert       // of the node itself
 }
 
+// isOver checks that each alert was raised once and that none is open.
+func (c consumed) isOver(t *testing.T) {
+	t.Helper()
+	for what, times := range c.raised {
+		if times > 1 {
+			t.Errorf("raised %d times: %s", times, what)
+		}
+	}
+	if len(c.open) > 0 {
+		t.Errorf("open for ever: %v", c.open)
+	}
+}
+
 func consume(t *testing.T, natsURL string) consumed {
 	t.Helper()
 	stream, err := bustest.JetStream(t, natsURL).Stream(t.Context(), bus.AlertsStream)
@@ -171,15 +184,7 @@ func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
 			}
 			post(n, "confirmed", "open")
 			n.eventually("the last one is resolved", func() bool { return consume(t, c.NATSURL).raised["open resolved primary"] > 0 })
-			got := consume(t, c.NATSURL)
-			for what, times := range got.raised {
-				if times > 1 {
-					t.Errorf("raised %d times: %s", times, what)
-				}
-			}
-			if len(got.open) > 0 {
-				t.Errorf("open for ever: %v", got.open)
-			}
+			consume(t, c.NATSURL).isOver(t)
 			n.end()
 
 			n = serve(t, c) // what was dealt with is no news

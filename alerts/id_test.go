@@ -66,7 +66,7 @@ func TestADecisionAboutAnEventsJobIsKnownByTheEvent(t *testing.T) {
 			t.Errorf("with another %s the id is another", name)
 		}
 	}
-	for name, change := range map[string]func(d *alerts.Decision){
+	idsDiffer(t, one, map[string]func(d *alerts.Decision){
 		"stream's time": func(d *alerts.Decision) { d.Origin += 1 << 12 },
 		"sequence":      func(d *alerts.Decision) { d.Origin++ },
 		"rule id":       func(d *alerts.Decision) { d.RuleID++ },
@@ -76,17 +76,23 @@ func TestADecisionAboutAnEventsJobIsKnownByTheEvent(t *testing.T) {
 		"step":          func(d *alerts.Decision) { d.StepIndex++ },
 		"place":         func(d *alerts.Decision) { d.Place++ },
 		"at":            func(d *alerts.Decision) { d.At = d.At.Add(time.Millisecond) },
-	} {
+	})
+	one.Status = alerts.Undetermined
+	other := one
+	if other.Check++; other.ID() == one.ID() {
+		t.Error("two checks that could not find out have one id")
+	}
+}
+
+// idsDiffer checks that each change of a decision makes another id.
+func idsDiffer(t *testing.T, one alerts.Decision, changes map[string]func(d *alerts.Decision)) {
+	t.Helper()
+	for name, change := range changes {
 		other := one
 		change(&other)
 		if other.ID() == one.ID() {
 			t.Errorf("with another %s the id is the same", name)
 		}
-	}
-	one.Status = alerts.Undetermined
-	other := one
-	if other.Check++; other.ID() == one.ID() {
-		t.Error("two checks that could not find out have one id")
 	}
 }
 
@@ -96,7 +102,7 @@ func TestEachDecisionHasAnIDOfItsOwn(t *testing.T) {
 	if again := one; again.ID() != one.ID() {
 		t.Error("one decision has two ids")
 	}
-	for name, change := range map[string]func(d *alerts.Decision){
+	idsDiffer(t, one, map[string]func(d *alerts.Decision){
 		"job":     func(d *alerts.Decision) { d.JobID += 1 << 32 },
 		"created": func(d *alerts.Decision) { d.CreatedAt = d.CreatedAt.Add(time.Microsecond) },
 		"check":   func(d *alerts.Decision) { d.Check++ },
@@ -104,11 +110,5 @@ func TestEachDecisionHasAnIDOfItsOwn(t *testing.T) {
 		"step":    func(d *alerts.Decision) { d.StepIndex++ },
 		"place":   func(d *alerts.Decision) { d.Place++ },
 		"at":      func(d *alerts.Decision) { d.At = d.At.Add(time.Millisecond) },
-	} {
-		other := one
-		change(&other)
-		if other.ID() == one.ID() {
-			t.Errorf("with another %s the id is the same", name)
-		}
-	}
+	})
 }

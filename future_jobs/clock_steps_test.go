@@ -11,6 +11,7 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/store"
 )
 
 // wall is the clock of a machine. Somebody may set it.
@@ -32,40 +33,32 @@ func (e *engine) trigger(subject string, keys ...string) {
 	if err != nil {
 		e.Fatal(err)
 	}
-	batch := futurejobs.Batch{Stream: "S", After: e.seq, RuleSet: e.book.Revision()}
-	for _, k := range keys {
-		e.seq++
-		effects, refused := e.book.Match(futurejobs.Event{
-			Stream: "S", Subject: subject, Seq: e.seq, At: now, Data: fmt.Appendf(nil, `{"id":%q}`, k),
-		})
-		if len(refused) > 0 {
-			e.Fatal(refused)
-		}
-		batch.Effects = append(batch.Effects, effects...)
-	}
-	batch.Last = e.seq
-	if _, err := e.store.Apply(e.Context(), batch); err != nil {
-		e.Fatal(err)
-	}
+	e.happenAt(now, subject, keys...)
 }
 
 // beside runs another node on the same store, until it is stopped.
 func (e *engine) beside(id string) (stop func()) {
 	e.Helper()
-	log := slog.New(slog.NewTextHandler(e.Output(), nil))
-	clock := futurejobs.NewClock(e.store.Now, time.Now)
-	owner := futurejobs.NewOwner(e.store, futurejobs.Node{ID: id, Name: id}, 15*time.Second, time.Now, log)
-	sweeper := futurejobs.NewSweeper(e.store, e.book, owner, clock, 8, log)
+	_, _, stop = startNode(e, e.store, e.book, id, slog.New(slog.NewTextHandler(e.Output(), nil)))
+	return stop
+}
+
+// startNode runs a node on a store until it is stopped. Handlers that are at work then are waited for.
+func startNode(tb testing.TB, s *store.Store, book futurejobs.Book, id string, log *slog.Logger) (
+	owner *futurejobs.Owner, sweeper *futurejobs.Sweeper, stop func(),
+) {
+	owner = futurejobs.NewOwner(s, futurejobs.Node{ID: id, Name: id}, 15*time.Second, time.Now, log)
+	sweeper = futurejobs.NewSweeper(s, book, owner, futurejobs.NewClock(s.Now, time.Now), 8, log)
 	owner.Changed = sweeper.Wake
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 2)
 	go func() { done <- sweeper.Run(ctx, context.Background()) }()
 	go func() { done <- owner.Run(ctx) }()
-	return func() {
+	return owner, sweeper, func() {
 		cancel()
 		for range cap(done) {
 			if err := <-done; err != nil {
-				e.Error(err)
+				tb.Error(err)
 			}
 		}
 	}

@@ -1,7 +1,6 @@
 package futurejobs_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -72,20 +71,9 @@ func TestMemoryOfLargeBodiesInOneSlot(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	owner := futurejobs.NewOwner(s, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, log)
-	sweeper := futurejobs.NewSweeper(s, book, owner, futurejobs.NewClock(s.Now, time.Now), 8, log)
-	owner.Changed = sweeper.Wake
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 2)
-	go func() { done <- sweeper.Run(ctx, context.Background()) }()
-	go func() { done <- owner.Run(ctx) }()
+	_, sweeper, stop := startNode(t, s, book, "n", log)
 	defer func() {
-		cancel()
-		for range 2 {
-			if err := <-done; err != nil {
-				t.Error(err)
-			}
-		}
+		stop()
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

@@ -39,22 +39,8 @@ func TestShardsThatLeaveAreReadForRulesThatCompute(t *testing.T) {
 		e.happen("slow.created", leaving...)
 		time.Sleep(15 * time.Second) // their handlers are at work
 
-		log := slog.New(slog.DiscardHandler)
-		owner := futurejobs.NewOwner(e.store, futurejobs.Node{ID: "z", Name: "z"}, 15*time.Second, time.Now, log)
-		sweeper := futurejobs.NewSweeper(e.store, e.book, owner, futurejobs.NewClock(e.store.Now, time.Now), 8, log)
-		owner.Changed = sweeper.Wake
-		ctx, cancel := context.WithCancel(context.Background())
-		ended := make(chan error, 2)
-		go func() { ended <- sweeper.Run(ctx, ctx) }()
-		go func() { ended <- owner.Run(ctx) }()
-		defer func() {
-			cancel()
-			for range 2 {
-				if err := <-ended; err != nil {
-					t.Error(err)
-				}
-			}
-		}()
+		owner, _, stop := startNode(t, e.store, e.book, "z", slog.New(slog.DiscardHandler))
+		defer stop()
 		time.Sleep(7 * time.Second)
 		e.happen("fast.created", keys(40)...)
 		e.happen("slow.created", "late-1", "late-2", "late-3", "late-4", "late-5", "late-6")

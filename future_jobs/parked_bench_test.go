@@ -1,7 +1,6 @@
 package futurejobs_test
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -54,22 +53,9 @@ FROM generate_series(1, %d) AS i`, max(n, 1), n), `VACUUM ANALYZE future_job`} {
 			b.Fatal(err)
 		}
 	}
-	clock := futurejobs.NewClock(s.Now, time.Now)
-	log := slog.New(slog.DiscardHandler)
-	owner := futurejobs.NewOwner(s, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, log)
-	sweeper := futurejobs.NewSweeper(s, book, owner, clock, 8, log)
-	owner.Changed = sweeper.Wake
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 2)
-	go func() { done <- sweeper.Run(ctx, context.Background()) }()
-	go func() { done <- owner.Run(ctx) }()
+	_, _, stop := startNode(b, s, book, "n", slog.New(slog.DiscardHandler))
 	defer func() {
-		cancel()
-		for range 2 {
-			if err := <-done; err != nil {
-				b.Error(err)
-			}
-		}
+		stop()
 		if err := s.Close(); err != nil {
 			b.Error(err)
 		}

@@ -137,11 +137,17 @@ func saveIn(tb testing.TB, s *store.Store, document string, more ...rules.Read) 
 // happen applies events in one batch.
 func (e *engine) happen(subject string, keys ...string) {
 	e.Helper()
+	e.happenAt(time.Now().UTC(), subject, keys...)
+}
+
+// happenAt applies events that the stream took in at an instant.
+func (e *engine) happenAt(at time.Time, subject string, keys ...string) {
+	e.Helper()
 	batch := futurejobs.Batch{Stream: "S", After: e.seq, RuleSet: e.book.Revision()}
 	for _, k := range keys {
 		e.seq++
 		effects, refused := e.book.Match(futurejobs.Event{
-			Stream: "S", Subject: subject, Seq: e.seq, At: time.Now().UTC(), Data: fmt.Appendf(nil, `{"id":%q}`, k),
+			Stream: "S", Subject: subject, Seq: e.seq, At: at, Data: fmt.Appendf(nil, `{"id":%q}`, k),
 		})
 		if len(refused) > 0 {
 			e.Fatal(refused)

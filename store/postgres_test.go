@@ -498,11 +498,7 @@ func TestUpkeepBehindABackupDelaysNoSettlement(t *testing.T) {
 	next := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 7)
 	_, err := f.Pool().Exec(ctx, `DROP TABLE history_`+next.Format("20060102"))
 	f.check(err)
-	backup, err := f.Pool().Begin(ctx)
-	f.check(err)
-	defer func() { _ = backup.Rollback(context.WithoutCancel(ctx)) }()
-	_, err = backup.Exec(ctx, `LOCK TABLE history IN ACCESS SHARE MODE`)
-	f.check(err)
+	backup := f.readHistory()
 
 	done := make(chan error)
 	go func() {
@@ -542,6 +538,17 @@ func TestUpkeepBehindABackupDelaysNoSettlement(t *testing.T) {
 	}
 }
 
+// readHistory reads history as a backup does, until the transaction or the test ends.
+func (f *fixture) readHistory() pgx.Tx {
+	f.t.Helper()
+	backup, err := f.Pool().Begin(f.t.Context())
+	f.check(err)
+	f.t.Cleanup(func() { _ = backup.Rollback(context.Background()) })
+	_, err = backup.Exec(f.t.Context(), `LOCK TABLE history IN ACCESS SHARE MODE`)
+	f.check(err)
+	return backup
+}
+
 // To drop a day takes the exclusive lock of history, behind which settlements wait. Behind a backup it is
 // tried briefly and rarely.
 func TestADayIsNotDroppedBehindABackup(t *testing.T) {
@@ -552,11 +559,7 @@ func TestADayIsNotDroppedBehindABackup(t *testing.T) {
 	_, err := f.Pool().Exec(ctx, fmt.Sprintf(`CREATE TABLE history_%s PARTITION OF history FOR VALUES FROM ('%s') TO ('%s')`,
 		old.Format("20060102"), old.Format(time.RFC3339), old.AddDate(0, 0, 1).Format(time.RFC3339)))
 	f.check(err)
-	backup, err := f.Pool().Begin(ctx)
-	f.check(err)
-	defer func() { _ = backup.Rollback(context.WithoutCancel(ctx)) }()
-	_, err = backup.Exec(ctx, `LOCK TABLE history IN ACCESS SHARE MODE`)
-	f.check(err)
+	backup := f.readHistory()
 	exists := func() (is bool) {
 		t.Helper()
 		f.check(f.Pool().QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, "history_"+old.Format("20060102")).Scan(&is))

@@ -51,14 +51,26 @@ func StartCluster(s Settings) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newCluster("start postgres", func(c *Cluster, as *syscall.Credential) error { return c.start(bin, as, s) })
+}
+
+// newCluster makes the folder of a server, which belongs to the server's account, and starts the server.
+func newCluster(what string, start func(*Cluster, *syscall.Credential) error) (*Cluster, error) {
 	dir, err := os.MkdirTemp("", "deadman-postgres-")
 	if err != nil {
-		return nil, fmt.Errorf("start postgres: %w", err)
+		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	c := &Cluster{Dir: dir, ended: make(chan error, 1)}
 	c.stop = sync.OnceValue(c.end)
-	if err := c.start(bin, s); err != nil {
-		return nil, errors.Join(fmt.Errorf("start postgres: %w", err), c.Stop())
+	as, err := account()
+	if err == nil && as != nil {
+		err = os.Chown(dir, int(as.Uid), int(as.Gid))
+	}
+	if err == nil {
+		err = start(c, as)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", what, err), c.Stop())
 	}
 	return c, nil
 }
@@ -97,16 +109,7 @@ func runs(folder, name string) bool {
 	return err == nil
 }
 
-func (c *Cluster) start(bin string, s Settings) error {
-	as, err := account()
-	if err != nil {
-		return err
-	}
-	if as != nil {
-		if err := os.Chown(c.Dir, int(as.Uid), int(as.Gid)); err != nil {
-			return err
-		}
-	}
+func (c *Cluster) start(bin string, as *syscall.Credential, s Settings) (err error) {
 	data := filepath.Join(c.Dir, "data")
 	initdb := exec.Command(filepath.Join(bin, "initdb"),
 		"-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")

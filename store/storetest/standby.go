@@ -3,10 +3,8 @@ package storetest
 import (
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
 	"syscall"
 )
 
@@ -17,28 +15,10 @@ func (c *Cluster) StartStandby(host, port string) (*Cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	dir, err := os.MkdirTemp("", "deadman-postgres-")
-	if err != nil {
-		return nil, fmt.Errorf("start a standby: %w", err)
-	}
-	s := &Cluster{Dir: dir, ended: make(chan error, 1)}
-	s.stop = sync.OnceValue(s.end)
-	if err := s.startStandby(bin, host, port); err != nil {
-		return nil, errors.Join(fmt.Errorf("start a standby: %w", err), s.Stop())
-	}
-	return s, nil
+	return newCluster("start a standby", func(c *Cluster, as *syscall.Credential) error { return c.startStandby(bin, as, host, port) })
 }
 
-func (c *Cluster) startStandby(bin, host, port string) error {
-	as, err := account()
-	if err != nil {
-		return err
-	}
-	if as != nil {
-		if err := os.Chown(c.Dir, int(as.Uid), int(as.Gid)); err != nil {
-			return err
-		}
-	}
+func (c *Cluster) startStandby(bin string, as *syscall.Credential, host, port string) (err error) {
 	data := filepath.Join(c.Dir, "data")
 	copied := exec.Command(filepath.Join(bin, "pg_basebackup"), "-D", data, "-R", "-X", "stream", "-c", "fast", "--no-sync",
 		"-d", fmt.Sprintf("host=%s port=%s user=postgres application_name=standby", host, port))
