@@ -26,8 +26,8 @@ const (
 const unreadableAfter = time.Minute
 
 // alarms raises an alert for each condition because of which due jobs wait, and resolves it when that is over. Every
-// node looks, at what the database says of all shards and all nodes: the node that is broken need not be able to tell.
-// That each alert is raised once is the database's doing: a remark stands, or it does not.
+// node reads the state of all shards and all nodes from the database: a broken node may be unable to report itself.
+// The database keeps which alerts are open, so each is raised once.
 type alarms struct {
 	overdue *overdue
 	store   *store.Store
@@ -36,7 +36,7 @@ type alarms struct {
 	log     *slog.Logger
 }
 
-// alarm is a remark, and whether it is to be raised or only to go on where it stands.
+// alarm is a remark, and whether it is to be raised or only to stay open.
 type alarm struct {
 	alerts.Remark
 	raise bool
@@ -53,9 +53,9 @@ func (a *alarms) Run(ctx context.Context) error {
 
 // round is one look:
 //
-//  1. what stands is read, before anything else: what is found afterwards is newer;
+//  1. the open alerts are read first: what is found afterwards is newer;
 //  2. what is wrong is found;
-//  3. what does not stand is raised, and what is over is resolved.
+//  3. an alarm that is not open is raised, and one that is over is resolved.
 func (a *alarms) round(ctx context.Context) error {
 	standing, err := a.store.Standing(ctx)
 	if err != nil {
@@ -93,7 +93,7 @@ func (a *alarms) round(ctx context.Context) error {
 // is reports whether the alarm is about the same as a remark.
 func (f alarm) is(r alerts.Remark) bool { return f.Topic == r.Topic && f.Step == r.Step }
 
-// overTexts are what is said when an alarm is over, by step.
+// overTexts are the texts of the alerts that resolve an alarm, by step.
 var overTexts = map[string]func(topic string) string{
 	unfitStep: func(topic string) string {
 		return strings.Replace(topic, "node/", "node ", 1) + " is fit again, or gone"
@@ -115,7 +115,7 @@ type situation struct {
 	late      backlog // at overdueAfter
 	claims    map[futurejobs.Edition]claim
 	explained map[int32]bool // rules whose jobs wait for what another alert names
-	blind     bool           // the sweep is blind, and an alert says so of all late jobs
+	blind     bool           // the sweep is blind: another alert reports all late jobs
 }
 
 // see reads the situation.

@@ -72,10 +72,10 @@ func (b *blind) Resuming(ctx context.Context) {
 	}
 }
 
-// round is one look, of every node: the one that is broken need not be able to tell.
+// round is one comparison. Every node does it: a broken node may be unable to report itself.
 //
-//  1. what stands still is said;
-//  2. what is known to have come further is moved on: how far all shards are swept, which their leases tell every
+//  1. each topic that stands still is reported;
+//  2. each topic that came further is moved on: how far all shards are swept, which their leases tell every
 //     node, and the streams that this node reads.
 func (b *blind) round(ctx context.Context) error {
 	all, err := b.store.Progress(ctx)

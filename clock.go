@@ -31,7 +31,7 @@ const (
 	clockTopic = "clock"
 	// watchEvery is how often it is asked whether the clock stepped. It is memory that is asked.
 	watchEvery = 500 * time.Millisecond
-	// stepOld is how long after a step a node that takes over says nothing of it: another one did.
+	// stepOld is how long after a step a node that takes over still reports it: later, another node has.
 	stepOld = 5 * time.Second
 )
 

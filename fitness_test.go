@@ -117,10 +117,10 @@ func TestNodeWithoutBrokerHandsOver(t *testing.T) {
 	b.eventually("the shards are shared again", halves(t, db))
 }
 
-// unfit waits until an alert tells of an unfit node, and why.
+// unfit waits until an alert reports an unfit node and the reason.
 func (n *node) unfit(why string) {
 	n.Helper()
-	n.eventually("an alert tells of the unfit node", func() bool {
+	n.eventually("an alert reports the unfit node", func() bool {
 		var page struct{ Items []remarked }
 		n.get("/api/v1/alerts?limit=500&rule="+alerts.OwnRule, &page)
 		return slices.ContainsFunc(page.Items, func(a remarked) bool {

@@ -45,7 +45,7 @@ Tue 03 Mar 02:50  until    the end
 	for run, told := range map[string]bool{"r2": true, "r1": false} {
 		said := fmt.Sprint(heard(t, rule, nil, readTimeline(t, fmt.Sprintf(begins, run))))
 		if strings.Contains(said, "failed") != told {
-			t.Errorf("after the success of %s an alert tells of the failure: want %v, heard\n%s", run, told, said)
+			t.Errorf("after the success of %s an alert reports the failure: want %v, heard\n%s", run, told, said)
 		}
 	}
 }

@@ -44,8 +44,8 @@ func TestAFailingPartOfTheUpkeepStopsNoOther(t *testing.T) {
 	})
 }
 
-// A sender whose events no rule can take in does not fill the disk: the upkeep removes what is beyond the caps, says so
-// once, and counts it.
+// A sender whose events no rule can take in does not fill the disk: the upkeep removes what is beyond the caps, raises
+// one alert, and counts it.
 func TestDeadLettersBeyondTheCapAreRemovedAndAlerted(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.Postgres(t)

@@ -13,7 +13,7 @@ import (
 // ID identifies an alert. It is a UUID of version 8 (RFC 9562, section 5.8): 48 bits of
 // milliseconds, 12 bits for the place within the decision, and 62 bits that begin with the age of
 // the job and end with a hash of the decision. So the same decision has the same id and no other
-// has, ids of one job sort in the order in which they were said, and those of one slot in the
+// has, ids of one job sort in the order in which its alerts are raised, and those of one slot in the
 // order of their jobs.
 type ID = uuid.UUID
 

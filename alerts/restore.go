@@ -64,7 +64,7 @@ func counted(n int, one, many string) string {
 func (r Restore) Again(next Restore) Remark {
 	again := r.Remark()
 	again.Status = Resolved
-	again.Text = fmt.Sprintf("the database went back again; that was found at %s, and an alert of that time tells of it", next.FoundAt.UTC().Format(time.RFC3339))
+	again.Text = fmt.Sprintf("the database went back again; that was found at %s, and is reported by another alert", next.FoundAt.UTC().Format(time.RFC3339))
 	return again
 }
 

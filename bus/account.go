@@ -34,7 +34,7 @@ func (r *reader) Left() uint64 { return r.pending }
 
 // Lost implements events.Reader.
 //
-//  1. Without a gap nothing is lost, and nobody is asked.
+//  1. Without a gap nothing is lost, and the broker is not asked.
 //  2. The leader is asked after the last message was returned. So a message in a gap that the
 //     stream still has is on another subject.
 //  3. A sequence in a gap at which the stream has no message is lost.

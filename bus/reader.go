@@ -57,7 +57,7 @@ type reader struct {
 	quiet      bool   // nothing came when it was asked for last
 	closed     atomic.Bool
 
-	accounts bool          // for each sequence; else gaps are nobody's concern
+	accounts bool          // for each sequence; else gaps are ignored
 	own      bool          // the stream takes in nothing but what is read
 	last     uint64        // the sequence up to which messages were returned, or are in gaps
 	gaps     []events.Span // were not returned: on other subjects, or lost

@@ -67,7 +67,7 @@ type Answer struct {
 	Nominal bool           // Next is given by the rule's own steps; the horizon does not bound it
 	Outcome Outcome        // why the job ends, when Next is zero
 	Step    int            // steps taken after this check
-	Due     time.Time      // when the step was due that Alerts tell of; zero: at the slot
+	Due     time.Time      // when the step of Alerts was due; zero: at the slot
 	Alerts  []alerts.Draft // what to say, in this order
 	Held    bool           // a step is due and stays unsaid for a while: the check is not counted
 	// Saw is what the condition saw, for people who ask why; empty: nobody needs to be told.

@@ -273,7 +273,7 @@ escalate: [{after: 1h, step: primary}]
 	}
 }
 
-// A dead letter whose body the cap removed cannot be tried again; the refusal says so, and where the event is.
+// A dead letter whose body the cap removed cannot be tried again; the refusal names the reason and where the event is.
 func TestARetryWithoutTheBodyIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.write(`

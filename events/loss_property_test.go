@@ -104,7 +104,7 @@ func (p *lossPlay) play() {
 		p.t.Errorf("%d messages more were reported lost than came", sum-p.events-p.foreign)
 	}
 	if applied == p.events && !p.mixed && len(p.said()) > 0 {
-		p.t.Errorf("nothing was lost, and it was said: %s", p.said()[0].Text)
+		p.t.Errorf("nothing was lost, and an alert was raised: %s", p.said()[0].Text)
 	}
 }
 

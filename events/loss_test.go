@@ -204,7 +204,7 @@ func TestForeignMessagesAreNoLoss(t *testing.T) {
 	})
 }
 
-// Of a stream with other subjects, nobody knows on which a message was that is gone.
+// Of a stream with other subjects, the subject of a message that is gone is unknown.
 func TestLossAmongForeignMessagesIsAnUpperBound(t *testing.T) {
 	w := newWorld(t)
 	w.stream(jetstream.StreamConfig{})
@@ -221,7 +221,7 @@ func TestLossAmongForeignMessagesIsAnUpperBound(t *testing.T) {
 	w.caughtUp("ORDERS", 20)
 	n.stop()
 	if pending, _ := w.jobs(); pending != 3 || w.lost() != 15 {
-		t.Errorf("%d jobs, and %d messages are said to be lost, want 3 and 15", pending, w.lost())
+		t.Errorf("%d jobs, and %d messages are reported as lost, want 3 and 15", pending, w.lost())
 	}
 	w.blind("ORDERS", "lost 15 messages, of which some or all may be events")
 }

@@ -54,7 +54,7 @@ func (b *trickling) send() error {
 	return err
 }
 
-// marking is the database, which is told how far a stream was read.
+// marking is the database, in which the mark of a stream is written.
 type marking struct {
 	futurejobs.Ledger
 	marked func(seq uint64, through time.Time)

@@ -231,8 +231,8 @@ func (c *Clock) Now() time.Time {
 	return last.at(c.local())
 }
 
-// Correct is the time that the engine goes by when the database says that it is said. It is what the database says
-// but where that is off by more than its answers take.
+// Correct returns the time that the engine goes by when said is the database's time: said itself, unless it is off by more
+// than an answer takes.
 func (c *Clock) Correct(said time.Time) time.Time {
 	if now := c.Now(); !now.IsZero() && said.Sub(now).Abs() > 2*jump {
 		return now
@@ -254,8 +254,8 @@ func (c *Clock) PlaceShared(ctx context.Context, at time.Time) time.Time {
 // Place is when something happened that another server says happened at an instant.
 //
 //  1. Nothing happened later than now.
-//  2. What a server that shares the database's clock stamped while that was wrong is put right. A step that nobody
-//     has seen yet would not be known; PlaceShared looks.
+//  2. What a server that shares the database's clock stamped while that was wrong is put right. A step that no node
+//     has seen yet is unknown here; PlaceShared asks.
 //  3. What a server stamped that did not step ahead when the database did is put ahead: no clock that stepped ever
 //     showed the instants between.
 func (c *Clock) Place(at time.Time, shared bool) time.Time {

@@ -14,7 +14,7 @@ import (
 	"deadman/store"
 )
 
-// wall is the clock of a machine. Somebody may set it.
+// wall is the clock of a machine, which may be set.
 type wall struct{ offset atomic.Int64 }
 
 // Now is what the clock shows.

@@ -130,7 +130,7 @@ func TestClockOverlooksErraticTime(t *testing.T) {
 	}
 }
 
-// A clock that is slewed, or that nobody asked for a day, runs evenly.
+// A clock that is slewed, or that was not read for a day, runs evenly.
 func TestClockFollowsSlowClock(t *testing.T) {
 	c := newSetClock(t)
 	for range 1000 {

@@ -16,7 +16,7 @@ import (
 //     not newer than an end that is remembered ends at once.
 //  3. An end takes the job away, and closes what was said about it.
 //  4. A pause takes the next check away, and a resume puts it back, later by the pause.
-//  5. What comes late, or by another stream than the trigger, says nothing of a wait that began after it happened. An end
+//  5. An event that comes late, or by another stream than the trigger, does not apply to a job that began after it happened. An end
 //     leaves the wait of a trigger that was kept and came after it.
 //  6. A job that was snoozed is not looked at before that is over, whatever comes meanwhile. A snooze
 //     brings no look forward but one that another snooze put off.
@@ -66,7 +66,7 @@ type standing struct {
 
 	reordered bool // what it remembers of the order of events has changed
 
-	ack *AckOf // nil: nobody acknowledged anything, or took it back
+	ack *AckOf // nil: no acknowledgement was made or taken back
 }
 
 func (f *fold) find(ref Ref) *standing {
@@ -593,7 +593,7 @@ func (f *fold) decidedAt(e Effect) time.Time {
 	return f.when(e)
 }
 
-// close says that what was said is over. at is when that was decided.
+// close adds the alert that resolves the open ones. at is when that was decided.
 func (d *Decision) close(rule *Rule, draft alerts.Draft, at, now time.Time) {
 	planned := now
 	if d.Job.Origin != 0 {

@@ -82,7 +82,7 @@ func (s *standing) order() *Order {
 	return &o
 }
 
-// isOlder reports whether what an effect is about came before the job began, so that it says nothing of the job.
+// isOlder reports whether the event of an effect came before the job began, so that it does not apply to the job.
 // Events of the trigger's own stream are read in their order, and never older.
 func (f *fold) isOlder(e Effect, j *Job) bool {
 	at := f.when(e)

@@ -91,7 +91,7 @@ func (o *Owner) Err() error {
 // step is one look at the leases:
 //
 //  1. beat and renew, when a third of the lease is over or the node became fit or unfit;
-//  2. end leases that were given by a clock that was ahead, and that nobody renews;
+//  2. end leases that were given by a clock that was ahead, and that no node renews;
 //  3. give back what is more than the share;
 //  4. take what is free or expired, up to the share.
 func (o *Owner) step(ctx context.Context) error {
@@ -149,7 +149,7 @@ func (o *Owner) noteFitness(was, is string) {
 	}
 }
 
-// longest is how many of its own leases another node's may last. Were it more, nobody could take over from a node that
+// longest is how many of its own leases another node's may last. Were it more, no node could take over from one that
 // died while the database's clock was ahead.
 const longest = 2
 

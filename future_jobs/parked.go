@@ -207,7 +207,7 @@ func (s *Sweeper) horizons(p *pass) (probe []int32) {
 	return probe
 }
 
-// readParked reads the parked jobs that need not wait any more, up to the horizon of their rule, until stop says so,
+// readParked reads the parked jobs that need not wait any more, up to the horizon of their rule, until stop ends it,
 // or one page where stop is nil; of versions to probe it reads one page.
 func (s *Sweeper) readParked(ctx context.Context, p *pass, probe []int32, stop stopping) error {
 	reach, isBusy := map[int32]time.Time{}, map[int32]bool{}

@@ -215,9 +215,9 @@ func (q DueQuery) foundLittle(page []Job) bool {
 	return q.isFiltered() && 2*len(page) < q.Limit*len(q.Walks)
 }
 
-// read reads what a query asks for, page by page, and hands it on, until stop says so after a page. It returns the
+// read reads what a query asks for, page by page, and hands it on, until stop ends it after a page. It returns the
 // walks that are not at their end. Where it finds itself behind, it begins again with the jobs of the loud rules:
-// whoever is to be called first need not wait for all the others.
+// they do not wait for all the others.
 func (s *Sweeper) read(ctx context.Context, p *pass, q DueQuery, stop stopping) (rest []Walk, err error) {
 	q.Bytes = pageBytes
 	most := pageMost

@@ -146,8 +146,8 @@ func (s *Sweeper) unsettle(ctx context.Context, part []*verdict, err error) {
 	time.AfterFunc(soon, s.Wake)
 }
 
-// giveUp has the job of a decision that the database refuses end, and says so. Of the job it says nothing but its
-// name: what is refused may be anything else.
+// giveUp ends the job of a decision that the database refuses, with an alert. The alert has the key of the job and
+// nothing else of it: the refused part may be anything.
 func (v *verdict) giveUp(refused error, now time.Time) {
 	j := v.Job
 	j.Alerts = j.Alerts[:max(len(j.Alerts)-len(v.Alerts), 0)]

@@ -84,7 +84,7 @@ type flight struct {
 	micros int64 // of its slot, since 1970
 	rule   int32
 	asks   bool // a source
-	out    bool // it waits for somebody else: a source, or a handler that finds out by itself
+	out    bool // it waits for a source, or for a handler that finds out by itself
 	landed bool // it is decided, and stays here until the next read begins
 }
 
@@ -190,7 +190,7 @@ func (s *Shard) beginRead() {
 }
 
 // oldest is the slot of the oldest job that is in flight or could not be settled, and of the oldest that waits for
-// nobody else; zero where there is none.
+// no source and no handler; zero where there is none.
 func (s *Shard) oldest() (slot, own time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -203,7 +203,7 @@ func TestAKeptTriggerIsKeptWhenItsEndIsReadFirst(t *testing.T) {
 	})
 }
 
-// An older update or pause of another stream says nothing of a job.
+// An older update or pause of another stream does not apply to a job.
 func TestWhatIsOlderThanAJobDoesNotChangeIt(t *testing.T) {
 	onDatabases(t, func(t *testing.T, db *store.Store) {
 		s := newSources(t, db, "door", "restart", "A", "B", "C")

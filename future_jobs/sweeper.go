@@ -240,7 +240,7 @@ func (s *Sweeper) round(ctx context.Context, belt *belt, search func([]*verdict)
 		return time.Millisecond // there is more to read
 	case err == nil && left.IsZero():
 		s.behind = 0
-	default: // it is in nobody else's way at the next slot
+	default: // it delays no other node at the next slot
 		s.behind = min(max(2*s.behind, again), againMost)
 		wait = min(wait, s.behind)
 	}

@@ -54,7 +54,7 @@ func (u *unreadable) recheck(ctx context.Context, book Book) {
 	}
 }
 
-// err says which versions cannot be read, in one order, so that the same is said once.
+// err says which versions cannot be read, in one order, so that the same error is logged once.
 func (u *unreadable) err() error {
 	var errs []error
 	for _, v := range u.list() {

@@ -214,7 +214,7 @@ func (a beating) ask() (futurejobs.Beat, error) {
 //     what was answered with OK counts.
 //  2. A start opens a run. What was said, and what failed, stays overdue.
 //  3. A failure, or a run that is over too soon, is overdue at once, if it was not before.
-//  4. A success puts the wait off, unless another run failed of which no alert tells yet. Where something was said, that wait
+//  4. A success puts the wait off, unless another run failed that no alert reports yet. Where an alert was raised, that wait
 //     is over, and another begins.
 func (a beating) play(j *futurejobs.Job) (futurejobs.Beaten, error) {
 	if a.Kind == Log {
@@ -236,7 +236,7 @@ func (a beating) play(j *futurejobs.Job) (futurejobs.Beaten, error) {
 	}
 	known := len(j.Alerts) > 0 || !before.OverdueAt.IsZero() // it was said, or it failed
 	if len(j.Alerts) > 0 {
-		before.Failed = nil // an alert tells of them
+		before.Failed = nil // an alert reports them
 	}
 	after := a.pulse(before, a.overdue(*j, known))
 	switch {
@@ -280,7 +280,7 @@ func (a beating) pulse(before pulse, overdue time.Time) pulse {
 	}
 	if p.Kind == Success {
 		p.Failed = slices.DeleteFunc(slices.Clone(p.Failed), func(name string) bool { return name == a.Run })
-		if len(p.Failed) > 0 { // what failed is told of, whatever else succeeds
+		if len(p.Failed) > 0 { // a failed run is reported, whatever other run succeeds
 			before.Runs, before.Failed, before.Kind = p.Runs, p.Failed, Failure
 			return before
 		}

@@ -22,7 +22,7 @@ func (h handler) Prompt() {}
 //
 //  1. The condition no longer holds: the job ends, and what was said is closed.
 //  2. Of the steps that are due by now and not taken, the highest speaks and names the
-//     others: after an outage people are told how it stands, not how it came to that. A step that the
+//     others: after an outage the alert has the present state, not the way to it. A step that the
 //     rule's streams are not read past is not due yet: what came before it may end the job.
 //  3. Steps are left: the next look is at the slot of the first of them.
 //  4. The last step is taken: a rule that can still be resolved holds the job for a while,
@@ -87,7 +87,7 @@ func (r *Rule) saw(w wait) string {
 	return r.while.saw(w.scope)
 }
 
-// climb takes the steps that are due, as far as what was said is not acknowledged at the instant.
+// climb takes the steps that are due, as far as the open alert is not acknowledged at the instant.
 func (r *Rule) climb(c checks.Check, w wait, line []moment, at time.Time) checks.Answer {
 	due := max(r.due(line, c.AsOf()), c.Step)
 	if due == c.Step || at.Before(c.AckedUntil) {

@@ -248,7 +248,7 @@ func (r *Rule) Begin(key string, since, now time.Time, event json.RawMessage, sh
 	if err != nil {
 		return futurejobs.Effect{}, Problems{{Pointer: "", Rule: r.engine.Name, Message: err.Error()}}
 	}
-	start.Restart, start.Early, start.Orders = false, false, false // a person is told that there is one, and knows what happened before
+	start.Restart, start.Early, start.Orders = false, false, false // the answer to a person names the job that is there
 	start.ByHand = r.beats == nil && len(r.engine.Streams) > 0
 	return futurejobs.Effect{Rule: &r.engine, Ref: r.ref(key, shards), Ask: start}, nil
 }

@@ -12,7 +12,7 @@ import (
 	"deadman/rules"
 )
 
-// change is a change of a rule under way: nobody else changes rules, and nobody rests on what it
+// change is a change of a rule under way: no other transaction changes rules, and none rests on what it
 // has fenced.
 type change struct {
 	tx       *sql.Tx
@@ -40,7 +40,7 @@ const gate = 5 * time.Second
 // change runs f on the rule of a name, and grows the revision. A change that fences comes after the
 // settles that rest on the rule as it is. What f refuses changes nothing; errAsItWas is no error.
 //
-//  1. Whoever would rest on what is about to change is kept out, until those are done who do.
+//  1. New transactions that would rest on what is about to change are kept out, until the old ones are done.
 //  2. The rule set is locked, then the streams, then the rule: in the order in which Apply locks them.
 //  3. The revision is left on all that was changed.
 func (s *Store) change(ctx context.Context, name string, fences bool, f func(c *change) error) error {
@@ -72,13 +72,13 @@ func (s *Store) change(ctx context.Context, name string, fences bool, f func(c *
 	return err
 }
 
-// grow grows the revision. A change by a node of schema 16 grew revision alone: up to there nobody knows what
+// grow grows the revision. A change by a node of schema 16 grew revision alone: up to there it is unknown what
 // changed.
 const grow = `UPDATE rule_set SET whole = CASE WHEN noted = revision THEN whole ELSE revision END,
 	revision = revision + 1, noted = revision + 1, gate_until = NULL WHERE id = 1`
 
 // shut keeps new transactions from resting on what a change fences, while it waits for the old ones; they
-// would follow each other without a gap. closed is false where there is nobody to keep out.
+// would follow each other without a gap. closed is false where there is no transaction to keep out.
 func (s *Store) shut(ctx context.Context, name string, fences bool) (closed bool, err error) {
 	if s.alone {
 		return false, nil // there is one writer

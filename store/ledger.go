@@ -13,7 +13,7 @@ import (
 )
 
 // advance moves a stream's cursor, and counts the jobs that its events created, and the events that
-// the stream lost. No row: somebody else moved it.
+// the stream lost. No row: another node moved it.
 const advance = `
 UPDATE event_cursor SET last_seq = $1, last_at = coalesce($2, last_at), created = created + $3,
 	lost = lost + CAST($6 AS bigint),

@@ -121,7 +121,7 @@ func heldBy(ctx context.Context, tx *sql.Tx, held []futurejobs.Held, now time.Ti
 func (s *Store) EndOutage(ctx context.Context, o futurejobs.Outage, say func(futurejobs.Outage) alerts.Alert) (said []alerts.Alert, ended bool, err error) {
 	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		said, ended = nil, false
-		// Nothing is said of a rule after its deletion, which waits for this or is seen by it. Meet locks
+		// No alert of a rule follows its deletion, which waits for this or is seen by it. Meet locks
 		// the rule before the outage, too.
 		stands, err := exec(ctx, tx, `UPDATE rule SET gate_until = gate_until WHERE id = $1 AND deleted_at IS NULL`, o.RuleID)
 		if err != nil {

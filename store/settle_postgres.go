@@ -23,7 +23,7 @@ import (
 //
 // The rows that stand are locked FOR KEY SHARE until the commit: a takeover and a change of a rule's fence
 // wait for it, a renewal and a new version do not. A lease that has expired and a gate that is closed let
-// nobody in, or settles that overlap could keep those waiting for ever.
+// no settle in, or settles that overlap could keep those waiting for ever.
 //
 // Parameters stand in the order of the parts; numbered gives them their numbers.
 const (

@@ -9,7 +9,7 @@ import (
 )
 
 // A job that appears later than the sweep allows for would be behind the low water, where
-// nobody looks for minutes. The cursor and the rule keep a transaction waiting here, each
+// no sweep looks for minutes. The cursor and the rule keep a transaction waiting here, each
 // for less than one statement may take.
 func TestJobsDoNotAppearBehindTheSweep(t *testing.T) {
 	t.Parallel()

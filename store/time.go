@@ -14,7 +14,7 @@ type correction struct {
 // goBy sets what the database's time is corrected by.
 func (c *correction) goBy(correct func(said time.Time) time.Time) { c.by.Store(&correct) }
 
-// correct returns the time at which a transaction works that began when the database said that it is said.
+// correct returns the time at which a transaction works that began at the database's time said.
 func (c *correction) correct(said time.Time) time.Time {
 	if by := c.by.Load(); by != nil {
 		return (*by)(said)

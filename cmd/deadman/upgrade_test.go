@@ -178,7 +178,7 @@ func (f *fleet) holders() int {
 	return f.number(`SELECT CASE WHEN bool_and(node IS NOT NULL AND expires_at > now()) THEN count(DISTINCT node) ELSE 0 END FROM shard_lease`)
 }
 
-// load publishes events until it is told to stop, of which each third is resolved at once. It returns the keys that
+// load publishes events until stop is called, and resolves each third at once. It returns the keys that
 // are not, and those that are.
 func (f *fleet) load() (stop func() (open, done []string)) {
 	f.Helper()
@@ -384,8 +384,8 @@ func TestUpgrade(t *testing.T) {
 	f.check(stop())
 }
 
-// A program that is two versions of the schema ahead waits for the nodes that could not follow. Where it is told to
-// leave them behind, they hand their shards over and say so.
+// A program that is two versions of the schema ahead waits for the nodes that could not follow. With --force it
+// leaves them behind: they hand their shards over and report it.
 func TestANodeThatTheSchemaLeftBehindHandsOver(t *testing.T) {
 	t.Parallel()
 	if runtime.GOOS == "windows" {

@@ -63,8 +63,8 @@ ALTER TABLE rule_version ADD COLUMN revision bigint NOT NULL DEFAULT 0;
 ALTER TABLE event_cursor
     ADD COLUMN revision   bigint NOT NULL DEFAULT 0,
     ADD COLUMN gate_until timestamptz;
--- noted is the revision of the last change that left its revision on the rows above. Whoever knows less than
--- whole reads all rules anew.
+-- noted is the revision of the last change that left its revision on the rows above. A node that knows less
+-- than whole reads all rules anew.
 ALTER TABLE rule_set
     ADD COLUMN noted bigint NOT NULL DEFAULT 0,
     ADD COLUMN whole bigint NOT NULL DEFAULT 0;

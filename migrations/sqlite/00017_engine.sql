@@ -59,8 +59,8 @@ ALTER TABLE rule ADD COLUMN gate_until INTEGER;
 ALTER TABLE rule_version ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE event_cursor ADD COLUMN revision INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE event_cursor ADD COLUMN gate_until INTEGER;
--- noted is the revision of the last change that left its revision on the rows above. Whoever knows less than
--- whole reads all rules anew.
+-- noted is the revision of the last change that left its revision on the rows above. A node that knows less
+-- than whole reads all rules anew.
 ALTER TABLE rule_set ADD COLUMN noted INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE rule_set ADD COLUMN whole INTEGER NOT NULL DEFAULT 0;
 -- How many old versions of rules are gone that nothing needed.

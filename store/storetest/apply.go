@@ -280,7 +280,7 @@ func applyHoldsChangesOff(t *testing.T, w *world) {
 	must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
 	w.must(<-saved)
 	w.must(w.HoldOff(w.ctx(), "ORDERS"))
-	w.must(w.Pause(w.ctx(), "other", true)) // whoever held it off is gone
+	w.must(w.Pause(w.ctx(), "other", true)) // the transaction that held it off is gone
 }
 
 func applyTakesAnyKey(t *testing.T, w *world) {

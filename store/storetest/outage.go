@@ -131,7 +131,7 @@ func outagesAreListed(t *testing.T, w *world) {
 	}
 }
 
-// A deletion waits for the end of an outage that is being said, and what ends after it is not said.
+// A deletion waits for the end of an outage that is being written, and an outage that ends after it raises no alert.
 func deletionWaitsForTheEndOfAnOutage(t *testing.T, w *world) {
 	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, 2)))
 	open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
