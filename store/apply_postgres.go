@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -44,6 +45,23 @@ func (p *postgres) apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Ap
 	return applied(b, net), nil
 }
 
+// answerTimeout bounds the question whether a database answers that did not finish a transaction.
+const answerTimeout = 2 * time.Second
+
+// outOfTime returns futurejobs.ErrTooSlow for a transaction that ran out of its time while the database answers others.
+// The transaction's time ends before that of its statements, so the server does not say so by itself.
+func (p *postgres) outOfTime(ctx context.Context, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if p.pool.Ping(ctx) != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", futurejobs.ErrTooSlow, err)
+}
+
 // applyOnce works in three round trips and a commit. All of it is bounded, not only its
 // statements: a job that appeared later would be behind the sweep.
 //
@@ -53,6 +71,7 @@ func (p *postgres) apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Ap
 //
 // repeats: some of the alerts may be in their table already.
 func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []futurejobs.Ref, repeats bool) (net futurejobs.Net, err error) {
+	whole := ctx
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	tx, err := p.pool.BeginTx(ctx, begin)
@@ -62,7 +81,7 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []fut
 	defer func() { _ = tx.Rollback(ctx) }() // after a commit it does nothing
 	known, now, err := p.lockBatch(ctx, tx, b, look)
 	if err != nil {
-		return net, err
+		return net, p.outOfTime(whole, err)
 	}
 	if b.Patient && futurejobs.Unlooked(b.Effects, known, now) {
 		return net, futurejobs.ErrDue
@@ -70,7 +89,7 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []fut
 	net = futurejobs.Fold(b.Effects, known, now)
 	left, err := createAhead(ctx, tx, creations(net.Create), len(net.End))
 	if err != nil {
-		return net, err
+		return net, p.outOfTime(whole, err)
 	}
 	writes := &pgx.Batch{}
 	if err := queueNet(ctx, writes, b, net, left, now, repeats); err != nil {
@@ -78,7 +97,7 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []fut
 	}
 	if writes.Len() > 0 {
 		if err := tx.SendBatch(ctx, writes).Close(); err != nil {
-			return net, err
+			return net, p.outOfTime(whole, err)
 		}
 	}
 	failpoints.Here("apply.commit")
