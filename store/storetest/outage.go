@@ -3,6 +3,8 @@ package storetest
 import (
 	"context"
 	"errors"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -61,6 +63,41 @@ func outagesOpenOnce(t *testing.T, w *world) {
 	open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))
 	if len(open) != 2 || open[0].Jobs != 10 || open[0].RuleID != w.rule.ID || open[0].Reason != "connection refused" || open[0].SeenAt.Before(open[0].OpenedAt) {
 		t.Fatalf("open: %+v, want one of ten jobs and the other rule's", open)
+	}
+}
+
+// An outage that opens counts the due jobs of its rule, among so many due jobs and no more: all settles wait meanwhile.
+func outagesCountWithinABound(t *testing.T, w *world) {
+	const bound, more = 20_000, 500
+	keys := make([]string, bound+more)
+	for i := range keys {
+		keys[i] = strconv.Itoa(i)
+	}
+	w.start(w.slot(), keys...)
+	other := w.save("other", "order")
+	w.byHand(w.starting(other, "a", w.slot()), w.starting(other, "b", w.slot()))
+	var due []futurejobs.Decision
+	for _, j := range w.all() {
+		j.NextCheckAt = w.slot().Add(-2 * futurejobs.Day)
+		due = append(due, futurejobs.Decision{Job: j})
+	}
+	for batch := range slices.Chunk(due, 2000) {
+		w.settle(batch...)
+	}
+	open := func(m futurejobs.Met) (o futurejobs.Outage) {
+		t.Helper()
+		say := m.Say
+		m.Say = func(opened futurejobs.Outage) alerts.Alert { o = opened; return say(opened) }
+		if said := must[[]alerts.Alert](t)(w.Meet(w.ctx(), m)); len(said) != 1 {
+			t.Fatalf("said %+v", said)
+		}
+		return o
+	}
+	if o := open(w.met(w.rule, 7)); !o.More || o.Jobs > bound || o.Jobs < bound-2 {
+		t.Errorf("of %d due jobs %d are counted, and more: %v", len(due), o.Jobs, o.More)
+	}
+	if o := open(w.met(other, 1)); !o.More || o.Jobs < 1 || o.Jobs > 2 {
+		t.Errorf("of two due jobs among %d, %d are counted, and more: %v", len(due), o.Jobs, o.More)
 	}
 }
 

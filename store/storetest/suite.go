@@ -153,6 +153,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"letter/drop":           lettersAreDropped,
 	"outage/open":           outagesOpenOnce,
 	"outage/end":            outagesEndOnce,
+	"outage/count":          outagesCountWithinABound,
 	"outage/list":           outagesAreListed,
 	"outage/fence":          outagesNeedTheFence,
 	"check/once":            checksBeginOnce,
