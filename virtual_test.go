@@ -350,9 +350,11 @@ func (v *virtual) announce(ctx context.Context, r alerts.Remark) error {
 }
 
 // Emit applies what a tick publishes as the stream's next event.
-func (v *virtual) Emit(_ context.Context, e futurejobs.Emission) error {
-	v.apply(rules.PreviewEvent{Subject: e.Subject, At: time.Now(), Data: e.Data})
-	return nil
+func (v *virtual) Emit(ctx context.Context, e futurejobs.Emission, held ticks.Held) error {
+	return held(ctx, func(context.Context) (isAnswered bool, err error) {
+		v.apply(rules.PreviewEvent{Subject: e.Subject, At: time.Now(), Data: e.Data})
+		return true, nil
+	})
 }
 
 // ticked counts what became of ticks. It is read while they rest.

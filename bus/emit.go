@@ -2,6 +2,7 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -37,7 +38,7 @@ const (
 //  4. A subject that no stream takes in any more is captured.
 //
 // A subject on which others publish without a pause may be too busy for that.
-func (b *Bus) Emit(ctx context.Context, e futurejobs.Emission) error {
+func (b *Bus) Emit(ctx context.Context, e futurejobs.Emission, held ticks.Held) error {
 	if err := checkLiteral(e.Subject); err != nil {
 		return err
 	}
@@ -46,7 +47,11 @@ func (b *Bus) Emit(ctx context.Context, e futurejobs.Emission) error {
 		if msg == nil || err != nil {
 			return err
 		}
-		_, _, err = b.publishEvent(ctx, msg)
+		err = held(ctx, func(ctx context.Context) (isAnswered bool, err error) {
+			_, _, err = b.publishEvent(ctx, msg)
+			var refused jetstream.JetStreamError
+			return err == nil || errors.As(err, &refused) && refused.APIError() != nil, err
+		})
 		if !isCode(err, jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant) {
 			return err
 		}

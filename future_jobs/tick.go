@@ -2,6 +2,7 @@ package futurejobs
 
 import (
 	"encoding/json"
+	"errors"
 	"strconv"
 	"time"
 
@@ -79,3 +80,9 @@ func (a Lapse) play(f *fold, e Effect, s *standing) {
 func TickStream(ruleID int32) string { return tickStreams + strconv.Itoa(int(ruleID)) }
 
 const tickStreams = "schedule/"
+
+// HoldTickFor is how long changes of a rule wait at the most for an event that one of its ticks publishes.
+const HoldTickFor = 3 * time.Second
+
+// ErrHeld means that an event of the rule may still be on its way from an earlier try. It passes.
+var ErrHeld = errors.New("an earlier event of the rule may still be on its way")

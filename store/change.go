@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 )
 
@@ -135,9 +136,10 @@ var errHeldOff = errors.New("changes of rules wait for a batch of events")
 // holdOff is how long a batch of events holds changes off at the most.
 const holdOff = 2 * time.Second
 
-// fenceStreams has batches of streams wait for the change, and be evaluated anew.
+// fenceStreams has batches of streams wait for the change, and be evaluated anew. It waits for an event that a tick of
+// the rule publishes, too.
 func (c *change) fenceStreams(ctx context.Context, all ...[]rules.Read) error {
-	var streams []string
+	streams := []string{futurejobs.TickStream(c.rule.id)}
 	for _, reads := range all {
 		for _, r := range reads {
 			streams = append(streams, r.Stream)

@@ -92,6 +92,44 @@ func (s *Store) HoldOff(ctx context.Context, stream string) error {
 	return nil
 }
 
+// HoldTick implements ticks.Ledger. The cursor is locked before the rule is read, and a change locks it first: so it
+// either waits for the hold or is seen by it.
+func (s *Store) HoldTick(ctx context.Context, ruleID int32, revision int64) error {
+	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		if err := s.fencedForAll(ctx, tx, revision, now); err != nil {
+			return err
+		}
+		n, err := exec(ctx, tx, `UPDATE event_cursor SET gate_until = $1 WHERE stream = $2 AND (gate_until IS NULL OR gate_until <= $3)`,
+			now.Add(futurejobs.HoldTickFor), futurejobs.TickStream(ruleID), now)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return futurejobs.ErrHeld
+		}
+		var stands bool
+		if err := tx.QueryRowContext(ctx, `SELECT count(*) > 0 FROM rule WHERE id = $1 AND revision <= $2 AND deleted_at IS NULL`, ruleID, revision).Scan(&stands); err != nil {
+			return err
+		}
+		if !stands {
+			return futurejobs.ErrRulesChanged
+		}
+		return nil
+	})
+	if err != nil {
+		return failed("hold changes of a rule off", err)
+	}
+	return nil
+}
+
+// ReleaseTick implements ticks.Ledger.
+func (s *Store) ReleaseTick(ctx context.Context, ruleID int32) error {
+	if _, err := exec(ctx, s.db, `UPDATE event_cursor SET gate_until = NULL WHERE stream = $1`, futurejobs.TickStream(ruleID)); err != nil {
+		return failed("let changes of a rule go on", err)
+	}
+	return nil
+}
+
 // ResetCursor implements futurejobs.Ledger.
 func (s *Store) ResetCursor(ctx context.Context, old, to futurejobs.Cursor) error {
 	n, err := exec(ctx, s.db, `

@@ -53,6 +53,8 @@ var future = []struct {
 	{`UPDATE shard_lease SET swept_at = NULL WHERE swept_at > $1`, false},
 	{`UPDATE progress SET through_at = $2 WHERE through_at > $1`, true},
 	{`UPDATE rule_set SET gate_until = NULL WHERE gate_until > $1`, false},
+	{`UPDATE rule SET gate_until = NULL WHERE gate_until > $1`, false},
+	{`UPDATE event_cursor SET gate_until = NULL WHERE gate_until > $1`, false},
 	{`UPDATE outage SET seen_at = $2 WHERE closed_at IS NULL AND seen_at > $1`, true},
 	{`UPDATE idempotency SET at = $2 WHERE at > $1`, true},
 }
@@ -74,7 +76,7 @@ func (s *Store) putRulesBack(ctx context.Context, now time.Time) error {
 }
 
 // PutBack takes back the instants after now that were written by a clock that was ahead, and would hold something up
-// until then: marks of what was read, heard and swept, outages, the gate of the rules, requests, and notifications
+// until then: marks of what was read, heard and swept, outages, the gates of the rules and streams, requests, and notifications
 // that are planned for later than notices ahead. What is as it should be is not touched.
 func (s *Store) PutBack(ctx context.Context, notices time.Duration) error {
 	now, err := s.Time(ctx)

@@ -2,6 +2,7 @@ package ticks
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,8 +13,8 @@ import (
 // apply applies the ticks of a rule that are due by now, the last of them for all.
 //
 //  1. What people have to know is said: said again it is no news.
-//  2. An event is published, unless the rules changed, and the stream has it: published again it is there
-//     already.
+//  2. An event is published, unless the rule changed, and the stream has it: published again it is there
+//     already. No change of the rule is committed while the event is on its way.
 //  3. A wait that is due is looked at before its tick begins it anew: after an outage nobody would
 //     hear of it. After a while it ends without, and that is said.
 //  4. The waits begin, and the cursor moves, in one transaction. So whatever fails before it is
@@ -33,10 +34,7 @@ func (w *worker) apply(ctx context.Context, l *line, now time.Time) error {
 		}
 	}
 	if due.Emit != nil {
-		if err := w.stands(ctx); err != nil {
-			return err
-		}
-		if err := w.Emitter.Emit(ctx, *due.Emit); err != nil {
+		if err := w.Emitter.Emit(ctx, *due.Emit, w.held(l)); err != nil {
 			return fmt.Errorf("emit %s: %w", due.Emit.ID, err)
 		}
 		failpoints.Here("tick.emitted")
@@ -53,16 +51,25 @@ func (w *worker) apply(ctx context.Context, l *line, now time.Time) error {
 	return nil
 }
 
-// stands returns ErrRulesChanged unless the rules are as they were when the ticks were read: what is published
-// cannot be taken back.
-func (w *worker) stands(ctx context.Context) error {
-	if err := w.Book.Refresh(ctx); err != nil {
-		return fmt.Errorf("look at the rules: %w", err)
+// publishTimeout bounds the publication of an event, which has to be over before changes of the rule go on.
+const publishTimeout = futurejobs.HoldTickFor * 4 / 5
+
+// held keeps a rule as it was when its ticks were read while an event is published: what is published cannot be taken
+// back. A hold that no answer ended stays until its end, as the event may be on its way; else the next one is ended by
+// the transaction that applies the tick.
+func (w *worker) held(l *line) Held {
+	return func(ctx context.Context, send func(ctx context.Context) (isAnswered bool, err error)) error {
+		sending, cancel := context.WithTimeout(ctx, publishTimeout)
+		defer cancel()
+		if err := w.Ledger.HoldTick(sending, l.RuleID(), w.revision); err != nil {
+			return err
+		}
+		isAnswered, err := send(sending)
+		if err != nil && isAnswered {
+			return errors.Join(err, w.Ledger.ReleaseTick(ctx, l.RuleID()))
+		}
+		return err
 	}
-	if w.Book.Revision() != w.revision {
-		return futurejobs.ErrRulesChanged
-	}
-	return nil
 }
 
 // tell counts what became of ticks, and says of which nothing did.

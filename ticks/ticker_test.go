@@ -268,7 +268,7 @@ trigger: {schedule: "@at %s", emit: {subject: imports.due, data: {all: true}}}
 // mute is a broker that answers nothing, as one whose stream has no leader.
 type mute struct{ asked atomic.Bool }
 
-func (m *mute) Emit(ctx context.Context, _ futurejobs.Emission) error {
+func (m *mute) Emit(ctx context.Context, _ futurejobs.Emission, _ ticks.Held) error {
 	m.asked.Store(true)
 	<-ctx.Done()
 	return ctx.Err()

@@ -11,7 +11,7 @@ import (
 
 // Book knows the rules that tick. Implementations are safe for concurrent use.
 type Book interface {
-	// Revision is the revision of the rule set as it is known. It is asked for at each tick.
+	// Revision is the revision of the rule set as it is known. It is asked for at each round.
 	Revision() int64
 	// Scheduled returns the rules that tick, and the revision of the rule set that they are of.
 	Scheduled() (revision int64, all []futurejobs.Scheduled)
@@ -26,6 +26,11 @@ type Ledger interface {
 	// OpenCursor is that of futurejobs.Ledger, and so is Apply.
 	OpenCursor(ctx context.Context, c futurejobs.Cursor) error
 	Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error)
+	// HoldTick keeps the rule of a tick from being changed until its ticks are applied, or ReleaseTick, or for
+	// futurejobs.HoldTickFor. It returns ErrRulesChanged if the rule has changed since a revision, and
+	// futurejobs.ErrHeld while an earlier hold lasts.
+	HoldTick(ctx context.Context, ruleID int32, revision int64) error
+	ReleaseTick(ctx context.Context, ruleID int32) error
 	// Conclude writes the alert of a Resolved remark, if the one that it closes was said and this
 	// was not.
 	Conclude(ctx context.Context, r alerts.Remark) (a alerts.Alert, said bool, err error)
@@ -40,9 +45,13 @@ type Shards interface {
 type Emitter interface {
 	// Emit has a stream take in an event, and returns once it is there. However often it is
 	// called for the same id, and by whomever, the stream has one; an error leaves open whether
-	// it has it.
-	Emit(ctx context.Context, e futurejobs.Emission) error
+	// it has it. The event is sent within held alone, whose error ends Emit.
+	Emit(ctx context.Context, e futurejobs.Emission, held Held) error
 }
+
+// Held calls send while the rule of a tick stands and cannot be changed. isAnswered says that the broker has taken
+// the event or refused it; otherwise the event may still arrive.
+type Held func(ctx context.Context, send func(ctx context.Context) (isAnswered bool, err error)) error
 
 // Observer is told what became of ticks, after the commit.
 type Observer interface {

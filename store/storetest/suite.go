@@ -61,6 +61,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"apply/rules":           applyLosesToRulesOfItsStream,
 	"apply/hand/rules":      applyByHandLosesToItsRules,
 	"apply/hold":            applyHoldsChangesOff,
+	"tick/hold":             ticksHoldChangesOff,
 	"apply/known":           applyLosesToACursor,
 	"apply/keys":            applyTakesAnyKey,
 	"apply/bodies":          applyTakesAnyBody,

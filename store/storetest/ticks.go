@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/rules"
 )
 
 // ticking is the batch of a tick, from one second to another.
@@ -106,5 +107,34 @@ func dueWaitsAreLookedAtFirst(t *testing.T, w *world) {
 	}
 	if got := w.byHand(anew("a")); got.Restarted != 1 {
 		t.Errorf("without patience: %+v", got)
+	}
+}
+
+// A change of a rule waits for an event that a tick of it publishes, until the tick is applied. A tick of a rule that
+// was changed publishes nothing.
+func ticksHoldChangesOff(t *testing.T, w *world) {
+	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: futurejobs.TickStream(w.rule.ID), LastSeq: 100}))
+	hold := func() error { return w.HoldTick(w.ctx(), w.rule.ID, w.set) }
+	w.must(hold())
+	if err := hold(); !errors.Is(err, futurejobs.ErrHeld) {
+		t.Errorf("held twice: %v, want ErrHeld", err)
+	}
+	w.must(w.ReleaseTick(w.ctx(), w.rule.ID))
+	w.must(hold())
+	deleted := make(chan error, 1)
+	go func() {
+		_, err := w.Delete(w.ctx(), w.rule.Name, w.rule.Version)
+		deleted <- err
+	}()
+	select {
+	case err := <-deleted:
+		t.Fatalf("the rule was deleted while it was held: %v", err)
+	case <-time.After(300 * time.Millisecond):
+	}
+	must[rules.Saved](t)(w.Save(w.ctx(), rules.Saved{Name: "other", Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion))
+	must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.ticking(100, 160)))
+	w.must(<-deleted)
+	if err := hold(); !errors.Is(err, futurejobs.ErrRulesChanged) {
+		t.Errorf("of a deleted rule: %v, want ErrRulesChanged", err)
 	}
 }
