@@ -79,7 +79,7 @@ func (s *Sweeper) write(ctx context.Context, batch []*verdict) {
 //  3. What is not settled is looked at again by a later sweep; the row stands as it was.
 func (s *Sweeper) writePart(ctx context.Context, part []*verdict) {
 	for len(part) > 0 {
-		n := min(len(part), int(s.settleMost.Load()))
+		n := s.fitting(part)
 		err := s.settle(ctx, part[:n])
 		switch {
 		case errors.Is(err, ErrTooSlow) && n > 1:
@@ -103,6 +103,18 @@ func (s *Sweeper) writePart(ctx context.Context, part []*verdict) {
 		}
 		part = part[n:]
 	}
+}
+
+// fitting is how many decisions are settled at a time: as many as the database was fast enough for, with as many bytes
+// as a settlement may have, or one. A source may have found more than the bodies of its jobs are long.
+func (s *Sweeper) fitting(part []*verdict) int {
+	most, bytes := min(len(part), int(s.settleMost.Load())), 0
+	for n := range most {
+		if bytes += bytesOf(part[n : n+1]); bytes > settleBytes && n > 0 {
+			return n
+		}
+	}
+	return most
 }
 
 // settle settles decisions in one transaction, and observes them.

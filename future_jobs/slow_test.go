@@ -1,0 +1,227 @@
+package futurejobs_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"deadman/alerts"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+	"deadman/store"
+	"deadman/store/storetest"
+)
+
+// weighing notes what is read from its database, and settled, at a time.
+type weighing struct {
+	*store.Store
+	mu      sync.Mutex
+	page    int // bytes of the largest page
+	settled []settled
+}
+
+// settled is one settlement, and what came of it.
+type settled struct {
+	decisions, bytes int
+	err              error
+}
+
+func (w *weighing) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
+	jobs, err := w.Store.Due(ctx, q)
+	bytes := 0
+	for i := range jobs {
+		bytes += jobs[i].Size()
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.page = max(w.page, bytes)
+	return jobs, err
+}
+
+func (w *weighing) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
+	bytes := 0
+	for _, d := range s.Decisions {
+		for i := range d.Alerts {
+			bytes += d.Alerts[i].Size()
+		}
+	}
+	got, err := w.Store.Settle(ctx, s)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.settled = append(w.settled, settled{len(s.Decisions), bytes, err})
+	return got, err
+}
+
+// sweeping has jobs with bodies of a size due in one slot on a Postgres, prepares the database, and sweeps until all are
+// decided. handler decides; nil: the rule does.
+func sweeping(t *testing.T, jobs, size int, prepare string, handler checks.Handler) *weighing {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	dsn := storetest.Postgres(t)
+	s, err := store.Open(t.Context(), store.Options{DatabaseURL: dsn, Log: log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("pgx", dsn)
+	if err == nil {
+		_, err = db.Exec(prepare)
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	saveIn(t, s, fmt.Sprintf(noResolve, "large", "large"))
+	book := rules.NewBook(s, s.Shards())
+	if err := book.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	rule, err := book.Rule(t.Context(), 1, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	now, err := s.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := rule.Grid.After(now)
+	for from := 0; from < jobs; from += 50 {
+		batch := futurejobs.Batch{RuleSet: book.Revision()}
+		for i := from; i < min(from+50, jobs); i++ {
+			key := fmt.Sprint(i)
+			batch.Effects = append(batch.Effects, futurejobs.Effect{
+				Rule: rule, Ref: futurejobs.Ref{Shard: futurejobs.ShardOf("thing", key, s.Shards()), RuleID: 1, Key: key},
+				Ask: futurejobs.Start{Job: futurejobs.Job{Version: 1, Since: first.Add(-10 * time.Second), FirstCheckAt: first, Event: []byte(noise(i, size))}},
+			})
+		}
+		if _, err := s.Apply(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for due := now; !due.After(first); { // all in one slot
+		time.Sleep(50 * time.Millisecond)
+		if due, err = s.Now(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	w := &weighing{Store: s}
+	owner := futurejobs.NewOwner(s, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, log)
+	sweeper := futurejobs.NewSweeper(w, &handlers{book, map[string]checks.Handler{"large": handler}}, owner, futurejobs.NewClock(s.Now, time.Now), 8, log)
+	owner.Changed = sweeper.Wake
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 2)
+	go func() { done <- sweeper.Run(ctx, context.Background()) }()
+	go func() { done <- owner.Run(ctx) }()
+	defer func() {
+		cancel()
+		for range 2 {
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	for begun := time.Now(); ; time.Sleep(50 * time.Millisecond) {
+		gauges, err := s.Gauges(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if gauges.Pending == 0 {
+			break
+		}
+		if time.Since(begun) > 90*time.Second {
+			t.Fatalf("after 90 s %d of %d jobs are not decided: %v", gauges.Pending, jobs, sweeper.Err())
+		}
+	}
+	ended, err := s.History(t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
+	if err != nil || len(ended.Items) != min(jobs, futurejobs.MaxLimit) {
+		t.Errorf("of %d jobs %d ended: %v", jobs, len(ended.Items), err)
+	}
+	said, err := s.Alerts(t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
+	if err != nil || len(said.Items) != min(jobs, futurejobs.MaxLimit) {
+		t.Errorf("of %d jobs there are %d alerts: %v", jobs, len(said.Items), err)
+	}
+	for _, a := range said.Items {
+		if a.Status != alerts.Firing {
+			t.Errorf("job %s ended with %s", a.Key, a.Status)
+		}
+	}
+	return w
+}
+
+// Decisions that a database is too slow to write in the time of one transaction are settled in several, down to one each.
+func TestDecisionsThatTakeTooLongToSettleAreHalvedUntilTheyPass(t *testing.T) {
+	for name, c := range map[string]struct {
+		jobs    int
+		seconds float64 // that each alert takes; a transaction has 8
+	}{"to a half": {14, 0.8}, "to one": {2, 5}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := sweeping(t, c.jobs, 100, fmt.Sprintf(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(%g); RETURN new; END $$;
+CREATE TRIGGER slow BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION slow()`, c.seconds), nil)
+			isHalved := false
+			for i, s := range w.settled {
+				switch {
+				case s.err == nil:
+				case !errors.Is(s.err, futurejobs.ErrTooSlow):
+					t.Errorf("%d decisions were not settled: %v", s.decisions, s.err)
+				case !slices.ContainsFunc(w.settled[i+1:], func(later settled) bool { return later.decisions <= s.decisions/2 }):
+					t.Errorf("%d decisions took too long and were not halved: %+v", s.decisions, w.settled)
+				default:
+					isHalved = true
+				}
+			}
+			if !isHalved {
+				t.Error("nothing took too long: nothing is tested")
+			}
+		})
+	}
+}
+
+// finding is a handler whose source finds much of each entity.
+type finding struct {
+	*source
+	found string
+}
+
+func (f finding) Check(context.Context, checks.Check) (checks.Answer, error) {
+	said := alerts.Draft{Status: alerts.Firing, Severity: alerts.Error, Step: "only", Text: "it waits"}
+	return checks.Answer{Outcome: checks.Exhausted, State: []byte(f.found), Alerts: []alerts.Draft{said}}, nil
+}
+
+// Of jobs with large bodies that are due in one slot, and of large things that a source finds of them, a read returns
+// and a settlement writes so much and no more.
+func TestReadsAndSettlementsOfLargeBodiesAreBounded(t *testing.T) {
+	const page, settlement = 16 << 20, 8 << 20
+	for name, c := range map[string]struct {
+		jobs, size int
+		handler    checks.Handler
+	}{
+		"bodies": {200, 250_000, nil},
+		"found":  {600, 100, finding{&source{most: 1, find: func(string) (f checks.Finding) { return f }}, noise(1, 60_000)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := sweeping(t, c.jobs, c.size, ``, c.handler)
+			if w.page > page+c.size {
+				t.Errorf("a read returned %d bytes of bodies, want at most %d", w.page, page)
+			}
+			for _, s := range w.settled {
+				if s.bytes > settlement && s.decisions > 1 || s.err != nil {
+					t.Errorf("a settlement of %d decisions has %d bytes, want at most %d: %v", s.decisions, s.bytes, settlement, s.err)
+				}
+			}
+		})
+	}
+}
