@@ -35,6 +35,9 @@ func TestNodesThatAreKilled(t *testing.T) {
 	settled(t, c.Checker, <-played)
 }
 
+// A node that sleeps is dead to the other one, which takes over its shards, streams and outbox (decision 52): all that is
+// due is decided and published while the node still sleeps. Once it goes on, it writes nothing of what it held, is
+// unfit to nobody, and takes its share without a rest.
 func TestANodeThatSleepsThroughItsLease(t *testing.T) {
 	c := newCluster(t)
 	a, b := c.start("a"), c.start("b")
@@ -43,10 +46,27 @@ func TestANodeThatSleepsThroughItsLease(t *testing.T) {
 	played := play(t, c.NATS, 0, 600, 20*time.Millisecond)
 	eventually(t, 20*time.Second, "orders are watched", func() bool { return count(t, c.Checker).Alerts > 20 })
 	a.signal(syscall.SIGSTOP)
+	asleep := time.Now()
 	eventually(t, 3*lease, "the other node takes over", func() bool { return c.spread(b) })
+	unshipped := <-played
+	eventually(t, time.Minute, "every unshipped order is escalated and published while the node sleeps", func() bool {
+		return escalated(t, c.Checker) == len(unshipped) && count(t, c.Checker).Unpublished == 0
+	})
+	t.Logf("asleep for %s, with a lease of %s", time.Since(asleep).Round(time.Second), lease)
+	more := play(t, c.NATS, 600, 700, 20*time.Millisecond)
 	a.signal(syscall.SIGCONT)
 	eventually(t, 3*lease, "the node that slept takes its share again", func() bool { return c.spread(a, b) })
-	settled(t, c.Checker, <-played)
+	maps.Copy(unshipped, <-more)
+	settled(t, c.Checker, unshipped)
+	said, err := c.Stream(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range said {
+		if s.Step == "unfit" {
+			t.Errorf("a node is said to be unfit: %+v", s)
+		}
+	}
 }
 
 // A node with everything in its folder is alone: it takes its shards back at once.
