@@ -66,7 +66,7 @@ trigger: {schedule: "@every 1s", emit: {subject: imports.due}}
 		"pause": func(w *world) error { return w.store.Pause(context.Background(), "import-due", true) },
 	}
 	for name, change := range changes {
-		for database, url := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "" }, "postgres": func(tb testing.TB) string { return storetest.Postgres(tb) }} {
+		for database, url := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "" }, "postgres": storetest.Postgres} {
 			for _, isOnItsWay := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/on its way %v", name, database, isOnItsWay), func(t *testing.T) {
 					t.Parallel()
