@@ -26,6 +26,32 @@ func (n *node) place(at time.Time) time.Time {
 	return n.clock.Place(at, false)
 }
 
+// follow records a step before the engine goes by it, and finds out which jobs are to be moved.
+func (n *node) follow(ctx context.Context, by time.Duration, isBack bool) error {
+	if err := n.store.FollowStep(ctx, by, isBack); err != nil {
+		return err
+	}
+	return n.shifter.Refresh(ctx)
+}
+
+// listening returns nil once what the node could not hear of is in the database, and the jobs that seem to be due are.
+func (n *node) listening(ctx context.Context) error {
+	if err := n.shifter.Ready(); err != nil {
+		return err
+	}
+	return n.hearing.Listening(ctx)
+}
+
+// shifting says that jobs are moved by a step of the clock.
+func shifting(open []futurejobs.Shift) string {
+	jobs := int64(0)
+	for _, s := range open {
+		jobs += s.Jobs
+	}
+	return fmt.Sprintf("the database's clock stepped by %s, and jobs are moved by as much: %d so far, %d shards to go",
+		open[0].By.Round(time.Millisecond), jobs, len(open))
+}
+
 const (
 	// clockTopic is what remarks about the database's clock are about.
 	clockTopic = "clock"
@@ -39,7 +65,9 @@ const (
 // it for all.
 type clockWatch struct {
 	clock      *futurejobs.Clock
+	shifts     *futurejobs.Shifter
 	holds      func() bool // the upkeep's shard
+	moved      func(context.Context) (int64, error) // jobs, by the last step that was followed
 	begin, end func(context.Context, alerts.Remark) (alerts.Alert, bool, error)
 	said       func(alerts.Alert, bool, error) error
 	log        *slog.Logger
@@ -77,14 +105,22 @@ func (w *clockWatch) step(ctx context.Context) error {
 		}
 		w.seen, w.ended = seen, false
 	}
-	if w.ended || w.clock.InDoubt() {
+	if w.ended || w.clock.InDoubt() || len(w.shifts.Open()) > 0 {
 		return nil
 	}
-	if err := w.said(w.end(ctx, stepped(last, alerts.Resolved))); err != nil {
+	moved, err := w.moved(ctx)
+	if err != nil {
+		return err
+	}
+	r := stepped(last, alerts.Resolved)
+	if last.Believed && moved > 0 {
+		r.Text += fmt.Sprintf("; %d jobs were moved by as much", moved)
+	}
+	if err := w.said(w.end(ctx, r)); err != nil {
 		return err
 	}
 	if last.Over {
-		w.log.Info("the database's clock runs evenly", "steps", seen, "followed", last.Believed)
+		w.log.Info("the database's clock runs evenly", "steps", seen, "followed", last.Believed, "jobs_moved", moved)
 	}
 	w.ended = true
 	return nil

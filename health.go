@@ -80,8 +80,12 @@ func vital(c web.Condition) web.Condition {
 func (n *node) time() web.Condition {
 	err := n.clock.Err()
 	c := condition("clock", err, "the database's clock runs evenly", "")
-	if err != nil {
+	open := n.shifter.Open()
+	switch {
+	case err != nil:
 		c.Detail = err.Error()
+	case len(open) > 0:
+		c.OK, c.Detail = false, shifting(open)
 	}
 	return c
 }

@@ -71,6 +71,7 @@ type node struct {
 	ticker  *ticks.Ticker
 	lookout *lookout
 	watch   *clockWatch
+	shifter *futurejobs.Shifter
 	compare *comparison
 	pings   *pinging
 	schema  *schemaWatch
@@ -136,9 +137,11 @@ func (n *node) assemble() {
 	self := futurejobs.Node{ID: id, Name: fmt.Sprintf("%s/%d", host, os.Getpid()), Version: n.Version, StartedAt: now().UTC()}
 
 	n.clock = futurejobs.NewClock(n.store.Now, now)
+	n.clock.Follow = n.follow
 	n.store.GoBy(n.clock.Correct)
 	n.owner = futurejobs.NewOwner(n.store, self, n.Lease, now, n.log)
 	n.sweeper = futurejobs.NewSweeper(n.queue(), n.book, n.owner, n.clock, n.Workers, n.log)
+	n.shifter = futurejobs.NewShifter(n.store, n.book, n.owner, n.clock, n.log)
 	n.hearing = futurejobs.NewHearing(corrected{n.store}, id, now, n.log)
 	n.compare = &comparison{
 		store: n.store, stream: n.bus, book: n.book, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, remark: n.remark,
@@ -168,7 +171,7 @@ func (n *node) assemble() {
 		store: n.store, book: n.book, taps: n.intake.Status, now: n.clock.Now,
 		after: blindAfter + n.Lease/3, remark: n.remark, log: n.log,
 	}
-	n.watch = &clockWatch{clock: n.clock, holds: func() bool { return n.owner.Holds(upkeepShard) }, begin: n.store.BeginRemark, end: n.store.EndRemark, said: n.said, log: n.log}
+	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, moved: n.store.Shifted, holds: func() bool { return n.owner.Holds(upkeepShard) }, begin: n.store.BeginRemark, end: n.store.EndRemark, said: n.said, log: n.log}
 	n.alarms = &alarms{overdue: n.overdue, store: n.store, after: n.blind.after + 2*progressEvery, remark: n.said, log: n.log}
 	n.beats = n.heartbeats(self)
 	n.lookout = &lookout{node: n}
@@ -179,8 +182,9 @@ func (n *node) assemble() {
 	// A new rule may have a slot before the one that the sweep waits for, and one that is gone
 	// may leave jobs.
 	n.book.Changed = func() { n.sweeper.Wake(); n.upkeep.Wake(); n.ticker.Wake() }
-	n.sweeper.Observer, n.sweeper.Resuming, n.sweeper.Listening = n.witness, n.blind.Resuming, n.hearing.Listening
+	n.sweeper.Observer, n.sweeper.Resuming, n.sweeper.Listening = n.witness, n.blind.Resuming, n.listening
 	n.sweeper.Stepped = func(ctx context.Context) error { return n.store.PutBack(ctx, 0) }
+	n.shifter.Moved = n.sweeper.Wake
 	n.clock.Changed = func() { n.sweeper.Wake(); n.ticker.Wake() }
 	n.slots = &slots{store: n.store, sweeper: n.sweeper, log: n.log}
 }

@@ -48,6 +48,7 @@ func (n *node) run(ctx context.Context) error {
 	group.Go(func() error { return n.hearing.Run(working) })
 	group.Go(func() error { return n.clock.Run(working) })
 	group.Go(func() error { return n.watch.Run(working) })
+	group.Go(func() error { return n.shifter.Run(working) })
 	group.Go(func() error { return n.intake.Run(working) })
 	group.Go(func() error { return n.ticker.Run(working) })
 	group.Go(func() error { return n.relay.Run(working) })

@@ -2,6 +2,7 @@ package futurejobs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -35,6 +36,9 @@ type Clock struct {
 
 	// Changed is called when a step is seen, believed or over. Set before Run.
 	Changed func()
+	// Follow is called with a step before the clock goes by it; isBack: it takes back the last one. The step stays in doubt
+	// while Follow fails. Set before Run.
+	Follow func(ctx context.Context, by time.Duration, isBack bool) error
 
 	sync  sync.Mutex   // one answer is judged at a time
 	apart atomic.Int64 // after which step another server's clock was found not to have stepped
@@ -49,6 +53,7 @@ type clockState struct {
 	steps  int64    // that were believed
 	latest Step     // that was seen
 	seen   int64    // steps, whether they were believed or not
+	isBack bool     // the last step that was believed took back the one before
 }
 
 // reading is an answer of the database.
@@ -74,7 +79,7 @@ func (s Step) By() time.Duration { return s.To.Sub(s.From) }
 // NewClock returns a clock over the database's. local is a monotonic clock such as
 // time.Now. Until the first Sync the clock shows the zero time, at which nothing is due.
 func NewClock(ask func(ctx context.Context) (time.Time, error), local func() time.Time) *Clock {
-	c := &Clock{ask: ask, local: local, Changed: func() {}}
+	c := &Clock{ask: ask, local: local, Changed: func() {}, Follow: func(context.Context, time.Duration, bool) error { return nil }}
 	c.state.Store(&clockState{})
 	return c
 }
@@ -122,8 +127,25 @@ func (c *Clock) Sync(ctx context.Context) error {
 	}
 	c.sync.Lock()
 	defer c.sync.Unlock()
-	c.state.Store(c.state.Load().judge(&reading{said: t.UTC(), sent: sent, arrived: c.local()}))
+	before := c.state.Load()
+	next := before.judge(&reading{said: t.UTC(), sent: sent, arrived: c.local()})
+	if next.steps > before.steps {
+		if err := c.follow(ctx, next); err != nil {
+			return errors.Join(err, c.Err())
+		}
+	}
+	c.state.Store(next)
 	return c.Err()
+}
+
+// follow tells of the step that is about to be believed.
+func (c *Clock) follow(ctx context.Context, next *clockState) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), confirmFor)
+	defer cancel()
+	if err := c.Follow(ctx, next.latest.By(), next.isBack); err != nil {
+		return fmt.Errorf("database time: %w", err)
+	}
+	return nil
 }
 
 // judge is the state after an answer:
@@ -145,6 +167,7 @@ func (s *clockState) judge(fresh *reading) *clockState {
 	case s.former != nil && s.former.age(fresh) < rememberFor && s.former.off(fresh) == 0:
 		next.see(fresh)
 		next.believe(fresh)
+		next.isBack = true
 	case s.doubt == nil:
 		next.see(fresh)
 		next.doubt = &doubt{fresh, fresh}
@@ -153,6 +176,7 @@ func (s *clockState) judge(fresh *reading) *clockState {
 		next.doubt = &doubt{fresh, fresh}
 	case fresh.sent.Sub(s.doubt.first.arrived) > confirmFor:
 		next.believe(fresh)
+		next.isBack = false
 	default:
 		next.doubt = &doubt{s.doubt.first, fresh}
 	}
@@ -267,7 +291,7 @@ func (c *Clock) Place(at time.Time, shared bool) time.Time {
 	switch {
 	case shared && !step.Believed && !step.To.IsZero():
 		since, right := at.Sub(step.To), at.Add(-step.By())
-		isWrong := step.By() > 0 && at.After(now) || step.By() < 0 && right.Sub(now) <= jump
+		isWrong := step.By() > 0 && at.Sub(now) > jump/2 || step.By() < 0 && right.Sub(now) <= jump
 		if isWrong && since > -confirmEvery-jump && since < confirmFor+jump {
 			at = right
 		}

@@ -133,7 +133,7 @@ func play(t *testing.T, outings []outing, end time.Duration) *world {
 			w.event("slow.created", key)
 			w.event("slow.created", "done"+key)
 			w.want["fine/"+key], w.want["slow/"+key] = expected{at: now + 10*time.Second}, expected{at: now + 10*time.Second}
-			w.want["slow/done"+key] = expected{never: true}
+			w.want["slow/done"+key] = expected{at: now + 10*time.Second, never: true}
 		}
 		if n%8 == 4 && n > 8 {
 			w.event("slow.done", fmt.Sprint("done", n-12)) // six seconds later

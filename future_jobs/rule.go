@@ -2,6 +2,7 @@ package futurejobs
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"deadman/alerts"
@@ -37,6 +38,12 @@ type Rule struct {
 	// Upcoming is the slot at which the rule wants to look at a job next, as the job is at the
 	// instant now: it may have passed. Zero: it does not know. nil: it never does.
 	Upcoming func(j Job, now time.Time) time.Time
+	// NamesTimes: some of its steps are taken at a time of the clock on the wall.
+	NamesTimes bool
+	// NamesSince: it says when a wait began, by the clock of another.
+	NamesSince bool
+	// ShiftState moves the instants in the state of a job by a span; nil: there are none.
+	ShiftState func(state json.RawMessage, by time.Duration) json.RawMessage
 	// Closing drafts what closes what was said about a job; nil: it stays unsaid.
 	Closing func(j Job, text string) alerts.Draft
 	// Loudest is the severity of an alert about the look itself, not about the entity.

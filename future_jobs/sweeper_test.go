@@ -27,6 +27,7 @@ type engine struct {
 	owner    *futurejobs.Owner
 	book     *handlers
 	sweeper  *futurejobs.Sweeper
+	shifter  *futurejobs.Shifter
 	seq      uint64
 	stop     context.CancelFunc
 	finished chan struct{}
@@ -79,7 +80,16 @@ func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents
 	e.owner = owner
 	s.GoBy(clock.Correct)
 	clock.Changed = e.sweeper.Wake
+	e.shifter = futurejobs.NewShifter(s, e.book, owner, clock, log)
+	e.shifter.Moved = e.sweeper.Wake
+	clock.Follow = func(ctx context.Context, by time.Duration, isBack bool) error {
+		if err := s.FollowStep(ctx, by, isBack); err != nil {
+			return err
+		}
+		return e.shifter.Refresh(ctx)
+	}
 	e.sweeper.Stepped = func(ctx context.Context) error { return s.PutBack(ctx, 0) }
+	e.sweeper.Listening = func(context.Context) error { return e.shifter.Ready() }
 
 	ctx, cancel := context.WithCancel(context.Background())
 	e.stop = cancel
@@ -92,6 +102,7 @@ func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents
 	held := make(chan error, 1)
 	hold, release := context.WithCancel(context.Background())
 	go func() { _ = clock.Run(hold) }()
+	go func() { _ = e.shifter.Run(hold) }()
 	go func() { held <- owner.Run(hold) }()
 	t.Cleanup(func() {
 		cancel()

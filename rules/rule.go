@@ -123,6 +123,7 @@ func (r *Rule) engage(saved Saved, grid futurejobs.Grid, world outside) {
 	if d.Handler == "" {
 		r.engine.Upcoming = r.upcomingOf
 	}
+	r.shifts()
 	if r.question != nil {
 		r.engine.Finder = &finder{r.question, world.source(r.question.source), r.engine.Limits.Timeout}
 	}

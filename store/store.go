@@ -15,6 +15,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"deadman/alerts"
@@ -69,12 +70,15 @@ type Store struct {
 	known  int64 // the newest version of the schema that this program knows
 	alone  bool
 	closed func() error // once
+
+	followed atomic.Int64 // the last step of the clock that the node knows of
 }
 
 var (
 	_ futurejobs.Queue  = (*Store)(nil)
 	_ futurejobs.Leases = (*Store)(nil)
 	_ futurejobs.Ledger = (*Store)(nil)
+	_ futurejobs.Shifts = (*Store)(nil)
 	_ alerts.Outbox     = (*Store)(nil)
 	_ rules.Store       = (*Store)(nil)
 )
@@ -202,6 +206,9 @@ func (s *Store) prepare(ctx context.Context, shards int, leaveBehind bool) error
 	}
 	if err := s.seed(ctx, shards); err != nil {
 		return failed("shards", err)
+	}
+	if err := s.knowSteps(ctx); err != nil {
+		return failed("clock", err)
 	}
 	now, err := s.Now(ctx)
 	if err != nil {

@@ -71,6 +71,27 @@ ALTER TABLE rule_set
 -- How many old versions of rules are gone that nothing needed.
 INSERT INTO pruned (name, rows) VALUES ('rule_version', 0);
 
+-- Steps of the database's clock that the engine followed (decision 49), the last few. by_us: how far, negative where the
+-- clock went back. at: what the clock showed then. undoes: the step before, which this one took back; NULL: none.
+CREATE TABLE clock_step (
+    id     int PRIMARY KEY,
+    by_us  bigint NOT NULL,
+    at     timestamptz NOT NULL,
+    undoes int
+);
+
+-- The jobs of a shard are moved by such a step. last_id: the last job that there was when the step was followed. jobs: how
+-- many were moved so far. A job that was moved has the step in shifted; NULL: none moved it.
+CREATE TABLE clock_shift (
+    step    int NOT NULL,
+    shard   smallint NOT NULL,
+    last_id bigint NOT NULL,
+    jobs    bigint NOT NULL DEFAULT 0,
+    done_at timestamptz,
+    PRIMARY KEY (shard, step)
+);
+ALTER TABLE future_job ADD COLUMN shifted int;
+
 -- Published alerts of a shard that are to be published again (decision 57), those of one rule or, where rule_id is -1, of
 -- all: those decided after since_at, and those decided then whose ids are after after_id. While a shard has a row, the
 -- relay puts them back into alert_outbox and publishes nothing of the shard. A node of the version before does not read it.

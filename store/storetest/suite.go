@@ -51,6 +51,8 @@ var behaviours = map[string]func(*testing.T, *world){
 	"time/back":             futureIsPutBack,
 	"time/marks":            marksOfTheFutureGoBack,
 	"time/corrected":        timeIsCorrected,
+	"shift/steps":           stepsAreFollowedOnce,
+	"shift/jobs":            jobsAreShiftedOnce,
 	"apply/start":           applyStarts,
 	"apply/end":             applyEnds,
 	"apply/born":            applyBornAndEnded,

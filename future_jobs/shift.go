@@ -1,0 +1,357 @@
+package futurejobs
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+)
+
+// Shift moves the jobs of one shard by a step of the database's clock that the engine follows. A wait lasts as long as it
+// did, whatever the clock shows. There are three kinds:
+//
+//   - The clock went back and stays there: the jobs from before go back with it.
+//   - The clock went back to where it was before it went ahead: the jobs that were written meanwhile go back.
+//   - The clock went ahead to where it was before it went back: the jobs that went back, and those that were written
+//     meanwhile, go ahead.
+type Shift struct {
+	Step   int32 // in the order in which steps were followed
+	By     time.Duration
+	At     time.Time // what the clock showed when the step was followed
+	Undoes int32     // the step that this one takes back; 0: none
+	Shard  int16
+	LastID int64 // the last job of the shard when the step was followed
+	Before int64 // the last job of the shard when the step was followed that this one takes back
+	Jobs   int64 // that were moved so far
+}
+
+// Shiftable is what says whether a shift moves a job.
+type Shiftable struct {
+	Edition
+	ID        int64
+	Rev       int32
+	Next      time.Time
+	CreatedAt time.Time
+	Since     time.Time
+	PickedAt  time.Time
+	Origin    alerts.Origin
+	Shifted   int32 // the last step that moved the job; 0: none
+}
+
+// Shifts keeps which jobs are to be moved. Implementations are safe for concurrent use.
+type Shifts interface {
+	// Shifts returns what is not done, in the order of steps.
+	Shifts(ctx context.Context) ([]Shift, error)
+	// Shiftables returns up to limit pending jobs of a shard after a place, in the order of their slots.
+	Shiftables(ctx context.Context, after Walk, limit int) ([]Shiftable, error)
+	// ShiftJobs has move change the instants of jobs, and what they remember of instants, writes them in one transaction,
+	// and notes that the step moved them. It leaves a job out whose Rev has changed, and returns how many it wrote.
+	ShiftJobs(ctx context.Context, s Shift, jobs []Shiftable, move func(*Job)) (int, error)
+	// EndShift notes that a shift is done.
+	EndShift(ctx context.Context, s Shift) error
+}
+
+// How a shift tells instants of two times apart.
+const (
+	// shiftSlack is how far the instants of one time are apart that nodes take for now.
+	shiftSlack = 2 * time.Second
+	// lateNodes is how long after a step another node may go by the time from before it.
+	lateNodes = 3 * time.Second
+	// lateWrites is how long after a step back a job may be written by the time from before it.
+	lateWrites = 15 * time.Second
+)
+
+// motion is what a shift does with a job.
+type motion int
+
+const (
+	stays motion = iota
+	isMoved
+	isMarked // its instants are of the new time already
+	isPutBack
+)
+
+// of is what the shift does with a job of a rule.
+//
+//  1. What a clock that was ahead wrote goes back with it: it is of the future.
+//  2. A step back moves every job from before. A heartbeat that beat since is of the new time.
+//  3. A job that was checked by a clock that was ahead has its times, but perhaps for when it is checked next.
+//  4. A step ahead that takes a step back away moves the jobs which that one moved, and those written since.
+func (s Shift) of(j Shiftable, r *Rule, now time.Time) motion {
+	latest := now.Add(shiftSlack)
+	isOfFuture := j.CreatedAt.After(latest) || j.Origin != 0 && !r.NamesSince && j.Since.After(latest) && j.Origin.At().After(latest)
+	if r.Hears != nil { // it may have beaten since
+		isOfFuture = j.Since.After(latest)
+	}
+	switch {
+	case s.By < 0 && isOfFuture:
+		return isMoved
+	case j.Shifted >= s.Step:
+		return stays
+	case s.By < 0 && s.Undoes == 0 && j.ID <= s.LastID:
+		if r.Hears != nil && !j.Since.Before(s.At.Add(-lateNodes)) { // the beat may have been stamped a little before
+			return isMarked
+		}
+		return isMoved
+	case s.By < 0 && s.Undoes != 0 && j.PickedAt.After(latest):
+		return isPutBack
+	case s.By > 0 && (j.Shifted == s.Undoes || j.ID > s.Before && s.isOfPast(j)):
+		return isMoved
+	}
+	return stays
+}
+
+// isOfPast reports whether a job was written by the time that a step ahead ends, or by an event of that time.
+func (s Shift) isOfPast(j Shiftable) bool {
+	if j.CreatedAt.Before(s.At.Add(-s.By / 2)) {
+		return true
+	}
+	age := s.At.Add(-s.By).Sub(j.Origin.At())
+	return j.Origin != 0 && j.CreatedAt.Before(s.At.Add(lateWrites)) && age > -shiftSlack && age < lateWrites
+}
+
+// span is by how much a job is moved. One that would be of the future still, as another step wrote it, began now.
+func (s Shift) span(j *Job, r *Rule, now time.Time) time.Duration {
+	began := j.CreatedAt
+	switch {
+	case r.Hears != nil:
+		began = j.Since
+	case j.Origin != 0 && !r.NamesSince:
+		began = later(began, j.Since)
+	}
+	if s.By < 0 && began.Add(s.By).Sub(now) > shiftSlack {
+		return now.Sub(began)
+	}
+	return s.By
+}
+
+// shift moves the instants of a job, whose rule it is, by a span.
+func (r *Rule) shift(j *Job, s Shift, how motion, now time.Time) {
+	if how == isPutBack {
+		if r.Upcoming == nil || !r.rested(*j, r.Upcoming(*j, now)).Equal(j.due()) {
+			j.reschedule(r.notBehind(r.rested(*j, r.Grid.Up(j.due().Add(s.By))), now))
+		}
+		return
+	}
+	if how == isMarked && s.By < 0 && j.CreatedAt.After(now) {
+		j.CreatedAt = j.CreatedAt.Add(s.By)
+	}
+	if how != isMoved {
+		return
+	}
+	span := s.span(j, r, now)
+	by := func(t *time.Time) {
+		if !t.IsZero() && !t.Equal(checks.Forever) {
+			*t = t.Add(span)
+		}
+	}
+	if s.By > 0 || j.ID <= s.LastID || j.CreatedAt.After(now) {
+		by(&j.CreatedAt)
+	}
+	if !r.NamesSince {
+		by(&j.Since)
+		by(&j.FirstCheckAt)
+		j.FirstCheckAt = r.Grid.Up(j.FirstCheckAt)
+	}
+	j.Pauses = shifted(j.Pauses, by)
+	if o := j.Order; o != nil {
+		by(&o.At)
+		by(&o.Resumed)
+		for i := range o.Kept {
+			k := &o.Kept[i]
+			by(&k.At)
+			if !r.NamesSince {
+				by(&k.Since)
+				by(&k.First)
+				by(&k.Next)
+				k.First, k.Next = r.Grid.Up(k.First), r.Grid.Up(k.Next)
+			}
+			by(&k.PausedNext)
+			k.Pauses = shifted(k.Pauses, by)
+		}
+	}
+	if r.ShiftState != nil {
+		j.State = r.ShiftState(j.State, span)
+	}
+	next := r.Grid.Up(j.due().Add(span))
+	if r.NamesTimes && r.Upcoming != nil {
+		if upcoming := r.Upcoming(*j, now); !upcoming.IsZero() {
+			next = upcoming
+		}
+	}
+	if !j.due().Equal(Never) {
+		j.reschedule(r.notBehind(r.rested(*j, next), now))
+	}
+}
+
+func shifted(pauses []checks.Pause, by func(*time.Time)) []checks.Pause {
+	pauses = slices.Clone(pauses)
+	for i := range pauses {
+		by(&pauses[i].From)
+		by(&pauses[i].To)
+	}
+	return pauses
+}
+
+// ErrShifting means that a shard's jobs are of a time that the clock does not show any more, and seem to be due.
+var ErrShifting = errors.New("jobs are moved by the step of the database's clock")
+
+// How a shifter works.
+const (
+	shiftEvery = time.Second
+	shiftPage  = 1000 // jobs that are looked at at a time
+	shiftMost  = 100  // jobs that are moved at a time
+)
+
+// Shifter moves the jobs of the shards that this node holds by the steps of the clock that the engine follows. More
+// nodes than one may move the jobs of a shard: each job is moved once.
+type Shifter struct {
+	shifts Shifts
+	book   Book
+	owner  *Owner
+	clock  *Clock
+	log    *slog.Logger
+
+	// Moved is called when a shard's jobs are moved. Set before Run.
+	Moved func()
+
+	open atomic.Pointer[[]Shift] // that are not done, of all shards
+}
+
+// NewShifter returns a shifter.
+func NewShifter(s Shifts, b Book, o *Owner, c *Clock, log *slog.Logger) *Shifter {
+	f := &Shifter{shifts: s, book: b, owner: o, clock: c, log: log, Moved: func() {}}
+	f.open.Store(&[]Shift{})
+	return f
+}
+
+// Run moves jobs until ctx ends.
+func (f *Shifter) Run(ctx context.Context) error {
+	tick := time.NewTicker(shiftEvery)
+	defer tick.Stop()
+	failing := false
+	for {
+		err := f.step(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil && !failing {
+			f.log.Error("jobs cannot be moved by a step of the database's clock, retrying", "err", err)
+		}
+		failing = err != nil
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// step moves what is to be moved in the shards of this node.
+func (f *Shifter) step(ctx context.Context) error {
+	if err := f.Refresh(ctx); err != nil {
+		return err
+	}
+	for _, s := range *f.open.Load() {
+		if !f.owner.Holds(s.Shard) {
+			continue
+		}
+		if err := f.run(ctx, s); err != nil {
+			return err
+		}
+	}
+	return f.Refresh(ctx)
+}
+
+// Refresh reads what is to be moved.
+func (f *Shifter) Refresh(ctx context.Context) error {
+	open, err := f.shifts.Shifts(ctx)
+	if err == nil {
+		f.open.Store(&open)
+	}
+	return err
+}
+
+// Open returns the shifts that are not done, of all shards.
+func (f *Shifter) Open() []Shift { return *f.open.Load() }
+
+// Ready returns ErrShifting while jobs of a shard that this node holds seem to be due and are not.
+func (f *Shifter) Ready() error {
+	for _, s := range *f.open.Load() {
+		if s.By > 0 && f.owner.Holds(s.Shard) {
+			return ErrShifting
+		}
+	}
+	return nil
+}
+
+// run moves the jobs of a shard, soonest first, until a run through all of them finds none, and no node can have
+// written one by the old time any more.
+func (f *Shifter) run(ctx context.Context, s Shift) error {
+	left := true
+	for left {
+		n, more, err := f.walk(ctx, s)
+		if err != nil {
+			return err
+		}
+		if left = more; n > 0 {
+			f.Moved()
+		}
+	}
+	settled := lateNodes
+	if s.By < 0 {
+		settled = lateWrites
+	}
+	if f.clock.Now().Sub(s.At) < settled {
+		return nil
+	}
+	if err := f.shifts.EndShift(ctx, s); err != nil {
+		return err
+	}
+	f.Moved()
+	return nil
+}
+
+// walk runs through the jobs of a shard, and moves them. more: it moved some, or could not move one.
+func (f *Shifter) walk(ctx context.Context, s Shift) (n int, more bool, err error) {
+	after := Walk{Shard: s.Shard, At: beginning}
+	for {
+		page, err := f.shifts.Shiftables(ctx, after, shiftPage)
+		if err != nil {
+			return n, more, err
+		}
+		now, motions := f.clock.Now(), make(map[int64]motion)
+		moving := slices.DeleteFunc(slices.Clone(page), func(j Shiftable) bool {
+			motions[j.ID] = s.of(j, f.ruleOf(ctx, j.Edition), now)
+			return motions[j.ID] == stays
+		})
+		more = more || len(moving) > 0
+		for chunk := range slices.Chunk(moving, shiftMost) {
+			moved, err := f.shifts.ShiftJobs(ctx, s, chunk, func(j *Job) {
+				f.ruleOf(ctx, Edition{j.RuleID, j.Version}).shift(j, s, motions[j.ID], now)
+			})
+			if n += moved; err != nil {
+				return n, more, err
+			}
+		}
+		if len(page) < shiftPage || !f.owner.Holds(s.Shard) {
+			return n, more && f.owner.Holds(s.Shard), nil
+		}
+		last := page[len(page)-1]
+		after.At, after.ID = last.Next, last.ID
+	}
+}
+
+// ruleOf is the rule of a version. Of one that cannot be read nothing is known.
+func (f *Shifter) ruleOf(ctx context.Context, made Edition) *Rule {
+	r, err := f.book.Rule(ctx, made.RuleID, made.Version)
+	if err != nil {
+		return &Rule{ID: made.RuleID, Version: made.Version, Grid: second}
+	}
+	return r
+}

@@ -1,0 +1,127 @@
+package futurejobs_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// The clock is set back and stays there. A job from before is due when it would be by a stable clock.
+func TestVirtualJobsGoBackWithTheClock(t *testing.T) {
+	for _, back := range []time.Duration{15 * time.Second, 10 * time.Minute, 2 * time.Hour, 365 * futurejobs.Day} {
+		t.Run(back.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := run(t, nil, oneStep)
+				e.trigger("half.created", "early")
+				time.Sleep(20 * time.Minute)
+				e.trigger("half.created", "late")
+				time.Sleep(time.Minute)
+				e.wall.set(-back)
+				begun := time.Now()
+				e.raisedAfter("early", time.Hour)
+				if took := time.Since(begun); took < 9*time.Minute-2*time.Second || took > 9*time.Minute+5*time.Second {
+					t.Errorf("due in 9 min, alerted after %s", took)
+				}
+				e.raisedAfter("late", time.Hour)
+				if took := time.Since(begun); took < 29*time.Minute-2*time.Second || took > 29*time.Minute+5*time.Second {
+					t.Errorf("due in 29 min, alerted after %s", took)
+				}
+			})
+		})
+	}
+}
+
+// The clock is set back, followed, and set right again: jobs from before and from meanwhile are due in time.
+func TestVirtualJobsGoAheadWithTheClock(t *testing.T) {
+	for _, back := range []time.Duration{time.Minute, 2 * time.Hour, 365 * futurejobs.Day} {
+		t.Run(back.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := run(t, nil, oneStep)
+				e.trigger("half.created", "before")
+				time.Sleep(10 * time.Minute)
+				e.wall.set(-back)
+				time.Sleep(10 * time.Minute)
+				e.trigger("half.created", "meanwhile")
+				e.wall.set(0)
+				begun := time.Now()
+				e.raisedAfter("before", time.Hour)
+				if took := time.Since(begun); took < 10*time.Minute-2*time.Second || took > 10*time.Minute+5*time.Second {
+					t.Errorf("due in 10 min, alerted after %s", took)
+				}
+				e.raisedAfter("meanwhile", time.Hour)
+				if took := time.Since(begun); took < 30*time.Minute-2*time.Second || took > 30*time.Minute+5*time.Second {
+					t.Errorf("due in 30 min, alerted after %s", took)
+				}
+			})
+		})
+	}
+}
+
+// Flickers, a time of up to a minute in which the clock is off, and steps back that last follow each other. Each alert comes
+// when it would by a stable clock, and at the most as late as the clock was off and 10 s. None comes early, but where the
+// engine followed a clock that was ahead.
+func TestVirtualClockStepsAreMadeGood(t *testing.T) {
+	for seed := range uint64(8) {
+		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				random := rand.New(rand.NewPCG(seed, 52))
+				const end = 6 * time.Minute
+				lasting, outing := plan(random, end)
+				for _, o := range lasting {
+					t.Logf("from %.1f to %.1f off by %s", o.from.Seconds(), o.to.Seconds(), o.off)
+				}
+				w := play(t, lasting, end)
+				late := 6 * time.Second // a few flickers in a row, and the shift
+				if outing.to != 0 {
+					late = outing.to - outing.from + 10*time.Second
+				}
+				for name, want := range w.want {
+					at, raised := w.raised[name]
+					// By a clock that is ahead, what began before and meanwhile is due, and nothing that happens to it is in time.
+					ahead := outing.off > 0 && want.at > outing.from && want.at < outing.to+30*time.Second
+					switch {
+					case want.never && raised && !ahead:
+						w.Errorf("%s: false alert at %s", name, at)
+					case want.never || ahead && raised && at < want.at:
+					case !raised || at > want.at+late:
+						w.Errorf("%s: due at %s, alert at %s (%v)", name, want.at, at, raised)
+					case at < want.at-2*time.Second:
+						w.Errorf("%s: due at %s, alert at %s, early", name, want.at, at)
+					}
+				}
+				if at, raised := w.raised["beating/alive"]; raised && outing.off <= 0 {
+					w.Errorf("false alert at %s of a device that beats", at)
+				}
+			})
+		})
+	}
+}
+
+// plan draws how far the clock is off, and when.
+func plan(random *rand.Rand, end time.Duration) (all []outing, off outing) {
+	base := time.Duration(0)
+	isOut := random.IntN(3) > 0
+	for at := 20 * time.Second; at < end-90*time.Second; {
+		o := outing{from: at}
+		switch kind := random.IntN(4); {
+		case kind == 0 && isOut: // longer than a flicker
+			isOut = false
+			o.off, o.to = base+offset(random), at+11*time.Second+time.Duration(random.Int64N(int64(40*time.Second)))
+			off = o
+			off.off -= base
+		case kind <= 1: // for good
+			base -= offset(random).Abs()
+			o.off, o.to = base, at+15*time.Second
+		default:
+			o.off, o.to = base+offset(random), at+500*time.Millisecond+time.Duration(random.Int64N(int64(8*time.Second)))
+		}
+		at = o.to + 15*time.Second + time.Duration(random.Int64N(int64(20*time.Second)))
+		all = append(all, o, outing{o.to, at, base})
+	}
+	last := all[len(all)-1]
+	return append(all, outing{last.to, futurejobs.Day, base}), off
+}

@@ -1,0 +1,231 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strconv"
+	"strings"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// Steps of the clock are told apart, and known again.
+const (
+	sameStep    = 3 * time.Second // how far two nodes may be apart about one step
+	stepsApart  = time.Minute     // within which two nodes follow one step
+	stepDrift   = 1000            // the part of the time that passed by which two clocks may differ
+	keptSteps   = 8
+	newestStep  = `SELECT id, by_us, at, coalesce(undoes, 0) FROM clock_step ORDER BY id DESC LIMIT 1`
+	insertStep  = `INSERT INTO clock_step (id, by_us, at, undoes) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
+	beginShifts = `
+INSERT INTO clock_shift (step, shard, last_id)
+SELECT $1, l.shard, coalesce((SELECT max(f.id) FROM future_job f WHERE f.shard = l.shard), 0) FROM shard_lease l`
+)
+
+// clockStep is a step of the clock that was followed.
+type clockStep struct {
+	id     int32
+	by     time.Duration
+	at     time.Time
+	undoes int32
+}
+
+// takenBackBy reports whether a step of so much takes the last one back. Where the clock is not known to be as before,
+// the two have to be equal.
+func (c clockStep) takenBackBy(by time.Duration, at time.Time, isBack bool) bool {
+	slack := sameStep
+	if isBack {
+		slack += at.Sub(c.at.Add(-c.by)).Abs() / stepDrift
+	}
+	return c.id != 0 && c.undoes == 0 && (c.by+by).Abs() <= slack
+}
+
+// FollowStep records a step of the database's clock that the node is about to follow, and which jobs are to be moved by
+// it. isBack: it takes back the last step that the node followed. What another node recorded is not recorded again.
+//
+// A step ahead may be time that passed while the machine slept. It moves no job, unless it takes back a step back.
+func (s *Store) FollowStep(ctx context.Context, by time.Duration, isBack bool) error {
+	var followed int32
+	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+		var now time.Time
+		if err := tx.QueryRowContext(ctx, `SELECT now()`).Scan(at(&now)); err != nil {
+			return err
+		}
+		var last clockStep
+		err := tx.QueryRowContext(ctx, newestStep).Scan(&last.id, (*micros)(&last.by), at(&last.at), &last.undoes)
+		if err := unless(errors.Is(err, sql.ErrNoRows), err); err != nil {
+			return err
+		}
+		if age := now.Sub(last.at); int64(last.id) > s.followed.Load() && (last.by-by).Abs() <= sameStep && age > -sameStep && age < stepsApart {
+			followed = last.id
+			return nil
+		}
+		next := clockStep{id: last.id + 1, by: by, at: now}
+		if last.takenBackBy(by, now, isBack) {
+			next.undoes = last.id
+		} else if by < 0 && isBack {
+			next.undoes = next.id // of a step that nobody recorded
+		}
+		followed = next.id
+		return recordStep(ctx, tx, next)
+	})
+	if err != nil {
+		return failed("follow the clock", err)
+	}
+	s.followed.Store(int64(followed))
+	return nil
+}
+
+// knowSteps notes which steps were followed before this node began.
+func (s *Store) knowSteps(ctx context.Context) error {
+	var id int64
+	err := s.read.QueryRowContext(ctx, `SELECT coalesce(max(id), 0) FROM clock_step`).Scan(&id)
+	s.followed.Store(id)
+	return err
+}
+
+func recordStep(ctx context.Context, tx *sql.Tx, c clockStep) error {
+	var undoes any
+	if c.undoes != 0 {
+		undoes = c.undoes
+	}
+	n, err := exec(ctx, tx, insertStep, c.id, c.by.Microseconds(), c.at, undoes)
+	if err != nil || n == 0 {
+		return err // another node was first
+	}
+	if c.undoes != 0 { // what that one did not move by now stays
+		if _, err := exec(ctx, tx, `UPDATE clock_shift SET done_at = $1 WHERE step = $2 AND done_at IS NULL`, c.at, c.undoes); err != nil {
+			return err
+		}
+	}
+	for _, text := range []string{
+		`DELETE FROM clock_shift WHERE step < $1 AND done_at IS NOT NULL`,
+		`DELETE FROM clock_step WHERE id < $1 AND NOT EXISTS (SELECT 1 FROM clock_shift c WHERE c.step = clock_step.id)`,
+	} {
+		if _, err := exec(ctx, tx, text, c.id-keptSteps); err != nil {
+			return err
+		}
+	}
+	if c.by > 0 && c.undoes == 0 {
+		return nil
+	}
+	_, err = exec(ctx, tx, beginShifts, c.id)
+	return err
+}
+
+func readShift(row scanner, s *futurejobs.Shift) error {
+	return row.Scan(&s.Step, (*micros)(&s.By), at(&s.At), &s.Undoes, &s.Shard, &s.LastID, &s.Before, &s.Jobs)
+}
+
+// Shifts implements futurejobs.Shifts.
+func (s *Store) Shifts(ctx context.Context) ([]futurejobs.Shift, error) {
+	all, err := query(ctx, s.read, readShift, `
+SELECT c.step, s.by_us, s.at, coalesce(s.undoes, 0), c.shard, c.last_id, coalesce(b.last_id, 0), c.jobs
+FROM clock_shift c JOIN clock_step s ON s.id = c.step LEFT JOIN clock_shift b ON b.shard = c.shard AND b.step = s.undoes
+WHERE c.done_at IS NULL ORDER BY c.step, c.shard`)
+	if err != nil {
+		return nil, failed("shifts", err)
+	}
+	return all, nil
+}
+
+// Shifted returns how many jobs were moved by the last step that was followed.
+func (s *Store) Shifted(ctx context.Context) (jobs int64, err error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	err = s.read.QueryRowContext(ctx, `SELECT CAST(coalesce(sum(jobs), 0) AS bigint) FROM clock_shift WHERE step = (SELECT max(id) FROM clock_step)`).Scan(&jobs)
+	if err != nil {
+		return 0, failed("shifts", err)
+	}
+	return jobs, nil
+}
+
+func readShiftable(row scanner, j *futurejobs.Shiftable) error {
+	return row.Scan(&j.ID, &j.Rev, &j.RuleID, &j.Version, at(&j.Next), at(&j.CreatedAt), at(&j.Since), at(&j.PickedAt), (*origin)(&j.Origin), &j.Shifted)
+}
+
+// Shiftables implements futurejobs.Shifts.
+func (s *Store) Shiftables(ctx context.Context, after futurejobs.Walk, limit int) ([]futurejobs.Shiftable, error) {
+	page, err := query(ctx, s.read, readShiftable, `
+SELECT f.id, f.rev, f.rule_id, f.version, f.next_check_at, f.created_at, f.since_at, f.picked_at, f.origin, coalesce(f.shifted, 0)
+FROM future_job f WHERE f.shard = $1 AND (f.next_check_at, f.id) > ($2, $3)
+ORDER BY f.shard, f.next_check_at, f.id LIMIT `+strconv.Itoa(limit), after.Shard, after.At, after.ID)
+	if err != nil {
+		return nil, failed("shift", err)
+	}
+	return page, nil
+}
+
+const (
+	// claimShifted locks a job that is as it was read.
+	claimShifted = `UPDATE future_job SET rev = rev + 1, shifted = $1 WHERE shard = $2 AND id = $3 AND rev = $4`
+
+	writeShifted = `
+UPDATE future_job SET created_at = $1, since_at = $2, first_check_at = $3, next_check_at = $4, pauses = $5, paused_next_at = $6, state = $7, ordering = $8
+WHERE shard = $9 AND id = $10`
+
+	countShifted = `UPDATE clock_shift SET jobs = jobs + $1 WHERE step = $2 AND shard = $3`
+)
+
+// ShiftJobs implements futurejobs.Shifts. What is known of a job may change without its Rev, so it is read once the job is
+// locked.
+func (s *Store) ShiftJobs(ctx context.Context, shift futurejobs.Shift, jobs []futurejobs.Shiftable, move func(*futurejobs.Job)) (n int, err error) {
+	err = s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+		var claimed []string
+		for _, j := range jobs {
+			n, err := exec(ctx, tx, claimShifted, shift.Step, shift.Shard, j.ID, j.Rev)
+			if err != nil {
+				return err
+			}
+			if n > 0 {
+				claimed = append(claimed, strconv.FormatInt(j.ID, 10))
+			}
+		}
+		if n = len(claimed); n == 0 {
+			return nil
+		}
+		if err := s.shiftClaimed(ctx, tx, shift.Shard, claimed, move); err != nil {
+			return err
+		}
+		_, err := exec(ctx, tx, countShifted, n, shift.Step, shift.Shard)
+		return err
+	})
+	if err != nil {
+		return 0, failed("shift", err)
+	}
+	return n, nil
+}
+
+func (s *Store) shiftClaimed(ctx context.Context, tx *sql.Tx, shard int16, ids []string, move func(*futurejobs.Job)) error {
+	jobs, err := query(ctx, tx, readJob, `SELECT `+jobColumns+` FROM future_job f WHERE f.shard = $1 AND f.id IN (`+strings.Join(ids, `,`)+`)`, shard)
+	if err != nil {
+		return err
+	}
+	for i := range jobs {
+		j := &jobs[i]
+		move(j)
+		order, err := orderingOf(j.Order)
+		if err != nil {
+			return err
+		}
+		if _, err := exec(ctx, tx, writeShifted, j.CreatedAt, j.Since, j.FirstCheckAt, j.NextCheckAt, blob(pausesOf(j.Pauses)), when(j.PausedNext),
+			body(j.State), order, j.Shard, j.ID); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EndShift implements futurejobs.Shifts.
+func (s *Store) EndShift(ctx context.Context, shift futurejobs.Shift) error {
+	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		_, err := exec(ctx, tx, `UPDATE clock_shift SET done_at = $1 WHERE step = $2 AND shard = $3 AND done_at IS NULL`, now, shift.Step, shift.Shard)
+		return err
+	})
+	if err != nil {
+		return failed("shift", err)
+	}
+	return nil
+}
