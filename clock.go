@@ -66,7 +66,7 @@ const (
 type clockWatch struct {
 	clock      *futurejobs.Clock
 	shifts     *futurejobs.Shifter
-	holds      func() bool // the upkeep's shard
+	holds      func() bool                          // the upkeep's shard
 	moved      func(context.Context) (int64, error) // jobs, by the last step that was followed
 	begin, end func(context.Context, alerts.Remark) (alerts.Alert, bool, error)
 	said       func(alerts.Alert, bool, error) error

@@ -63,7 +63,7 @@ const (
 	// lateNodes is how long after a step another node may go by the time from before it.
 	lateNodes = 3 * time.Second
 	// lateWrites is how long after a step back a job may be written by the time from before it.
-	lateWrites = 15 * time.Second
+	lateWrites = 10 * time.Second
 )
 
 // motion is what a shift does with a job.
