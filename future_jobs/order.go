@@ -92,6 +92,9 @@ func (f *fold) isOlder(e Effect, j *Job) bool {
 	if e.Event == nil || !e.Apart && (j.Order == nil || !j.Order.ByHand) {
 		return false
 	}
+	if j.beganAt().Sub(f.now) > ahead { // by a clock that was ahead, and the job is not moved yet
+		return false
+	}
 	by := j.beganAt().Sub(at)
 	return by > ClockSkew || by > 0 && j.Order != nil && j.Order.After
 }

@@ -1,6 +1,7 @@
 package futurejobs_test
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -124,4 +125,56 @@ func plan(random *rand.Rand, end time.Duration) (all []outing, off outing) {
 	}
 	last := all[len(all)-1]
 	return append(all, outing{last.to, futurejobs.Day, base}), off
+}
+
+// Until the jobs are moved that a step ahead makes seem due, no job is checked.
+func TestVirtualSweepWaitsForJobsThatGoAhead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := run(t, nil, oneStep)
+		time.Sleep(5 * time.Second)
+		ready := func() error {
+			t.Helper()
+			if err := e.shifter.Refresh(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			return e.shifter.Ready()
+		}
+		follow := func(by time.Duration, isBack bool) {
+			t.Helper()
+			if err := e.store.FollowStep(t.Context(), by, isBack); err != nil {
+				t.Fatal(err)
+			}
+		}
+		follow(-2*time.Hour, false)
+		if err := ready(); err != nil {
+			t.Errorf("jobs that go back: %v", err)
+		}
+		time.Sleep(15 * time.Second)
+		follow(2*time.Hour, true)
+		if err := ready(); !errors.Is(err, futurejobs.ErrShifting) {
+			t.Errorf("jobs that go ahead: %v", err)
+		}
+		time.Sleep(6 * time.Second)
+		if err := ready(); err != nil || len(e.shifter.Open()) != 0 {
+			t.Errorf("once they went ahead: %v, %+v", err, e.shifter.Open())
+		}
+	})
+}
+
+// An event that ends a job, read after the clock was set back and before the job is moved, is not older than the job.
+func TestEndIsNotOlderThanAJobOfTheFuture(t *testing.T) {
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	ref := futurejobs.Ref{RuleID: 1, Key: "a"}
+	for name, c := range map[string]struct {
+		since time.Time
+		ends  int
+	}{"of the future": {now.Add(time.Hour), 1}, "newer": {now.Add(-time.Second), 0}} {
+		event := futurejobs.Event{Stream: "ENDS", Seq: 1, At: now.Add(-time.Minute)}
+		net := futurejobs.Fold([]futurejobs.Effect{{
+			Rule: &futurejobs.Rule{ID: 1, Grid: futurejobs.Grid(time.Second)}, Ref: ref, Event: &event, Apart: true, Ask: futurejobs.End{Outcome: "resolved"},
+		}}, futurejobs.Known{Pending: map[futurejobs.Ref]futurejobs.Job{ref: {Ref: ref, ID: 1, Since: c.since}}}, now)
+		if len(net.End) != c.ends {
+			t.Errorf("%s: %d jobs end, want %d", name, len(net.End), c.ends)
+		}
+	}
 }
