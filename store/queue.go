@@ -20,10 +20,10 @@ var news = queue{rows: `alert_news`, columns: `shard, id`, order: `id`}
 // turns, so that a long queue of one does not hold up the others.
 func (q queue) next(shards []int16, limit int, except string) string {
 	most := ` LIMIT ` + strconv.Itoa(limit)
-	turns := make([]string, len(shards))
-	for i, shard := range shards {
-		turns[i] = `SELECT * FROM (SELECT row_number() OVER (ORDER BY ` + q.order + `) AS turn, ` + q.columns + `
-	FROM ` + q.rows + ` AS q WHERE shard = ` + itoa(shard) + except + ` ORDER BY ` + q.order + most + `) AS s` + itoa(shard)
+	turns := make([]string, 0, len(shards)+1)
+	for _, shard := range shards {
+		turns = append(turns, `SELECT * FROM (SELECT row_number() OVER (ORDER BY `+q.order+`) AS turn, `+q.columns+`
+	FROM `+q.rows+` AS q WHERE shard = `+itoa(shard)+except+` ORDER BY `+q.order+most+`) AS s`+itoa(shard))
 	}
 	if q.first != "" {
 		turns = append(turns, `SELECT 0 AS turn, `+q.first+` WHERE shard IN `+these(shards))

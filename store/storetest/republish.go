@@ -171,7 +171,7 @@ func alertsAreRepublishedInOrder(t *testing.T, w *world) {
 }
 
 // Nodes that hold a shard, or do not know yet that they lost it, put an alert back once.
-func alertsArePutBackOnceByTwo(t *testing.T, w *world) {
+func alertsArePutBackOnceByTwo(_ *testing.T, w *world) {
 	const some, nodes = 1000, 4
 	keys, shard := w.neighbours(some)
 	since := w.told(keys...)
