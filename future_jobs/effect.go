@@ -1,7 +1,6 @@
 package futurejobs
 
 import (
-	"encoding/json"
 	"time"
 
 	"deadman/alerts"
@@ -40,95 +39,6 @@ type Ask interface {
 
 // Closing drafts the alert that closes what was said about a job; nil: it stays unsaid.
 type Closing func(Job) alerts.Draft
-
-// Start begins a wait, unless there is one.
-type Start struct {
-	Job     Job      // NextCheckAt: zero, where it is first looked at when FirstCheckAt says
-	Restart bool     // one that is there ends, and another begins
-	Early   bool     // something may have happened before
-	Orders  bool     // other events come by other streams: the job remembers what puts them in order
-	ByHand  bool     // a person begins it
-	Close   Closing  // of the one that ends
-	Unsaid  Closing  // what is said of the one that ends where it was due, and nobody looked; nil: nothing
-	Sets    []Gather // the rule's sets, for members that came before
-}
-
-// Beat says that came what has to come again and again.
-type Beat struct {
-	// Play returns what the beat makes of the job that waits for it; nil: none does.
-	Play func(*Job) (Beaten, error)
-}
-
-// Beaten is what a beat makes of a job. Without anything in it the beat changes nothing.
-type Beaten struct {
-	Job  *Job      // the job as it goes on
-	Next time.Time // when it is looked at next; zero: when it was
-	News bool      // it has to be written even if that is when it was looked at anyway
-
-	End   *End // the wait is over
-	Begin *Job // a wait begins, once the one that is there is over
-}
-
-// End ends a wait because it happened.
-type End struct {
-	Outcome checks.Outcome
-	Reason  string
-	Close   Closing
-	Say     Closing         // in the place of Close: what is said, also where nothing was before
-	Early   time.Duration   // how long it is remembered where nobody waits
-	State   json.RawMessage // what was known, for what is said; nil: what the job knows
-}
-
-// Gather adds a member to a set, and ends the wait if that was the last one needed.
-type Gather struct {
-	Set    uint8 // which of the rule's sets
-	Member string
-	Need   func(Job) (int, error) // how many members the set has; 0: nobody knows yet
-	End    End
-}
-
-// Update merges news into what is known.
-type Update struct {
-	// Merge returns what is known after the news, from what was known before. nil: Begin does.
-	Merge func(known json.RawMessage) (json.RawMessage, error)
-	// Begin takes apart what is known, for News and those of later updates of the same run.
-	Begin func(known json.RawMessage) Merging
-	News  json.RawMessage
-	Sets  []Gather // the rule's sets: news may say how many members they have
-}
-
-// Merging is what is known of a job, taken apart so that many updates of a run cost little more than one.
-type Merging interface {
-	// Merge merges news. Where it returns an error, what is known is as it was.
-	Merge(news json.RawMessage) error
-	// Text is what is known now.
-	Text() json.RawMessage
-}
-
-// Pause makes time stand still.
-type Pause struct{}
-
-// Resume lets time go on.
-type Resume struct {
-	// Apart: pauses come by several streams, so that the pause may be read after its resume.
-	Apart bool
-	// Next is when to look at the job now that it was paused for longer; zero: as much later
-	// as it was paused. It may be nil.
-	Next func(Job) time.Time
-}
-
-// Snooze puts the next look off until an instant, before which nothing but another snooze brings it
-// forward. A look that is later anyhow stays where it is.
-type Snooze struct {
-	Until time.Time
-	By    string // who wants it; empty: nobody knows
-}
-
-// Move takes a job to the version of the effect's rule.
-type Move struct {
-	// Next is when to look at it next, at that version; zero: as before.
-	Next func(Job) time.Time
-}
 
 // Refusal is an event that a rule could not take in.
 type Refusal struct {

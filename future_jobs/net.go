@@ -1,11 +1,5 @@
 package futurejobs
 
-import (
-	"time"
-
-	"deadman/checks"
-)
-
 // Net is what a run of effects comes to.
 type Net struct {
 	Create []*Job     // new jobs, without an id
@@ -39,16 +33,6 @@ type Tally struct {
 	Beaten     int // put off by a beat, or brought forward
 	Coalesced  int // beats that left the job as it was
 	Refused    int
-}
-
-// Early is what happened before anybody waited for it: an outcome, or members of sets.
-type Early struct {
-	Ref
-	At      time.Time      // when it happened, the last of it
-	Until   time.Time      // how long it is remembered
-	Outcome checks.Outcome // of the last end
-	Members Members
-	Ends    []Ending // oldest first; nil: Outcome at At is the one, if there is an Outcome
 }
 
 // Known is what a run of effects finds: the jobs and what is remembered, of its refs.

@@ -1,12 +1,10 @@
 package futurejobs
 
 import (
-	"encoding/json"
 	"slices"
 	"time"
 
 	"deadman/alerts"
-	"deadman/checks"
 )
 
 // ClockSkew is how far the clocks of two sources of events may be apart: of the servers that lead two streams, or
@@ -15,138 +13,148 @@ import (
 // job was open until the trigger came, which the event may belong to as well.
 const ClockSkew = 100 * time.Millisecond
 
-// Bounds of what is remembered of the order of events.
-const (
-	maxKept      = 8         // triggers of a job, the newest
-	maxKeptBytes = 512 << 10 // of their bodies; the newest trigger is kept whatever its size
-	maxEndings   = 32        // of a key, the newest
-)
-
-// Order is what a job remembers of the order of events that come by several streams, which are read at different
-// speeds. A job whose events all come by the stream of its trigger has none: they are read in their order.
-type Order struct {
-	At      time.Time `json:"at,omitzero"`       // when the trigger was taken in; zero: at the job's Since
-	ByHand  bool      `json:"by_hand,omitempty"` // a person began the job: it has no place in any stream
-	After   bool      `json:"after,omitempty"`   // another job of the key was open until this one began
-	Resumed time.Time `json:"resumed,omitzero"`  // the newest resume that found the job not paused
-	Kept    []Kept    `json:"kept,omitempty"`    // the triggers that were kept since, oldest first
-}
-
-// Kept is a trigger that changed nothing, because its key had a job: the job that would have begun with it. An end that
-// is older than the trigger, and is read after it, leaves that job.
-type Kept struct {
-	At         time.Time       `json:"at"` // when the trigger was taken in
-	Since      time.Time       `json:"since"`
-	First      time.Time       `json:"first"`
-	Next       time.Time       `json:"next"`
-	Version    int32           `json:"version"`
-	Origin     alerts.Origin   `json:"origin,omitempty"`
-	Event      json.RawMessage `json:"event,omitempty"`
-	State      json.RawMessage `json:"state,omitempty"`
-	Pauses     []checks.Pause  `json:"pauses,omitempty"`
-	PausedNext time.Time       `json:"paused_next,omitzero"`
-	Members    Members         `json:"members,omitempty"`
-}
-
-// job is the job that would have begun with the trigger.
-func (k *Kept) job(ref Ref) Job {
-	return Job{
-		Ref: ref, Version: k.Version, Origin: k.Origin, Since: k.Since, FirstCheckAt: k.First, NextCheckAt: k.Next, Event: k.Event, State: k.State,
-		Pauses: k.Pauses, PausedNext: k.PausedNext, Members: k.Members,
-	}
-}
-
-// change has an event change the job that would have begun with the trigger.
-func (k *Kept) change(ref Ref, by func(*Job)) {
-	j := k.job(ref)
-	by(&j)
-	k.Next, k.State, k.Pauses, k.PausedNext, k.Members = j.NextCheckAt, j.State, j.Pauses, j.PausedNext, j.Members
-}
-
-// beganAt is the job's place in the order of events: when the trigger was taken in, or the job's Since where that is
-// earlier.
-func (j *Job) beganAt() time.Time {
-	if j.Order != nil && !j.Order.At.IsZero() && j.Order.At.Before(j.Since) {
-		return j.Order.At
-	}
-	return j.Since
-}
-
-// order is the job's memory, to be changed.
-func (s *standing) order() *Order {
-	o := Order{}
-	if s.job.Order != nil {
-		o = *s.job.Order
-	}
-	s.job.Order, s.reordered = &o, true
-	return &o
+// ordering puts events in order that come by several streams, which are read at different speeds. Each rule of the
+// order is a method of it; a new rule belongs here:
+//
+//	isOlder     An event that is older than a job says nothing of it.
+//	begin       A job's place in the order is that of its trigger.
+//	isCovered   A trigger that is read after the end of the job that it came in is kept out.
+//	recall      What happened after a trigger, and was read before it, is played once the trigger is read.
+//	keep        A trigger that was kept out leaves the job that would have begun with it.
+//	changeKept  What changes a job changes the jobs that would have begun with the triggers before it, too.
+//	finish      An end that is older than a kept trigger leaves the job of that trigger.
+//	remember    An end that finds no job is remembered for a trigger that is read later.
+//
+// What the rules rest on is remembered beside the job (Order) or, where there is none, for the key (Early).
+type ordering struct {
+	fold  *fold
+	early map[Ref]*Early // what was remembered in this run, or used up (nil)
 }
 
 // isOlder reports whether the event of an effect came before the job began, so that it does not apply to the job.
 // Events of the trigger's own stream are read in their order, and never older.
-func (f *fold) isOlder(e Effect, j *Job) bool {
-	at := f.when(e)
+func (o *ordering) isOlder(e Effect, j *Job) bool {
+	at := o.fold.when(e)
 	if e.Late && at.Before(j.Since) {
 		return true
 	}
 	if e.Event == nil || !e.Apart && (j.Order == nil || !j.Order.ByHand) {
 		return false
 	}
-	if j.beganAt().Sub(f.now) > ahead { // by a clock that was ahead, and the job is not moved yet
+	if j.beganAt().Sub(o.fold.now) > ahead { // by a clock that was ahead, and the job is not moved yet
 		return false
 	}
 	by := j.beganAt().Sub(at)
 	return by > ClockSkew || by > 0 && j.Order != nil && j.Order.After
 }
 
+// begin puts a job in the order of events, where its Since does not: after is whether another job of the key was open
+// until now.
+func (o *ordering) begin(a Start, e Effect, j *Job, after bool) {
+	order := Order{ByHand: a.ByHand}
+	if a.Orders {
+		order.After = after
+		if at := o.fold.when(e); at.Before(j.Since) {
+			order.At = at
+		}
+	}
+	if order.ByHand || order.After || !order.At.IsZero() {
+		placed := order // order itself would be allocated for each job
+		j.Order = &placed
+	}
+}
+
+// isCovered reports whether a trigger came while a job was open that has ended by now, so that it begins none.
+func (o *ordering) isCovered(a Start, e Effect, j *Job) bool {
+	if !a.Orders || a.Restart || e.Event == nil {
+		return false
+	}
+	early := o.remembered(e.Ref)
+	return early != nil && early.covers(j.beganAt())
+}
+
+// recall has what happened before a trigger was read end the job, or gives it the members of its sets.
+func (o *ordering) recall(a Start, e Effect, s *standing) {
+	early := o.remembered(e.Ref)
+	if early == nil {
+		return
+	}
+	began, skew := s.job.beganAt(), time.Duration(0)
+	if a.Orders {
+		skew = ClockSkew
+	}
+	if i := early.find(began, skew); i >= 0 {
+		end := early.Ends[i]
+		o.early[e.Ref] = nil
+		if a.Orders { // another trigger before the end may be read later
+			rest := *early
+			rest.Ends = slices.Clone(early.Ends)
+			rest.Ends[i].From = began
+			o.early[e.Ref] = &rest
+		}
+		o.fold.end(e, s, End{Outcome: end.Outcome, Reason: "it happened before the trigger came"})
+		return
+	}
+	if len(early.Members) == 0 || early.At.Add(skew).Before(began) {
+		return
+	}
+	s.job.Members = early.Members
+	o.early[e.Ref] = nil
+	if len(early.Ends) > 0 {
+		rest := *early
+		rest.Members = nil
+		o.early[e.Ref] = &rest
+	}
+	for _, set := range a.Sets {
+		if !o.fold.complete(e, s, set) {
+			continue
+		}
+		if a.Orders {
+			rest := *early
+			rest.Members = nil
+			rest.add(Ending{At: early.At, Outcome: set.End.Outcome, From: began})
+			o.early[e.Ref] = &rest
+		}
+		return
+	}
+}
+
 // keep has the job remember a trigger that changed nothing.
-func (f *fold) keep(e Effect, s *standing, begins Job) {
+func (o *ordering) keep(e Effect, s *standing, begins Job) {
 	next := begins.NextCheckAt
 	if next.IsZero() {
 		next = begins.FirstCheckAt
 	}
-	kept := Kept{At: f.when(e), Since: begins.Since, First: begins.FirstCheckAt, Next: next, Version: begins.Version, Event: begins.Event}
+	kept := Kept{At: o.fold.when(e), Since: begins.Since, First: begins.FirstCheckAt, Next: next, Version: begins.Version, Event: begins.Event}
 	if e.Event != nil {
 		kept.Origin = alerts.OriginOf(e.Event.At, e.Event.Seq)
 	}
-	o := s.order()
-	o.Kept = append(slices.Clone(o.Kept), kept)
-	size := 0
-	for i := len(o.Kept) - 1; i >= 0; i-- {
-		size += len(o.Kept[i].Event) + len(o.Kept[i].State)
-		if i < len(o.Kept)-1 && (size > maxKeptBytes || len(o.Kept)-i > maxKept) {
-			o.Kept = o.Kept[i+1:]
-			break
-		}
-	}
+	s.reorder().keep(kept)
 }
 
 // changeKept has an event change the jobs that would have begun with the triggers before it.
-func (f *fold) changeKept(e Effect, s *standing, by func(*Job)) {
+func (o *ordering) changeKept(e Effect, s *standing, by func(*Job)) {
 	if e.Event == nil || s.job.Order == nil || len(s.job.Order.Kept) == 0 {
 		return
 	}
-	at, o := f.when(e), s.order()
-	o.Kept = slices.Clone(o.Kept)
-	for i := range o.Kept {
-		if k := &o.Kept[i]; !e.Apart || !k.At.After(at) {
+	at, order := o.fold.when(e), s.reorder()
+	order.Kept = slices.Clone(order.Kept)
+	for i := range order.Kept {
+		if k := &order.Kept[i]; !e.Apart || !k.At.After(at) {
 			k.change(e.Ref, by)
 		}
 	}
 }
 
 // finish ends a job by an event, and begins the job of the first trigger that was kept and is newer than the event.
-func (f *fold) finish(e Effect, s *standing, a End) {
-	var newer []Kept
+func (o *ordering) finish(e Effect, s *standing, a End) {
+	f, newer := o.fold, []Kept(nil)
 	if e.Apart && e.Event != nil {
 		if a.Early > 0 {
-			f.remember(e, a.Early).add(Ending{At: f.when(e), Outcome: a.Outcome, From: s.job.beganAt()})
+			o.remember(e, a.Early).add(Ending{At: f.when(e), Outcome: a.Outcome, From: s.job.beganAt()})
 		}
 		if s.job.Order != nil {
-			newer = s.job.Order.Kept
-		}
-		for len(newer) > 0 && !newer[0].At.After(f.when(e)) {
-			newer = newer[1:]
+			newer = s.job.Order.newerThan(f.when(e))
 		}
 	}
 	f.end(e, s, a)
@@ -166,33 +174,41 @@ func (f *fold) finish(e Effect, s *standing, a End) {
 	f.stand(e.Ref, standing{job: job, isNew: true})
 }
 
-// Ending is an end that was read, and whose trigger may be read later.
-type Ending struct {
-	At      time.Time      `json:"at"`
-	Outcome checks.Outcome `json:"outcome"`
-	From    time.Time      `json:"from,omitzero"` // when the job began that it ended; zero: it found none
+// remember notes that something happened that no job waits for.
+func (o *ordering) remember(e Effect, keep time.Duration) *Early {
+	early := o.remembered(e.Ref)
+	if early == nil {
+		early = &Early{Ref: e.Ref}
+	}
+	o.early[e.Ref] = early
+	if at := o.fold.when(e); at.After(early.At) {
+		early.At = at
+	}
+	early.Until = o.fold.now.Add(keep)
+	return early
 }
 
-// add remembers an end. Of many the newest are remembered.
-func (e *Early) add(end Ending) {
-	e.Ends = append(slices.Clone(e.Ends), end)
-	slices.SortStableFunc(e.Ends, func(a, b Ending) int { return a.At.Compare(b.At) })
-	e.Ends = e.Ends[max(0, len(e.Ends)-maxEndings):]
-	e.Outcome = e.Ends[len(e.Ends)-1].Outcome
-}
-
-// find returns the place of the first end that came after an instant at which a job began; -1: none did.
-func (e *Early) find(began time.Time, skew time.Duration) int {
-	return slices.IndexFunc(e.Ends, func(end Ending) bool {
-		if !end.From.IsZero() {
-			return !end.At.Before(began)
+// remembered is what is remembered of a key, nil if nothing is.
+func (o *ordering) remembered(ref Ref) *Early {
+	if early, met := o.early[ref]; met {
+		return early
+	}
+	if early, stored := o.fold.known.Early[ref]; stored && early.Until.After(o.fold.now) {
+		if early.Ends == nil && early.Outcome != "" {
+			early.Ends = []Ending{{At: early.At, Outcome: early.Outcome}}
 		}
-		return !end.At.Add(skew).Before(began)
-	})
+		return &early
+	}
+	return nil
 }
 
-// covers reports whether a trigger came while a job was open that has ended by now.
-func (e *Early) covers(began time.Time) bool {
-	i := e.find(began, 0)
-	return i >= 0 && !e.Ends[i].From.IsZero() && !began.Before(e.Ends[i].From)
+// sum adds what is remembered of keys once all is played, and what is forgotten.
+func (o *ordering) sum(net *Net) {
+	for ref, early := range o.early {
+		if early != nil {
+			net.Remember = append(net.Remember, *early)
+		} else if _, stored := o.fold.known.Early[ref]; stored {
+			net.Forget = append(net.Forget, ref)
+		}
+	}
 }

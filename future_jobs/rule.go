@@ -72,3 +72,25 @@ type Book interface {
 	// Refresh reads the rules anew if they changed.
 	Refresh(ctx context.Context) error
 }
+
+// rested is a slot or, where somebody snoozed the job until after it, the first one after that.
+func (r *Rule) rested(j Job, slot time.Time) time.Time {
+	if slot.Before(j.SnoozedUntil) {
+		return r.Grid.Up(j.SnoozedUntil)
+	}
+	return slot
+}
+
+// putOff reports whether the next look of a job is where a snooze put it: nobody knows when it would
+// be else.
+func (r *Rule) putOff(j Job) bool {
+	return !j.SnoozedUntil.IsZero() && j.due().Equal(r.Grid.Up(j.SnoozedUntil))
+}
+
+// notBehind is a slot that the sweep is still to come to.
+func (r *Rule) notBehind(slot, now time.Time) time.Time {
+	if slot.After(now) {
+		return slot
+	}
+	return r.Grid.After(now)
+}

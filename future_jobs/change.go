@@ -1,0 +1,197 @@
+package futurejobs
+
+import (
+	"encoding/json"
+	"time"
+)
+
+// Update merges news into what is known.
+type Update struct {
+	// Merge returns what is known after the news, from what was known before. nil: Begin does.
+	Merge func(known json.RawMessage) (json.RawMessage, error)
+	// Begin takes apart what is known, for News and those of later updates of the same run.
+	Begin func(known json.RawMessage) Merging
+	News  json.RawMessage
+	Sets  []Gather // the rule's sets: news may say how many members they have
+}
+
+func (a Update) play(f *fold, e Effect, s *standing) {
+	if s == nil {
+		f.net.Missed++
+		return
+	}
+	if err := a.merge(s); err != nil {
+		f.refuse(e, Updates, err)
+		return
+	}
+	s.updated = true
+	f.order.changeKept(e, s, func(j *Job) {
+		if state, err := a.merged(j.Known()); err == nil {
+			j.State = state
+		}
+	})
+	f.trace(e, s, Updated)
+	f.net.Updated++
+	for _, set := range a.Sets {
+		if s.job.Members.count(set.Set) == 0 {
+			continue // it is not complete, however many it needs
+		}
+		if s.put(); f.complete(e, s, set) {
+			return
+		}
+	}
+}
+
+// merge merges the news into what is known.
+func (a Update) merge(s *standing) error {
+	if a.Begin == nil {
+		s.put()
+		state, err := a.Merge(s.job.Known())
+		if err == nil {
+			s.job.State, s.merging = state, nil
+		}
+		return err
+	}
+	if s.merging == nil {
+		s.merging = a.Begin(s.job.Known())
+	}
+	err := s.merging.Merge(a.News)
+	s.isAhead = s.isAhead || err == nil
+	return err
+}
+
+// merged returns what is known after the news, from what was known before.
+func (a Update) merged(known json.RawMessage) (json.RawMessage, error) {
+	if a.Begin == nil {
+		return a.Merge(known)
+	}
+	m := a.Begin(known)
+	err := m.Merge(a.News)
+	return m.Text(), err
+}
+
+// Merging is what is known of a job, taken apart so that many updates of a run cost little more than one.
+type Merging interface {
+	// Merge merges news. Where it returns an error, what is known is as it was.
+	Merge(news json.RawMessage) error
+	// Text is what is known now.
+	Text() json.RawMessage
+}
+
+// Pause makes time stand still.
+type Pause struct{}
+
+func (Pause) play(f *fold, e Effect, s *standing) {
+	if s == nil {
+		f.net.Missed++
+		return
+	}
+	f.order.changeKept(e, s, func(j *Job) {
+		if j.PausedAt().IsZero() {
+			j.pause(f.when(e))
+		}
+	})
+	if !s.job.PausedAt().IsZero() {
+		f.net.Missed++
+		return
+	}
+	s.job.pause(f.when(e))
+	if o := s.job.Order; o != nil && o.Resumed.After(f.when(e)) { // its resume was read first
+		s.job.NextCheckAt = e.Rule.notBehind(e.Rule.rested(s.job, e.Rule.Grid.Up(s.job.resume(o.Resumed))), f.now)
+	}
+	s.changed = true
+	f.trace(e, s, Paused)
+	f.net.Paused++
+}
+
+// Resume lets time go on.
+type Resume struct {
+	// Apart: pauses come by several streams, so that the pause may be read after its resume.
+	Apart bool
+	// Next is when to look at the job now that it was paused for longer; zero: as much later
+	// as it was paused. It may be nil.
+	Next func(Job) time.Time
+}
+
+func (a Resume) play(f *fold, e Effect, s *standing) {
+	if s == nil {
+		f.net.Missed++
+		return
+	}
+	f.order.changeKept(e, s, func(j *Job) {
+		if !j.PausedAt().IsZero() {
+			a.resume(f, e, j)
+		}
+	})
+	switch at := f.when(e); {
+	case s.job.PausedAt().IsZero():
+		if a.Apart && (s.job.Order == nil || at.After(s.job.Order.Resumed)) {
+			s.reorder().Resumed = at
+		}
+		f.net.Missed++
+		return
+	case a.Apart && at.Before(s.job.PausedAt()):
+		f.net.Missed++
+		return
+	}
+	a.resume(f, e, &s.job)
+	s.changed = true
+	f.trace(e, s, Resumed)
+	f.net.Resumed++
+}
+
+// resume lets time go on for a job.
+func (a Resume) resume(f *fold, e Effect, j *Job) {
+	next := j.resume(f.when(e))
+	if a.Next != nil {
+		if at := a.Next(*j); !at.IsZero() {
+			next = at
+		}
+	}
+	j.NextCheckAt = e.Rule.notBehind(e.Rule.rested(*j, e.Rule.Grid.Up(next)), f.now)
+}
+
+// Snooze puts the next look off until an instant, before which nothing but another snooze brings it
+// forward. A look that is later anyhow stays where it is.
+type Snooze struct {
+	Until time.Time
+	By    string // who wants it; empty: nobody knows
+}
+
+func (a Snooze) play(f *fold, e Effect, s *standing) {
+	if s == nil {
+		f.net.Missed++
+		return
+	}
+	next := e.Rule.notBehind(e.Rule.Grid.Up(a.Until), f.now)
+	if due := s.job.due(); due.After(next) && !e.Rule.putOff(s.job) {
+		next = due
+	}
+	s.job.SnoozedUntil = a.Until
+	s.job.reschedule(next)
+	s.changed = true
+	f.trace(e, s, Snoozed)
+	f.net.Changed++
+}
+
+// Move takes a job to the version of the effect's rule.
+type Move struct {
+	// Next is when to look at it next, at that version; zero: as before.
+	Next func(Job) time.Time
+}
+
+func (a Move) play(f *fold, e Effect, s *standing) {
+	if s == nil || s.job.Version >= e.Rule.Version {
+		f.net.Missed++
+		return
+	}
+	s.job.Version = e.Rule.Version
+	if a.Next != nil {
+		if at := a.Next(s.job); !at.IsZero() {
+			s.job.reschedule(e.Rule.notBehind(e.Rule.rested(s.job, at), f.now))
+		}
+	}
+	s.changed = true
+	f.trace(e, s, Moved)
+	f.net.Changed++
+}

@@ -1,0 +1,130 @@
+package futurejobs
+
+import (
+	"encoding/json"
+	"slices"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+)
+
+// Bounds of what is remembered of the order of events.
+const (
+	maxKept      = 8         // triggers of a job, the newest
+	maxKeptBytes = 512 << 10 // of their bodies; the newest trigger is kept whatever its size
+	maxEndings   = 32        // of a key, the newest
+)
+
+// Order is what a job remembers of the order of events that come by several streams, which are read at different
+// speeds. A job whose events all come by the stream of its trigger has none: they are read in their order.
+type Order struct {
+	At      time.Time `json:"at,omitzero"`       // when the trigger was taken in; zero: at the job's Since
+	ByHand  bool      `json:"by_hand,omitempty"` // a person began the job: it has no place in any stream
+	After   bool      `json:"after,omitempty"`   // another job of the key was open until this one began
+	Resumed time.Time `json:"resumed,omitzero"`  // the newest resume that found the job not paused
+	Kept    []Kept    `json:"kept,omitempty"`    // the triggers that were kept since, oldest first
+}
+
+// Kept is a trigger that changed nothing, because its key had a job: the job that would have begun with it. An end that
+// is older than the trigger, and is read after it, leaves that job.
+type Kept struct {
+	At         time.Time       `json:"at"` // when the trigger was taken in
+	Since      time.Time       `json:"since"`
+	First      time.Time       `json:"first"`
+	Next       time.Time       `json:"next"`
+	Version    int32           `json:"version"`
+	Origin     alerts.Origin   `json:"origin,omitempty"`
+	Event      json.RawMessage `json:"event,omitempty"`
+	State      json.RawMessage `json:"state,omitempty"`
+	Pauses     []checks.Pause  `json:"pauses,omitempty"`
+	PausedNext time.Time       `json:"paused_next,omitzero"`
+	Members    Members         `json:"members,omitempty"`
+}
+
+// keep remembers a trigger. Of many the newest are kept.
+func (o *Order) keep(kept Kept) {
+	o.Kept = append(slices.Clone(o.Kept), kept)
+	size := 0
+	for i := len(o.Kept) - 1; i >= 0; i-- {
+		size += len(o.Kept[i].Event) + len(o.Kept[i].State)
+		if i < len(o.Kept)-1 && (size > maxKeptBytes || len(o.Kept)-i > maxKept) {
+			o.Kept = o.Kept[i+1:]
+			break
+		}
+	}
+}
+
+// newerThan returns the triggers that came after an instant.
+func (o *Order) newerThan(at time.Time) []Kept {
+	newer := o.Kept
+	for len(newer) > 0 && !newer[0].At.After(at) {
+		newer = newer[1:]
+	}
+	return newer
+}
+
+// job is the job that would have begun with the trigger.
+func (k *Kept) job(ref Ref) Job {
+	return Job{
+		Ref: ref, Version: k.Version, Origin: k.Origin, Since: k.Since, FirstCheckAt: k.First, NextCheckAt: k.Next, Event: k.Event, State: k.State,
+		Pauses: k.Pauses, PausedNext: k.PausedNext, Members: k.Members,
+	}
+}
+
+// change has an event change the job that would have begun with the trigger.
+func (k *Kept) change(ref Ref, by func(*Job)) {
+	j := k.job(ref)
+	by(&j)
+	k.Next, k.State, k.Pauses, k.PausedNext, k.Members = j.NextCheckAt, j.State, j.Pauses, j.PausedNext, j.Members
+}
+
+// beganAt is the job's place in the order of events: when the trigger was taken in, or the job's Since where that is
+// earlier.
+func (j *Job) beganAt() time.Time {
+	if j.Order != nil && !j.Order.At.IsZero() && j.Order.At.Before(j.Since) {
+		return j.Order.At
+	}
+	return j.Since
+}
+
+// Early is what happened before anybody waited for it: an outcome, or members of sets.
+type Early struct {
+	Ref
+	At      time.Time      // when it happened, the last of it
+	Until   time.Time      // how long it is remembered
+	Outcome checks.Outcome // of the last end
+	Members Members
+	Ends    []Ending // oldest first; nil: Outcome at At is the one, if there is an Outcome
+}
+
+// Ending is an end that was read, and whose trigger may be read later.
+type Ending struct {
+	At      time.Time      `json:"at"`
+	Outcome checks.Outcome `json:"outcome"`
+	From    time.Time      `json:"from,omitzero"` // when the job began that it ended; zero: it found none
+}
+
+// add remembers an end. Of many the newest are remembered.
+func (e *Early) add(end Ending) {
+	e.Ends = append(slices.Clone(e.Ends), end)
+	slices.SortStableFunc(e.Ends, func(a, b Ending) int { return a.At.Compare(b.At) })
+	e.Ends = e.Ends[max(0, len(e.Ends)-maxEndings):]
+	e.Outcome = e.Ends[len(e.Ends)-1].Outcome
+}
+
+// find returns the place of the first end that came after an instant at which a job began; -1: none did.
+func (e *Early) find(began time.Time, skew time.Duration) int {
+	return slices.IndexFunc(e.Ends, func(end Ending) bool {
+		if !end.From.IsZero() {
+			return !end.At.Before(began)
+		}
+		return !end.At.Add(skew).Before(began)
+	})
+}
+
+// covers reports whether a trigger came while a job was open that has ended by now.
+func (e *Early) covers(began time.Time) bool {
+	i := e.find(began, 0)
+	return i >= 0 && !e.Ends[i].From.IsZero() && !began.Before(e.Ends[i].From)
+}

@@ -1,0 +1,85 @@
+package futurejobs
+
+import (
+	"encoding/json"
+	"time"
+
+	"deadman/checks"
+)
+
+// End ends a wait because it happened.
+type End struct {
+	Outcome checks.Outcome
+	Reason  string
+	Close   Closing
+	Say     Closing         // in the place of Close: what is said, also where nothing was before
+	Early   time.Duration   // how long it is remembered where nobody waits
+	State   json.RawMessage // what was known, for what is said; nil: what the job knows
+}
+
+func (a End) play(f *fold, e Effect, s *standing) {
+	switch {
+	case s != nil:
+		f.order.finish(e, s, a)
+	case a.Early > 0 && e.Event != nil:
+		f.order.remember(e, a.Early).add(Ending{At: f.when(e), Outcome: a.Outcome})
+		f.net.Remembered++
+	default:
+		f.net.Missed++
+	}
+}
+
+// Gather adds a member to a set, and ends the wait if that was the last one needed.
+type Gather struct {
+	Set    uint8 // which of the rule's sets
+	Member string
+	Need   func(Job) (int, error) // how many members the set has; 0: nobody knows yet
+	End    End
+}
+
+func (a Gather) play(f *fold, e Effect, s *standing) {
+	switch {
+	case s != nil:
+		members, more := s.job.Members.add(a.Set, a.Member)
+		if more && s.job.Members.full(a.Set) {
+			f.refuse(e, Resolves, errFull)
+			return
+		}
+		f.order.changeKept(e, s, func(j *Job) {
+			if members, more := j.Members.add(a.Set, a.Member); more && !j.Members.full(a.Set) {
+				j.Members = members
+			}
+		})
+		if more {
+			s.job.Members, s.updated = members, true
+			f.trace(e, s, Updated)
+		}
+		f.net.Updated++
+		f.complete(e, s, a)
+	case a.End.Early > 0 && e.Event != nil:
+		early := f.order.remember(e, a.End.Early)
+		f.net.Remembered++
+		members, more := early.Members.add(a.Set, a.Member)
+		if more && early.Members.full(a.Set) {
+			f.refuse(e, Resolves, errFull)
+			return
+		}
+		early.Members = members
+	default:
+		f.net.Missed++
+	}
+}
+
+// complete ends a wait whose set has all its members, and reports whether it did.
+func (f *fold) complete(e Effect, s *standing, a Gather) bool {
+	need, err := a.Need(s.job)
+	if err != nil {
+		f.refuse(e, Resolves, err)
+		return false
+	}
+	if need == 0 || s.job.Members.count(a.Set) < need {
+		return false
+	}
+	f.order.finish(e, s, a.End)
+	return true
+}

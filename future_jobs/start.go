@@ -1,0 +1,109 @@
+package futurejobs
+
+import (
+	"time"
+
+	"deadman/alerts"
+)
+
+// Start begins a wait, unless there is one.
+type Start struct {
+	Job     Job      // NextCheckAt: zero, where it is first looked at when FirstCheckAt says
+	Restart bool     // one that is there ends, and another begins
+	Early   bool     // something may have happened before
+	Orders  bool     // other events come by other streams: the job remembers what puts them in order
+	ByHand  bool     // a person begins it
+	Close   Closing  // of the one that ends
+	Unsaid  Closing  // what is said of the one that ends where it was due, and nobody looked; nil: nothing
+	Sets    []Gather // the rule's sets, for members that came before
+}
+
+func (a Start) play(f *fold, e Effect, s *standing) {
+	if s != nil {
+		if !a.Restart {
+			f.net.Kept++
+			switch {
+			case e.Event == nil:
+				f.net.Stood = append(f.net.Stood, f.place)
+			case a.Orders:
+				f.order.keep(e, s, a.Job)
+			}
+			return
+		}
+		f.net.Restarted++
+		f.end(e, s, a.before(s, f.now))
+	}
+	after := s != nil
+	job := a.Job
+	job.Ref, job.CreatedAt = e.Ref, f.now
+	if e.Event != nil {
+		job.Origin = alerts.OriginOf(e.Event.At, e.Event.Seq)
+	}
+	f.order.begin(a, e, &job, after)
+	if !after && f.order.isCovered(a, e, &job) {
+		f.net.Kept++
+		return
+	}
+	if job.NextCheckAt.IsZero() {
+		job.NextCheckAt = job.FirstCheckAt
+	}
+	job.NextCheckAt = e.Rule.notBehind(job.NextCheckAt, f.now)
+	f.net.Created++
+	s = f.stand(e.Ref, standing{job: job, isNew: true})
+
+	if !a.Early {
+		return
+	}
+	f.order.recall(a, e, s)
+}
+
+// Beat says that came what has to come again and again.
+type Beat struct {
+	// Play returns what the beat makes of the job that waits for it; nil: none does.
+	Play func(*Job) (Beaten, error)
+}
+
+// Beaten is what a beat makes of a job. Without anything in it the beat changes nothing.
+type Beaten struct {
+	Job  *Job      // the job as it goes on
+	Next time.Time // when it is looked at next; zero: when it was
+	News bool      // it has to be written even if that is when it was looked at anyway
+
+	End   *End // the wait is over
+	Begin *Job // a wait begins, once the one that is there is over
+}
+
+// play coalesces beats: one that leaves the next look at its slot is not worth a write, unless the
+// job is written anyway.
+func (a Beat) play(f *fold, e Effect, s *standing) {
+	var pending *Job
+	if s != nil {
+		pending = &s.job
+		if pending.Since.Sub(f.now) > ahead { // by a clock that was ahead: this beat is newer
+			present := *pending
+			present.Since = f.now.Add(-ahead)
+			pending = &present
+		}
+	}
+	to, err := a.Play(pending)
+	switch {
+	case err != nil:
+		f.refuse(e, Triggers, err)
+	case to.Begin != nil:
+		if to.End != nil {
+			f.end(e, s, *to.End)
+		}
+		Start{Job: *to.Begin}.play(f, e, nil)
+	case to.Job == nil && s == nil:
+		f.net.Missed++
+	case to.Job == nil, !to.News && !s.isNew && !s.changed && (to.Next.IsZero() || e.Rule.rested(s.job, to.Next).Equal(s.job.due())):
+		f.net.Coalesced++
+	default:
+		s.job = *to.Job
+		if !to.Next.IsZero() {
+			s.job.reschedule(e.Rule.notBehind(e.Rule.rested(s.job, to.Next), f.now))
+		}
+		s.changed = true
+		f.net.Beaten++
+	}
+}
