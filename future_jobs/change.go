@@ -15,21 +15,29 @@ type Update struct {
 	Sets  []Gather // the rule's sets: news may say how many members they have
 }
 
+// changing is an ask that changes a job, and may change a job that would have begun with a kept trigger.
+type changing interface {
+	Ask
+	change(f *fold, e Effect, j *Job)
+}
+
 func (a Update) play(f *fold, e Effect, s *standing) {
 	if s == nil {
-		f.net.Missed++
+		f.miss(e)
 		return
 	}
 	if err := a.merge(s); err != nil {
 		f.refuse(e, Updates, err)
 		return
 	}
+	for _, news := range f.order.newer(e, &s.job) {
+		again := a
+		again.News = news
+		_ = again.merge(s) // they were merged before
+	}
 	s.updated = true
-	f.order.changeKept(e, s, func(j *Job) {
-		if state, err := a.merged(j.Known()); err == nil {
-			j.State = state
-		}
-	})
+	f.order.changeKept(e, s, a)
+	f.order.note(e, s)
 	f.trace(e, s, Updated)
 	f.net.Updated++
 	for _, set := range a.Sets {
@@ -39,6 +47,12 @@ func (a Update) play(f *fold, e Effect, s *standing) {
 		if s.put(); f.complete(e, s, set) {
 			return
 		}
+	}
+}
+
+func (a Update) change(_ *fold, _ Effect, j *Job) {
+	if state, err := a.merged(j.Known()); err == nil {
+		j.State = state
 	}
 }
 
@@ -81,16 +95,13 @@ type Merging interface {
 // Pause makes time stand still.
 type Pause struct{}
 
-func (Pause) play(f *fold, e Effect, s *standing) {
+func (a Pause) play(f *fold, e Effect, s *standing) {
 	if s == nil {
-		f.net.Missed++
+		f.miss(e)
 		return
 	}
-	f.order.changeKept(e, s, func(j *Job) {
-		if j.PausedAt().IsZero() {
-			j.pause(f.when(e))
-		}
-	})
+	f.order.changeKept(e, s, a)
+	f.order.note(e, s)
 	if !s.job.PausedAt().IsZero() {
 		f.net.Missed++
 		return
@@ -104,6 +115,12 @@ func (Pause) play(f *fold, e Effect, s *standing) {
 	f.net.Paused++
 }
 
+func (Pause) change(f *fold, e Effect, j *Job) {
+	if j.PausedAt().IsZero() {
+		j.pause(f.when(e))
+	}
+}
+
 // Resume lets time go on.
 type Resume struct {
 	// Apart: pauses come by several streams, so that the pause may be read after its resume.
@@ -115,14 +132,11 @@ type Resume struct {
 
 func (a Resume) play(f *fold, e Effect, s *standing) {
 	if s == nil {
-		f.net.Missed++
+		f.miss(e)
 		return
 	}
-	f.order.changeKept(e, s, func(j *Job) {
-		if !j.PausedAt().IsZero() {
-			a.resume(f, e, j)
-		}
-	})
+	f.order.changeKept(e, s, a)
+	f.order.note(e, s)
 	switch at := f.when(e); {
 	case s.job.PausedAt().IsZero():
 		if a.Apart && (s.job.Order == nil || at.After(s.job.Order.Resumed)) {
@@ -138,6 +152,12 @@ func (a Resume) play(f *fold, e Effect, s *standing) {
 	s.changed = true
 	f.trace(e, s, Resumed)
 	f.net.Resumed++
+}
+
+func (a Resume) change(f *fold, e Effect, j *Job) {
+	if !j.PausedAt().IsZero() {
+		a.resume(f, e, j)
+	}
 }
 
 // resume lets time go on for a job.

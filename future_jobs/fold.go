@@ -29,7 +29,7 @@ func Fold(effects []Effect, known Known, now time.Time) Net {
 			s = nil
 		}
 		if s != nil && f.order.isOlder(e, &s.job) {
-			f.net.Missed++
+			f.order.older(e, s)
 			continue
 		}
 		if _, isUpdate := e.Ask.(Update); s != nil && !isUpdate {
@@ -143,6 +143,15 @@ func (f *fold) sum() Net {
 	}
 	f.order.sum(&f.net)
 	return f.net
+}
+
+// miss counts an effect that finds no job, and remembers it where that may be read later.
+func (f *fold) miss(e Effect) {
+	if f.order.missed(e) {
+		f.net.Remembered++
+	} else {
+		f.net.Missed++
+	}
 }
 
 // refuse makes a dead letter of the event. What a person asks is refused before it comes

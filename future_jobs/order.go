@@ -1,6 +1,7 @@
 package futurejobs
 
 import (
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -17,13 +18,16 @@ const ClockSkew = 100 * time.Millisecond
 // order is a method of it; a new rule belongs here:
 //
 //	isOlder     An event that is older than a job says nothing of it.
+//	precede     A trigger that is older than the job, and is read after the job's own, takes the place of that one.
 //	begin       A job's place in the order is that of its trigger.
 //	isCovered   A trigger that is read after the end of the job that it came in is kept out.
 //	recall      What happened after a trigger, and was read before it, is played once the trigger is read.
 //	keep        A trigger that was kept out leaves the job that would have begun with it.
 //	changeKept  What changes a job changes the jobs that would have begun with the triggers before it, too.
+//	note        A change is remembered for a trigger that is older and is read later.
+//	newer       News that are older than others of another stream are merged below them.
 //	finish      An end that is older than a kept trigger leaves the job of that trigger.
-//	remember    An end that finds no job is remembered for a trigger that is read later.
+//	missed      An end or a change that finds no job is remembered for a trigger that is read later.
 //
 // What the rules rest on is remembered beside the job (Order) or, where there is none, for the key (Early).
 type ordering struct {
@@ -73,7 +77,7 @@ func (o *ordering) isCovered(a Start, e Effect, j *Job) bool {
 	return early != nil && early.covers(j.beganAt())
 }
 
-// recall has what happened before a trigger was read end the job, or gives it the members of its sets.
+// recall has what happened before a trigger was read end the job, or change it.
 func (o *ordering) recall(a Start, e Effect, s *standing) {
 	early := o.remembered(e.Ref)
 	if early == nil {
@@ -83,57 +87,128 @@ func (o *ordering) recall(a Start, e Effect, s *standing) {
 	if a.Orders {
 		skew = ClockSkew
 	}
-	if i := early.find(began, skew); i >= 0 {
-		end := early.Ends[i]
-		o.early[e.Ref] = nil
-		if a.Orders { // another trigger before the end may be read later
-			rest := *early
-			rest.Ends = slices.Clone(early.Ends)
-			rest.Ends[i].From = began
-			o.early[e.Ref] = &rest
-		}
-		o.fold.end(e, s, End{Outcome: end.Outcome, Reason: "it happened before the trigger came"})
-		return
+	switch i := early.find(began, skew); {
+	case i >= 0:
+		o.recallEnd(a, e, s, *early, i)
+	case len(early.Members) > 0 && !early.At.Add(skew).Before(began) && o.recallMembers(a, e, s, *early):
+	case s.job.Order != nil && s.job.Order.After:
+		o.recallChanges(a, e, s, began)
+	default:
+		o.recallChanges(a, e, s, began.Add(-skew))
 	}
-	if len(early.Members) == 0 || early.At.Add(skew).Before(began) {
-		return
-	}
-	s.job.Members = early.Members
+}
+
+// recallEnd ends a job by the i-th end that is remembered.
+func (o *ordering) recallEnd(a Start, e Effect, s *standing, early Early, i int) {
+	end := early.Ends[i]
 	o.early[e.Ref] = nil
-	if len(early.Ends) > 0 {
-		rest := *early
-		rest.Members = nil
-		o.early[e.Ref] = &rest
+	if a.Orders { // another trigger before the end may be read later
+		early.Ends = slices.Clone(early.Ends)
+		early.Ends[i].From = s.job.beganAt()
+		early.Changes = early.Changes.since(end.At)
+		o.early[e.Ref] = &early
 	}
+	o.fold.end(e, s, End{Outcome: end.Outcome, Reason: "it happened before the trigger came"})
+}
+
+// recallMembers gives a job the members of its sets, and reports whether they end it.
+func (o *ordering) recallMembers(a Start, e Effect, s *standing, early Early) bool {
+	s.job.Members, early.Members = early.Members, nil
+	o.put(e.Ref, early)
 	for _, set := range a.Sets {
 		if !o.fold.complete(e, s, set) {
 			continue
 		}
 		if a.Orders {
-			rest := *early
-			rest.Members = nil
-			rest.add(Ending{At: early.At, Outcome: set.End.Outcome, From: began})
-			o.early[e.Ref] = &rest
+			early.add(Ending{At: early.At, Outcome: set.End.Outcome, From: s.job.beganAt()})
+			o.early[e.Ref] = &early
 		}
+		return true
+	}
+	return false
+}
+
+// recallChanges plays the changes that are remembered since an instant.
+func (o *ordering) recallChanges(a Start, e Effect, s *standing, since time.Time) {
+	early := o.remembered(e.Ref)
+	if early == nil || a.Merge == nil {
 		return
 	}
+	changes := early.Changes.since(since)
+	if len(changes) == 0 {
+		return
+	}
+	rest := *early
+	rest.Changes = early.Changes[:len(early.Changes)-len(changes)]
+	o.put(e.Ref, rest)
+	for i := range changes {
+		if s.gone { // an update said that a set was complete
+			o.rememberChange(e, changes[i])
+			continue
+		}
+		o.replay(changes[i].effect(a, e), s)
+	}
+}
+
+// replay plays a change that was remembered.
+func (o *ordering) replay(e Effect, s *standing) {
+	s.put()
+	s.merging = nil
+	e.Ask.play(o.fold, e, s)
+}
+
+// precede has a job begin with a trigger that is read after the job's own and is older, and keeps the job's own. It
+// reports false where it does not: the job was checked, or had ended by then.
+func (o *ordering) precede(a Start, e Effect, s *standing) bool {
+	f, j, at, began := o.fold, &s.job, o.fold.when(e), s.job.beganAt()
+	if a.Restart || !a.Orders || e.Late || j.CheckCount+j.Undecided > 0 || j.Order != nil && (j.Order.ByHand || j.Order.Forgot) {
+		return false
+	}
+	if early := o.remembered(e.Ref); early != nil {
+		if i := early.find(at, 0); i >= 0 && early.Ends[i].At.Before(began) {
+			return false
+		}
+	}
+	s.put()
+	s.merging = nil
+	order := s.reorder()
+	order.keep(Kept{
+		At: began, Since: j.Since, First: j.FirstCheckAt, Next: j.NextCheckAt, Version: j.Version, Origin: j.Origin, Event: j.Event, State: j.State,
+		Pauses: j.Pauses, PausedNext: j.PausedNext, Members: j.Members,
+	})
+	changes := order.Changes
+	order.At, order.After, order.Changes = time.Time{}, false, nil
+	if at.Before(a.Job.Since) {
+		order.At = at
+	}
+	j.Since, j.Event, j.Version, j.State, j.Pauses, j.PausedNext = a.Job.Since, a.Job.Event, a.Job.Version, nil, nil, time.Time{}
+	j.NextCheckAt = e.Rule.notBehind(e.Rule.rested(*j, a.first()), f.now)
+	s.changed = true
+	f.net.Kept++
+	o.recallChanges(a, e, s, at)
+	for i := range changes {
+		o.replay(changes[i].effect(a, e), s)
+	}
+	return true
 }
 
 // keep has the job remember a trigger that changed nothing.
-func (o *ordering) keep(e Effect, s *standing, begins Job) {
-	next := begins.NextCheckAt
-	if next.IsZero() {
-		next = begins.FirstCheckAt
-	}
-	kept := Kept{At: o.fold.when(e), Since: begins.Since, First: begins.FirstCheckAt, Next: next, Version: begins.Version, Event: begins.Event}
+func (o *ordering) keep(a Start, e Effect, s *standing) {
+	begins := a.Job
+	kept := Kept{At: o.fold.when(e), Since: begins.Since, First: begins.FirstCheckAt, Next: a.first(), Version: begins.Version, Event: begins.Event}
 	if e.Event != nil {
 		kept.Origin = alerts.OriginOf(e.Event.At, e.Event.Seq)
 	}
-	s.reorder().keep(kept)
+	order := s.reorder()
+	for _, c := range order.Changes.since(kept.At) {
+		by := c.effect(a, e)
+		kept.change(e.Ref, func(j *Job) { by.Ask.(changing).change(o.fold, by, j) })
+	}
+	order.keep(kept)
 }
 
 // changeKept has an event change the jobs that would have begun with the triggers before it.
-func (o *ordering) changeKept(e Effect, s *standing, by func(*Job)) {
+func (o *ordering) changeKept(e Effect, s *standing, by changing) {
 	if e.Event == nil || s.job.Order == nil || len(s.job.Order.Kept) == 0 {
 		return
 	}
@@ -141,9 +216,34 @@ func (o *ordering) changeKept(e Effect, s *standing, by func(*Job)) {
 	order.Kept = slices.Clone(order.Kept)
 	for i := range order.Kept {
 		if k := &order.Kept[i]; !e.Apart || !k.At.After(at) {
-			k.change(e.Ref, by)
+			k.change(e.Ref, func(j *Job) { by.change(o.fold, e, j) })
 		}
 	}
+}
+
+// note has the job remember a change.
+func (o *ordering) note(e Effect, s *standing) {
+	c, ok := changeOf(e, o.fold.when(e))
+	if !ok {
+		return
+	}
+	order, forgot := s.reorder(), false
+	order.Changes, forgot = order.Changes.add(c)
+	order.Forgot = order.Forgot || forgot
+}
+
+// newer returns the news that the job knows from other streams and that came after those of an effect.
+func (o *ordering) newer(e Effect, j *Job) (news []json.RawMessage) {
+	if !e.Apart || e.Event == nil || j.Order == nil {
+		return nil
+	}
+	at := o.fold.when(e)
+	for _, c := range j.Order.Changes {
+		if c.Kind == Updated && c.At.After(at) && c.Stream != e.Event.Stream {
+			news = append(news, c.News)
+		}
+	}
+	return news
 }
 
 // finish ends a job by an event, and begins the job of the first trigger that was kept and is newer than the event.
@@ -157,6 +257,7 @@ func (o *ordering) finish(e Effect, s *standing, a End) {
 			newer = s.job.Order.newerThan(f.when(e))
 		}
 	}
+	o.release(e, s, newer)
 	f.end(e, s, a)
 	if len(newer) == 0 {
 		return
@@ -166,7 +267,7 @@ func (o *ordering) finish(e Effect, s *standing, a End) {
 	if job.PausedAt().IsZero() {
 		job.NextCheckAt = e.Rule.notBehind(job.NextCheckAt, f.now)
 	}
-	job.Order = &Order{After: true, Kept: slices.Clone(newer[1:])}
+	job.Order = &Order{After: true, Kept: slices.Clone(newer[1:]), Changes: s.job.Order.Changes.since(newer[0].At), Forgot: s.job.Order.Forgot}
 	if newer[0].At.Before(job.Since) {
 		job.Order.At = newer[0].At
 	}
@@ -174,18 +275,84 @@ func (o *ordering) finish(e Effect, s *standing, a End) {
 	f.stand(e.Ref, standing{job: job, isNew: true})
 }
 
-// remember notes that something happened that no job waits for.
-func (o *ordering) remember(e Effect, keep time.Duration) *Early {
-	early := o.remembered(e.Ref)
-	if early == nil {
-		early = &Early{Ref: e.Ref}
+// release remembers the changes of a job that ends which are newer than its end: the job of the first kept trigger has
+// those that are newer than that.
+func (o *ordering) release(e Effect, s *standing, kept []Kept) {
+	if e.Event == nil || e.Rule.Early <= 0 || s.job.Order == nil {
+		return
 	}
-	o.early[e.Ref] = early
-	if at := o.fold.when(e); at.After(early.At) {
+	for _, c := range s.job.Order.Changes.since(o.fold.when(e)) {
+		if len(kept) == 0 || e.Rule.Scattered && c.At.Before(kept[0].At) {
+			o.rememberChange(e, c)
+		}
+	}
+}
+
+// missed remembers a change that finds no job, or an end or a change that is older than the job; it reports
+// false where it does not. An end or a change that is older than the job matters only where triggers come by several
+// streams: an older trigger may be read later.
+func (o *ordering) missed(e Effect) bool {
+	if c, ok := changeOf(e, o.fold.when(e)); ok {
+		o.rememberChange(e, c)
+		return true
+	}
+	end, ok := e.Ask.(End)
+	if !ok || !e.Apart || e.Event == nil || end.Early <= 0 {
+		return false
+	}
+	o.remember(e, end.Early).add(Ending{At: o.fold.when(e), Outcome: end.Outcome})
+	return true
+}
+
+// older plays an effect that is older than the job.
+func (o *ordering) older(e Effect, s *standing) {
+	if e.Rule.Scattered && !e.Late {
+		if a, begins := e.Ask.(Start); begins && o.precede(a, e, s) {
+			return
+		}
+		if o.missed(e) {
+			o.fold.net.Remembered++
+			return
+		}
+	}
+	o.fold.net.Missed++
+}
+
+// remember notes that something happened that no job waits for, for a while.
+func (o *ordering) remember(e Effect, keep time.Duration) *Early {
+	early := o.hold(e.Ref, keep)
+	if at := o.fold.when(e); at.After(early.At) || len(early.Ends)+len(early.Members) == 0 {
 		early.At = at
 	}
+	return early
+}
+
+// rememberChange notes a change that no job waits for.
+func (o *ordering) rememberChange(e Effect, c Change) {
+	early := o.hold(e.Ref, e.Rule.Early)
+	if early.At.IsZero() {
+		early.At = c.At
+	}
+	early.Changes, _ = early.Changes.add(c)
+}
+
+// hold is what is remembered of a key, to be added to.
+func (o *ordering) hold(ref Ref, keep time.Duration) *Early {
+	early := o.remembered(ref)
+	if early == nil {
+		early = &Early{Ref: ref}
+	}
+	o.early[ref] = early
 	early.Until = o.fold.now.Add(keep)
 	return early
+}
+
+// put puts what is remembered of a key in the place of what was.
+func (o *ordering) put(ref Ref, early Early) {
+	o.early[ref] = nil
+	if !early.isEmpty() {
+		o.early[ref] = &early
+	}
 }
 
 // remembered is what is remembered of a key, nil if nothing is.

@@ -11,9 +11,11 @@ import (
 
 // Bounds of what is remembered of the order of events.
 const (
-	maxKept      = 8         // triggers of a job, the newest
-	maxKeptBytes = 512 << 10 // of their bodies; the newest trigger is kept whatever its size
-	maxEndings   = 32        // of a key, the newest
+	maxKept        = 8         // triggers of a job, the newest
+	maxKeptBytes   = 512 << 10 // of their bodies; the newest trigger is kept whatever its size
+	maxEndings     = 32        // of a key, the newest
+	maxChanges     = 8         // of a job or a key, the newest
+	maxChangeBytes = 64 << 10  // of their bodies; the newest change is remembered whatever its size
 )
 
 // Order is what a job remembers of the order of events that come by several streams, which are read at different
@@ -24,6 +26,8 @@ type Order struct {
 	After   bool      `json:"after,omitempty"`   // another job of the key was open until this one began
 	Resumed time.Time `json:"resumed,omitzero"`  // the newest resume that found the job not paused
 	Kept    []Kept    `json:"kept,omitempty"`    // the triggers that were kept since, oldest first
+	Changes Changes   `json:"changes,omitempty"` // that came by other streams than the trigger
+	Forgot  bool      `json:"forgot,omitempty"`  // there were more changes
 }
 
 // Kept is a trigger that changed nothing, because its key had a job: the job that would have begun with it. An end that
@@ -44,7 +48,11 @@ type Kept struct {
 
 // keep remembers a trigger. Of many the newest are kept.
 func (o *Order) keep(kept Kept) {
-	o.Kept = append(slices.Clone(o.Kept), kept)
+	i := len(o.Kept)
+	for i > 0 && o.Kept[i-1].At.After(kept.At) {
+		i--
+	}
+	o.Kept = slices.Insert(slices.Clone(o.Kept), i, kept)
 	size := 0
 	for i := len(o.Kept) - 1; i >= 0; i-- {
 		size += len(o.Kept[i].Event) + len(o.Kept[i].State)
@@ -88,14 +96,97 @@ func (j *Job) beganAt() time.Time {
 	return j.Since
 }
 
-// Early is what happened before anybody waited for it: an outcome, or members of sets.
+// Change is an update, a pause or a resume that came by another stream than the triggers. It is remembered for a
+// trigger that is older and is read later.
+type Change struct {
+	At      time.Time       `json:"at"`
+	Kind    EntryKind       `json:"kind"`           // Updated, Paused or Resumed
+	News    json.RawMessage `json:"news,omitempty"` // of an update
+	Stream  string          `json:"stream,omitempty"`
+	Subject string          `json:"subject,omitempty"`
+	Seq     uint64          `json:"seq,omitempty"`
+}
+
+// changeOf is what a change is remembered as; ok is false for an effect that is none, or is not remembered.
+func changeOf(e Effect, at time.Time) (c Change, ok bool) {
+	if !e.Apart || e.Event == nil || e.Rule.Early <= 0 {
+		return c, false
+	}
+	c = Change{At: at, Stream: e.Event.Stream, Subject: e.Event.Subject, Seq: e.Event.Seq}
+	switch ask := e.Ask.(type) {
+	case Update:
+		c.Kind, c.News = Updated, ask.News
+	case Pause:
+		c.Kind = Paused
+	case Resume:
+		c.Kind = Resumed
+	default:
+		return c, false
+	}
+	return c, true
+}
+
+// effect is the effect of the change on a job that a trigger begins.
+func (c *Change) effect(a Start, trigger Effect) Effect {
+	e := Effect{Rule: trigger.Rule, Ref: trigger.Ref, Event: c.event(), Apart: true}
+	switch c.Kind {
+	case Paused:
+		e.Ask = Pause{}
+	case Resumed:
+		e.Ask = Resume{Next: a.Next}
+	default:
+		e.Ask = Update{Begin: a.Merge, News: c.News, Sets: a.Sets}
+	}
+	return e
+}
+
+// event is the event of the change.
+func (c *Change) event() *Event {
+	return &Event{Stream: c.Stream, Subject: c.Subject, Seq: c.Seq, At: c.At, Data: c.News}
+}
+
+// Changes are changes, oldest first; those of one stream are in its order.
+type Changes []Change
+
+// add adds a change. Of many the newest are remembered; forgot: one is not.
+func (c Changes) add(change Change) (all Changes, forgot bool) {
+	i := len(c)
+	for i > 0 && c[i-1].At.After(change.At) && c[i-1].Stream != change.Stream {
+		i--
+	}
+	all = slices.Insert(slices.Clone(c), i, change)
+	size := 0
+	for i := len(all) - 1; i >= 0; i-- {
+		size += len(all[i].News)
+		if i < len(all)-1 && (size > maxChangeBytes || len(all)-i > maxChanges) {
+			return all[i+1:], true
+		}
+	}
+	return all, false
+}
+
+// since returns the changes at an instant or later.
+func (c Changes) since(at time.Time) Changes {
+	for len(c) > 0 && c[0].At.Before(at) {
+		c = c[1:]
+	}
+	return c
+}
+
+// Early is what happened before anybody waited for it: an outcome, members of sets, or changes.
 type Early struct {
 	Ref
-	At      time.Time      // when it happened, the last of it
+	At      time.Time      // when it happened, the last of what is no change
 	Until   time.Time      // how long it is remembered
 	Outcome checks.Outcome // of the last end
 	Members Members
 	Ends    []Ending // oldest first; nil: Outcome at At is the one, if there is an Outcome
+	Changes Changes
+}
+
+// isEmpty reports whether nothing is remembered.
+func (e *Early) isEmpty() bool {
+	return e.Outcome == "" && len(e.Members)+len(e.Ends)+len(e.Changes) == 0
 }
 
 // Ending is an end that was read, and whose trigger may be read later.

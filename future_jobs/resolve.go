@@ -45,11 +45,8 @@ func (a Gather) play(f *fold, e Effect, s *standing) {
 			f.refuse(e, Resolves, errFull)
 			return
 		}
-		f.order.changeKept(e, s, func(j *Job) {
-			if members, more := j.Members.add(a.Set, a.Member); more && !j.Members.full(a.Set) {
-				j.Members = members
-			}
-		})
+		f.order.changeKept(e, s, a)
+
 		if more {
 			s.job.Members, s.updated = members, true
 			f.trace(e, s, Updated)
@@ -67,6 +64,12 @@ func (a Gather) play(f *fold, e Effect, s *standing) {
 		early.Members = members
 	default:
 		f.net.Missed++
+	}
+}
+
+func (a Gather) change(_ *fold, _ Effect, j *Job) {
+	if members, more := j.Members.add(a.Set, a.Member); more && !j.Members.full(a.Set) {
+		j.Members = members
 	}
 }
 

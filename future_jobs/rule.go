@@ -32,6 +32,10 @@ type Rule struct {
 	// Streams are those that can resolve or change a job of this rule. It is judged only
 	// once they are read past its slot.
 	Streams []string
+	// Early is how long it is remembered what comes before its trigger is read; 0: it is not, as all comes by one stream.
+	Early time.Duration
+	// Scattered: triggers come by several streams, so that an older trigger may be read after a newer one.
+	Scattered bool
 	// Hears are the topics that the rule's beats come by: streams, and "" for pings. A beat counts
 	// as missing only where all of them were heard; nil: the rule waits for no beats.
 	Hears []string

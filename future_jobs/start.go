@@ -1,6 +1,7 @@
 package futurejobs
 
 import (
+	"encoding/json"
 	"time"
 
 	"deadman/alerts"
@@ -16,6 +17,17 @@ type Start struct {
 	Close   Closing  // of the one that ends
 	Unsaid  Closing  // what is said of the one that ends where it was due, and nobody looked; nil: nothing
 	Sets    []Gather // the rule's sets, for members that came before
+
+	Merge func(known json.RawMessage) Merging // begins the merging of updates that came before; nil: none are remembered
+	Next  func(Job) time.Time                 // as of Resume, for resumes that came before; may be nil
+}
+
+// first is the slot of the first look.
+func (a Start) first() time.Time {
+	if a.Job.NextCheckAt.IsZero() {
+		return a.Job.FirstCheckAt
+	}
+	return a.Job.NextCheckAt
 }
 
 func (a Start) play(f *fold, e Effect, s *standing) {
@@ -26,11 +38,12 @@ func (a Start) play(f *fold, e Effect, s *standing) {
 			case e.Event == nil:
 				f.net.Stood = append(f.net.Stood, f.place)
 			case a.Orders:
-				f.order.keep(e, s, a.Job)
+				f.order.keep(a, e, s)
 			}
 			return
 		}
 		f.net.Restarted++
+		f.order.release(e, s, nil)
 		f.end(e, s, a.before(s, f.now))
 	}
 	after := s != nil
@@ -44,10 +57,7 @@ func (a Start) play(f *fold, e Effect, s *standing) {
 		f.net.Kept++
 		return
 	}
-	if job.NextCheckAt.IsZero() {
-		job.NextCheckAt = job.FirstCheckAt
-	}
-	job.NextCheckAt = e.Rule.notBehind(job.NextCheckAt, f.now)
+	job.NextCheckAt = e.Rule.notBehind(a.first(), f.now)
 	f.net.Created++
 	s = f.stand(e.Ref, standing{job: job, isNew: true})
 

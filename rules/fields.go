@@ -36,7 +36,7 @@ func (d *Document) fields() mapping {
 			{"spread", "A span over which the steps of different keys are spread, each key always by the same.", duration{&d.Spread}},
 			{"catch_up", "What becomes of a job that is found late.", d.CatchUp.fields()},
 			{"hold", "How long after the last step a late resolve still counts.", duration{&d.Hold}},
-			{"early", "How long a resolve is remembered that comes before its trigger.", duration{&d.Early}},
+			{"early", "How long a resolve, an update or a pause is remembered that comes before its trigger.", duration{&d.Early}},
 			{"again", "What a trigger does for a key that is waited for; for a schedule it is restart where nothing is said.", choice{(*string)(&d.Again), againWords}},
 			{"guards", "What bounds the looks at one entity.", d.Guards.fields()},
 			{"quiet", "true: nothing is said when it happened after all.", boolean{&d.Quiet}},

@@ -103,7 +103,7 @@ func (p *past) event(e futurejobs.Event) {
 	for _, j := range net.Create {
 		p.known.Pending[j.Ref], p.begun[j.Ref] = *j, e
 	}
-	for _, j := range slices.Concat(net.Change, net.Update) {
+	for _, j := range slices.Concat(net.Change, net.Update, net.Reorder) {
 		p.known.Pending[j.Ref] = j
 	}
 	for _, early := range net.Remember {

@@ -102,6 +102,7 @@ func (r *Rule) engage(saved Saved, grid futurejobs.Grid, world outside) {
 		r.remembers = r.remembers || r.early(read.Stream) > 0
 	}
 	r.orders, r.scattered = r.ordersEvents(saved.Reads), len(d.streamsOf(saved.Reads, pauseSubjects(d))) > 1
+	r.remembers = r.remembers || r.orders && d.Early > 0
 	r.engine = futurejobs.Rule{
 		ID: saved.RuleID, Version: saved.Version, Name: d.Name, Entity: d.Entity, Deleted: !saved.DeletedAt.IsZero(),
 		Grid: grid, Labels: r.labelsOf, Handler: handler{r}, Loudest: loudest(d.Escalate),
@@ -113,6 +114,9 @@ func (r *Rule) engage(saved Saved, grid futurejobs.Grid, world outside) {
 		CatchUp: futurejobs.CatchUp{After: time.Duration(d.CatchUp.After), Do: late[d.CatchUp.Do]},
 		Streams: d.waitsFor(saved.Reads),
 		Hears:   d.hears(saved.Reads),
+	}
+	if r.orders {
+		r.engine.Early, r.engine.Scattered = time.Duration(d.Early), len(r.starts) > 1
 	}
 	if r.beats != nil {
 		r.offsets = r.offsetsOf()

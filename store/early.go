@@ -7,11 +7,11 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-const earlyColumns = `e.shard, e.rule_id, e.key, e.at, e.until_at, coalesce(e.outcome, ''), e.members, e.ends`
+const earlyColumns = `e.shard, e.rule_id, e.key, e.at, e.until_at, coalesce(e.outcome, ''), e.members, e.ends, e.changes`
 
 func earlyFields(e *futurejobs.Early) []any {
 	return []any{
-		&e.Shard, &e.RuleID, (*verbatim)(&e.Key), at(&e.At), at(&e.Until), (*string)(&e.Outcome), (*[]byte)(&e.Members), endings{&e.Ends},
+		&e.Shard, &e.RuleID, (*verbatim)(&e.Key), at(&e.At), at(&e.Until), (*string)(&e.Outcome), (*[]byte)(&e.Members), asJSON[[]futurejobs.Ending]{&e.Ends}, asJSON[futurejobs.Changes]{&e.Changes},
 	}
 }
 
@@ -19,15 +19,18 @@ func readEarly(row scanner, e *futurejobs.Early) error { return row.Scan(earlyFi
 
 // remembers reports whether what happened early matters to an effect, or is made by it.
 func remembers(e futurejobs.Effect) bool {
+	orders := e.Event != nil && e.Rule.Early > 0
 	switch ask := e.Ask.(type) {
 	case futurejobs.Start:
 		return ask.Early
 	case futurejobs.Lapse:
 		return ask.Start.Early
 	case futurejobs.End:
-		return e.Event != nil && ask.Early > 0
+		return orders || e.Event != nil && ask.Early > 0
 	case futurejobs.Gather:
-		return e.Event != nil && ask.End.Early > 0
+		return orders || e.Event != nil && ask.End.Early > 0
+	case futurejobs.Update, futurejobs.Pause, futurejobs.Resume:
+		return orders && e.Apart
 	}
 	return false
 }

@@ -114,10 +114,11 @@ WHERE f.shard = job.shard AND f.id = job.id`
 
 const (
 	insertEarly = `
-INSERT INTO early (shard, rule_id, key, at, until_at, outcome, members, ends)
-SELECT * FROM unnest($1::smallint[], $2::int[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::bytea[], $8::text[])
+INSERT INTO early (shard, rule_id, key, at, until_at, outcome, members, ends, changes)
+SELECT * FROM unnest($1::smallint[], $2::int[], $3::text[], $4::timestamptz[], $5::timestamptz[], $6::text[], $7::bytea[], $8::text[], $9::text[])
 ON CONFLICT (shard, rule_id, key) DO UPDATE
-SET at = excluded.at, until_at = excluded.until_at, outcome = excluded.outcome, members = excluded.members, ends = excluded.ends`
+SET at = excluded.at, until_at = excluded.until_at, outcome = excluded.outcome, members = excluded.members, ends = excluded.ends,
+	changes = excluded.changes`
 
 	reorderJobs = `
 UPDATE future_job f SET ordering = job.ordering FROM unnest($1::smallint[], $2::bigint[], $3::text[]) AS job (shard, id, ordering)
@@ -191,15 +192,18 @@ func queueRemembered(q *pgx.Batch, early []futurejobs.Early) (err error) {
 	}
 	names := make([]futurejobs.Ref, n)
 	at, until := make([]time.Time, n), make([]time.Time, n)
-	outcomes, members, ends := make([]*string, n), make([][]byte, n), make([]*string, n)
+	outcomes, members, ends, changes := make([]*string, n), make([][]byte, n), make([]*string, n), make([]*string, n)
 	for i, e := range early {
 		if ends[i], err = endsOf(e); err != nil {
+			return err
+		}
+		if changes[i], err = changesOf(e); err != nil {
 			return err
 		}
 		names[i], at[i], until[i], outcomes[i], members[i] = e.Ref, e.At, e.Until, optional(string(e.Outcome)), e.Members
 	}
 	shards, rules, keys := refColumns(names)
-	q.Queue(insertEarly, shards, rules, keys, at, until, outcomes, members, ends)
+	q.Queue(insertEarly, shards, rules, keys, at, until, outcomes, members, ends, changes)
 	return nil
 }
 

@@ -35,9 +35,10 @@ WHERE id = $15`
 
 const (
 	rememberOne = `
-INSERT INTO early (shard, rule_id, key, at, until_at, outcome, members, ends) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+INSERT INTO early (shard, rule_id, key, at, until_at, outcome, members, ends, changes) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)
 ON CONFLICT (shard, rule_id, key) DO UPDATE
-SET at = excluded.at, until_at = excluded.until_at, outcome = excluded.outcome, members = excluded.members, ends = excluded.ends`
+SET at = excluded.at, until_at = excluded.until_at, outcome = excluded.outcome, members = excluded.members, ends = excluded.ends,
+	changes = excluded.changes`
 
 	reorderOne = `UPDATE future_job SET ordering = $1 WHERE id = $2`
 
@@ -117,8 +118,12 @@ func (w *writer) rememberAll(net futurejobs.Net) error {
 		if err != nil {
 			return err
 		}
+		changes, err := changesOf(e)
+		if err != nil {
+			return err
+		}
 		if _, err := w.exec(rememberOne, e.Shard, e.RuleID, verbatim(e.Key), e.At, e.Until,
-			optional(string(e.Outcome)), blob(e.Members), ends); err != nil {
+			optional(string(e.Outcome)), blob(e.Members), ends, changes); err != nil {
 			return err
 		}
 	}

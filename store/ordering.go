@@ -8,22 +8,14 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// ordering reads what a job remembers of the order of events.
-type ordering struct{ order **futurejobs.Order }
+// asJSON reads what is kept as JSON; NULL is the zero value.
+type asJSON[T any] struct{ into *T }
 
 // Scan implements sql.Scanner.
-func (o ordering) Scan(src any) error {
-	*o.order = nil
-	return fromText(src, o.order)
-}
-
-// endings reads the ends that are remembered of a key.
-type endings struct{ ends *[]futurejobs.Ending }
-
-// Scan implements sql.Scanner.
-func (e endings) Scan(src any) error {
-	*e.ends = nil
-	return fromText(src, e.ends)
+func (j asJSON[T]) Scan(src any) error {
+	var zero T
+	*j.into = zero
+	return fromText(src, j.into)
 }
 
 // fromText reads a JSON text into v, and leaves v where there is none.
@@ -53,6 +45,14 @@ func endsOf(e futurejobs.Early) (*string, error) {
 		return nil, nil
 	}
 	return toText(e.Ends)
+}
+
+// changesOf are the changes that are remembered of a key as they are kept; nil: none are.
+func changesOf(e futurejobs.Early) (*string, error) {
+	if len(e.Changes) == 0 {
+		return nil, nil
+	}
+	return toText(e.Changes)
 }
 
 // toText is v as JSON that leaves the bodies of events as they are.

@@ -11,7 +11,7 @@ import (
 const jobColumns = dueColumns + `, f.picked_at, f.started_at, f.completed_at, f.failed_at, f.ordering`
 
 func jobFields(j *futurejobs.Job) []any {
-	return append(dueFields(j), at(&j.Last.PickedAt), at(&j.Last.StartedAt), at(&j.Last.CompletedAt), at(&j.Last.FailedAt), ordering{&j.Order})
+	return append(dueFields(j), at(&j.Last.PickedAt), at(&j.Last.StartedAt), at(&j.Last.CompletedAt), at(&j.Last.FailedAt), asJSON[*futurejobs.Order]{&j.Order})
 }
 
 // dueColumns are jobColumns but for the times of the last look, which the next one writes over, and for the order of

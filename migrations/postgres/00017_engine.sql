@@ -45,11 +45,13 @@ ALTER TABLE node ADD COLUMN schema_known int;
 CREATE INDEX dead_letter_rule ON dead_letter (rule, id);
 
 -- ordering: what a job remembers of the order of events that come by several streams, JSON: the triggers that were
--- kept, and when the job began where since_at does not say it. NULL for every job of a rule with one stream. ends:
--- the ends that were read before their triggers, or may be followed by an older one, JSON; NULL where at and outcome
--- say all. A node of the version before reads and writes neither.
+-- kept, the newest changes, and when the job began where since_at does not say it. NULL for every job of a rule with
+-- one stream. ends: the ends that were read before their triggers, or may be followed by an older one, JSON; NULL where
+-- at and outcome say all. changes: the updates, pauses and resumes that were read before their triggers, JSON. A node of
+-- the version before reads and writes none of them.
 ALTER TABLE future_job ADD COLUMN ordering text;
 ALTER TABLE early ADD COLUMN ends text;
+ALTER TABLE early ADD COLUMN changes text;
 
 -- Each rule and each stream has a fence of its own (decision 54). A revision is that of the rule set at the
 -- last change: of the rule, of what its pending jobs depend on, of a version's row, of the rules that read a

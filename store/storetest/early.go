@@ -204,3 +204,53 @@ func endsAreRememberedApart(t *testing.T, w *world) {
 	}
 	w.balances(3)
 }
+
+// spliced is a state in which each update replaces what was known.
+type spliced struct{ text json.RawMessage }
+
+func (s *spliced) Merge(news json.RawMessage) error { s.text = news; return nil }
+func (s *spliced) Text() json.RawMessage            { return s.text }
+
+func splicing(known json.RawMessage) futurejobs.Merging { return &spliced{known} }
+
+// Changes that were read before their trigger, or while another job of the key was pending, change the trigger's job.
+func changesAreRemembered(t *testing.T, w *world) {
+	at := w.slot().Add(-time.Hour)
+	const body = `{"text":"<a> & \u0000"}`
+	rule := *w.rule
+	rule.Early = time.Hour
+	apart := func(key string, minute int, ask futurejobs.Ask) futurejobs.Effect {
+		e := w.asking(&rule, key, at.Add(time.Duration(minute)*time.Minute), ask)
+		e.Apart = true
+		return e
+	}
+	trigger := func(key string, minute int) futurejobs.Effect {
+		e := w.ordering(key, at.Add(time.Duration(minute)*time.Minute), `{}`)
+		start := e.Ask.(futurejobs.Start) //nolint:forcetypeassert // ordering makes it
+		start.Merge = splicing
+		e.Rule, e.Ask = &rule, start
+		return e
+	}
+	for i, key := range []string{"a", "nul\x00 \xff"} {
+		changes := []futurejobs.Effect{apart(key, 6, futurejobs.Update{News: json.RawMessage(body), Begin: splicing}), apart(key, 7, futurejobs.Pause{})}
+		if i == 0 {
+			if got := w.byHand(changes...); got.Remembered != 2 {
+				t.Fatalf("applied %+v, want two changes remembered", got)
+			}
+		} else { // the job before has them, and leaves them when an older end is read
+			w.byHand(trigger(key, 1))
+			w.byHand(changes...)
+			if j := w.ordered(key); j.Order == nil || len(j.Order.Changes) != 2 || string(j.Order.Changes[0].News) != body {
+				t.Fatalf("%q remembers %+v, want two changes", key, j.Order)
+			}
+			if got := w.byHand(apart(key, 2, futurejobs.End{Outcome: "resolved", Early: time.Hour})); got.Ended != 1 {
+				t.Fatalf("applied %+v, want the job ended", got)
+			}
+		}
+		w.byHand(trigger(key, 5))
+		if j := w.ordered(key); string(j.State) != body || !j.PausedAt().Equal(at.Add(7*time.Minute)) {
+			t.Errorf("the job of %q knows %s and is paused at %v", key, j.State, j.PausedAt())
+		}
+	}
+	w.balances(3)
+}

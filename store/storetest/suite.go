@@ -86,6 +86,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"early/race":            earlyIsRacedOnce,
 	"early/kept":            keptTriggersAreRemembered,
 	"early/ends":            endsAreRememberedApart,
+	"early/changes":         changesAreRemembered,
 	"cursor/open":           cursorsOpenOnce,
 	"cursor/read":           cursorsAreMarkedForward,
 	"cursor/reset":          cursorsAreReset,
