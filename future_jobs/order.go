@@ -227,9 +227,9 @@ func (o *ordering) note(e Effect, s *standing) {
 	if !ok {
 		return
 	}
-	order, forgot := s.reorder(), false
-	order.Changes, forgot = order.Changes.add(c)
-	order.Forgot = order.Forgot || forgot
+	order := s.reorder()
+	changes, forgot := order.Changes.add(c)
+	order.Changes, order.Forgot = changes, order.Forgot || forgot
 }
 
 // newer returns the news that the job knows from other streams and that came after those of an effect.

@@ -150,8 +150,9 @@ const probeEvery = time.Minute
 
 // unready is what is known of a version whose jobs wait.
 type unready struct {
-	slot time.Time // the oldest that was met
-	met  time.Time // when the first of them was met, since the last probe
+	slot     time.Time // the oldest that was met
+	met      time.Time // when the first of them was met, since the last probe
+	revision int64     // of the rules by then
 }
 
 // horizonOf is how far the jobs of a rule may be decided at the instant now: as far as all of its streams are read,
@@ -180,10 +181,9 @@ func (s *Sweeper) horizonOf(rule *Rule, through map[string]Reading, now time.Tim
 }
 
 // horizons are those of the versions whose jobs are known to wait. Versions whose jobs need not wait any more are
-// forgotten, and so are those to probe: their rules are returned.
+// forgotten, and so are those to probe: their rules are returned. A version is probed each minute, and when its rule
+// changed, since its jobs may be of another version now.
 func (s *Sweeper) horizons(p *pass) (probe []int32) {
-	changed := s.book.Revision() != s.judged
-	s.judged = s.book.Revision()
 	for made, w := range s.waiting {
 		rule, err := s.book.Rule(p.ctx, made.RuleID, made.Version)
 		h, oldest := horizon{err: err}, w.slot
@@ -196,7 +196,7 @@ func (s *Sweeper) horizons(p *pass) (probe []int32) {
 			}
 			s.behindStream(stream, p.now)
 		}
-		if changed || p.now.Sub(w.met) >= probeEvery {
+		if s.book.RuleChangedAt(made.RuleID) > w.revision || p.now.Sub(w.met) >= probeEvery {
 			delete(s.waiting, made)
 			probe = append(probe, made.RuleID)
 			continue

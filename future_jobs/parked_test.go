@@ -165,3 +165,31 @@ func TestNoLagRemainsOnceAJobThatWaitedIsDecided(t *testing.T) {
 		}
 	})
 }
+
+// Jobs that wait are read again when their own rule changes, and not when others do.
+func TestOtherRulesThatChangeHaveNoParkedJobsRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := run(t, nil, withResolve)
+		e.happen("slow.created", "1")
+		time.Sleep(6 * time.Second) // its slot has come, and its stream is not read
+		read := func(save func(i int)) int64 {
+			t.Helper()
+			before := e.queue.forRules.Load()
+			for i := range 20 {
+				save(i)
+				if err := e.book.Refresh(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				e.sweeper.Wake()
+				time.Sleep(time.Second)
+			}
+			return e.queue.forRules.Load() - before
+		}
+		none := read(func(int) {})
+		others := read(func(i int) { e.save(strings.ReplaceAll(withResolve, "slow", fmt.Sprint("other", i))) })
+		own := read(func(i int) { e.save(fmt.Sprintf("%shold: %dh\n", withResolve, i+1)) })
+		if others > none+2 || own < none+15 {
+			t.Errorf("parked jobs were read %d times while no rule changed, %d times while others did, %d times while their own did", none, others, own)
+		}
+	})
+}

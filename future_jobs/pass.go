@@ -22,6 +22,7 @@ const (
 type pass struct {
 	ctx        context.Context
 	now        time.Time // when it began
+	revision   int64     // of the rules when it began
 	shards     map[int16]*Shard
 	through    map[string]Reading // by stream
 	belt       *belt
@@ -129,7 +130,7 @@ func (s *Sweeper) sweep(ctx context.Context, belt *belt, search func([]*verdict)
 
 	belt.coming.Add(1)
 	defer belt.passed()
-	pass := &pass{ctx: ctx, now: now, through: through, belt: belt, search: search}
+	pass := &pass{ctx: ctx, now: now, revision: s.book.Revision(), through: through, belt: belt, search: search}
 	leavingPass := *pass
 	leavingPass.isLeaving = true
 	if err := s.sweepShards(ctx, pass, shards); err != nil {
@@ -401,7 +402,7 @@ func (s *Sweeper) pick(ctx context.Context, j *Job, p *pass, now time.Time) (v *
 func (s *Sweeper) wait(p *pass, j *Job, h horizon) {
 	made := Edition{j.RuleID, j.Version}
 	p.horizons[made] = h
-	s.waiting[made] = unready{slot: j.NextCheckAt, met: p.now}
+	s.waiting[made] = unready{slot: j.NextCheckAt, met: p.now, revision: p.revision}
 }
 
 // met notes a job that has to wait, where its version is known to.

@@ -69,6 +69,8 @@ type Book interface {
 	Rule(ctx context.Context, id, version int32) (*Rule, error)
 	// Revision is the revision of the rule set that answers are given from.
 	Revision() int64
+	// RuleChangedAt is the revision of the last change of a rule.
+	RuleChangedAt(id int32) int64
 	// NextSlot returns the first slot after t of any rule; the zero time when there is none.
 	NextSlot(t time.Time) time.Time
 	// Loud returns the rules with a version whose Loudest is critical, in order.

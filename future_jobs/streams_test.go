@@ -326,8 +326,12 @@ func TestAChangeThatIsReadBeforeItsTriggerChangesItsJob(t *testing.T) {
 		for _, again := range []string{"keep", "restart"} {
 			s := newSources(t, db, again, again, "A", "B", "C")
 			events := []happening{
-				{"door.opened", "", after(1), `,"by":"ada"`}, {"door.seen", "", after(2), `,"lock":"old"`}, {"door.closed", "", after(3), ""},
-				{"door.opened", "", after(5), `,"by":"bob"`}, {"door.seen", "", after(6), `,"lock":"<new> & \u0000"`}, {"door.held", "", after(7), `,"held":true`},
+				{"door.opened", "", after(1), `,"by":"ada"`},
+				{"door.seen", "", after(2), `,"lock":"old"`},
+				{"door.closed", "", after(3), ""},
+				{"door.opened", "", after(5), `,"by":"bob"`},
+				{"door.seen", "", after(6), `,"lock":"<new> & \u0000"`},
+				{"door.held", "", after(7), `,"held":true`},
 			}
 			for name, order := range map[string][]int{
 				"no job": {0, 1, 2, 4, 5, 3}, "no job yet": {1, 2, 4, 5, 0, 3}, "the job before": {0, 1, 4, 5, 2, 3}, "a kept trigger": {0, 1, 4, 5, 3, 2},
@@ -348,6 +352,38 @@ func TestAChangeThatIsReadBeforeItsTriggerChangesItsJob(t *testing.T) {
 				if !j.Since.Equal(after(5)) || !j.PausedAt().Equal(after(7)) || known.By != "bob" || known.Lock != "<new> & \x00" {
 					t.Errorf("%s, %s: the job is since %v, paused at %v and knows %s", again, name, j.Since, j.PausedAt(), j.Known())
 				}
+			}
+		}
+	})
+}
+
+// A change that was read ahead goes on from job to job until its own is there.
+func TestAChangeThatIsReadAheadOfTwoJobsChangesTheSecond(t *testing.T) {
+	onDatabases(t, func(t *testing.T, db *store.Store) {
+		at := anHourAgo()
+		event := func(subject string, second int) happening {
+			return happening{subject, "front", at.Add(time.Duration(second) * time.Second), `,"lock":"new"`}
+		}
+		for name, c := range map[string]struct {
+			triggers string
+			events   []happening
+		}{
+			"ended-twice": {"A", []happening{
+				event("door.opened", 1), event("door.opened", 3), event("door.seen", 6), event("door.closed", 2), event("door.closed", 4), event("door.opened", 5),
+			}},
+			"an-older-trigger": {"AB", []happening{
+				event("door.opened.B", 1), event("door.opened.B", 8), event("door.seen", 6), event("door.closed", 2), event("door.opened.A", 5),
+			}},
+		} {
+			s := newSources(t, db, name, "keep", c.triggers, "C", "D")
+			for _, h := range c.events {
+				if strings.HasPrefix(h.subject, "door.opened") {
+					h.body = ""
+				}
+				s.take(h)
+			}
+			if j := s.job("front"); j == nil || !j.Since.Equal(at.Add(5*time.Second)) || !strings.Contains(string(j.Known()), "new") {
+				t.Errorf("%s: the job is %+v, want one since second 5 that knows of second 6", name, j)
 			}
 		}
 	})

@@ -70,7 +70,6 @@ type Sweeper struct {
 	unreadable  unreadable
 	waiting     map[Edition]unready  // versions whose jobs wait; used by Run alone
 	behindSince map[string]time.Time // by stream; used by Run alone
-	judged      int64                // the revision of the rules that waiting is of; used by Run alone
 	paused      bool                 // the clock is not to be trusted; used by Run alone
 	behind      time.Duration        // the last wait for what was left behind; used by Run alone
 	isCutShort  bool                 // the last sweep left more to read; used by Run alone

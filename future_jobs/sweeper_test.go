@@ -26,11 +26,25 @@ type engine struct {
 	clock    *futurejobs.Clock
 	owner    *futurejobs.Owner
 	book     *handlers
+	queue    *askedQueue
 	sweeper  *futurejobs.Sweeper
 	shifter  *futurejobs.Shifter
 	seq      uint64
 	stop     context.CancelFunc
 	finished chan struct{}
+}
+
+// askedQueue is a queue that counts how often it was asked for the jobs of some rules alone.
+type askedQueue struct {
+	futurejobs.Queue
+	forRules atomic.Int64
+}
+
+func (a *askedQueue) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
+	if len(q.Of) > 0 {
+		a.forRules.Add(1)
+	}
+	return a.Queue.Due(ctx, q)
 }
 
 // handlers is the book of rules, where some rules are answered by a function.
@@ -75,7 +89,8 @@ func runIn(t *testing.T, dir string, handle map[string]checks.Handler, documents
 	clock := futurejobs.NewClock(s.Now, time.Now)
 	e.clock = clock
 	owner := futurejobs.NewOwner(s, futurejobs.Node{ID: "n", Name: "n"}, 15*time.Second, time.Now, log)
-	e.sweeper = futurejobs.NewSweeper(s, e.book, owner, clock, 8, log)
+	e.queue = &askedQueue{Queue: s}
+	e.sweeper = futurejobs.NewSweeper(e.queue, e.book, owner, clock, 8, log)
 	owner.Changed = e.sweeper.Wake
 	e.owner = owner
 	s.GoBy(clock.Correct)

@@ -62,6 +62,12 @@ func (b *Book) ChangedAt(stream string) int64 {
 	return max(e.whole, e.changed[stream])
 }
 
+// RuleChangedAt is the revision of the last change of a rule.
+func (b *Book) RuleChangedAt(id int32) int64 {
+	e := b.current.Load()
+	return max(e.whole, e.altered[id])
+}
+
 // Refresh reads what changed in the rules since they were read.
 func (b *Book) Refresh(ctx context.Context) error {
 	b.refreshing.Lock()

@@ -19,6 +19,7 @@ type edition struct {
 	revision int64
 	whole    int64            // when all rules were read
 	changed  map[string]int64 // when rules changed after that, by the streams that they read before or since
+	altered  map[int32]int64  // when rules changed after that, by rule
 	saved    []Saved          // all versions, by rule and version
 	versions map[id]*version
 	names    map[string]*rule
@@ -105,9 +106,13 @@ func (e *edition) with(changes Changes, world outside) *edition {
 	if next.changed == nil {
 		next.changed = make(map[string]int64)
 	}
+	next.altered = maps.Clone(e.altered)
+	if next.altered == nil {
+		next.altered = make(map[int32]int64)
+	}
 	rules := make(map[int32]bool)
 	for _, s := range changes.Saved {
-		rules[s.RuleID] = true
+		rules[s.RuleID], next.altered[s.RuleID] = true, next.revision
 	}
 	for _, s := range slices.Concat(e.saved, changes.Saved) {
 		if !rules[s.RuleID] {

@@ -33,9 +33,9 @@ func (r *Registry) Rebind(ctx context.Context) (moved int, err error) {
 	}
 	var errs []error
 	for _, name := range slices.Sorted(maps.Keys(now.names)) {
-		changed, err := r.rebind(ctx, rebinding{Registry: r, revision: now.revision + int64(moved), rule: now.names[name], roads: roads})
+		changed, err := r.rebind(ctx, rebinding{Registry: r, revision: now.revision, rule: now.names[name], roads: roads})
 		if errors.Is(err, ErrConflict) {
-			return moved, errors.Join(errs...) // somebody changes the rules; the next round sees how they are then
+			continue // somebody changes the rule; the next round sees how it is then
 		}
 		errs = append(errs, wrap("rebind rule "+name, err))
 		if changed {

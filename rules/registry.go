@@ -124,34 +124,59 @@ func (r *Registry) outside() outside {
 // listed are the rules of a revision.
 type listed struct {
 	revision int64
+	saved    []Saved // all versions, by rule and version
 	rules    []Listing
 }
 
-// List returns the rules that are not deleted, by name. They are read once a revision, and shared: whoever
-// gets them leaves them as they are.
+// List returns the rules that are not deleted, by name. What changed is read once a revision, and shared: whoever
+// gets the rules leaves them as they are.
 func (r *Registry) List(ctx context.Context) ([]Listing, error) {
 	revision, err := r.Store.Revision(ctx)
 	if err != nil {
 		return nil, wrap("list rules", err)
 	}
-	if known := r.listed.Load(); known != nil && known.revision == revision {
+	known := r.listed.Load()
+	if known == nil {
+		known = &listed{revision: -1}
+	}
+	if known.revision == revision {
 		return known.rules, nil
 	}
-	revision, saved, err := r.Store.Load(ctx)
+	changes, err := r.Store.Changes(ctx, known.revision)
 	if err != nil {
 		return nil, wrap("list rules", err)
 	}
-	var all []Listing
+	now := known.with(changes)
+	r.listed.Store(now)
+	return now.rules, nil
+}
+
+// with is what is listed after changes. Documents that did not change are not decoded again.
+func (l *listed) with(changes Changes) *listed {
+	saved := changes.Saved
+	if !changes.All {
+		saved = mergeSaved(l.saved, changes.Saved)
+	}
+	before := make(map[id]Listing, len(l.rules))
+	for _, r := range l.rules {
+		before[id{r.RuleID, r.Version}] = r
+	}
 	began := make(map[int32]time.Time)
 	for _, s := range slices.Backward(saved) { // by rule and version
 		began[s.RuleID] = s.SavedAt
 	}
+	next := &listed{revision: changes.Revision, saved: saved}
 	for _, s := range newestOf(saved) {
-		all = append(all, listing(s, began[s.RuleID]))
+		now, isKnown := before[id{s.RuleID, s.Version}]
+		if isKnown {
+			now.Saved, now.BeganAt = s, began[s.RuleID]
+		} else {
+			now = listing(s, began[s.RuleID])
+		}
+		next.rules = append(next.rules, now)
 	}
-	slices.SortFunc(all, func(a, b Listing) int { return strings.Compare(a.Name, b.Name) })
-	r.listed.Store(&listed{revision, all})
-	return all, nil
+	slices.SortFunc(next.rules, func(a, b Listing) int { return strings.Compare(a.Name, b.Name) })
+	return next
 }
 
 func listing(s Saved, began time.Time) Listing {

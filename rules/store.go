@@ -126,10 +126,8 @@ const AnyVersion int32 = -1
 type Store interface {
 	// Revision is the rule set's revision; it grows with every change.
 	Revision(ctx context.Context) (int64, error)
-	// Load returns all versions of the rules that are not deleted, by rule and version,
-	// and the revision they belong to, in one snapshot.
-	Load(ctx context.Context) (int64, []Saved, error)
-	// Changes returns what changed since a revision, in one snapshot; -1 stands for all.
+	// Changes returns what changed since a revision, in one snapshot; -1 stands for all versions of the rules that are not
+	// deleted.
 	Changes(ctx context.Context, since int64) (Changes, error)
 	// Named returns the versions of the rules that have or had the name, the newest rule and
 	// its newest version first; none where nothing ever had it.
@@ -146,8 +144,8 @@ type Store interface {
 	// Delete deletes a rule and returns its id. Its jobs are left; no alert of it is decided
 	// any more.
 	Delete(ctx context.Context, name string, version int32) (ruleID int32, err error)
-	// Rebind writes what versions of a rule read, by version, unless the rule set is at another
-	// revision than they were judged at, which is ErrConflict. A stream that nobody reads yet has
+	// Rebind writes what versions of a rule read, by version, unless the rule was changed after the
+	// revision that they were judged at, which is ErrConflict. A stream that nobody reads yet has
 	// its cursor at From of what is new; one that was read past it is read again from there, and
 	// what all rules had of it stays what they had.
 	Rebind(ctx context.Context, name string, revision int64, reads map[int32][]Read) error

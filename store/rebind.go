@@ -21,7 +21,7 @@ import (
 //     wanted any more is left out.
 func (s *Store) Rebind(ctx context.Context, name string, revision int64, reads map[int32][]rules.Read) error {
 	err := s.change(ctx, name, true, func(c *change) error {
-		if err := c.follows(revision); err != nil {
+		if err := c.follows(ctx, revision); err != nil {
 			return err
 		}
 		were, err := c.readsOf(ctx, reads)
@@ -55,12 +55,16 @@ func (s *Store) Rebind(ctx context.Context, name string, revision int64, reads m
 	return nil
 }
 
-// follows returns ErrConflict unless the change is the next one after a revision.
-func (c *change) follows(revision int64) error {
-	if c.revision != revision+1 || c.rule.id == 0 {
-		return fmt.Errorf("the rules are not those at revision %d any more: %w", revision, rules.ErrConflict)
+// follows returns ErrConflict unless the change is the next one of its rule after a revision. A node of schema 16 does
+// not say which rule it changed: that raises whole.
+func (c *change) follows(ctx context.Context, revision int64) error {
+	var one int
+	err := c.tx.QueryRowContext(ctx, `SELECT 1 FROM rule r WHERE r.id = $1 AND r.revision <= $2
+AND EXISTS (SELECT 1 FROM rule_set s WHERE s.id = 1 AND s.whole <= $2)`, c.rule.id, revision).Scan(&one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("rule %s is not as it was at revision %d any more: %w", c.rule.name, revision, rules.ErrConflict)
 	}
-	return nil
+	return err
 }
 
 // versionReads is what one version of a rule reads.

@@ -42,7 +42,7 @@ type loaded struct {
 	revision, since int64
 }
 
-// Load implements rules.Store.
+// Load returns all versions of the rules that are not deleted, by rule and version, and the revision they belong to.
 func (s *Store) Load(ctx context.Context) (int64, []rules.Saved, error) {
 	all, err := s.Changes(ctx, -1)
 	return all.Revision, all.Saved, err

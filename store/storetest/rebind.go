@@ -148,9 +148,14 @@ func rebindsLoseToChanges(t *testing.T, w *world) {
 		}
 	}
 	w.set = revision
-	w.refuses(rules.ErrConflict, rebind(revision-1, b.created))
 	w.refuses(rules.ErrConflict, rebind(revision, b.created.Add(time.Minute)))
+	w.must(w.Pause(w.ctx(), "goes", true))
+	w.set = must[int64](t)(w.Revision(w.ctx()))
+	w.refuses(rules.ErrConflict, rebind(revision, b.created))
 	if c := w.cursor("ORDERS"); c.LastSeq != 30 {
 		t.Errorf("the stream is read from %d", c.LastSeq)
 	}
+	revision = must[int64](t)(w.Revision(w.ctx()))
+	w.must(w.Pause(w.ctx(), "stays", true)) // another rule
+	w.must(rebind(revision, b.created)())
 }
