@@ -76,7 +76,7 @@ func (l *link) begin(f fault) {
 
 // end takes the fault away.
 func (l *link) end(f fault) {
-	err := error(nil)
+	var err error
 	if f.toxic == "" {
 		err = l.proxy.Start()
 	} else {

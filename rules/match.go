@@ -194,8 +194,10 @@ func (r *Rule) start(key string, since, at time.Time, event *body) (futurejobs.S
 		Restart: r.document.Again == Restart,
 		Early:   r.remembers,
 		Orders:  r.orders,
-		Merge:   func(known json.RawMessage) futurejobs.Merging { return newMerging(known) },
-		Next:    r.nextOf,
+	}
+	if r.orders { // only then is a change read before its trigger
+		start.Merge = func(known json.RawMessage) futurejobs.Merging { return newMerging(known) }
+		start.Next = r.nextOf
 	}
 	if horizon := r.engine.Limits.Horizon; since.After(at.Add(horizon)) {
 		return start, fmt.Errorf("since is %s, further ahead of the event than the horizon, %s", since.Format(time.RFC3339), Duration(horizon))

@@ -246,7 +246,7 @@ func children(parent int) (pids []int) {
 		if err != nil {
 			continue // it has ended
 		}
-		name := strings.LastIndexByte(string(text), ')') // which may have any character in it
+		name := bytes.LastIndexByte(text, ')') // which may have any character in it
 		if _, err := fmt.Sscan(string(text[name+1:]), &state, &of); err != nil || of != parent {
 			continue
 		}
