@@ -72,8 +72,9 @@ type clockWatch struct {
 	said       func(alerts.Alert, bool, error) error
 	log        *slog.Logger
 
-	seen  int64 // steps that were looked at
-	ended bool  // no alert is open, as far as this node knows
+	logged int64 // steps that were logged
+	seen   int64 // steps that were looked at
+	ended  bool  // no alert is open, as far as this node knows
 }
 
 // Run looks until ctx ends.
@@ -89,7 +90,8 @@ func (w *clockWatch) Run(ctx context.Context) error {
 func (w *clockWatch) step(ctx context.Context) error {
 	last, seen := w.clock.Latest()
 	isNew := seen != w.seen
-	if isNew {
+	if seen != w.logged {
+		w.logged = seen
 		w.log.Warn("the database's clock stepped", "from", last.From, "to", last.To, "by", last.By(), "steps", seen)
 	}
 	if !w.holds() {

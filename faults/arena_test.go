@@ -41,6 +41,7 @@ type arena struct {
 	lookups   string                            // the file of the sources that rules look up in; empty: none
 	people    string                            // the file of channels; empty: nobody is told
 	plant     string
+	count     int           // of the nodes
 	linger    time.Duration // how long a node stands still after others have taken its shards
 	witnessed bool          // the database notes who decides
 	padding   int           // bytes that each event is longer
@@ -66,7 +67,7 @@ type arena struct {
 func newArena(t *testing.T, s scenario, plant string) *arena {
 	t.Helper()
 	a := &arena{
-		T: t, plant: plant, linger: s.linger, sources: []string{"ORDERS"}, rules: "campaign", dir: t.TempDir(), serving: func() {}, after: func() {},
+		T: t, plant: plant, count: len(s.nodes), linger: s.linger, sources: []string{"ORDERS"}, rules: "campaign", dir: t.TempDir(), serving: func() {}, after: func() {},
 		links: map[string]*link{}, programs: map[string]func() (string, error){}, at: map[string]deadman.Endpoints{}, told: map[string]bool{},
 		over: make(chan struct{}), served: make(chan struct{}),
 	}

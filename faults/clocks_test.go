@@ -30,6 +30,40 @@ func drawNodeClock(s *scenario, random *rand.Rand) {
 	s.upset = func(a *arena, random *rand.Rand) { flicker(a, set, random) }
 }
 
+// drawSetBack has the clock of the Postgres, or of a node with SQLite, go back for longer than the engine waits until it
+// follows. It stays there, or is set right.
+func drawSetBack(s *scenario, random *rand.Rand) {
+	s.nodes = [][]string{one(random)}
+	var set stepped
+	if random.IntN(2) == 0 {
+		s.database = onSQLite
+		s.stage = func(a *arena, _ *rand.Rand) { set = clockOfNode(a) }
+	} else {
+		s.beside(random, 2)
+		s.stage = func(a *arena, _ *rand.Rand) {
+			set = clockOfPostgres(a)
+			a.must(`ALTER TABLE alert DISABLE TRIGGER witness_decide`) // leases go by the clock that is followed
+		}
+	}
+	stage := s.stage
+	s.stage = func(a *arena, random *rand.Rand) {
+		stage(a, random)
+		a.play = func() { a.playOrders(60, 200*time.Millisecond) }
+	}
+	s.upset = func(a *arena, random *rand.Rand) {
+		a.waitForAll()
+		pause(span(random, time.Second, 6*time.Second))
+		by := -span(random, time.Minute, steps[random.IntN(len(steps))])
+		a.note("the clock is set by %s", by)
+		set(by)
+		pause(span(random, 8*time.Second, 20*time.Second))
+		if random.IntN(2) == 0 {
+			a.note("the clock is set right")
+			set(0)
+		}
+	}
+}
+
 // clockOfPostgres puts functions before those by which the nodes ask the server for the time.
 func clockOfPostgres(a *arena) stepped {
 	a.Helper()
@@ -38,12 +72,12 @@ func clockOfPostgres(a *arena) stepped {
 		a.Fatal(err)
 	}
 	a.must(`
-CREATE TABLE clock_step (by interval NOT NULL);
-INSERT INTO clock_step VALUES ('0');
-CREATE FUNCTION now() RETURNS timestamptz STABLE LANGUAGE sql AS 'SELECT pg_catalog.now() + by FROM public.clock_step';
-CREATE FUNCTION clock_timestamp() RETURNS timestamptz VOLATILE LANGUAGE sql AS 'SELECT pg_catalog.clock_timestamp() + by FROM public.clock_step';
+CREATE TABLE server_clock (by interval NOT NULL);
+INSERT INTO server_clock VALUES ('0');
+CREATE FUNCTION now() RETURNS timestamptz STABLE LANGUAGE sql AS 'SELECT pg_catalog.now() + by FROM public.server_clock';
+CREATE FUNCTION clock_timestamp() RETURNS timestamptz VOLATILE LANGUAGE sql AS 'SELECT pg_catalog.clock_timestamp() + by FROM public.server_clock';
 ALTER DATABASE ` + name + ` SET search_path = public, pg_catalog`)
-	return func(by time.Duration) { a.must(fmt.Sprintf(`UPDATE clock_step SET by = '%f s'`, by.Seconds())) }
+	return func(by time.Duration) { a.must(fmt.Sprintf(`UPDATE server_clock SET by = '%f s'`, by.Seconds())) }
 }
 
 // must runs statements of the run's own in the database.
@@ -73,7 +107,10 @@ func clockOfNode(a *arena) stepped {
 var steps = []time.Duration{2 * time.Minute, 2 * time.Hour, 3 * 24 * time.Hour, 366 * 24 * time.Hour}
 
 // flicker steps a clock a few times, each for less long than the engine waits until it follows, and sets it right.
+//
+// A node that starts while the clock is wrong goes by it, so that it begins once all serve.
 func flicker(a *arena, set stepped, random *rand.Rand) {
+	a.waitForAll()
 	for range 2 + random.IntN(3) {
 		pause(span(random, 100*time.Millisecond, 900*time.Millisecond))
 		by := span(random, time.Minute, steps[random.IntN(len(steps))])

@@ -34,7 +34,7 @@ func (c Checker) Lost(ctx context.Context, source string, acknowledged []string)
 	}
 	reported := 0
 	for _, s := range said {
-		if s.Rule == "deadman" && s.Source == source && s.Step == "blind" {
+		if s.Rule == own && s.Source == source && s.Step == "blind" {
 			reported += s.Count
 		}
 	}

@@ -59,6 +59,7 @@ var kinds = []kind{
 	{"tick", 1, drawTick},
 	{"clock", 2, drawClock},
 	{"node's clock", 1, drawNodeClock},
+	{"clock set back", 2, drawSetBack},
 	{"loss", 3, drawLoss},
 	{"streams", 3, drawStreams},
 	{"saving", 2, drawSaving},

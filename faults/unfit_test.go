@@ -10,7 +10,7 @@ func drawNoBroker(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{one(random), {""}}
 	s.stage = func(a *arena, _ *rand.Rand) { a.links["b"] = a.toBroker() }
 	s.upset = func(a *arena, random *rand.Rand) {
-		a.waitFor("b")
+		a.waitForAll()
 		pause(span(random, 0, time.Second))
 		f := faultOf(random, []string{"cut", "half-open"}[random.IntN(2)])
 		a.note("the link of b to the broker is %s", f.name)
@@ -42,7 +42,7 @@ func drawNoSettle(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{one(random), {""}}
 	s.stage = func(a *arena, _ *rand.Rand) { a.must(disk) }
 	s.upset = func(a *arena, random *rand.Rand) {
-		a.waitFor("b")
+		a.waitForAll()
 		pause(span(random, 0, time.Second))
 		a.note("the disk is full for b")
 		a.must(`UPDATE disk SET full_for = 'b'`)
@@ -55,16 +55,16 @@ func drawNoSettle(s *scenario, random *rand.Rand) {
 	}
 }
 
-// waitFor waits until a node has served.
-func (a *arena) waitFor(node string) {
+// waitForAll waits until each node has served.
+func (a *arena) waitForAll() {
 	for range 600 {
 		a.mu.Lock()
-		_, serves := a.at[node]
+		serving := len(a.at)
 		a.mu.Unlock()
-		if serves {
+		if serving == a.count {
 			return
 		}
 		pause(100 * time.Millisecond)
 	}
-	a.Errorf("node %s does not serve", node)
+	a.Errorf("not all of %d nodes serve", a.count)
 }

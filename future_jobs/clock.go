@@ -138,6 +138,12 @@ func (c *Clock) Sync(ctx context.Context) error {
 	return c.Err()
 }
 
+// await returns once the clock goes by each step that Follow was called with.
+func (c *Clock) await() {
+	c.sync.Lock()
+	defer c.sync.Unlock()
+}
+
 // follow tells of the step that is about to be believed.
 func (c *Clock) follow(ctx context.Context, next *clockState) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), confirmFor)

@@ -233,6 +233,9 @@ func (s *Sweeper) read(ctx context.Context, p *pass, q DueQuery, stop stopping) 
 		if err != nil {
 			return q.Walks, err
 		}
+		if s.clock.Steps() != s.steps {
+			return q.Walks, errStepped
+		}
 		p.page = jobs
 		if loud := s.loudOf(q); isFirst && len(loud) > 0 && q.behind(jobs) {
 			before := q

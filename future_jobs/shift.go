@@ -45,7 +45,8 @@ type Shiftable struct {
 
 // Shifts keeps which jobs are to be moved. Implementations are safe for concurrent use.
 type Shifts interface {
-	// Shifts returns what is not done, in the order of steps.
+	// Shifts returns what is not done, in the order of steps, of the steps that this node follows: jobs that it moved
+	// before would be checked by the time from before.
 	Shifts(ctx context.Context) ([]Shift, error)
 	// Shiftables returns up to limit pending jobs of a shard after a place, in the order of their slots.
 	Shiftables(ctx context.Context, after Walk, limit int) ([]Shiftable, error)
@@ -257,6 +258,7 @@ func (f *Shifter) step(ctx context.Context) error {
 	if err := f.Refresh(ctx); err != nil {
 		return err
 	}
+	f.clock.await()
 	for _, s := range *f.open.Load() {
 		if !f.owner.Holds(s.Shard) {
 			continue

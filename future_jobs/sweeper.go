@@ -199,6 +199,9 @@ func (s *Sweeper) followClock(ctx context.Context) bool {
 	return false
 }
 
+// errStepped ends a sweep that began by the time from before a step: jobs that were moved by the step may seem to be due.
+var errStepped = errors.New("the database's clock stepped during the sweep; what is due is read again")
+
 // startAnew forgets all that was found out by the time from before a step.
 func (s *Sweeper) startAnew(steps int64) {
 	s.steps, s.uneven = steps, s.clock.local()

@@ -124,7 +124,7 @@ func (s *Store) Shifts(ctx context.Context) ([]futurejobs.Shift, error) {
 	all, err := query(ctx, s.read, readShift, `
 SELECT c.step, s.by_us, s.at, coalesce(s.undoes, 0), c.shard, c.last_id, coalesce(b.last_id, 0), c.jobs
 FROM clock_shift c JOIN clock_step s ON s.id = c.step LEFT JOIN clock_shift b ON b.shard = c.shard AND b.step = s.undoes
-WHERE c.done_at IS NULL ORDER BY c.step, c.shard`)
+WHERE c.done_at IS NULL AND c.step <= $1 ORDER BY c.step, c.shard`, s.followed.Load())
 	if err != nil {
 		return nil, failed("shifts", err)
 	}
