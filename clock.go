@@ -72,9 +72,10 @@ type clockWatch struct {
 	said       func(alerts.Alert, bool, error) error
 	log        *slog.Logger
 
-	logged int64 // steps that were logged
-	seen   int64 // steps that were looked at
-	ended  bool  // no alert is open, as far as this node knows
+	logged   int64     // steps that were logged
+	loggedAt time.Time // by the clock of this process: the database's stepped
+	seen     int64     // steps that were looked at
+	ended    bool      // no alert is open, as far as this node knows
 }
 
 // Run looks until ctx ends.
@@ -91,12 +92,12 @@ func (w *clockWatch) step(ctx context.Context) error {
 	last, seen := w.clock.Latest()
 	isNew := seen != w.seen
 	if seen != w.logged {
-		w.logged = seen
+		w.logged, w.loggedAt = seen, time.Now()
 		w.log.Warn("the database's clock stepped", "from", last.From, "to", last.To, "by", last.By(), "steps", seen)
 	}
 	if !w.holds() {
 		w.ended = false // another node may have raised one
-		if w.clock.Now().Sub(last.At).Abs() > stepOld {
+		if isNew && time.Since(w.loggedAt) > stepOld {
 			w.seen = seen
 		}
 		return nil

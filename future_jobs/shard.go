@@ -157,6 +157,11 @@ func (s *Shard) answered(id int64) {
 func (s *Shard) land(id int64, at time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.landLocked(id, at)
+	delete(s.setBack, id)
+}
+
+func (s *Shard) landLocked(id int64, at time.Time) {
 	if p := (place{at, id - 1}); !at.IsZero() && !s.lowWater.at.IsZero() && p.isBefore(s.lowWater) {
 		s.park(s.flights[id].rule, p).isReady = true
 	}
@@ -165,15 +170,15 @@ func (s *Shard) land(id int64, at time.Time) {
 		f.landed = true
 		s.flights[id] = f
 	}
-	delete(s.setBack, id)
 }
 
-// landUnsettled is land for a job that was decided and could not be settled.
+// landUnsettled is land for a job that was decided and could not be settled. At no moment is it neither in flight nor
+// set back: the shard would seem to be settled.
 func (s *Shard) landUnsettled(id int64, slot time.Time) {
-	s.land(id, slot)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.setBack) < maxSetbacks {
+	s.landLocked(id, slot)
+	if _, is := s.setBack[id]; is || len(s.setBack) < maxSetbacks {
 		s.setBack[id] = setback{micros: slot.UnixMicro(), sweep: s.sweeps}
 	}
 }
@@ -286,18 +291,29 @@ func (s *Shard) lease() Lease {
 
 // settledThrough is how far the shard is swept: what was due by then was read, and settled unless it waits for its
 // stream, for a source or for a handler. It may go back, where a job appears late or a round of reads is still open.
+//
+// A job of the slot that was just swept, which was not refused before, may be settled this very moment: it counts after a
+// second.
 func (s *Shard) settledThrough() time.Time {
-	_, own := s.oldest()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	through := s.swept
 	if s.round.isOpen() && !through.IsZero() {
 		through = older(through, later(s.round.at.at, s.lowWater.at))
 	}
-	if through.IsZero() || own.IsZero() || own.After(through.Add(-againMost)) { // it may be settled this very moment
+	var left time.Time
+	for _, f := range s.flights {
+		if slot := f.slot(); !f.landed && !f.out && !slot.After(through.Add(-againMost)) {
+			left = older(left, slot)
+		}
+	}
+	for _, set := range s.setBack {
+		left = older(left, fromMicros(set.micros))
+	}
+	if through.IsZero() || left.IsZero() || left.After(through) {
 		return through
 	}
-	return own.Add(-time.Microsecond)
+	return left.Add(-time.Microsecond)
 }
 
 func (s *Shard) renew(until time.Time) {
