@@ -27,7 +27,7 @@ type arena struct {
 	*testing.T
 	faults.Checker
 	servers   []*server
-	database  *link            // between the nodes and the database; nil: there is none that can be broken
+	database  *link            // between the nodes and the database; nil: the run has no such link
 	broker    *link            // between the nodes and the broker; nil: there are several, or it is in the node
 	links     map[string]*link // between one node and the broker, in the place of broker
 	dir       string
@@ -39,7 +39,7 @@ type arena struct {
 	sources   []string                          // the streams of events
 	rules     string                            // the folder of the rules
 	lookups   string                            // the file of the sources that rules look up in; empty: none
-	people    string                            // the file of channels; empty: nobody is told
+	people    string                            // the file of channels; empty: no alert is sent to people
 	plant     string
 	count     int           // of the nodes
 	linger    time.Duration // how long a node stands still after others have taken its shards

@@ -26,7 +26,7 @@ var (
 const drained = 7 * time.Minute
 
 // long are kinds that take minutes. The sample of every day leaves them out.
-var long = []string{"people", "late", "cluster", "no broker"}
+var long = []string{"people", "late", "cluster"}
 
 // sample are seeds of the campaign for every day: the first of each kind that takes seconds.
 func sample() (seeds []uint64) {

@@ -37,7 +37,7 @@ func TestNodesThatAreKilled(t *testing.T) {
 
 // A node that sleeps is dead to the other one, which takes over its shards, streams and outbox (decision 52): all that is
 // due is decided and published while the node still sleeps. Once it goes on, it writes nothing of what it held, is
-// unfit to nobody, and takes its share without a rest.
+// reported as unfit by no node, and takes its share at once.
 func TestANodeThatSleepsThroughItsLease(t *testing.T) {
 	c := newCluster(t)
 	a, b := c.start("a"), c.start("b")
@@ -64,7 +64,7 @@ func TestANodeThatSleepsThroughItsLease(t *testing.T) {
 	}
 	for _, s := range said {
 		if s.Step == "unfit" {
-			t.Errorf("a node is said to be unfit: %+v", s)
+			t.Errorf("a node is reported as unfit: %+v", s)
 		}
 	}
 }

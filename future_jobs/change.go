@@ -175,7 +175,7 @@ func (a Resume) resume(f *fold, e Effect, j *Job) {
 // forward. A look that is later anyhow stays where it is.
 type Snooze struct {
 	Until time.Time
-	By    string // who wants it; empty: nobody knows
+	By    string // the person who wants it; empty: unknown
 }
 
 func (a Snooze) play(f *fold, e Effect, s *standing) {
