@@ -177,9 +177,12 @@ func (c *Cluster) run(as *syscall.Credential, server ...string) error {
 	}
 	c.hold = append(c.hold, hold)
 	c.again = func() error { return c.run(as, server...) }
-	go func() { c.ended <- cmd.Wait() }()
+	go c.await(cmd)
 	return nil
 }
+
+// await reports how the server ended. Tests that look for leaks name it: the server that they share ends with the process.
+func (c *Cluster) await(server *exec.Cmd) { c.ended <- server.Wait() }
 
 // wait returns when the server takes connections.
 func (c *Cluster) wait() error {
