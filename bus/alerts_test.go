@@ -134,7 +134,8 @@ func TestRepeatsAreRefusedAsLongAsTheAlertIsKept(t *testing.T) {
 	other := batch[0]
 	other.Severity = alerts.Info
 	eventually(t, "the duplicate window is over", func() bool {
-		if _, err := b.Publish(t.Context(), []alerts.Alert{other}); err != nil {
+		var refusal *alerts.Refusal
+		if _, err := b.Publish(t.Context(), []alerts.Alert{other}); err != nil && !errors.As(err, &refusal) {
 			t.Fatal(err)
 		}
 		return stored(t, js) == uint64(len(batch)+1)
@@ -142,6 +143,35 @@ func TestRepeatsAreRefusedAsLongAsTheAlertIsKept(t *testing.T) {
 	publishAll() // the subjects are taken
 	if n := stored(t, js); n != uint64(len(batch)+1) {
 		t.Errorf("%d alerts in the stream, want %d", n, len(batch)+1)
+	}
+}
+
+// A stream remembers the ids of what was purged for its duplicate window. An alert is not said to be published meanwhile.
+func TestAPurgedAlertIsPublishedAgain(t *testing.T) {
+	server := serve(t, bustest.Dir(t))
+	b := connect(t, server, func(o *bus.Options) { o.Window = 2 * time.Second })
+	js := bustest.JetStream(t, server.ClientURL())
+	batch := some(3)
+	if sent, err := b.Publish(t.Context(), batch[:2]); err != nil || len(sent) != 2 {
+		t.Fatalf("%d of 2, %v", len(sent), err)
+	}
+	stream, err := js.Stream(t.Context(), bus.AlertsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := stream.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	sent, err := b.Publish(t.Context(), batch)
+	var refusal *alerts.Refusal
+	if !errors.As(err, &refusal) || len(refusal.Alerts) != 2 || len(sent) != 1 {
+		t.Errorf("%d of 3 are said to be published: %v", len(sent), err)
+	}
+	for begun := time.Now(); err != nil && time.Since(begun) < 20*time.Second; time.Sleep(100 * time.Millisecond) {
+		_, err = b.Publish(t.Context(), batch)
+	}
+	if n := stored(t, js); n != 3 || err != nil {
+		t.Errorf("%d of 3 alerts are in the stream: %v", n, err)
 	}
 }
 

@@ -74,10 +74,14 @@ func (d *delivery) fail(p parcel, err error) {
 	d.stuck = d.stuck || !ofOne(err)
 }
 
+// errRemembered means that the stream refuses an alert as a repeat, and does not have it: the alert was purged, and the
+// stream remembers its id for the duplicate window.
+var errRemembered = errors.New("the stream refuses the alert as a repeat and does not have it; it takes the alert once its duplicate_window is over")
+
 // ofOne reports whether an error is about one alert alone.
 func ofOne(err error) bool {
 	return errors.Is(err, ErrDenied) || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, errUnfit) ||
-		isCode(err, codeMessageTooLarge)
+		errors.Is(err, errRemembered) || isCode(err, codeMessageTooLarge)
 }
 
 // load makes the messages of what goes out at once, and returns what is left.
@@ -178,7 +182,10 @@ func (b *Bus) acked(ctx context.Context, f jetstream.PubAckFuture, begun time.Ti
 			return err
 		}
 		select {
-		case <-f.Ok():
+		case ack := <-f.Ok():
+			if ack.Duplicate {
+				return b.there(ctx, f.Msg().Subject)
+			}
 			return nil
 		case err := <-f.Err():
 			if isCode(err, jetstream.JSErrCodeStreamWrongLastSequence) {
@@ -196,7 +203,7 @@ func (b *Bus) acked(ctx context.Context, f jetstream.PubAckFuture, begun time.Ti
 func (b *Bus) there(ctx context.Context, subject string) error {
 	m, err := b.next(ctx, AlertsStream, subject, 1)
 	if err == nil && m.Seq == 0 {
-		err = errors.New("refused as a repeat of an alert that is not in the stream")
+		err = errRemembered
 	}
 	return err
 }
