@@ -212,10 +212,16 @@ func (b *blind) waiting(topic string) []int32 {
 	return nil
 }
 
-// advance moves a topic on. Where it was blind, that is said first; to where it still is blind
-// it is not moved, so that one time of blindness is not said as two.
+// advance moves a topic on. Where it was blind, that is reported first. It is not moved to where it still is blind, and
+// once reported, not to where it would be blind again within the next looks: one time of blindness is one alert. Nor is
+// it moved into the future: after a clock is set back, a reader reports a position by the old time for a moment.
 func (b *blind) advance(ctx context.Context, seen store.Progress, to time.Time) error {
-	if !to.After(seen.Through) || b.isBlind(seen.Topic, to, b.now()) {
+	now := b.now()
+	limit := now
+	if seen.Still {
+		limit = now.Add(steadyLooks * progressEvery)
+	}
+	if !to.After(seen.Through) || to.Sub(now) > progressEvery || b.isBlind(seen.Topic, to, limit) {
 		return nil
 	}
 	if !seen.Still && to.Sub(seen.Through) < progressEvery/2 {

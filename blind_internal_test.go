@@ -108,20 +108,27 @@ func (w *watched) must(err error) {
 // save saves the rule where it is not there yet.
 func (w *watched) save() {
 	w.Helper()
-	documents, err := rules.Parse([]byte(w.rule), "rule.yaml")
-	w.must(err)
-	text, err := json.Marshal(documents[0])
-	w.must(err)
 	if _, all, err := w.store.Load(w.Context()); err != nil || len(all) > 0 {
 		w.must(err)
 		return
 	}
+	w.saveNew(w.rule)
+}
+
+// saveNew saves a rule.
+func (w *watched) saveNew(rule string) rules.Saved {
+	w.Helper()
+	documents, err := rules.Parse([]byte(rule), "rule.yaml")
+	w.must(err)
+	text, err := json.Marshal(documents[0])
+	w.must(err)
 	saved := rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: text}
 	for _, subject := range documents[0].Subjects() {
 		saved.Reads = append(saved.Reads, rules.Read{Subject: subject, Stream: "S"})
 	}
-	_, err = w.store.Save(w.Context(), saved, rules.AnyVersion)
+	saved, err = w.store.Save(w.Context(), saved, rules.AnyVersion)
 	w.must(err)
+	return saved
 }
 
 func (w *watched) run(part func() error) {
@@ -298,10 +305,38 @@ func TestAStreamThatIsNotReadIsSaid(t *testing.T) {
 		if said := w.said(); len(said) != 1 {
 			t.Errorf("while it is read, and far behind: %+v", said)
 		}
+		w.pass(time.Until(time.Now().Truncate(progressEvery).Add(progressEvery + time.Second))) // between two looks
+		atTheLimit := time.Now().Add(-w.blind.after + progressEvery)
+		w.caughtUp = func() time.Time { return atTheLimit }
+		w.pass(20 * time.Second)
+		if said := w.said(); len(said) != 1 {
+			t.Errorf("while it is read, and as far behind as it may be: %+v", said)
+		}
 		w.caughtUp = time.Now
 		w.pass(time.Minute)
 		if _, resolved := w.pair("intake/S"); resolved.Count != 4 {
 			t.Errorf("%d jobs were late, want 4: %s", resolved.Count, resolved.Text)
+		}
+	})
+}
+
+// The clock was set back a moment ago: for up to a second the intake reports that it has read the stream up to an instant
+// of the old time.
+func TestAReadingOfTheFutureIsNoBlindness(t *testing.T) {
+	watch(t, everyMinute, func(w *watched) {
+		w.pass(2 * time.Minute)
+		w.blind.taps = func() []events.Status {
+			return []events.Status{{Stream: "S", CaughtUp: time.Now().Add(5 * time.Minute)}}
+		}
+		w.pass(progressEvery + time.Second)
+		w.blind.taps = func() []events.Status { return []events.Status{{Stream: "S", CaughtUp: time.Now()}} }
+		w.pass(10 * time.Second)
+		w.silent("after a clock was set back")
+		stuck := time.Now()
+		w.blind.taps = func() []events.Status { return []events.Status{{Stream: "S", CaughtUp: stuck}} }
+		w.pass(2 * time.Minute)
+		if said := w.said(); len(said) != 1 || said[0].Key != "intake/S" {
+			t.Errorf("while the stream is not read: %+v", said)
 		}
 	})
 }
