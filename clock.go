@@ -26,6 +26,24 @@ func (n *node) place(at time.Time) time.Time {
 	return n.clock.Place(at, false)
 }
 
+// learnTime has the clock begin with the time of the nodes that run. A step that they follow meanwhile is learned with them.
+func (n *node) learnTime(ctx context.Context) error {
+	nodes := n.store.Nodes
+	if n.store.Alone() {
+		nodes = func(context.Context) ([]futurejobs.Node, error) { return nil, nil }
+	}
+	for isNew := true; isNew; {
+		if err := n.clock.Learn(ctx, nodes, n.owner.Interval()); err != nil {
+			return err
+		}
+		var err error
+		if isNew, err = n.store.KnowSteps(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // follow records a step before the engine goes by it, and finds out which jobs are to be moved.
 func (n *node) follow(ctx context.Context, by time.Duration, isBack bool) error {
 	if err := n.store.FollowStep(ctx, by, isBack); err != nil {

@@ -1,6 +1,7 @@
 package deadman_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -179,4 +180,43 @@ func TestNodeMovesJobsWithTheClock(t *testing.T) {
 			n.Errorf("%d alerts came hours early", early)
 		}
 	})
+}
+
+// A node starts while the clock of the database is hours ahead. It goes by the time of the node that runs, so no job is
+// checked early.
+func TestNodeThatStartsOnAWrongClock(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
+	set := stepPostgres(t, dsn)
+	c := deadman.Config{Rules: ruleFolder(t, map[string]string{"slow.yaml": slowRule}), DatabaseURL: dsn, NATSURL: broker(t), Lease: 3 * time.Second}
+	n := steppingNode{serve(t, c), set}
+	n.begin("slower", "before")
+
+	ctx, steady := context.WithCancel(t.Context())
+	defer steady()
+	wrong := make(chan struct{})
+	go func() { // it stays nowhere for so long that a node follows it
+		defer close(wrong)
+		for hours := 6; ctx.Err() == nil; hours++ {
+			set(time.Duration(hours) * time.Hour)
+			select {
+			case <-ctx.Done():
+			case <-time.After(3 * time.Second):
+			}
+		}
+		set(0)
+	}()
+	n.eventually("the step is alerted", func() bool { return n.alertsOf("clock", "firing") > 0 })
+	other := steppingNode{serve(t, c), set}
+	other.eventually("the node takes shards", func() bool {
+		return strings.Contains(other.log.String(), `"shards taken"`)
+	})
+	other.begin("slow", "meanwhile")
+	steady()
+	<-wrong
+	other.eventually("an alert of what began meanwhile", func() bool { return other.alertsOf("meanwhile", "firing") == 1 })
+	n.eventually("the alert of the step is resolved", func() bool { return n.alertsOf("clock", "firing") == n.alertsOf("clock", "resolved") })
+	if early := n.alertsOf("before", "firing"); early != 0 {
+		t.Errorf("%d alerts came hours early", early)
+	}
 }

@@ -119,7 +119,7 @@ func open(ctx context.Context, c Config) (n *node, err error) {
 		if err := n.openPeople(ctx); err != nil {
 			return err
 		}
-		return n.clock.Sync(ctx)
+		return n.learnTime(ctx)
 	}
 	err = n.persist(ctx, databaseGone, lastLooks, store.ErrUnavailable)
 	return n, err

@@ -210,3 +210,40 @@ func TestLeasesOfFutureEnd(t *testing.T) {
 		}
 	})
 }
+
+// A node that starts while the clock is wrong goes by the time of the nodes that run. One that starts after a crash of
+// all nodes goes by the database's clock, whatever it shows.
+func TestVirtualNodeLearnsTheTimeOfTheOthers(t *testing.T) {
+	for _, off := range []time.Duration{time.Hour, -time.Hour, 365 * futurejobs.Day, -365 * futurejobs.Day} {
+		t.Run(off.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				e := run(t, nil, oneStep)
+				time.Sleep(time.Minute)
+				nodes := e.store.Nodes
+				learn := func() (off, took time.Duration) {
+					begun, c := time.Now(), futurejobs.NewClock(e.store.Now, time.Now)
+					if err := c.Learn(t.Context(), nodes, e.owner.Interval()); err != nil {
+						t.Fatal(err)
+					}
+					return time.Until(c.Now()).Round(time.Second), time.Since(begun)
+				}
+				if off, took := learn(); off != 0 || took != 0 {
+					t.Errorf("beside a node, on a right clock: off by %s, after %s", off, took)
+				}
+				e.wall.set(off)
+				if off, took := learn(); off != 0 || took > 7*time.Second {
+					t.Errorf("beside a node, on a wrong clock: off by %s, after %s", off, took)
+				}
+				crashed, err := e.store.Nodes(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				nodes = func(context.Context) ([]futurejobs.Node, error) { return crashed, nil } // none beats any more
+				e.wall.set(2 * off)
+				if is, took := learn(); is != 2*off || took < 8*time.Second || took > 9*time.Second {
+					t.Errorf("after a crash: off by %s, after %s", is, took)
+				}
+			})
+		})
+	}
+}

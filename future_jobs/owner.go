@@ -253,8 +253,11 @@ func (o *Owner) share(n int) int {
 // isWaiting reports whether the node became unfit so lately that others, unfit for the same cause, may not have said
 // so yet. Until then the node neither gives nor takes shards.
 func (o *Owner) isWaiting(now time.Time) bool {
-	return !o.told.IsZero() && now.Sub(o.told) < o.lease/3+o.lease/15
+	return !o.told.IsZero() && now.Sub(o.told) < o.Interval()
 }
+
+// Interval is how long it takes at the most until the node beats again.
+func (o *Owner) Interval() time.Duration { return o.lease/3 + o.lease/15 }
 
 // shed gives shards back, the highest first, until share are left. A shard goes when
 // nothing of it is in flight.

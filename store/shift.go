@@ -78,12 +78,13 @@ func (s *Store) FollowStep(ctx context.Context, by time.Duration, isBack bool) e
 	return nil
 }
 
-// knowSteps notes which steps were followed before this node began.
-func (s *Store) knowSteps(ctx context.Context) error {
+// KnowSteps notes which steps of the database's clock the nodes follow already. isNew: there are more than this node knew.
+func (s *Store) KnowSteps(ctx context.Context) (isNew bool, err error) {
 	var id int64
-	err := s.read.QueryRowContext(ctx, `SELECT coalesce(max(id), 0) FROM clock_step`).Scan(&id)
-	s.followed.Store(id)
-	return err
+	if err := s.read.QueryRowContext(ctx, `SELECT coalesce(max(id), 0) FROM clock_step`).Scan(&id); err != nil {
+		return false, failed("clock", err)
+	}
+	return s.followed.Swap(id) != id, nil
 }
 
 func recordStep(ctx context.Context, tx *sql.Tx, c clockStep) error {

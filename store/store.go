@@ -207,8 +207,8 @@ func (s *Store) prepare(ctx context.Context, shards int, leaveBehind bool) error
 	if err := s.seed(ctx, shards); err != nil {
 		return failed("shards", err)
 	}
-	if err := s.knowSteps(ctx); err != nil {
-		return failed("clock", err)
+	if _, err := s.KnowSteps(ctx); err != nil {
+		return err
 	}
 	now, err := s.Now(ctx)
 	if err != nil {

@@ -1,0 +1,80 @@
+package futurejobs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// learnEvery is how often a node that starts looks whether another one beats.
+const learnEvery = 250 * time.Millisecond
+
+// Learn has the clock begin with the time of the nodes that run. The database's clock may have stepped before this node
+// started: then the running nodes go by the time from before the step, and this node has to, too.
+//
+// nodes returns the nodes that did not leave, and interval is how often they beat. Learn returns at once where there is no
+// other node, or one of them beat within the interval by the database's clock. Otherwise it waits for a beat, for the
+// interval and two seconds: the nodes crashed, or the clock stepped. An error of nodes or of the database is returned.
+func (c *Clock) Learn(ctx context.Context, nodes func(context.Context) ([]Node, error), interval time.Duration) error {
+	c.state.Store(&clockState{})
+	if err := c.Sync(ctx); err != nil {
+		return err
+	}
+	sent := c.local()
+	before, err := seenAt(ctx, nodes)
+	if err != nil {
+		return err
+	}
+	if len(before) == 0 || c.isRecent(before, interval) {
+		return nil
+	}
+	for until := c.local().Add(interval + 2*jump); c.local().Before(until); {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(learnEvery):
+		}
+		next := c.local()
+		after, err := seenAt(ctx, nodes)
+		if err != nil {
+			return err
+		}
+		for id, at := range after {
+			if before[id].Equal(at) {
+				continue
+			}
+			c.state.Store(&clockState{last: &reading{said: at.UTC(), sent: sent, arrived: c.local()}})
+			var jumped Jumped
+			if err := c.Sync(ctx); !errors.As(err, &jumped) {
+				return err
+			}
+			return nil
+		}
+		sent = next
+	}
+	return nil
+}
+
+// isRecent reports whether one of the nodes beat within the interval, by the clock.
+func (c *Clock) isRecent(seen map[string]time.Time, interval time.Duration) bool {
+	for _, at := range seen {
+		if c.Now().Sub(at).Abs() <= interval+jump {
+			return true
+		}
+	}
+	return false
+}
+
+// seenAt is when the nodes were last seen, by id.
+func seenAt(ctx context.Context, nodes func(context.Context) ([]Node, error)) (map[string]time.Time, error) {
+	all, err := nodes(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("time of the nodes: %w", err)
+	}
+	seen := make(map[string]time.Time, len(all))
+	for _, n := range all {
+		seen[n.ID] = n.SeenAt
+	}
+	return seen, nil
+}
