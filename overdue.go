@@ -30,28 +30,41 @@ type backlog struct {
 	more  bool // there may be more, behind those that were looked at
 }
 
-// look returns the jobs that are overdue.
+// look returns the jobs that are overdue. Where jobs that may still be late fill what was looked at, it looks past them.
 func (o *overdue) look(ctx context.Context) (backlog, error) {
 	now := o.now()
-	found, whole, err := o.store.Overdue(ctx, now.Add(-overdueAfter))
-	if err != nil {
-		return backlog{}, err
-	}
 	patience := make(map[futurejobs.Edition]time.Duration)
-	b := backlog{more: !whole}
-	for _, part := range found {
-		may, known := patience[part.Edition]
-		if !known {
-			if rule, err := o.book.Rule(ctx, part.RuleID, part.Version); err == nil { // no check of one that cannot be read runs
-				may = rule.Patience()
-			}
-			patience[part.Edition] = may
+	may := make(map[futurejobs.Edition]time.Duration) // patience, where a version has some
+	for {
+		found, whole, err := o.store.Overdue(ctx, now.Add(-overdueAfter), may)
+		if err != nil {
+			return backlog{}, err
 		}
-		if now.Sub(part.Oldest) > overdueAfter+may {
-			b.parts = append(b.parts, part)
+		b, asked := backlog{more: !whole}, len(may)
+		for _, part := range found {
+			if _, known := patience[part.Edition]; !known {
+				patience[part.Edition] = o.patience(ctx, part.Edition)
+			}
+			if p := patience[part.Edition]; p > 0 {
+				may[part.Edition] = p
+			}
+			if now.Sub(part.Oldest) > overdueAfter+patience[part.Edition] {
+				b.parts = append(b.parts, part)
+			}
+		}
+		if whole || len(may) == asked {
+			return b, nil
 		}
 	}
-	return b, nil
+}
+
+// patience is how long the check of a version may take: nothing where it cannot be read, as no check runs then.
+func (o *overdue) patience(ctx context.Context, made futurejobs.Edition) time.Duration {
+	rule, err := o.book.Rule(ctx, made.RuleID, made.Version)
+	if err != nil {
+		return 0
+	}
+	return rule.Patience()
 }
 
 // without returns the backlog without some versions of rules.

@@ -1,19 +1,25 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	futurejobs "deadman/future_jobs"
 )
 
 // overdueMost is how many jobs of one shard Overdue looks at, and overdueAll of all shards together: a shard that is
-// one of many gives fewer, but overdueLeast.
+// one of many gives fewer, but overdueLeast. Of jobs that may be late it passes by so many times as much.
 const (
 	overdueMost  = 200
 	overdueAll   = 3200
 	overdueLeast = 20
+	overduePast  = 50
 )
 
 // Overdue is the pending jobs of one version of a rule in one shard that were due by an instant.
@@ -24,24 +30,38 @@ type Overdue struct {
 	Jobs   int
 }
 
-// Overdue returns what was due by an instant, of the first jobs of each shard. whole is false where a shard may have
-// more. Where nothing is overdue it is one probe of an index a shard, however many jobs are pending.
-func (s *Store) Overdue(ctx context.Context, by time.Time) (all []Overdue, whole bool, err error) {
+// Overdue returns what was due by an instant, of the first jobs of each shard, without the jobs of versions that may be
+// late by so much. whole is false where a shard may have more. Where nothing is overdue it is one probe of an index a
+// shard, however many jobs are pending.
+func (s *Store) Overdue(ctx context.Context, by time.Time, late map[futurejobs.Edition]time.Duration) (all []Overdue, whole bool, err error) {
 	most := max(min(overdueMost, overdueAll/s.shards), overdueLeast)
+	due, args := `SELECT shard, rule_id, version, next_check_at FROM future_job WHERE shard = %[1]d AND next_check_at <= $1 ORDER BY next_check_at, id LIMIT %[2]d`, []any{by}
+	if len(late) > 0 {
+		var not []string
+		for _, made := range slices.SortedFunc(maps.Keys(late), func(a, b futurejobs.Edition) int { // one text, which is prepared once
+			return cmp.Or(cmp.Compare(a.RuleID, b.RuleID), cmp.Compare(a.Version, b.Version))
+		}) {
+			args = append(args, by.Add(-late[made]))
+			not = append(not, fmt.Sprintf(`rule_id = %d AND version = %d AND next_check_at > `, made.RuleID, made.Version)+"$"+strconv.Itoa(len(args)))
+		}
+		due = `SELECT shard, rule_id, version, next_check_at FROM (
+	SELECT id, shard, rule_id, version, next_check_at FROM future_job WHERE shard = %[1]d AND next_check_at <= $1 ORDER BY next_check_at, id LIMIT %[3]d
+) AS d%[1]d WHERE NOT (` + strings.Join(not, ` OR `) + `) ORDER BY next_check_at, id LIMIT %[2]d`
+	}
 	parts := make([]string, s.shards)
 	for shard := range parts {
 		parts[shard] = fmt.Sprintf(`SELECT shard, rule_id, version, min(next_check_at) AS t, count(*) AS n FROM (
-	SELECT shard, rule_id, version, next_check_at FROM future_job WHERE shard = %d AND next_check_at <= $1 ORDER BY next_check_at, id LIMIT %d
-) AS f%d GROUP BY shard, rule_id, version`, shard, most, shard)
+	`+due+`
+) AS f%[1]d GROUP BY shard, rule_id, version`, shard, most, overduePast*most)
 	}
 	all, err = query(ctx, s.read, func(row scanner, o *Overdue) error {
 		return row.Scan(&o.Shard, &o.RuleID, &o.Version, at(&o.Oldest), &o.Jobs)
-	}, union(parts), by)
+	}, union(parts), args...)
 	if err != nil {
 		return nil, false, failed("overdue", err)
 	}
 	found := make(map[int16]int)
-	whole = true
+	whole = len(late) == 0 // else there may be more behind what was passed by
 	for _, o := range all {
 		found[o.Shard] += o.Jobs
 		whole = whole && found[o.Shard] < most

@@ -167,9 +167,10 @@ func lateJobsAreCounted(t *testing.T, w *world) {
 func overdueJobsAreFound(t *testing.T, w *world) {
 	other := w.save("payment-unconfirmed", "payment")
 	by := w.slot()
+	var late map[futurejobs.Edition]time.Duration
 	overdue := func() (sum map[int32]int, oldest time.Time, whole bool) {
 		t.Helper()
-		found, whole, err := w.Overdue(w.ctx(), by)
+		found, whole, err := w.Overdue(w.ctx(), by, late)
 		w.must(err)
 		sum = make(map[int32]int)
 		for _, o := range found {
@@ -201,5 +202,11 @@ func overdueJobsAreFound(t *testing.T, w *world) {
 	w.start(by.Add(-time.Second), keys...)
 	if found, _, whole = overdue(); whole || found[w.rule.ID] < 3 || found[w.rule.ID] > 3000 {
 		t.Errorf("of very many: %v, %v", found, whole)
+	}
+	w.byHand(w.starting(other, "behind them", by))
+	late = map[futurejobs.Edition]time.Duration{{RuleID: w.rule.ID, Version: w.rule.Version}: 30 * time.Second}
+	found, oldest, whole = overdue()
+	if diff := cmp.Diff(map[int32]int{w.rule.ID: 1, other.ID: 2}, found); diff != "" || !oldest.Equal(by.Add(-time.Minute)) || whole {
+		t.Errorf("past those that may be late the oldest is of %s, %v (-want +got):\n%s", oldest, whole, diff)
 	}
 }
