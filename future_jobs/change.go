@@ -205,13 +205,19 @@ func (a Move) play(f *fold, e Effect, s *standing) {
 		f.net.Missed++
 		return
 	}
-	s.job.Version = e.Rule.Version
-	if a.Next != nil {
-		if at := a.Next(s.job); !at.IsZero() {
-			s.job.reschedule(e.Rule.notBehind(e.Rule.rested(s.job, at), f.now))
-		}
-	}
+	a.change(f, e, &s.job)
+	f.order.moveKept(e, s, a)
 	s.changed = true
 	f.trace(e, s, Moved)
 	f.net.Changed++
+}
+
+func (a Move) change(f *fold, e Effect, j *Job) {
+	j.Version = e.Rule.Version
+	if a.Next == nil {
+		return
+	}
+	if at := a.Next(*j); !at.IsZero() {
+		j.reschedule(e.Rule.notBehind(e.Rule.rested(*j, at), f.now))
+	}
 }

@@ -24,6 +24,7 @@ const ClockSkew = 100 * time.Millisecond
 //	recall      What happened after a trigger, and was read before it, is played once the trigger is read.
 //	keep        A trigger that was kept out leaves the job that would have begun with it.
 //	changeKept  What changes a job changes the jobs that would have begun with the triggers before it, too.
+//	moveKept    A move to a version takes the jobs along that would have begun with triggers of older versions.
 //	note        A change is remembered for a trigger that is older and is read later.
 //	newer       News that are older than others of another stream are merged below them.
 //	finish      An end that is older than a kept trigger leaves the job of that trigger.
@@ -209,13 +210,26 @@ func (o *ordering) keep(a Start, e Effect, s *standing) {
 
 // changeKept has an event change the jobs that would have begun with the triggers before it.
 func (o *ordering) changeKept(e Effect, s *standing, by changing) {
-	if e.Event == nil || s.job.Order == nil || len(s.job.Order.Kept) == 0 {
+	if e.Event == nil {
 		return
 	}
-	at, order := o.fold.when(e), s.reorder()
+	o.changeKeptThat(e, s, by, func(k *Kept) bool { return !e.Apart || !k.At.After(o.fold.when(e)) })
+}
+
+// moveKept takes the jobs that would have begun with the triggers of older versions to the version of a move.
+func (o *ordering) moveKept(e Effect, s *standing, by Move) {
+	o.changeKeptThat(e, s, by, func(k *Kept) bool { return k.Version < e.Rule.Version })
+}
+
+// changeKeptThat changes the jobs that would have begun with some of the kept triggers.
+func (o *ordering) changeKeptThat(e Effect, s *standing, by changing, is func(*Kept) bool) {
+	if s.job.Order == nil || len(s.job.Order.Kept) == 0 {
+		return
+	}
+	order := s.reorder()
 	order.Kept = slices.Clone(order.Kept)
 	for i := range order.Kept {
-		if k := &order.Kept[i]; !e.Apart || !k.At.After(at) {
+		if k := &order.Kept[i]; is(k) {
 			k.change(e.Ref, func(j *Job) { by.change(o.fold, e, j) })
 		}
 	}

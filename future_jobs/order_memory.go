@@ -80,11 +80,11 @@ func (k *Kept) job(ref Ref) Job {
 	}
 }
 
-// change has an event change the job that would have begun with the trigger.
+// change changes the job that would have begun with the trigger.
 func (k *Kept) change(ref Ref, by func(*Job)) {
 	j := k.job(ref)
 	by(&j)
-	k.Next, k.State, k.Pauses, k.PausedNext, k.Members = j.NextCheckAt, j.State, j.Pauses, j.PausedNext, j.Members
+	k.Version, k.Next, k.State, k.Pauses, k.PausedNext, k.Members = j.Version, j.NextCheckAt, j.State, j.Pauses, j.PausedNext, j.Members
 }
 
 // beganAt is the job's place in the order of events: when the trigger was taken in, or the job's Since where that is

@@ -153,10 +153,8 @@ func (p *past) begin(ctx context.Context, s Saved) (n int, err error) {
 		}
 		b := futurejobs.Batch{RuleSet: ruleSet, Known: known}
 		for _, ref := range refs[:min(len(refs), pageMost)] {
-			job := p.known.Pending[ref]
-			job.Version, job.Origin = s.Version, 0 // the save begins it: a rule may have had a job of the event before
 			b.Effects = append(b.Effects, futurejobs.Effect{
-				Rule: &rule.engine, Ref: rule.ref(ref.Key, p.Book.shards), Ask: futurejobs.Start{Job: job},
+				Rule: &rule.engine, Ref: rule.ref(ref.Key, p.Book.shards), Ask: futurejobs.Start{Job: begunBy(s, p.known.Pending[ref])},
 			})
 		}
 		applied, err := p.Jobs.Apply(ctx, b)
@@ -175,6 +173,21 @@ func (p *past) begin(ctx context.Context, s Saved) (n int, err error) {
 			return n, wrap("take in what was before", err)
 		}
 	}
+}
+
+// begunBy is a job as a save begins it, and so are those of the triggers that it kept. They have no origin: a rule may
+// have had a job of the event before.
+func begunBy(s Saved, job futurejobs.Job) futurejobs.Job {
+	job.Version, job.Origin = s.Version, 0
+	if job.Order != nil && len(job.Order.Kept) > 0 {
+		order := *job.Order
+		order.Kept = slices.Clone(order.Kept)
+		for i := range order.Kept {
+			order.Kept[i].Version, order.Kept[i].Origin = s.Version, 0
+		}
+		job.Order = &order
+	}
+	return job
 }
 
 // catchUp plays what intake has applied by now, and returns where it stands.

@@ -7,10 +7,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go/jetstream"
+
 	"deadman/bus"
+	"deadman/bus/bustest"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 	"deadman/store"
+	"deadman/store/storetest"
 )
 
 const parcels = `
@@ -195,4 +199,63 @@ func TestThePastOfARuleThatIsDeletedMeanwhile(t *testing.T) {
 	if !errors.Is(err, rules.ErrConflict) || b.keys() != "" {
 		t.Errorf("%q wait: %v", b.keys(), err)
 	}
+}
+
+// onDatabases runs a test on each database.
+func onDatabases(t *testing.T, test func(t *testing.T, s *store.Store)) {
+	for name, url := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "" }, "postgres": storetest.Postgres} {
+		t.Run(name, func(t *testing.T) {
+			s, err := store.Open(t.Context(), store.Options{DatabaseURL: url(t), DataDir: t.TempDir(), Shards: shards, Log: quietly()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			test(t, s)
+		})
+	}
+}
+
+// A trigger that the past kept out leaves its job to the version that took the past in, once an end is read that is older.
+func TestAKeptTriggerOfThePastIsOfTheVersionThatTakesItIn(t *testing.T) {
+	onDatabases(t, func(t *testing.T, s *store.Store) {
+		server, b := broker(t)
+		js := bustest.JetStream(t, server.ClientURL())
+		for stream, subjects := range map[string][]string{"SENT": {"parcels.sent"}, "REST": {"parcels.arrived", "parcels.held"}} {
+			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: subjects}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w := &before{t, registry(b, s), b, &meddled{Store: s}}
+		w.publish("parcels.sent", `{"id":1}`)
+		time.Sleep(5 * time.Millisecond)
+		between := time.Now().UTC()
+		time.Sleep(5 * time.Millisecond)
+		w.publish("parcels.sent", `{"id":1}`)
+		saved(t, s, 0, parcels) // by hand, so that the past is version 2's
+		w.since(1)
+		if err := w.Book.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		effects, refused := w.Book.Match(futurejobs.Event{Stream: "REST", Subject: "parcels.arrived", Seq: 1, At: between, Data: []byte(`{"id":1}`)})
+		if len(effects) != 1 || len(refused) != 0 {
+			t.Fatalf("the end asks for %v, %v", effects, refused)
+		}
+		applied, err := s.Apply(t.Context(), futurejobs.Batch{
+			Stream: "REST", Last: 1, LastAt: between, RuleSet: w.Book.Revision(), Effects: effects,
+		})
+		if err != nil || applied.Ended != 1 {
+			t.Fatalf("%+v, %v", applied, err)
+		}
+		page, err := s.Jobs(t.Context(), futurejobs.Filter{Rule: "parcels"})
+		if err != nil || len(page.Items) != 1 || !page.Items[0].Since.After(between) || page.Items[0].Version != 2 || page.Items[0].Origin != 0 {
+			t.Fatalf("pending: %+v, %v; want a job of version 2 and of no origin since the second trigger", page.Items, err)
+		}
+		if _, err := w.Book.Rule(t.Context(), page.Items[0].RuleID, page.Items[0].Version); err != nil {
+			t.Error(err)
+		}
+	})
 }
