@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"deadman/alerts"
@@ -93,13 +94,15 @@ func (q plantedQueue) unfenced(ctx context.Context, s futurejobs.Settlement) (fu
 // apart settles first, and writes the alerts of jobs that go on with a settle of their own.
 func (q plantedQueue) apart(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
 	second := futurejobs.Settlement{Held: s.Held, RuleSet: s.RuleSet}
+	s.Decisions = slices.Clone(s.Decisions)
 	for i, d := range s.Decisions {
 		if d.Ends() || len(d.Alerts) == 0 {
 			continue
 		}
-		s.Decisions[i].Alerts = nil
-		d.Job.Rev++
-		second.Decisions = append(second.Decisions, d)
+		silent, later := *d, *d // the decisions are the sweep's
+		silent.Alerts = nil
+		later.Job.Rev++
+		s.Decisions[i], second.Decisions = &silent, append(second.Decisions, &later)
 	}
 	settled, err := q.Store.Settle(ctx, s)
 	if err != nil || len(second.Decisions) == 0 {

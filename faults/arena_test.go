@@ -54,6 +54,7 @@ type arena struct {
 	mu     sync.Mutex
 	log    []string
 	at     map[string]deadman.Endpoints // of the nodes that serve
+	lives  map[string]string            // the names of the nodes' present lives
 	told   map[string]bool              // ids of alerts that people were told of
 	acked  []string                     // ids of events
 	breach error                        // of a promise that holds at any moment
@@ -68,7 +69,7 @@ func newArena(t *testing.T, s scenario, plant string) *arena {
 	t.Helper()
 	a := &arena{
 		T: t, plant: plant, count: len(s.nodes), linger: s.linger, sources: []string{"ORDERS"}, rules: "campaign", dir: t.TempDir(), serving: func() {}, after: func() {},
-		links: map[string]*link{}, programs: map[string]func() (string, error){}, at: map[string]deadman.Endpoints{}, told: map[string]bool{},
+		links: map[string]*link{}, programs: map[string]func() (string, error){}, at: map[string]deadman.Endpoints{}, lives: map[string]string{}, told: map[string]bool{},
 		over: make(chan struct{}), served: make(chan struct{}),
 	}
 	a.play = func() { a.playOrders(60, 20*time.Millisecond) }
@@ -213,6 +214,9 @@ func (a *arena) flags(node, name string) []string {
 func (a *arena) live(path, node string, life int, plan string) bool {
 	name := fmt.Sprintf("%s%d", node, life)
 	a.note("%s starts with %q", name, plan)
+	a.mu.Lock()
+	a.lives[node] = name
+	a.mu.Unlock()
 	env := append([]string{"DEADMAN_FAILPOINTS=" + plan, "DEADMAN_PLANT=" + a.plant}, a.env...)
 	p := spawn(a.T, path, name, env, func(line string) { a.note("%s: %s", name, line) }, a.flags(node, name)...)
 	serving := p.serving
@@ -271,12 +275,15 @@ func (a *arena) wake(node *process) {
 
 // playOrders publishes the events of n orders at a pace, once a node has served: each order is
 // created, every fifth touched three times, and two of three are shipped, at once or later.
-func (a *arena) playOrders(n int, pace time.Duration) {
+func (a *arena) playOrders(n int, pace time.Duration) { a.playFrom(0, n, pace) }
+
+// playFrom is playOrders with the numbers of the orders from first on.
+func (a *arena) playFrom(first, n int, pace time.Duration) {
 	a.Helper()
 	a.wait()
 	const later = 30
 	for i := range n + later {
-		key := orderKey(i)
+		key := orderKey(first + i)
 		if i < n {
 			a.publish("orders.created", key, "")
 		}
@@ -289,7 +296,7 @@ func (a *arena) playOrders(n int, pace time.Duration) {
 			a.publish("orders.shipped", key, "")
 		}
 		if past := i - later; past >= 0 && past%3 == 2 {
-			a.publish("orders.shipped", orderKey(past), "")
+			a.publish("orders.shipped", orderKey(first+past), "")
 		}
 		pause(pace)
 	}

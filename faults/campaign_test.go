@@ -17,6 +17,7 @@ var (
 	seed  = flag.Uint64("seed", 0, "run the scenario of this seed of the campaign, or begin with it")
 	runs  = flag.Int("runs", 0, "how many scenarios of the campaign to run; 0: a sample")
 	trace = flag.Bool("trace", false, "show what happened in runs that pass, too")
+	limit = flag.Duration("within", drained, "how long a system of the campaign may take to be at rest")
 	other = flag.String("program", "", "break this program in the place of the one of these sources; it has to be built with -tags faultpoints")
 )
 
@@ -63,7 +64,7 @@ func TestCampaign(t *testing.T) {
 						t.Logf("%s; again with: go test ./faults -run TestCampaign -seed %d", s, seed)
 					}
 				}()
-				if err := s.run(t, "", drained); err != nil {
+				if err := s.run(t, "", *limit); err != nil {
 					t.Errorf("%v", err)
 					return
 				}
@@ -112,12 +113,14 @@ func (s scenario) run(t *testing.T, plant string, within time.Duration) error {
 	return a.rest(within)
 }
 
-// shortWindow makes the stream of alerts before a node does, with a duplicate window that any
-// death of a node outlasts.
-func shortWindow(a *arena, _ *rand.Rand) {
+// shortWindow makes the stream of alerts with a duplicate window that any death of a node outlasts.
+func shortWindow(a *arena, _ *rand.Rand) { a.makeAlerts(100 * time.Millisecond) }
+
+// makeAlerts makes the stream of alerts before a node does, with a duplicate window.
+func (a *arena) makeAlerts(window time.Duration) {
 	a.Helper()
 	if _, err := a.jetStream().CreateStream(a.Context(), jetstream.StreamConfig{
-		Name: "DEADMAN_ALERTS", Subjects: []string{"deadman.alerts.>"}, Duplicates: 100 * time.Millisecond,
+		Name: "DEADMAN_ALERTS", Subjects: []string{"deadman.alerts.>"}, Duplicates: window,
 		Discard: jetstream.DiscardNew, AllowDirect: true, AllowAtomicPublish: true,
 	}); err != nil {
 		a.Fatal(err)

@@ -20,6 +20,10 @@ type Checker struct {
 	NATS *nats.Conn
 	// Lossy is that the database lost commits in a failover: alerts may be in the stream that it does not know.
 	Lossy bool
+	// FailedOver is when the database lost commits; zero: it did not.
+	FailedOver time.Time
+	// CameBack is that the stream of alerts was lost, and has alerts that came back behind newer ones.
+	CameBack bool
 }
 
 // own is the name under which alerts of deadman itself come.
@@ -62,6 +66,7 @@ type Said struct {
 	Source     string
 	Count      int
 	Closes     []string
+	Text       string
 	MsgID      string
 }
 
@@ -177,6 +182,9 @@ func (c Checker) Promises(ctx context.Context) error {
 	}
 	if n.Alerts != len(said) && !(c.Lossy && n.Alerts < len(said)) {
 		breach("P7: %d alerts were decided, a consumer sees %d", n.Alerts, len(said))
+	}
+	if c.CameBack {
+		said = byDecision(said)
 	}
 	ids := map[string]bool{}
 	decisions := map[string]Said{}

@@ -13,6 +13,7 @@ func drawCrash(s *scenario, random *rand.Rand) {
 	s.beside(random, 2)
 	var cluster *storetest.Cluster
 	s.database = func(a *arena) { cluster = onCluster(a) }
+	s.stage = func(a *arena, _ *rand.Rand) { clientsSave(a) }
 	s.upset = func(a *arena, random *rand.Rand) {
 		for range 1 + random.IntN(2) {
 			pause(span(random, 200*time.Millisecond, 1200*time.Millisecond))
@@ -26,7 +27,8 @@ func drawCrash(s *scenario, random *rand.Rand) {
 }
 
 // drawFailover has the primary be killed, and the standby be promoted. One that does not replicate synchronously
-// was cut off before, and lacks commits.
+// was cut off before, and lacks commits: among them a job and its alert, by which nodes find out. They do not find out
+// where all alerts that are lost are raised again at once, or none is.
 func drawFailover(synchronous bool) func(*scenario, *rand.Rand) {
 	return func(s *scenario, random *rand.Rand) {
 		s.nodes = [][]string{one(random)}
@@ -38,16 +40,22 @@ func drawFailover(synchronous bool) func(*scenario, *rand.Rand) {
 				a.done(r.primary.CommitSynchronously())
 			}
 		}
+		var clients *saves
+		s.stage = func(a *arena, _ *rand.Rand) { clients = clientsSave(a) }
 		s.upset = func(a *arena, random *rand.Rand) {
 			pause(span(random, 200*time.Millisecond, 3*time.Second))
 			if !synchronous {
 				a.note("the standby is cut off")
 				r.link.begin(fault{name: "cut"})
+				clients.raisedSince(time.Now())
 				pause(span(random, 100*time.Millisecond, 2*time.Second))
 			}
 			a.note("the primary is killed")
 			a.done(r.primary.Crash())
 			pause(span(random, 50*time.Millisecond, 1500*time.Millisecond))
+			if !synchronous {
+				a.FailedOver = time.Now()
+			}
 			a.done(r.standby.Promote())
 			a.note("the standby is the primary")
 		}

@@ -9,7 +9,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// drawLoss has the stream of events lose some that no node has read yet, as none reaches the broker.
+// drawLoss has the stream of events lose some that no node has read yet, as none reaches the broker, or while nodes read
+// them over a slow link.
 func drawLoss(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{one(random)}
 	if random.IntN(2) == 0 {
@@ -29,7 +30,7 @@ func drawLoss(s *scenario, random *rand.Rand) {
 	s.upset = func(a *arena, random *rand.Rand) {
 		for range 1 + random.IntN(2) {
 			a.more(random.Uint64N(30))
-			f := faultOf(random, []string{"cut", "half-open"}[random.IntN(2)])
+			f := faultOf(random, []string{"cut", "half-open", "slow", "narrow"}[random.IntN(4)])
 			a.note("the link to the broker is %s", f.name)
 			a.broker.begin(f)
 			a.more(10 + random.Uint64N(30))

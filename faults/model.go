@@ -83,11 +83,11 @@ func asked(events []Event) map[job]int {
 	return jobs
 }
 
-// jobs counts the jobs that are there, pending and archived.
+// jobs counts the jobs that are there, pending and archived, but for those of rules that clients saved.
 func (c Checker) jobs(ctx context.Context) (map[job]int, error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT r.name, j.key, j.outcome, count(*) FROM (
 		SELECT rule_id, key, '' AS outcome FROM future_job UNION ALL SELECT rule_id, key, outcome FROM history) j
-		JOIN rule r ON r.id = j.rule_id GROUP BY r.name, j.key, j.outcome`)
+		JOIN rule r ON r.id = j.rule_id WHERE r.name NOT LIKE '`+ByClients+`%' GROUP BY r.name, j.key, j.outcome`)
 	if err != nil {
 		return nil, err
 	}
@@ -136,6 +136,9 @@ func (c Checker) led(ctx context.Context, events []Event) (breaches []string, er
 	said, err := c.Stream(ctx)
 	if err != nil {
 		return nil, err
+	}
+	if c.CameBack {
+		said = byDecision(said)
 	}
 	want := asked(events)
 	for _, j := range slices.SortedFunc(maps.Keys(union(want, there)), func(a, b job) int { return cmp.Compare(a.String(), b.String()) }) {

@@ -1,6 +1,7 @@
 package faults_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -84,25 +85,33 @@ func (a *arena) saveRules(client int, over <-chan struct{}) {
 
 // save saves a rule on a node that serves.
 func (a *arena) save(name, text string) error {
+	return a.ask(http.MethodPut, "/api/v1/rules/"+name, "application/yaml", text, nil)
+}
+
+// ask sends a request to a node that serves, and reads a good answer into out, if that is not nil.
+func (a *arena) ask(method, path, kind, body string, out any) error {
 	a.mu.Lock()
 	var url string
 	for _, at := range a.at {
 		url = at.HTTP
 	}
 	a.mu.Unlock()
-	request, err := http.NewRequestWithContext(a.Context(), http.MethodPut, url+"/api/v1/rules/"+name, strings.NewReader(text))
+	request, err := http.NewRequestWithContext(a.Context(), method, url+path, strings.NewReader(body))
 	if err != nil {
 		return err
 	}
-	request.Header.Set("Content-Type", "application/yaml")
+	request.Header.Set("Content-Type", kind)
 	answer, err := (&http.Client{Timeout: 5 * time.Second}).Do(request)
 	if err != nil {
 		return err
 	}
 	defer answer.Body.Close()
-	body, err := io.ReadAll(answer.Body)
+	text, err := io.ReadAll(answer.Body)
 	if err == nil && answer.StatusCode >= 300 {
-		err = fmt.Errorf("rule %s: %s: %s", name, answer.Status, body)
+		err = fmt.Errorf("%s %s: %s: %s", method, path, answer.Status, text)
 	}
-	return err
+	if err != nil || out == nil {
+		return err
+	}
+	return json.Unmarshal(text, out)
 }

@@ -42,6 +42,7 @@ type kind struct {
 
 // kinds are all that there are. What they break in one go, each in a file of its own, is nodes
 // (this file), connections and brokers (this file), clocks, streams, rules, databases and versions.
+// A new kind goes to the end: the seeds of the others stay what they are.
 var kinds = []kind{
 	{"kill", 3, drawKill},
 	{"kill two", 2, drawKillTwo},
@@ -70,6 +71,7 @@ var kinds = []kind{
 	{"asynchronous", 1, drawFailover(false)},
 	{"large", 2, drawLarge},
 	{"older", 2, drawOlder},
+	{"alerts lost", 2, drawAlertsLost},
 }
 
 // round is the kinds of the seeds that follow each other.

@@ -193,12 +193,18 @@ func (t *truth) outagesOf(l Lookup) {
 // that outages count those for whom they speak.
 func (t *truth) unknownOf(l Lookup) {
 	var met, counted int
-	for _, u := range t.unknown[l.Rule] {
+	before := map[string]time.Time{} // when the key was last unknown: an alert from before is about that
+	for _, u := range slices.SortedFunc(slices.Values(t.unknown[l.Rule]), func(a, b Unknown) int { return a.At.Compare(b.At) }) {
 		if u.Attempts != l.Attempts {
 			continue
 		}
+		after := u.At.Add(-slack)
+		if last := before[u.Key]; last.After(after) {
+			after = last
+		}
+		before[u.Key] = u.At
 		own := slices.ContainsFunc(t.said[l.Rule+"/"+u.Key], func(s Said) bool {
-			return (s.Status == "undetermined" || s.Status == "gave_up") && !s.DecidedAt.After(u.At) && s.DecidedAt.After(u.At.Add(-slack))
+			return (s.Status == "undetermined" || s.Status == "gave_up") && !s.DecidedAt.After(u.At) && s.DecidedAt.After(after)
 		})
 		switch {
 		case own:

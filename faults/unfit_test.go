@@ -1,11 +1,17 @@
 package faults_test
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
 	"math/rand/v2"
+	"net/http"
 	"time"
+
+	"deadman/web"
 )
 
-// drawNoBroker has one of two nodes lose the broker, for a while or for good.
+// drawNoBroker has one of two nodes lose the broker, for a while or for good. The node has to say so while it lasts.
 func drawNoBroker(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{one(random), {""}}
 	s.stage = func(a *arena, _ *rand.Rand) { a.links["b"] = a.toBroker() }
@@ -15,37 +21,81 @@ func drawNoBroker(s *scenario, random *rand.Rand) {
 		f := faultOf(random, []string{"cut", "half-open"}[random.IntN(2)])
 		a.note("the link of b to the broker is %s", f.name)
 		a.links["b"].begin(f)
+		a.says("b", "nats", false)
 		if random.IntN(2) == 0 {
 			return // until the end
 		}
 		pause(span(random, time.Second, 6*time.Second))
 		a.links["b"].end(f)
 		a.note("the link of b to the broker is whole again")
+		a.says("b", "nats", true)
 	}
 }
 
-// disk is a Postgres whose disk is full for one of the nodes.
+// says waits until /readyz of a node says of a condition whether it is in order, and why not. Where it is not, the node may
+// not say that everything is.
+func (a *arena) says(node, name string, ok bool) {
+	a.Helper()
+	a.mu.Lock()
+	url := a.at[node].HTTP
+	a.mu.Unlock()
+	var last string
+	for begun := time.Now(); time.Since(begun) < time.Minute; pause(50 * time.Millisecond) {
+		said, err := readiness(a.Context(), url)
+		last = fmt.Sprintf("%+v, %v", said, err)
+		if err != nil {
+			continue
+		}
+		for _, c := range said.Conditions {
+			if c.Name == name && c.OK == ok && (ok || !said.Fine && c.Detail != "") {
+				a.note("%s says after %s that %s is in order: %v, %s", node, time.Since(begun).Round(10*time.Millisecond), name, ok, c.Detail)
+				return
+			}
+		}
+	}
+	a.Errorf("P13: node %s does not say within a minute that its condition %s is in order: %v; it says %s", node, name, ok, last)
+}
+
+// readiness is what /readyz of a node answers.
+func readiness(ctx context.Context, url string) (said web.Readiness, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/readyz", nil)
+	if err != nil {
+		return said, err
+	}
+	answer, err := (&http.Client{Timeout: 5 * time.Second}).Do(request)
+	if err != nil {
+		return said, err
+	}
+	defer answer.Body.Close()
+	err = json.NewDecoder(answer.Body).Decode(&said)
+	return said, err
+}
+
+// disk is a Postgres whose disk is full for one of the nodes, and for one of what it writes.
 const disk = `
-CREATE TABLE disk (full_for text NOT NULL);
-INSERT INTO disk VALUES ('');
+CREATE TABLE disk (full_for text NOT NULL, writes text NOT NULL);
+INSERT INTO disk VALUES ('', '');
 CREATE FUNCTION disk() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-	IF EXISTS (SELECT FROM disk WHERE full_for <> '' AND current_setting('application_name') LIKE full_for || '%') THEN
+	IF EXISTS (SELECT FROM disk WHERE full_for <> '' AND current_setting('application_name') LIKE full_for || '%' AND writes = TG_ARGV[0]) THEN
 		RAISE disk_full USING MESSAGE = 'could not extend file: No space left on device';
 	END IF;
 	RETURN NULL;
 END $$;
-CREATE TRIGGER disk AFTER INSERT OR UPDATE OR DELETE ON future_job FOR EACH STATEMENT EXECUTE FUNCTION disk();
-CREATE TRIGGER disk AFTER INSERT ON history FOR EACH STATEMENT EXECUTE FUNCTION disk();`
+CREATE TRIGGER disk_jobs AFTER INSERT OR UPDATE OR DELETE ON future_job FOR EACH STATEMENT EXECUTE FUNCTION disk('jobs');
+CREATE TRIGGER disk_jobs AFTER INSERT ON history FOR EACH STATEMENT EXECUTE FUNCTION disk('jobs');
+CREATE TRIGGER disk_alerts AFTER INSERT ON alert FOR EACH ROW WHEN (NEW.status = 1 AND NEW.rule_id <> 0) EXECUTE FUNCTION disk('alerts');`
 
-// drawNoSettle has one of two nodes fail whenever it writes a job, for a while or for good.
+// drawNoSettle has one of two nodes fail for a while or for good: whenever it writes a job, so that it can neither settle
+// one nor take events in, or only where a check raises an alert, so that the streams are read and jobs stay due.
 func drawNoSettle(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{one(random), {""}}
 	s.stage = func(a *arena, _ *rand.Rand) { a.must(disk) }
 	s.upset = func(a *arena, random *rand.Rand) {
 		a.waitForAll()
 		pause(span(random, 0, time.Second))
-		a.note("the disk is full for b")
-		a.must(`UPDATE disk SET full_for = 'b'`)
+		writes := []string{"jobs", "alerts"}[random.IntN(2)]
+		a.note("the disk is full for the %s of b", writes)
+		a.must(`UPDATE disk SET full_for = 'b', writes = '` + writes + `'`)
 		if random.IntN(2) == 0 {
 			return // until the end
 		}
@@ -53,6 +103,12 @@ func drawNoSettle(s *scenario, random *rand.Rand) {
 		a.must(`UPDATE disk SET full_for = ''`)
 		a.note("there is room again")
 	}
+}
+
+// sweepsGoUnwitnessed has the database no longer compare how far a node has swept its shards with the jobs that are due;
+// an empty name is all nodes.
+func (a *arena) sweepsGoUnwitnessed(node string) {
+	a.must(`INSERT INTO witness_exempt VALUES ('` + node + `')`)
 }
 
 // waitForAll waits until each node has served.

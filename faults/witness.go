@@ -6,14 +6,16 @@ import (
 	"time"
 )
 
-// witness has a Postgres record which node decides while another holds the shard, and which jobs could not be looked up.
+// witness has a Postgres record which node decides while another holds the shard, which jobs could not be looked up, and
+// which jobs stay due, although all streams are read past their slot, while the lease of their shard says that it is swept
+// past it. A job whose stream was read a moment ago may be on its way: one renewal may find it, the next but one may not.
 // Nodes are told apart by the application_name of their connections. It rests on nothing of the code that it watches: a
 // shard is taken where its epoch grows, and a decision is where an alert is written. Alerts of an event, such as resolved
 // ones, and those of deadman itself, of rule 0, belong to no shard. The time is the server's own, also while the clock that
 // nodes see steps.
 const witness = `
 CREATE TABLE witness_holder (shard smallint PRIMARY KEY, app text NOT NULL);
-CREATE TABLE witness_breach (breach text NOT NULL);
+CREATE TABLE witness_breach (breach text NOT NULL, at timestamptz NOT NULL);
 
 CREATE FUNCTION witness_take() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	INSERT INTO witness_holder VALUES (NEW.shard, current_setting('application_name'))
@@ -25,14 +27,35 @@ CREATE TRIGGER witness_take AFTER UPDATE ON shard_lease FOR EACH ROW
 
 CREATE FUNCTION witness_decide() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	INSERT INTO witness_breach
-	SELECT 'alert ' || NEW.id || ' of shard ' || NEW.shard || ' was decided by ' || current_setting('application_name')
-		|| ' while the shard was held by ' || h.app || ' until ' || l.expires_at || ', at ' || pg_catalog.now()
+	SELECT 'P5: alert ' || NEW.id || ' of shard ' || NEW.shard || ' was decided by ' || current_setting('application_name')
+		|| ' while the shard was held by ' || h.app || ' until ' || l.expires_at || ', at ' || pg_catalog.now(), NEW.decided_at
 	FROM witness_holder h JOIN shard_lease l ON l.shard = h.shard
 	WHERE h.shard = NEW.shard AND (h.app <> current_setting('application_name') OR l.expires_at <= pg_catalog.now());
 	RETURN NULL;
 END $$;
 CREATE TRIGGER witness_decide AFTER INSERT ON alert FOR EACH ROW
 	WHEN (NEW.status = 1 AND NEW.rule_id <> 0) EXECUTE FUNCTION witness_decide();
+
+CREATE TABLE witness_exempt (app text NOT NULL);
+CREATE TABLE witness_left (shard smallint, id bigint, next_check_at timestamptz, since timestamptz NOT NULL, PRIMARY KEY (shard, id, next_check_at));
+CREATE FUNCTION witness_sweep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	IF EXISTS (SELECT FROM witness_exempt WHERE current_setting('application_name') LIKE app || '%') THEN
+		RETURN NULL;
+	END IF;
+	INSERT INTO witness_left
+	SELECT f.shard, f.id, f.next_check_at, pg_catalog.clock_timestamp() FROM future_job f JOIN rule r ON r.id = f.rule_id
+	WHERE f.shard = NEW.shard AND r.name = 'order-unshipped'
+		AND f.next_check_at <= LEAST(NEW.swept_at, (SELECT min(coalesce(read_through_at, '-infinity')) FROM event_cursor WHERE stream <> ''))
+	ON CONFLICT DO NOTHING;
+	INSERT INTO witness_breach
+	SELECT 'P13: shard ' || NEW.shard || ' counts as swept through ' || NEW.swept_at || ', and job ' || f.id || ', due at ' || f.next_check_at
+		|| ', was not settled from ' || w.since || ' to ' || pg_catalog.clock_timestamp(), w.since
+	FROM witness_left w JOIN future_job f USING (shard, id, next_check_at)
+	WHERE w.shard = NEW.shard AND w.next_check_at <= NEW.swept_at AND w.since < pg_catalog.clock_timestamp() - interval '1500 ms';
+	RETURN NULL;
+END $$;
+CREATE TRIGGER witness_sweep AFTER UPDATE ON shard_lease FOR EACH ROW
+	WHEN (NEW.swept_at IS NOT NULL) EXECUTE FUNCTION witness_sweep();
 
 CREATE TABLE witness_unknown (rule_id int NOT NULL, key text NOT NULL, attempts int NOT NULL, at timestamptz NOT NULL);
 CREATE FUNCTION witness_unknown() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
@@ -87,9 +110,11 @@ func (c Checker) Watch(ctx context.Context) error {
 	return nil
 }
 
-// Witnessed returns the decisions, at most ten, of nodes that did not hold the shard.
+// Witnessed returns the breaches that the database recorded, at most ten: decisions of nodes that did not hold the shard,
+// and shards that count as swept where a job was left. An alert that was decided before a failover and written after it
+// was lost, and is taken back from the stream.
 func (c Checker) Witnessed(ctx context.Context) (breaches []string, err error) {
-	rows, err := c.DB.QueryContext(ctx, `SELECT breach FROM witness_breach LIMIT 10`)
+	rows, err := c.DB.QueryContext(ctx, `SELECT breach FROM witness_breach WHERE at >= $1 LIMIT 10`, c.FailedOver)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +124,27 @@ func (c Checker) Witnessed(ctx context.Context) (breaches []string, err error) {
 		if err := rows.Scan(&breach); err != nil {
 			return nil, err
 		}
-		breaches = append(breaches, "P5: "+breach)
+		breaches = append(breaches, breach)
 	}
 	return breaches, rows.Err()
+}
+
+// Holders returns how many shards each node holds whose lease has not ended.
+func (c Checker) Holders(ctx context.Context) (map[string]int, error) {
+	rows, err := c.DB.QueryContext(ctx, `SELECT h.app, count(*) FROM witness_holder h JOIN shard_lease l ON l.shard = h.shard
+		WHERE l.expires_at > pg_catalog.now() GROUP BY h.app`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := map[string]int{}
+	for rows.Next() {
+		var app string
+		var shards int
+		if err := rows.Scan(&app, &shards); err != nil {
+			return nil, err
+		}
+		all[app] = shards
+	}
+	return all, rows.Err()
 }

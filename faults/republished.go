@@ -1,0 +1,110 @@
+package faults
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+)
+
+// Loss is what the stream of alerts lost before the alerts of the database were published again.
+type Loss struct {
+	Alerts  map[string]bool // ids of the alerts that the stream had
+	Deleted bool            // the stream was deleted, and not purged
+	Full    bool            // the stream took no alert in from before the loss until after the request to publish again
+	Kept    uint64          // where Full: the last sequence before that; alerts up to it keep their places
+}
+
+// decided is an alert as the database has it.
+type decided struct {
+	shard int
+	line  string // its rule and key
+	at    time.Time
+}
+
+// Republished checks on a system at rest that the stream has each alert of the database, also those that it lost, and the
+// alerts of each rule and key in the order of their decisions. An alert that the stream took in before those that it lost
+// came back keeps its place. A stream that was deleted is alerted. overtakes is how many lines had an alert that was lost
+// and a later one that was not: those could come in the wrong order.
+func (c Checker) Republished(ctx context.Context, l Loss) (overtakes int, err error) {
+	there, err := c.decisions(ctx)
+	if err != nil {
+		return 0, err
+	}
+	said, err := c.Stream(ctx)
+	if err != nil {
+		return 0, err
+	}
+	var breaches []string
+	breach := func(format string, args ...any) { breaches = append(breaches, fmt.Sprintf(format, args...)) }
+	missing := maps.Clone(there)
+	back := map[int]uint64{} // of each shard, the sequence of the first alert that came back
+	lost, later := map[string]time.Time{}, map[string]bool{}
+	reported := false
+	for _, s := range said {
+		d, known := there[s.ID]
+		delete(missing, s.ID)
+		reported = reported || s.Rule == own && s.Key == "stream/DEADMAN_ALERTS" && s.Step == "blind" && s.Status == "firing"
+		switch {
+		case !known:
+			breach("P7: alert %s (%s/%s) is in the stream, and the database does not have it", s.ID, s.Rule, s.Key)
+		case l.Alerts[s.ID]:
+			back[d.shard] = min(s.Seq, cmp.Or(back[d.shard], s.Seq))
+			if before, ok := lost[d.line]; !ok || d.at.Before(before) {
+				lost[d.line] = d.at
+			}
+		}
+	}
+	for id, d := range missing {
+		breach("P7: alert %s (%s, lost: %v) is in the database, and not in the stream", id, d.line, l.Alerts[id])
+	}
+	if l.Deleted && !reported {
+		breach("P7: the stream of alerts was deleted, and no alert says so")
+	}
+	newest := map[bool]map[string]Said{false: {}, true: {}} // of each line, among those that keep their places and the others
+	for _, s := range said {
+		d := there[s.ID]
+		if at, ok := lost[d.line]; ok && !l.Alerts[s.ID] && d.at.After(at) {
+			later[d.line] = true
+		}
+		first, some := back[d.shard]
+		keeps := l.Full && s.Seq <= l.Kept || !l.Full && (!some || s.Seq < first)
+		before, ok := newest[keeps][d.line]
+		if ok && there[before.ID].at.After(d.at) {
+			breach("P7: %s: alert %d, decided at %s, comes after alert %d, decided at %s", d.line,
+				s.Seq, d.at.UTC().Format(clock), before.Seq, there[before.ID].at.UTC().Format(clock))
+			continue
+		}
+		newest[keeps][d.line] = s
+	}
+	return len(later), join(breaches)
+}
+
+// decisions reads the alerts of the database by their ids.
+func (c Checker) decisions(ctx context.Context) (map[string]decided, error) {
+	rows, err := c.DB.QueryContext(ctx, `SELECT a.id, a.shard, coalesce(r.name, '') || '/' || a.key, a.decided_at
+		FROM alert a LEFT JOIN rule r ON r.id = a.rule_id`)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := map[string]decided{}
+	for rows.Next() {
+		var id string
+		var d decided
+		if err := rows.Scan(&id, &d.shard, &d.line, &d.at); err != nil {
+			return nil, err
+		}
+		all[id] = d
+	}
+	return all, rows.Err()
+}
+
+// byDecision has alerts in the order of their decisions, where some that came back stand behind newer ones. Of two that
+// were decided at once the order of the stream counts.
+func byDecision(said []Said) []Said {
+	slices.SortStableFunc(said, func(a, b Said) int { return a.DecidedAt.Compare(b.DecidedAt) })
+	return said
+}
