@@ -161,13 +161,22 @@ CREATE TRIGGER broken BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION broke
 // no answer says that all is fine. Once the calendar is back, the job is decided and the alert is resolved.
 func TestRuleThatCannotBeReadIsReported(t *testing.T) {
 	t.Parallel() // it waits for some minutes
-	dir := bustest.Dir(t)
+	onBoth(t, ruleThatCannotBeReadIsReported)
+}
+
+func ruleThatCannotBeReadIsReported(t *testing.T, c deadman.Config) {
+	t.Parallel()
+	c.DataDir = bustest.Dir(t)
 	calendars := filepath.Join(t.TempDir(), "calendars.yaml")
 	if err := os.WriteFile(calendars, []byte("calendars:\n  office: {zone: UTC, hours: \"00:00-24:00\"}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	rule := strings.Replace(shortRule, "{after: 1s, step: primary, severity: error}", "{after: 4s, of: office, step: primary, severity: critical}", 1)
-	n := serve(t, deadman.Config{DataDir: dir, Calendars: calendars, Rules: ruleFolder(t, map[string]string{"t.yaml": rule})})
+	known := c
+	known.Calendars = calendars
+	saved := known
+	saved.Rules = ruleFolder(t, map[string]string{"t.yaml": rule})
+	n := serve(t, saved)
 	n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/t.x.created", `{"id":"k"}`)
 	var jobs list
 	n.eventually("a job", func() bool { n.get("/api/v1/jobs", &jobs); return len(jobs.Items) == 1 })
@@ -179,7 +188,7 @@ func TestRuleThatCannotBeReadIsReported(t *testing.T) {
 		}
 		n = serve(t, c)
 	}
-	restart(deadman.Config{DataDir: dir})
+	restart(c)
 	const topic = "rule/t-unconfirmed/1"
 	remarks := func(most int) (said []remarked) {
 		for deadline := time.Now().Add(3 * time.Minute); len(said) < most && time.Now().Before(deadline); time.Sleep(time.Second) {
@@ -194,7 +203,7 @@ func TestRuleThatCannotBeReadIsReported(t *testing.T) {
 	if status := n.get("/readyz?all", nil); status != http.StatusServiceUnavailable {
 		t.Errorf("/readyz?all answers %d while a due job waits", status)
 	}
-	restart(deadman.Config{DataDir: dir, Calendars: calendars})
+	restart(known)
 	n.eventually("the job is decided", func() bool {
 		var alerts list
 		n.get("/api/v1/alerts?key=k", &alerts)

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/store/storetest"
 )
 
 // stumbling is the database, which is slow or away every now and then.
@@ -48,11 +49,13 @@ func TestEventsAreAppliedOrReportedLost(t *testing.T) {
 	}
 	for seed := range seeds {
 		for _, mixed := range []bool{false, true} {
-			t.Run(fmt.Sprintf("seed %d, other subjects %v", seed, mixed), func(t *testing.T) {
-				t.Parallel()
-				p := &lossPlay{world: newWorld(t), rnd: rand.New(rand.NewPCG(uint64(seed), 18)), mixed: mixed, seed: uint64(seed)}
-				p.play()
-			})
+			for database, url := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "" }, "postgres": storetest.Postgres} {
+				t.Run(fmt.Sprintf("%s, seed %d, other subjects %v", database, seed, mixed), func(t *testing.T) {
+					t.Parallel()
+					p := &lossPlay{world: newWorldOn(t, url(t)), rnd: rand.New(rand.NewPCG(uint64(seed), 18)), mixed: mixed, seed: uint64(seed)}
+					p.play()
+				})
+			}
 		}
 	}
 }

@@ -78,33 +78,34 @@ func TestOverflowWhileReadingIsCounted(t *testing.T) {
 func TestOverflowBehindASlowDatabaseIsAlerted(t *testing.T) {
 	for _, save := range []bool{false, true} {
 		t.Run(fmt.Sprintf("rule saved %v", save), func(t *testing.T) {
-			w := newWorld(t)
-			w.stream(jetstream.StreamConfig{Subjects: []string{"order.*", "parcel.*"}, MaxMsgs: 60})
-			w.rule("order")
-			database := halt(w.store, 1)
-			n := w.startOn(database)
-			w.caughtUp("ORDERS", w.publish("order.created", `{"id":"first"}`))
-			w.publish("order.created", `{"id":"second"}`)
-			eventually(t, "it stands still", database.halts)
-			text := strings.Repeat("x", events.MaxBody-100)
-			for i := range 300 { // more than is read ahead
-				w.publish("order.created", fmt.Sprintf(`{"id":%d,"text":%q}`, i, text))
-			}
-			if save {
-				w.rule("parcel")
-			}
-			close(database.on)
-			w.caughtUp("ORDERS", w.publish("order.created", `{"id":"last"}`))
-			n.stop()
-			pending, _ := w.jobs()
-			if got := pending + w.lost(); pending >= 303 || got != 303 {
-				t.Errorf("of 303 events %d became jobs, and the alerts say that %d were lost: %+v", pending, w.lost(), w.said())
-			}
-			for _, a := range w.said() {
-				if a.Key != "stream/ORDERS" || a.Severity != alerts.Error || !strings.Contains(a.Text, "order-unshipped") {
-					t.Errorf("alert about %s: %s", a.Key, a.Text)
+			onBoth(t, func(t *testing.T, w *world) {
+				w.stream(jetstream.StreamConfig{Subjects: []string{"order.*", "parcel.*"}, MaxMsgs: 60})
+				w.rule("order")
+				database := halt(w.store, 1)
+				n := w.startOn(database)
+				w.caughtUp("ORDERS", w.publish("order.created", `{"id":"first"}`))
+				w.publish("order.created", `{"id":"second"}`)
+				eventually(t, "it stands still", database.halts)
+				text := strings.Repeat("x", events.MaxBody-100)
+				for i := range 300 { // more than is read ahead
+					w.publish("order.created", fmt.Sprintf(`{"id":%d,"text":%q}`, i, text))
 				}
-			}
+				if save {
+					w.rule("parcel")
+				}
+				close(database.on)
+				w.caughtUp("ORDERS", w.publish("order.created", `{"id":"last"}`))
+				n.stop()
+				pending, _ := w.jobs()
+				if got := pending + w.lost(); pending >= 303 || got != 303 {
+					t.Errorf("of 303 events %d became jobs, and the alerts say that %d were lost: %+v", pending, w.lost(), w.said())
+				}
+				for _, a := range w.said() {
+					if a.Key != "stream/ORDERS" || a.Severity != alerts.Error || !strings.Contains(a.Text, "order-unshipped") {
+						t.Errorf("alert about %s: %s", a.Key, a.Text)
+					}
+				}
+			})
 		})
 	}
 }

@@ -193,3 +193,25 @@ func TestOtherRulesThatChangeHaveNoParkedJobsRead(t *testing.T) {
 		}
 	})
 }
+
+// A version whose last waiting job was ended by an event is forgotten within a minute, though its stream stays behind.
+func TestAVersionWithoutWaitingJobsIsForgotten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := run(t, nil, withResolve)
+		e.happen("slow.created", "1", "2")
+		time.Sleep(15 * time.Second) // their slot has come, and their stream is not read
+		e.happen("slow.done", "1")
+		time.Sleep(2 * time.Minute)
+		if lag := e.sweeper.OwnLag(); lag < 2*time.Minute {
+			t.Errorf("the sweep reports a lag of %s while a job waits", lag)
+		}
+		e.happen("slow.done", "2")
+		time.Sleep(70 * time.Second)
+		if lag := e.sweeper.OwnLag(); lag != 0 {
+			t.Errorf("the sweep reports a lag of %s, and no job waits", lag)
+		}
+		if said := e.said(); len(said) != 0 {
+			t.Errorf("%d alerts of jobs that were ended", len(said))
+		}
+	})
+}

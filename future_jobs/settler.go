@@ -250,7 +250,7 @@ func (s *Sweeper) observe(batch []*verdict, got Settled) {
 		}
 	}
 	for _, shard := range got.Lost {
-		s.log.Warn("outcomes dropped: the shard is held by another node", "shard", shard)
+		s.log.Warn("outcomes are not written: the lease of the shard is over, or another node holds it", "shard", shard)
 	}
 }
 

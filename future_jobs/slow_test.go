@@ -61,23 +61,32 @@ func (w *weighing) Settle(ctx context.Context, s futurejobs.Settlement) (futurej
 	return got, err
 }
 
-// sweeping has jobs with bodies of a size due in one slot on a Postgres, prepares the database, and sweeps until all are
-// decided. handler decides; nil: the rule does.
-func sweeping(t *testing.T, jobs, size int, prepare string, handler checks.Handler) *weighing {
+// slowly has each alert take some seconds on a Postgres.
+func slowly(t *testing.T, dsn string, seconds float64) {
 	t.Helper()
-	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
-	dsn := storetest.Postgres(t)
-	s, err := store.Open(t.Context(), store.Options{DatabaseURL: dsn, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
 	db, err := sql.Open("pgx", dsn)
 	if err == nil {
-		_, err = db.Exec(prepare)
+		_, err = db.Exec(fmt.Sprintf(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(%g); RETURN new; END $$;
+CREATE TRIGGER slow BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION slow()`, seconds))
 		err = errors.Join(err, db.Close())
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// sweeping has jobs with bodies of a size due in one slot, and sweeps until all are decided. prepare gets the database
+// ready, once there is a schema; nil: it is. handler decides; nil: the rule does.
+func sweeping(t *testing.T, database store.Options, jobs, size int, prepare func(), handler checks.Handler) *weighing {
+	t.Helper()
+	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
+	database.Log = log
+	s, err := store.Open(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if prepare != nil {
+		prepare()
 	}
 	saveIn(t, s, fmt.Sprintf(noResolve, "large", "large"))
 	book := rules.NewBook(s, s.Shards())
@@ -168,8 +177,8 @@ func TestDecisionsThatTakeTooLongToSettleAreHalvedUntilTheyPass(t *testing.T) {
 	}{"to a half": {14, 0.8}, "to one": {2, 5}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := sweeping(t, c.jobs, 100, fmt.Sprintf(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(%g); RETURN new; END $$;
-CREATE TRIGGER slow BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION slow()`, c.seconds), nil)
+			dsn := storetest.Postgres(t)
+			w := sweeping(t, store.Options{DatabaseURL: dsn}, c.jobs, 100, func() { slowly(t, dsn, c.seconds) }, nil)
 			isHalved := false
 			for i, s := range w.settled {
 				switch {
@@ -211,9 +220,9 @@ func TestReadsAndSettlementsOfLargeBodiesAreBounded(t *testing.T) {
 		"bodies": {200, 250_000, nil},
 		"found":  {600, 100, finding{&source{most: 1, find: func(string) (f checks.Finding) { return f }}, noise(1, 60_000)}},
 	} {
-		t.Run(name, func(t *testing.T) {
+		bounded := func(t *testing.T, database store.Options) {
 			t.Parallel()
-			w := sweeping(t, c.jobs, c.size, ``, c.handler)
+			w := sweeping(t, database, c.jobs, c.size, nil, c.handler)
 			if w.page > page+c.size {
 				t.Errorf("a read returned %d bytes of bodies, want at most %d", w.page, page)
 			}
@@ -222,6 +231,8 @@ func TestReadsAndSettlementsOfLargeBodiesAreBounded(t *testing.T) {
 					t.Errorf("a settlement of %d decisions has %d bytes, want at most %d: %v", s.decisions, s.bytes, settlement, s.err)
 				}
 			}
-		})
+		}
+		t.Run(name+"/sqlite", func(t *testing.T) { bounded(t, store.Options{DataDir: t.TempDir()}) })
+		t.Run(name+"/postgres", func(t *testing.T) { bounded(t, store.Options{DatabaseURL: storetest.Postgres(t)}) })
 	}
 }

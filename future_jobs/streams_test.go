@@ -63,28 +63,36 @@ func newSources(t *testing.T, s *store.Store, name, again, triggers, ends, chang
 func sourcesOf(t *testing.T, s *store.Store, name, document string, of map[string]string) *sources {
 	t.Helper()
 	src := &sources{T: t, store: s, book: rules.NewBook(s, 4), seq: make(map[string]uint64), rule: name, of: make(map[string]string)}
-	documents, err := rules.Parse([]byte(document), "test.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	saved := rules.Saved{Name: name, Entity: "door"}
 	for subject, stream := range of {
 		src.of[subject] = name + stream
+	}
+	src.save(document, nil)
+	return src
+}
+
+// save saves the next version of the rule. Of some streams events are unread that came before it.
+func (s *sources) save(document string, unread map[string]uint64) {
+	s.Helper()
+	documents, err := rules.Parse([]byte(document), "test.yaml")
+	if err != nil {
+		s.Fatal(err)
+	}
+	saved := rules.Saved{Name: s.rule, Entity: "door"}
+	for subject, stream := range s.of {
 		if strings.HasPrefix(subject, "door.opened.") {
 			subject = "door.opened.*"
 		}
-		saved.Reads = append(saved.Reads, rules.Read{Subject: subject, Stream: name + stream})
+		saved.Reads = append(saved.Reads, rules.Read{Subject: subject, Stream: stream, From: s.seq[stream] + unread[stream]})
 	}
 	if saved.Document, err = json.Marshal(documents[0]); err != nil {
-		t.Fatal(err)
+		s.Fatal(err)
 	}
-	if _, err := s.Save(t.Context(), saved, rules.AnyVersion); err != nil {
-		t.Fatal(err)
+	if _, err := s.store.Save(s.Context(), saved, rules.AnyVersion); err != nil {
+		s.Fatal(err)
 	}
-	if err := src.book.Refresh(t.Context()); err != nil {
-		t.Fatal(err)
+	if err := s.book.Refresh(s.Context()); err != nil {
+		s.Fatal(err)
 	}
-	return src
 }
 
 // happening is an event of a door.
@@ -253,6 +261,8 @@ func TestEventsWithinTheToleranceOfClocks(t *testing.T) {
 			}{
 				{"alone, trigger first", []happening{opened("1", time.Second), closed("1", time.Second-near)}, false},
 				{"alone, end first", []happening{closed("2", time.Second-near), opened("2", time.Second)}, false},
+				{"just within, trigger first", []happening{opened("8", time.Second), closed("8", time.Second-futurejobs.ClockSkew)}, false},
+				{"just within, end first", []happening{closed("9", time.Second-futurejobs.ClockSkew), opened("9", time.Second)}, false},
 				{"too old, trigger first", []happening{opened("3", time.Second), closed("3", 900*time.Millisecond-1)}, true},
 				{"too old, end first", []happening{closed("4", 900*time.Millisecond-time.Microsecond), opened("4", time.Second)}, true},
 				{"of the job before, read last", []happening{opened("5", 0), opened("5", time.Second), closed("5", time.Second-near)}, true},
@@ -442,6 +452,24 @@ func TestTheLaterOfTwoUpdatesCounts(t *testing.T) {
 		s.take(happening{"door.tried", "front", at.Add(time.Second), `,"lock":"old","tried":true`})
 		if known := string(s.job("front").Known()); !strings.Contains(known, `"new"`) || !strings.Contains(known, `"tried":true`) {
 			t.Errorf("the job knows %s, want the lock of the later news, and what the older ones alone say", known)
+		}
+		// News of one stream are in its order, also where its clock was set back.
+		s.take(happening{"door.opened", "back", at, `,"lock":"none"`})
+		s.take(happening{"door.seen", "back", at.Add(4 * time.Second), `,"lock":"first"`})
+		s.take(happening{"door.seen", "back", at.Add(3 * time.Second), `,"lock":"second"`})
+		if known := string(s.job("back").Known()); !strings.Contains(known, `"second"`) {
+			t.Errorf("the job knows %s, want the lock of the second news of the stream", known)
+		}
+		// The same holds for news that are read before their trigger, the first of them at the edge of its tolerance.
+		s.take(happening{"door.seen", "side", at.Add(4 * time.Second), `,"lock":"first"`})
+		s.take(happening{"door.seen", "side", at.Add(3 * time.Second), `,"lock":"second"`})
+		s.take(happening{"door.opened", "side", at, `,"lock":"none"`})
+		s.take(happening{"door.seen", "edge", at.Add(-futurejobs.ClockSkew), `,"lock":"second"`})
+		s.take(happening{"door.opened", "edge", at, `,"lock":"none"`})
+		for _, key := range []string{"side", "edge"} {
+			if known := string(s.job(key).Known()); !strings.Contains(known, `"second"`) {
+				t.Errorf("%s: the job knows %s, want the second news of the stream", key, known)
+			}
 		}
 	})
 }

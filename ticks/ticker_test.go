@@ -71,19 +71,24 @@ func newWorld(t *testing.T, o store.Options) *world {
 
 func (w *world) save(rule string) rules.Saved {
 	w.Helper()
-	documents, err := rules.Parse([]byte(rule), "")
-	if err != nil {
-		w.Fatal(err)
-	}
-	text, err := documents[0].Canonical()
-	if err != nil {
-		w.Fatal(err)
-	}
-	saved, err := w.store.Save(w.Context(), rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: text}, rules.AnyVersion)
+	saved, err := w.saved(w.Context(), rule)
 	if err != nil {
 		w.Fatal(err)
 	}
 	return saved
+}
+
+// saved saves the next version of a rule.
+func (w *world) saved(ctx context.Context, rule string) (rules.Saved, error) {
+	documents, err := rules.Parse([]byte(rule), "")
+	if err != nil {
+		return rules.Saved{}, err
+	}
+	text, err := documents[0].Canonical()
+	if err != nil {
+		return rules.Saved{}, err
+	}
+	return w.store.Save(ctx, rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: text}, rules.AnyVersion)
 }
 
 // holding holds all shards, as a node does that slept through the end of its leases, too.

@@ -1,6 +1,9 @@
 package storetest
 
 import (
+	"errors"
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -158,4 +161,43 @@ func rebindsLoseToChanges(t *testing.T, w *world) {
 	revision = must[int64](t)(w.Revision(w.ctx()))
 	w.must(w.Pause(w.ctx(), "stays", true)) // another rule
 	w.must(rebind(revision, b.created)())
+}
+
+// Of clients that bind a rule to other streams at once, each from the same revision, one does so and the others get a
+// conflict, and change nothing.
+func rebindsLoseToEachOther(t *testing.T, w *world) {
+	const clients = 3
+	w.binding()
+	for round := range 5 {
+		revision := must[int64](t)(w.Revision(w.ctx()))
+		var binding sync.WaitGroup
+		var errs [clients]error
+		begin := make(chan struct{})
+		for n := range clients {
+			binding.Go(func() {
+				<-begin
+				errs[n] = w.Rebind(w.ctx(), "goes", revision, map[int32][]rules.Read{2: {{Subject: "b", Stream: fmt.Sprintf("S%d-%d", round, n), From: 7}}})
+			})
+		}
+		close(begin)
+		binding.Wait()
+		won := -1
+		for n, err := range errs {
+			switch {
+			case err == nil && won < 0:
+				won = n
+			case !errors.Is(err, rules.ErrConflict):
+				t.Errorf("round %d, client %d: %v, want a conflict for all but one", round, n, err)
+			}
+		}
+		if won < 0 {
+			t.Fatalf("round %d: %v, want one that is bound", round, errs)
+		}
+		if got := w.readsOf("goes")[2]; len(got) != 1 || got[0].Stream != fmt.Sprintf("S%d-%d", round, won) {
+			t.Errorf("round %d: the rule reads %v, and client %d has bound it", round, got, won)
+		}
+		if after := must[int64](t)(w.Revision(w.ctx())); after != revision+1 {
+			t.Errorf("round %d: %d changes were made, want one", round, after-revision)
+		}
+	}
 }

@@ -148,6 +148,9 @@ func settleLosesToAChange(t *testing.T, w *world) {
 	if n := len(w.unpublished()) - said; n != 1 {
 		t.Errorf("%d new alerts, want 1", n)
 	}
+	if moved := w.settle(w.later(a, a.NextCheckAt.Add(time.Hour))); len(moved.Jobs) != 0 || moved.Alerts != 0 || len(w.unpublished())-said != 1 {
+		t.Errorf("what had moved was moved again: %+v", moved)
+	}
 	if again := w.settle(w.over(b)); len(again.Jobs) != 0 || again.Alerts != 0 {
 		t.Errorf("what ended was settled again: %+v", again)
 	}

@@ -115,6 +115,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"rebind/begin":          streamsBeginWhereTheyAreBound,
 	"rebind/ahead":          streamsStayWhereTheyAreBehind,
 	"rebind/conflict":       rebindsLoseToChanges,
+	"rebind/race":           rebindsLoseToEachOther,
 	"idempotency/once":      requestsAreDoneOnce,
 	"idempotency/forget":    requestsAreForgotten,
 	"idempotency/outcome":   requestsAreCarriedOutOnce,
