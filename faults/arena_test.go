@@ -75,7 +75,7 @@ func newArena(t *testing.T, s scenario, plant string) *arena {
 	a.play = func() { a.playOrders(60, 20*time.Millisecond) }
 	a.model = func(ctx context.Context) error { return a.Exactly(ctx, a.sources, a.acked) }
 	t.Cleanup(func() {
-		if t.Failed() || *trace {
+		if t.Failed() || *log {
 			a.mu.Lock()
 			defer a.mu.Unlock()
 			t.Log("what happened:\n" + strings.Join(a.log, "\n"))

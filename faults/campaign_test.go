@@ -16,7 +16,7 @@ import (
 var (
 	seed  = flag.Uint64("seed", 0, "run the scenario of this seed of the campaign, or begin with it")
 	runs  = flag.Int("runs", 0, "how many scenarios of the campaign to run; 0: a sample")
-	trace = flag.Bool("trace", false, "show what happened in runs that pass, too")
+	log   = flag.Bool("log", false, "show what happened in runs that pass, too")
 	limit = flag.Duration("within", drained, "how long a system of the campaign may take to be at rest")
 	other = flag.String("program", "", "break this program in the place of the one of these sources; it has to be built with -tags faultpoints")
 )

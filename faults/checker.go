@@ -36,7 +36,7 @@ type Counts struct {
 }
 
 // Count reads all counts in one snapshot.
-func (c Checker) Count(ctx context.Context) (n Counts, err error) {
+func (c *Checker) Count(ctx context.Context) (n Counts, err error) {
 	err = c.DB.QueryRowContext(ctx, `SELECT
 		(SELECT coalesce(sum(created), 0) FROM event_cursor),
 		(SELECT count(*) FROM future_job),
@@ -87,7 +87,7 @@ func Spoken(said []Said) map[string]string {
 }
 
 // Stream reads all alerts of the stream from its beginning.
-func (c Checker) Stream(ctx context.Context) (all []Said, err error) {
+func (c *Checker) Stream(ctx context.Context) (all []Said, err error) {
 	err = c.read(ctx, "DEADMAN_ALERTS", withBodies, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		said := Said{Seq: meta.Sequence.Stream, MsgID: msg.Headers().Get("Nats-Msg-Id")}
 		if err := json.Unmarshal(msg.Data(), &said); err != nil {
@@ -109,7 +109,7 @@ const (
 )
 
 // read hands on the messages that a stream has, in order.
-func (c Checker) read(ctx context.Context, name string, headersOnly bool, each func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
+func (c *Checker) read(ctx context.Context, name string, headersOnly bool, each func(jetstream.Msg, *jetstream.MsgMetadata) error) error {
 	js, err := jetstream.New(c.NATS)
 	if err != nil {
 		return err
@@ -162,7 +162,7 @@ func consume(reader jetstream.Consumer, most uint64, each func(jetstream.Msg, *j
 }
 
 // Promises checks P2, P5, P7 and P12 on a system at rest, and returns every breach.
-func (c Checker) Promises(ctx context.Context) error {
+func (c *Checker) Promises(ctx context.Context) error {
 	n, err := c.Count(ctx)
 	if err != nil {
 		return err
@@ -221,7 +221,7 @@ func (c Checker) Promises(ctx context.Context) error {
 }
 
 // twice returns the jobs that are there several times.
-func (c Checker) twice(ctx context.Context) (broken []error, err error) {
+func (c *Checker) twice(ctx context.Context) (broken []error, err error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT shard, id, count(*) FROM (
 		SELECT shard, id FROM future_job UNION ALL SELECT shard, id FROM history) j
 		GROUP BY shard, id HAVING count(*) > 1`)

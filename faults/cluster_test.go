@@ -19,7 +19,7 @@ import (
 // cluster is one database and one broker, with as many nodes as a test starts.
 type cluster struct {
 	*testing.T
-	faults.Checker
+	*faults.Checker
 	dsn, url string
 }
 
@@ -36,7 +36,7 @@ func broker(t *testing.T) (url string) {
 
 func newCluster(t *testing.T) *cluster {
 	t.Helper()
-	c := &cluster{T: t, dsn: storetest.Postgres(t), url: broker(t)}
+	c := &cluster{T: t, Checker: &faults.Checker{}, dsn: storetest.Postgres(t), url: broker(t)}
 	var err error
 	if c.DB, err = sql.Open("pgx", c.dsn); err != nil {
 		t.Fatal(err)

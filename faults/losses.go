@@ -8,7 +8,7 @@ import (
 
 // Lost checks on a system at rest in which orders are created and never shipped, and the source loses some of the
 // events: what is not lost led to the jobs that the rules ask for, and alerts report how much is lost.
-func (c Checker) Lost(ctx context.Context, source string, acknowledged []string) (lost int, err error) {
+func (c *Checker) Lost(ctx context.Context, source string, acknowledged []string) (lost int, err error) {
 	there, err := c.jobs(ctx)
 	if err != nil {
 		return 0, err

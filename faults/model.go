@@ -31,7 +31,7 @@ type Event struct {
 
 // Events reads streams of the campaign's events from their beginnings, and orders the events by their times. An
 // event's id is its subject and key, with a slash between, and a number after another slash where there are several.
-func (c Checker) Events(ctx context.Context, sources []string) (all []Event, err error) {
+func (c *Checker) Events(ctx context.Context, sources []string) (all []Event, err error) {
 	for _, source := range sources {
 		err := c.read(ctx, source, headersOnly, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 			id := msg.Headers().Get(jetstream.MsgIDHeader)
@@ -84,7 +84,7 @@ func asked(events []Event) map[job]int {
 }
 
 // jobs counts the jobs that are there, pending and archived, but for those of rules that clients saved.
-func (c Checker) jobs(ctx context.Context) (map[job]int, error) {
+func (c *Checker) jobs(ctx context.Context) (map[job]int, error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT r.name, j.key, j.outcome, count(*) FROM (
 		SELECT rule_id, key, '' AS outcome FROM future_job UNION ALL SELECT rule_id, key, outcome FROM history) j
 		JOIN rule r ON r.id = j.rule_id WHERE r.name NOT LIKE '`+ByClients+`%' GROUP BY r.name, j.key, j.outcome`)
@@ -106,7 +106,7 @@ func (c Checker) jobs(ctx context.Context) (map[job]int, error) {
 
 // Exactly checks P1 on a system at rest: each acknowledged event is in one of the sources, once, and
 // they led to exactly the jobs that the rules ask for, and to their alerts.
-func (c Checker) Exactly(ctx context.Context, sources, acknowledged []string) error {
+func (c *Checker) Exactly(ctx context.Context, sources, acknowledged []string) error {
 	events, err := c.Events(ctx, sources)
 	if err != nil {
 		return err
@@ -128,7 +128,7 @@ func (c Checker) Exactly(ctx context.Context, sources, acknowledged []string) er
 }
 
 // led compares the jobs and the alerts with those that the rules ask for because of events.
-func (c Checker) led(ctx context.Context, events []Event) (breaches []string, err error) {
+func (c *Checker) led(ctx context.Context, events []Event) (breaches []string, err error) {
 	there, err := c.jobs(ctx)
 	if err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func union(a, b map[job]int) map[job]int {
 
 // unsaid compares what was said with the events: who waits is said step by step, who was
 // shipped before a slot is not alarmed at it, and what was said is closed.
-func (c Checker) unsaid(events []Event, said []Said) (breaches []string) {
+func (c *Checker) unsaid(events []Event, said []Said) (breaches []string) {
 	created, shipped := map[string]bool{}, map[string]time.Time{}
 	for _, e := range events {
 		switch {

@@ -181,7 +181,7 @@ func publishOrders(t *testing.T, url string, orders []order) (lastSlot time.Time
 	return time.Now().Add(8 * time.Second) // the rule's last step is after 6 s, on a grid of 1 s
 }
 
-func checkerOf(t *testing.T, config deadman.Config, at deadman.Endpoints) faults.Checker {
+func checkerOf(t *testing.T, config deadman.Config, at deadman.Endpoints) *faults.Checker {
 	t.Helper()
 	driver, dsn := "pgx", config.DatabaseURL
 	if dsn == "" {
@@ -197,11 +197,11 @@ func checkerOf(t *testing.T, config deadman.Config, at deadman.Endpoints) faults
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	return faults.Checker{DB: db, NATS: conn}
+	return &faults.Checker{DB: db, NATS: conn}
 }
 
 // escalated counts the orders whose last step was said.
-func escalated(t *testing.T, c faults.Checker) (n int) {
+func escalated(t *testing.T, c *faults.Checker) (n int) {
 	t.Helper()
 	if err := c.DB.QueryRowContext(t.Context(), `SELECT count(*) FROM future_job WHERE step = 2`).Scan(&n); err != nil {
 		t.Fatal(err)

@@ -56,7 +56,7 @@ func publish(ctx context.Context, js jetstream.JetStream, subject, id string) er
 }
 
 // count reads the counts, or fails the test.
-func count(t *testing.T, c faults.Checker) faults.Counts {
+func count(t *testing.T, c *faults.Checker) faults.Counts {
 	t.Helper()
 	n, err := c.Count(t.Context())
 	if err != nil {
@@ -67,7 +67,7 @@ func count(t *testing.T, c faults.Checker) faults.Counts {
 
 // settled waits until every unshipped order was escalated, checks the promises, and
 // compares what was said with the orders.
-func settled(t *testing.T, c faults.Checker, unshipped map[string]bool) {
+func settled(t *testing.T, c *faults.Checker, unshipped map[string]bool) {
 	t.Helper()
 	eventually(t, time.Minute, "every unshipped order is escalated, and every alert published", func() bool {
 		return escalated(t, c) == len(unshipped) && count(t, c).Unpublished == 0

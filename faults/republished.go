@@ -28,7 +28,7 @@ type decided struct {
 // alerts of each rule and key in the order of their decisions. An alert that the stream took in before those that it lost
 // came back keeps its place. A stream that was deleted is alerted. overtakes is how many lines had an alert that was lost
 // and a later one that was not: those could come in the wrong order.
-func (c Checker) Republished(ctx context.Context, l Loss) (overtakes int, err error) {
+func (c *Checker) Republished(ctx context.Context, l Loss) (overtakes int, err error) {
 	there, err := c.decisions(ctx)
 	if err != nil {
 		return 0, err
@@ -83,7 +83,7 @@ func (c Checker) Republished(ctx context.Context, l Loss) (overtakes int, err er
 }
 
 // decisions reads the alerts of the database by their ids.
-func (c Checker) decisions(ctx context.Context) (map[string]decided, error) {
+func (c *Checker) decisions(ctx context.Context) (map[string]decided, error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT a.id, a.shard, coalesce(r.name, '') || '/' || a.key, a.decided_at
 		FROM alert a LEFT JOIN rule r ON r.id = a.rule_id`)
 	if err != nil {

@@ -32,7 +32,7 @@ const (
 
 // Kept checks that the database has all that was saved. Where it lost commits in a failover, an alert has to
 // report everything that was saved before and is lost, and the alerts that are lost. lost is how much that is.
-func (c Checker) Kept(ctx context.Context, all []Saved) (lost int, err error) {
+func (c *Checker) Kept(ctx context.Context, all []Saved) (lost int, err error) {
 	there, err := c.saved(ctx)
 	if err != nil {
 		return 0, err
@@ -98,7 +98,7 @@ func (s Said) names(lost Saved) bool {
 }
 
 // saved returns whether the database has what was saved.
-func (c Checker) saved(ctx context.Context) (there func(Saved) bool, err error) {
+func (c *Checker) saved(ctx context.Context) (there func(Saved) bool, err error) {
 	read := func(query string) (all []string) {
 		if err != nil {
 			return nil

@@ -28,7 +28,7 @@ type tick struct {
 
 // Ticked checks P1 of ticks, at any moment: each led to a wait, or an event, once, or is counted as
 // missed by the one that did.
-func (c Checker) Ticked(ctx context.Context) error {
+func (c *Checker) Ticked(ctx context.Context) error {
 	saved, emitted, err := c.tickCursor(ctx, tickEmits) // before what came of it, which is as far, or further
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func gaps(rule string, every time.Duration, saved, cursor time.Time, all []tick)
 
 // tickCursor is when a rule was saved, and the last tick of it that was applied; one it begins
 // with is no tick.
-func (c Checker) tickCursor(ctx context.Context, rule string) (saved, at time.Time, err error) {
+func (c *Checker) tickCursor(ctx context.Context, rule string) (saved, at time.Time, err error) {
 	err = c.DB.QueryRowContext(ctx, `SELECT v.saved_at, coalesce(c.last_at, v.saved_at) FROM rule r
 		JOIN rule_version v ON v.rule_id = r.id
 		LEFT JOIN event_cursor c ON c.stream = 'schedule/' || r.id
@@ -80,7 +80,7 @@ func (c Checker) tickCursor(ctx context.Context, rule string) (saved, at time.Ti
 }
 
 // waits are the ticks that began waits. None of them ends in a run.
-func (c Checker) waits(ctx context.Context) (all []tick, err error) {
+func (c *Checker) waits(ctx context.Context) (all []tick, err error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT j.since_at, (j.event::json->>'missed')::int FROM future_job j
 		JOIN rule r ON r.id = j.rule_id WHERE r.name = $1 ORDER BY j.since_at`, tickWaits)
 	if err != nil {
@@ -99,7 +99,7 @@ func (c Checker) waits(ctx context.Context) (all []tick, err error) {
 
 // emissions are the ticks that emitted an event, and those that did so twice. One that was emitted and
 // not committed counts as missed when the next came meanwhile.
-func (c Checker) emissions(ctx context.Context) (all []tick, breaches []string, err error) {
+func (c *Checker) emissions(ctx context.Context) (all []tick, breaches []string, err error) {
 	seen := map[string]bool{}
 	err = c.read(ctx, TickSource, headersOnly, func(msg jetstream.Msg, meta *jetstream.MsgMetadata) error {
 		id, missed := msg.Headers().Get("ce-id"), msg.Headers().Get("ce-missed")

@@ -80,7 +80,7 @@ func (t *truth) breach(format string, args ...any) {
 // FoundOut checks P9 on a system at rest, and P1 of its jobs: what was decided about the orders
 // that were created is what the sources knew, and what could not be found out was said. crashes:
 // nodes were killed meanwhile.
-func (c Checker) FoundOut(ctx context.Context, created []string, shipped map[string]Shipment, crashes bool) error {
+func (c *Checker) FoundOut(ctx context.Context, created []string, shipped map[string]Shipment, crashes bool) error {
 	t := &truth{shipped: shipped, crashes: crashes}
 	if err := c.gather(ctx, t); err != nil {
 		return err
@@ -224,7 +224,7 @@ func (t *truth) unknownOf(l Lookup) {
 }
 
 // gather reads what is there.
-func (c Checker) gather(ctx context.Context, t *truth) error {
+func (c *Checker) gather(ctx context.Context, t *truth) error {
 	var err error
 	if t.unknown, err = c.Unknown(ctx); err != nil {
 		return err
@@ -280,7 +280,7 @@ func (t *truth) isOf(s Said) bool {
 }
 
 // endings reads how jobs ended, and which have not.
-func (c Checker) endings(ctx context.Context) (ends map[string][]ending, pending map[string]bool, err error) {
+func (c *Checker) endings(ctx context.Context) (ends map[string][]ending, pending map[string]bool, err error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT r.name || '/' || j.key, j.outcome, j.ended_at FROM (
 		SELECT rule_id, key, '' AS outcome, now() AS ended_at FROM future_job
 		UNION ALL SELECT rule_id, key, outcome, ended_at FROM history) j JOIN rule r ON r.id = j.rule_id`)
@@ -305,7 +305,7 @@ func (c Checker) endings(ctx context.Context) (ends map[string][]ending, pending
 }
 
 // outages reads the outages of each rule, oldest first.
-func (c Checker) outages(ctx context.Context) (map[string][]outage, error) {
+func (c *Checker) outages(ctx context.Context) (map[string][]outage, error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT r.name, o.source, o.opened_at, coalesce(o.closed_at, now()), o.closed_at IS NULL, o.jobs
 		FROM outage o JOIN rule r ON r.id = o.rule_id ORDER BY o.opened_at`)
 	if err != nil {
@@ -325,7 +325,7 @@ func (c Checker) outages(ctx context.Context) (map[string][]outage, error) {
 }
 
 // Outages is how many outages there were of each rule, for the log of a run.
-func (c Checker) Outages(ctx context.Context) (string, error) {
+func (c *Checker) Outages(ctx context.Context) (string, error) {
 	all, err := c.outages(ctx)
 	if err != nil {
 		return "", err

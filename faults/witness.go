@@ -74,7 +74,7 @@ type Unknown struct {
 
 // Unknown returns, of each rule, what could not be found out. A job that ended so has spent its
 // attempts.
-func (c Checker) Unknown(ctx context.Context) (map[string][]Unknown, error) {
+func (c *Checker) Unknown(ctx context.Context) (map[string][]Unknown, error) {
 	attempts := map[string]int{}
 	for _, l := range Lookups {
 		attempts[l.Rule] = l.Attempts
@@ -103,7 +103,7 @@ func (c Checker) Unknown(ctx context.Context) (map[string][]Unknown, error) {
 }
 
 // Watch has a Postgres with the product's schema, and no node yet, note what Witnessed asks for.
-func (c Checker) Watch(ctx context.Context) error {
+func (c *Checker) Watch(ctx context.Context) error {
 	if _, err := c.DB.ExecContext(ctx, witness); err != nil {
 		return fmt.Errorf("watch: %w", err)
 	}
@@ -113,7 +113,7 @@ func (c Checker) Watch(ctx context.Context) error {
 // Witnessed returns the breaches that the database recorded, at most ten: decisions of nodes that did not hold the shard,
 // and shards that count as swept where a job was left. An alert that was decided before a failover and written after it
 // was lost, and is taken back from the stream.
-func (c Checker) Witnessed(ctx context.Context) (breaches []string, err error) {
+func (c *Checker) Witnessed(ctx context.Context) (breaches []string, err error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT breach FROM witness_breach WHERE at >= $1 LIMIT 10`, c.FailedOver)
 	if err != nil {
 		return nil, err
@@ -130,7 +130,7 @@ func (c Checker) Witnessed(ctx context.Context) (breaches []string, err error) {
 }
 
 // Holders returns how many shards each node holds whose lease has not ended.
-func (c Checker) Holders(ctx context.Context) (map[string]int, error) {
+func (c *Checker) Holders(ctx context.Context) (map[string]int, error) {
 	rows, err := c.DB.QueryContext(ctx, `SELECT h.app, count(*) FROM witness_holder h JOIN shard_lease l ON l.shard = h.shard
 		WHERE l.expires_at > pg_catalog.now() GROUP BY h.app`)
 	if err != nil {
