@@ -25,7 +25,7 @@ var plantings = []planting{
 	{"no-read-through", scenario{nodes: [][]string{{"intake.read=sleep:2500ms@20"}}}, "a false alarm", false},
 	{"mark-before-publish", scenario{nodes: [][]string{{"relay.read=kill@1"}}}, "P7: ", false},
 	{"duplicate-window", scenario{stage: shortWindow, nodes: [][]string{{"relay.published=kill@1"}}}, "in the stream twice", false},
-	{"duplicate-window", scenario{stage: openTicks, nodes: [][]string{{"tick.emitted=kill@2"}}}, "in the stream twice", false},
+	{"duplicate-window", scenario{stage: openTicks, nodes: [][]string{{"tick.emitted=kill@1"}}}, "in the stream twice", false},
 	{"forgets-unacked", scenario{nodes: [][]string{{""}}, upset: brokerAway}, "P7: ", false},
 	{"outage-absent", withoutSources(), "was cleared at", false},
 	{"last-known", withoutSources(), "was cleared at", false},

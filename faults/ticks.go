@@ -16,7 +16,7 @@ const (
 
 	tickEmits = "import-due"     // each tick emits an event
 	tickWaits = "import-missing" // each tick begins a wait, for longer than the campaign
-	emitEvery = 4 * time.Second
+	emitEvery = 8 * time.Second  // longer than a killed node takes to serve again: the next tick counts for one that was published and not committed
 	waitEvery = time.Second
 )
 

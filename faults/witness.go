@@ -8,7 +8,7 @@ import (
 
 // witness has a Postgres record which node decides while another holds the shard, which jobs could not be looked up, and
 // which jobs stay due, although all streams are read past their slot, while the lease of their shard says that it is swept
-// past it. A job whose stream was read a moment ago may be on its way: one renewal may find it, the next but one may not.
+// past it. A job of the last second before that mark may be on its way, and so may one whose stream was read a moment ago.
 // Nodes are told apart by the application_name of their connections. It rests on nothing of the code that it watches: a
 // shard is taken where its epoch grows, and a decision is where an alert is written. Alerts of an event, such as resolved
 // ones, and those of deadman itself, of rule 0, belong to no shard. The time is the server's own, also while the clock that
@@ -51,7 +51,7 @@ CREATE FUNCTION witness_sweep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	SELECT 'P13: shard ' || NEW.shard || ' counts as swept through ' || NEW.swept_at || ', and job ' || f.id || ', due at ' || f.next_check_at
 		|| ', was not settled from ' || w.since || ' to ' || pg_catalog.clock_timestamp(), w.since
 	FROM witness_left w JOIN future_job f USING (shard, id, next_check_at)
-	WHERE w.shard = NEW.shard AND w.next_check_at <= NEW.swept_at AND w.since < pg_catalog.clock_timestamp() - interval '1500 ms';
+	WHERE w.shard = NEW.shard AND w.next_check_at <= NEW.swept_at - interval '1 s' AND w.since < pg_catalog.clock_timestamp() - interval '3 s';
 	RETURN NULL;
 END $$;
 CREATE TRIGGER witness_sweep AFTER UPDATE ON shard_lease FOR EACH ROW
