@@ -89,7 +89,10 @@ CREATE TRIGGER disk_alerts AFTER INSERT ON alert FOR EACH ROW WHEN (NEW.status =
 // one nor take events in, or only where a check raises an alert, so that the streams are read and jobs stay due.
 func drawNoSettle(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{one(random), {""}}
-	s.stage = func(a *arena, _ *rand.Rand) { a.must(disk) }
+	s.stage = func(a *arena, _ *rand.Rand) {
+		a.must(disk)
+		a.must(`UPDATE witness_patience SET patience = '2 s'`) // the node hands its shards over soon after
+	}
 	s.upset = func(a *arena, random *rand.Rand) {
 		a.waitForAll()
 		pause(span(random, 0, time.Second))

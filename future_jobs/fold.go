@@ -216,7 +216,7 @@ func (d *Decision) close(rule *Rule, draft alerts.Draft, at, now time.Time) {
 	if d.Job.Origin != 0 {
 		planned = at
 	}
-	said := rule.say(&d.Job, 0, now, planned, now, []alerts.Draft{draft})
+	said := rule.say(&d.Job, 0, now, planned, afterCheck(d.Job.Last, now), []alerts.Draft{draft})
 	if len(said) == 0 {
 		return // the job has the alert already
 	}
@@ -224,4 +224,18 @@ func (d *Decision) close(rule *Rule, draft alerts.Draft, at, now time.Time) {
 	said[0].Closes = before
 	d.Alerts = said
 	d.Job.Alerts = append(before[:len(before):len(before)], said[0].ID)
+}
+
+// checkAhead bounds how much later than the start of an event's transaction a check may end that the transaction waits for.
+const checkAhead = 10 * time.Second
+
+// afterCheck returns now, or the instant after the last check of the job where that ended later: the transaction of the
+// event began before the check ended, and waited for its settlement. Alerts are published again in the order of their
+// decisions. A check that ended later than checkAhead was dated by a clock that has been set back since.
+func afterCheck(last Look, now time.Time) time.Time {
+	end := last.EndedAt()
+	if end.Before(now) || end.Sub(now) > checkAhead {
+		return now
+	}
+	return end.Add(time.Microsecond)
 }

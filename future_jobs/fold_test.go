@@ -165,3 +165,23 @@ func TestFoldLeavesALaterWaitAlone(t *testing.T) {
 		t.Errorf("an old trigger began a newer wait anew: %+v", net)
 	}
 }
+
+// The transaction of an event began before a check ended, and waited for its settlement: its alert comes after that of the
+// check when alerts are published again. A check of a time that was set back since does not date it.
+func TestAnEventIsDecidedAfterTheCheckThatItWaitedFor(t *testing.T) {
+	rule := orderRule()
+	for ahead, want := range map[time.Duration]time.Duration{
+		-time.Minute: 0, 0: time.Microsecond, 3 * time.Millisecond: 3001 * time.Microsecond, time.Hour: 0,
+	} {
+		for name, last := range map[string]Look{"completed": {CompletedAt: noon.Add(ahead)}, "failed": {FailedAt: noon.Add(ahead)}} {
+			job := Job{Ref: Ref{RuleID: rule.ID, Key: "1"}, ID: 1, Since: noon.Add(-time.Hour), Alerts: []alerts.ID{{1}}, Last: last}
+			net := folded([]Effect{end(rule, "1")}, map[Ref]Job{job.Ref: job}, noon)
+			if len(net.End) != 1 || len(net.End[0].Alerts) != 1 {
+				t.Fatalf("%+v", net.End)
+			}
+			if got := net.End[0].Alerts[0].DecidedAt; !got.Equal(noon.Add(want)) {
+				t.Errorf("a check %s %s after the event's transaction began: decided at %s, want %s later", name, ahead, got, want)
+			}
+		}
+	}
+}

@@ -65,12 +65,17 @@ type Look struct {
 	FailedAt    time.Time // it could not find out
 }
 
+// EndedAt is when the handler returned; zero: no check was made.
+func (l Look) EndedAt() time.Time {
+	if l.CompletedAt.IsZero() {
+		return l.FailedAt
+	}
+	return l.CompletedAt
+}
+
 // Duration is how long the handler took.
 func (l Look) Duration() time.Duration {
-	end := l.CompletedAt
-	if end.IsZero() {
-		end = l.FailedAt
-	}
+	end := l.EndedAt()
 	if end.IsZero() || l.StartedAt.IsZero() {
 		return 0
 	}
