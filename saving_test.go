@@ -103,6 +103,9 @@ func TestAlertsAreDecidedWhileRulesAreSaved(t *testing.T) {
 				var late []time.Duration
 				n.eventually("all alerts come while rules are saved", func() bool { late = n.lateness(); return len(late) >= events })
 				saves := s.stop()
+				if saves < clients {
+					t.Errorf("%d clients saved %d rules", clients, saves)
+				}
 				slices.Sort(late)
 				t.Logf("%d saves, %d alerts; after the slot: p50 %s, p99 %s, max %s",
 					saves, len(late), late[len(late)/2].Round(time.Millisecond), late[len(late)*99/100].Round(time.Millisecond), late[len(late)-1].Round(time.Millisecond))
