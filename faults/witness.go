@@ -12,7 +12,7 @@ import (
 // Nodes are told apart by the application_name of their connections. It rests on nothing of the code that it watches: a
 // shard is taken where its epoch grows, and a decision is where an alert is written. Alerts of an event, such as resolved
 // ones, and those of deadman itself, of rule 0, belong to no shard. The time is the server's own, also while the clock that
-// nodes see steps.
+// nodes see steps. A node may give a shard back while it settles: the next holder waits for the settlement.
 const witness = `
 CREATE TABLE witness_holder (shard smallint PRIMARY KEY, app text NOT NULL);
 CREATE TABLE witness_breach (breach text NOT NULL, at timestamptz NOT NULL);
@@ -30,7 +30,7 @@ CREATE FUNCTION witness_decide() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	SELECT 'P5: alert ' || NEW.id || ' of shard ' || NEW.shard || ' was decided by ' || current_setting('application_name')
 		|| ' while the shard was held by ' || h.app || ' until ' || l.expires_at || ', at ' || pg_catalog.now(), NEW.decided_at
 	FROM witness_holder h JOIN shard_lease l ON l.shard = h.shard
-	WHERE h.shard = NEW.shard AND (h.app <> current_setting('application_name') OR l.expires_at <= pg_catalog.now());
+	WHERE h.shard = NEW.shard AND (h.app <> current_setting('application_name') OR l.expires_at <= pg_catalog.now() AND l.node IS NOT NULL);
 	RETURN NULL;
 END $$;
 CREATE TRIGGER witness_decide AFTER INSERT ON alert FOR EACH ROW
