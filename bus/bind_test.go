@@ -205,3 +205,13 @@ func TestRoadsNameWhatAStreamMayLose(t *testing.T) {
 		}
 	}
 }
+
+// A node that starts while the broker goes away tries again: the error says that the broker is not reachable.
+func TestRoadsOfABrokerThatIsAway(t *testing.T) {
+	server := serve(t, bustest.Dir(t))
+	b := connect(t, server)
+	server.Close()
+	if _, err := b.Roads(t.Context(), []string{"orders.created"}); !errors.Is(err, bus.ErrUnreachable) {
+		t.Errorf("%v, want ErrUnreachable", err)
+	}
+}
