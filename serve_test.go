@@ -21,7 +21,7 @@ import (
 )
 
 // within bounds every wait of these tests for something real.
-const within = 30 * time.Second
+const within = 2 * time.Minute
 
 // node is a node in this process.
 type node struct {

@@ -26,7 +26,8 @@ const (
 )
 
 // Clock tells the time that the engine goes by, without asking for it each time: the last answer of the database
-// that was believed, plus the monotonic time since it arrived. So it is late by the answer's way, and never early.
+// that was believed, plus the monotonic time since it arrived. So it is late by the answer's way, and never early. It goes
+// back only by a step, and where an answer shows that it was ahead.
 //
 // A step of the database's clock is believed once it has lasted for 10 s, or at once where it takes back the last
 // step. Until then the clock goes on by the time that passed. See docs/adr/0049.
@@ -167,7 +168,7 @@ func (s *clockState) judge(fresh *reading) *clockState {
 		next.last = fresh
 	case s.last.off(fresh) == 0:
 		if fresh.arrived.After(s.last.arrived) {
-			next.last = fresh
+			next.last = fresh.after(s.last)
 		}
 		next.doubt, next.latest.Over = nil, true
 	case s.former != nil && s.former.age(fresh) < rememberFor && s.former.off(fresh) == 0:
@@ -200,6 +201,20 @@ func (s *clockState) believe(fresh *reading) {
 	s.former, s.last, s.doubt = s.last, fresh, nil
 	s.steps++
 	s.latest.Over, s.latest.Believed = true, true
+}
+
+// after is the reading that the clock goes by after an earlier one. When the answer arrived, it was between said and said plus
+// the answer's trip. Where the earlier reading agrees with that, it knows better, and the time does not go back because an
+// answer took longer than the one before.
+func (r *reading) after(earlier *reading) *reading {
+	next, expected := *r, earlier.at(r.arrived)
+	if latest := r.said.Add(r.arrived.Sub(r.sent)); expected.After(latest) {
+		expected = latest
+	}
+	if expected.After(r.said) {
+		next.said = expected
+	}
+	return &next
 }
 
 // at is the time at a local instant, by the reading.

@@ -27,6 +27,7 @@ type verdict struct {
 	unasked bool // the handler was not asked
 
 	isGivenUp bool // the database refused the decision, and this one is in its place
+	isSlow    bool // an earlier decision on the job took longer than a transaction may, by itself
 }
 
 // forgo decides on a job whose handler is not to be asked.
@@ -66,18 +67,41 @@ func (s *Sweeper) write(ctx context.Context, batch []*verdict) {
 			v.shard.answered(v.Job.ID)
 		}
 	}
-	for _, part := range apart(batch) {
-		s.writePart(ctx, part)
+	slow, quick := divided(batch, func(v *verdict) bool { return v.isSlow })
+	if len(quick) > 0 {
+		for _, part := range apart(quick) {
+			s.writePart(ctx, part)
+		}
 	}
+	for i := range slow {
+		s.writePart(ctx, slow[i:i+1])
+	}
+}
+
+// divided are the items that a condition holds for, and the others, in their order.
+func divided[T any](all []T, holds func(T) bool) (with, without []T) {
+	if !slices.ContainsFunc(all, holds) {
+		return nil, all
+	}
+	for _, v := range all {
+		if holds(v) {
+			with = append(with, v)
+		} else {
+			without = append(without, v)
+		}
+	}
+	return with, without
 }
 
 // writePart settles one part of a batch.
 //
 //  1. Where the database took too long, half as many are settled at a time, down to one. So are later batches, until
 //     it is fast again.
-//  2. Where it refuses a decision, halves find out which one, and that job ends without what is refused.
-//  3. What is not settled is looked at again by a later sweep; the row stands as it was.
+//  2. A decision that takes too long alone rests. After a second one the database is slow for all.
+//  3. Where it refuses a decision, halves find out which one, and that job ends without what is refused.
+//  4. What is not settled is looked at again by a later sweep; the row stands as it was.
 func (s *Sweeper) writePart(ctx context.Context, part []*verdict) {
+	hasRested := false
 	for len(part) > 0 {
 		n := s.fitting(part)
 		err := s.settle(ctx, part[:n])
@@ -86,6 +110,9 @@ func (s *Sweeper) writePart(ctx context.Context, part []*verdict) {
 			s.settleMost.Store(int64(n / 2)) //nolint:gosec // it is small
 			s.log.Warn("settle took too long, settling fewer decisions at a time", "decisions", n, "err", err)
 			continue
+		case errors.Is(err, ErrTooSlow) && !hasRested:
+			hasRested = true
+			s.rest(part[0], err)
 		case errors.Is(err, ErrRefused) && n > 1:
 			s.writePart(ctx, part[:n/2])
 			s.writePart(ctx, part[n/2:n])
@@ -156,6 +183,18 @@ func (s *Sweeper) unsettle(ctx context.Context, part []*verdict, err error) {
 		v.shard.landUnsettled(v.Job.ID, v.slot)
 	}
 	time.AfterFunc(soon, s.Wake)
+}
+
+// rest has a job looked at again after a while whose decision took longer than a transaction may, though it was the only
+// one: another transaction may have locked its row. It stays in flight until then, so that it does not count as settled,
+// and is settled by itself from then on, so that it holds up no other job.
+func (s *Sweeper) rest(v *verdict, err error) {
+	s.log.Error("a decision takes too long to settle, though it is alone; trying again", "rule", v.rule.Name, "key", v.Job.Key, "in", restFor, "err", err)
+	v.shard.rest(v.Job.ID, v.slot)
+	time.AfterFunc(restFor, func() {
+		v.shard.landUnsettled(v.Job.ID, v.slot)
+		s.Wake()
+	})
 }
 
 // giveUp ends the job of a decision that the database refuses, with an alert. The alert has the key of the job and

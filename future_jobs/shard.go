@@ -44,6 +44,7 @@ const maxSetbacks = 1000
 type setback struct {
 	micros int64 // of its slot, since 1970
 	sweep  int   // the last one in which it was found due
+	isSlow bool  // its decision took longer than a transaction may, by itself
 }
 
 func newShard(l Lease, until time.Time) *Shard {
@@ -86,6 +87,7 @@ type flight struct {
 	asks   bool // a source
 	out    bool // it waits for a source, or for a handler that finds out by itself
 	landed bool // it is decided, and stays here until the next read begins
+	rests  bool // its decision took too long to settle, and is to be settled later
 }
 
 func (f flight) slot() time.Time { return fromMicros(f.micros) }
@@ -136,7 +138,7 @@ func (s *Shard) takeOff(v *verdict) {
 	defer s.mu.Unlock()
 	s.flights[v.Job.ID] = flight{micros: v.slot.UnixMicro(), rule: v.Job.RuleID, asks: v.asks(), out: v.out()}
 	if set, is := s.setBack[v.Job.ID]; is {
-		set.sweep = s.sweeps
+		set.sweep, v.isSlow = s.sweeps, set.isSlow
 		s.setBack[v.Job.ID] = set
 	}
 }
@@ -178,8 +180,24 @@ func (s *Shard) landUnsettled(id int64, slot time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.landLocked(id, slot)
-	if _, is := s.setBack[id]; is || len(s.setBack) < maxSetbacks {
-		s.setBack[id] = setback{micros: slot.UnixMicro(), sweep: s.sweeps}
+	s.putBack(id, slot, false)
+}
+
+// rest keeps a job in flight that is to be settled later, by itself.
+func (s *Shard) rest(id int64, slot time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if f, flies := s.flights[id]; flies {
+		f.rests = true
+		s.flights[id] = f
+	}
+	s.putBack(id, slot, true)
+}
+
+// putBack notes that a job was decided and not settled. The shard is locked.
+func (s *Shard) putBack(id int64, slot time.Time, isSlow bool) {
+	if set, is := s.setBack[id]; is || len(s.setBack) < maxSetbacks {
+		s.setBack[id] = setback{micros: slot.UnixMicro(), sweep: s.sweeps, isSlow: isSlow || set.isSlow}
 	}
 }
 
@@ -326,7 +344,7 @@ func (s *Shard) renew(until time.Time) {
 const leavingMost = 10 * time.Second
 
 // leave begins to give the shard back, and reports whether it can go: nothing is in flight any
-// more, or nothing but jobs that have asked a source for too long. To look them up has no
+// more, or for too long nothing but jobs that ask a source, or rest. To look them up has no
 // effects, and the next holder does so again; meanwhile all other jobs of the shard would wait.
 // An unfit node waits no longer for anything: it may be unable to settle what its handlers answer.
 func (s *Shard) leave(now time.Time, unfit bool) (free bool) {
@@ -345,7 +363,7 @@ func (s *Shard) leave(now time.Time, unfit bool) (free bool) {
 		return true
 	}
 	for _, f := range s.flights {
-		if !f.asks && !f.landed {
+		if !f.asks && !f.landed && !f.rests {
 			return false
 		}
 	}

@@ -198,6 +198,59 @@ func TestDecisionsThatTakeTooLongToSettleAreHalvedUntilTheyPass(t *testing.T) {
 	}
 }
 
+// A job whose row another transaction has locked holds up no other: it is settled by itself, once the lock is gone.
+func TestDecisionThatTakesTooLongByItselfHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	const jobs, lock = 2, 7
+	first := "0" // to be settled: of the first shard
+	for i := range jobs {
+		if key := fmt.Sprint(i); futurejobs.ShardOf("thing", key, 16) < futurejobs.ShardOf("thing", first, 16) {
+			first = key
+		}
+	}
+	dsn := storetest.Postgres(t)
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	holder, err := db.Conn(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	isReleased := make(chan error, 1)
+	w := sweeping(t, store.Options{DatabaseURL: dsn}, jobs, 100, func() {
+		_, err := db.Exec(fmt.Sprintf(`CREATE FUNCTION held() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN IF new.key = '%s' THEN PERFORM pg_advisory_xact_lock(%d); END IF; RETURN new; END $$;
+CREATE TRIGGER held BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION held()`, first, lock))
+		if err == nil {
+			_, err = holder.ExecContext(t.Context(), `SELECT pg_advisory_lock($1)`, lock)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() {
+			for settled := 0; err == nil && settled < jobs-1; time.Sleep(50 * time.Millisecond) {
+				err = db.QueryRowContext(t.Context(), `SELECT count(*) FROM alert`).Scan(&settled)
+			}
+			isReleased <- errors.Join(err, holder.Close(), db.Close())
+		}()
+	}, nil)
+	if err := <-isReleased; err != nil {
+		t.Error(err)
+	}
+	alone := 0
+	for _, s := range w.settled {
+		if s.err != nil && s.decisions == 1 {
+			alone++
+		} else if s.err != nil && alone > 0 {
+			t.Errorf("%d decisions waited for the one that was too slow by itself: %+v", s.decisions, w.settled)
+		}
+	}
+	if alone == 0 {
+		t.Error("no decision took too long by itself: nothing is tested")
+	}
+}
+
 // finding is a handler whose source finds much of each entity.
 type finding struct {
 	*source

@@ -22,6 +22,7 @@ const Longest = time.Minute
 const (
 	again     = 50 * time.Millisecond
 	againMost = time.Second
+	restFor   = 10 * time.Second // until a decision is settled again that took too long by itself
 )
 
 // syncEvery is how long the clock goes on without asking the database.

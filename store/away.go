@@ -22,7 +22,15 @@ func failed(operation string, err error) error {
 // absence is a database that cannot be reached, in one line. It stays what it was, too.
 type absence struct{ err error }
 
-func (a absence) Error() string   { return ErrUnavailable.Error() + ": " + brief(a.err) }
+func (a absence) Error() string {
+	what := ErrUnavailable.Error()
+	var pg *pgconn.PgError
+	if errors.As(a.err, &pg) && timeoutCode(pg.Code) {
+		what = "the database takes too long"
+	}
+	return what + ": " + brief(a.err)
+}
+
 func (a absence) Unwrap() []error { return []error{ErrUnavailable, a.err} }
 
 // away makes ErrUnavailable of an error that says no more than that the database is not
@@ -53,10 +61,9 @@ func absent(err error) bool {
 // absentCode reports whether Postgres says that it goes, comes, is full, or took longer than
 // a transaction may.
 func absentCode(code string) bool {
-	return strings.HasPrefix(code, "08") || slices.Contains([]string{
+	return strings.HasPrefix(code, "08") || timeoutCode(code) || slices.Contains([]string{
 		"57P01", "57P02", "57P03", // shut down, crashed, starting
-		"53300",          // too many connections
-		"57014", "25P03", // the bounds of a transaction
+		"53300", // too many connections
 	}, code)
 }
 
@@ -85,3 +92,6 @@ func causesOf(err error, known []string) []string {
 	}
 	return known
 }
+
+// timeoutCode reports whether Postgres says that a statement or a transaction took longer than it may.
+func timeoutCode(code string) bool { return code == statementTimeout || code == "25P03" }

@@ -24,7 +24,7 @@ lookup: ` + lookup + "\n"
 
 const inShop = `{sql: {source: shop, query: "select status from orders where id = $1"}}`
 
-// shopFiles are a file of sources: a database that has the order 1, a server that is not there, and
+// shopFiles are a file of sources: a database that has the order 1, a server that closes every connection, and
 // the connection of a node.
 func shopFiles(t *testing.T) (sources string) {
 	t.Helper()
@@ -41,7 +41,16 @@ func shopFiles(t *testing.T) (sources string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
+	t.Cleanup(func() { l.Close() }) // the port stays taken: a node of another test would answer on it
+	go func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			c.Close()
+		}
+	}()
 	write(t, dir, "gone.url", "nats://"+l.Addr().String()+"\n")
 	return write(t, dir, "sources.yaml", "sources:\n  shop: {sqlite: {path: shop.db}}\n  gone: {nats: {url_file: gone.url}}\n  bus: {nats: {}}\n")
 }
