@@ -1,15 +1,11 @@
 package main
 
 import (
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"deadman"
 	"deadman/web"
 
 	"deadman/bus/bustest"
@@ -78,13 +74,5 @@ func TestRepublish(t *testing.T) {
 // streamsOf connects to a node's own broker.
 func streamsOf(t *testing.T, n *node) jetstream.JetStream {
 	t.Helper()
-	var at deadman.Endpoints
-	data, err := os.ReadFile(filepath.Join(n.dir, "endpoints.json"))
-	if err == nil {
-		err = json.Unmarshal(data, &at)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return bustest.JetStream(t, at.NATS)
+	return bustest.JetStream(t, endpointsOf(t, n).NATS)
 }

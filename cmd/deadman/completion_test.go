@@ -21,7 +21,7 @@ func TestCompletion(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
 	n.does("rule", "apply", "-f", write(t, filepath.Join(t.TempDir(), "shop"), "rules.yaml", goodRule+"---"+ruleNamed("order-lost")+"---"+ruleNamed("payment")))
-	nobody := []string{"DEADMAN_URL=http://" + free(t)}
+	nobody := []string{"DEADMAN_URL=http://" + deserted}
 	const words, files, endings = ":4", ":0", ":8"
 	for _, c := range []struct {
 		env       []string

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -43,7 +42,7 @@ func TestExitCodes(t *testing.T) {
 	write(t, dir, "none/README.md", "")
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
-	nobody := "http://" + free(t)
+	const nobody = "http://" + deserted
 	long := strings.Repeat("long/", 60)
 
 	for _, c := range []struct {
@@ -114,27 +113,19 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// free is an address that nobody listens on.
-func free(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer ln.Close()
-	return ln.Addr().String()
-}
+// deserted is an address that nobody listens on.
+const deserted = "127.0.0.1:1"
 
 // A running embedded node is found by the file that it leaves in its data folder.
 func TestEndpointsFile(t *testing.T) {
-	nobody := "http://" + free(t)
+	const nobody = "http://" + deserted
 	dir := t.TempDir()
 	write(t, dir, "endpoints.json", `{"http": "`+nobody+`", "nats": "nats://127.0.0.1:4222"}`)
 	got := runs(t, []string{"DEADMAN_DATA_DIR=" + dir}, "job", "list")
 	if got.code != 1 || !strings.Contains(got.err, nobody) || !strings.Contains(got.err, "endpoints.json") {
 		t.Errorf("%+v", got)
 	}
-	other := "http://" + free(t)
+	const other = "http://127.0.0.1:2"
 	if got := runs(t, []string{"DEADMAN_DATA_DIR=" + dir, "DEADMAN_URL=" + other}, "job", "list"); !strings.Contains(got.err, other) {
 		t.Errorf("DEADMAN_URL does not come before the file: %+v", got)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"deadman"
 	"deadman/alerts"
 	"deadman/web"
 )
@@ -54,7 +55,7 @@ func startNode(t *testing.T, rules string) *node {
 func startNodeWith(t *testing.T, rules string, flags ...string) *node {
 	t.Helper()
 	n := &node{dir: t.TempDir()}
-	n.args = []string{"serve", "--data-dir", n.dir, "--nats-addr", "127.0.0.1:0", "--http-addr", free(t)}
+	n.args = []string{"serve", "--data-dir", n.dir, "--nats-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0"}
 	n.args = append(n.args, flags...)
 	if rules != "" {
 		n.args = append(n.args, "--rules", filepath.Dir(write(t, t.TempDir(), "rules/rule.yaml", rules)))
@@ -83,6 +84,22 @@ func (n *node) start(t *testing.T) {
 		}
 		return err == nil
 	})
+	if i := slices.Index(n.args, "--http-addr"); n.args[i+1] == "127.0.0.1:0" { // where clients of a node that comes back look for it
+		n.args[i+1] = strings.TrimPrefix(endpointsOf(t, n).HTTP, "http://")
+	}
+}
+
+// endpointsOf is where an embedded node can be reached.
+func endpointsOf(t *testing.T, n *node) (at deadman.Endpoints) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(n.dir, "endpoints.json"))
+	if err == nil {
+		err = json.Unmarshal(data, &at)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
 }
 
 // stop ends the node as an operator would.

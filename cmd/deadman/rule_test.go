@@ -167,7 +167,7 @@ func TestApplyAdoptsAndTakesInThePast(t *testing.T) {
 func TestApplyUsage(t *testing.T) {
 	t.Parallel()
 	file := write(t, t.TempDir(), "a.yaml", goodRule)
-	env := []string{"DEADMAN_URL=http://" + free(t)}
+	env := []string{"DEADMAN_URL=http://" + deserted}
 	for _, c := range []struct {
 		code  int
 		args  []string

@@ -48,7 +48,7 @@ func TestServeCalendars(t *testing.T) {
 	dir := t.TempDir()
 	known := write(t, dir, "calendars.yaml", "calendars:\n  office: {zone: UTC, days: mon-fri, hours: \"09:00-17:00\"}\n")
 	n := &node{dir: dir}
-	n.args = []string{"serve", "--data-dir", dir, "--nats-addr", "127.0.0.1:0", "--http-addr", free(t), "--calendars", known}
+	n.args = []string{"serve", "--data-dir", dir, "--nats-addr", "127.0.0.1:0", "--http-addr", "127.0.0.1:0", "--calendars", known}
 	n.start(t)
 	defer n.stop(t)
 	for calendar, code := range map[string]int{"office": 0, "ofice": 3} {

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -89,7 +90,6 @@ func (f *fleet) settings() []string {
 // member is a node of the fleet.
 type member struct {
 	f       *fleet
-	url     string
 	cmd     *exec.Cmd
 	log     *bustest.Log
 	stopped bool
@@ -98,9 +98,8 @@ type member struct {
 // begin starts a node of a program, and does not wait until it serves.
 func (f *fleet) begin(program string) *member {
 	f.Helper()
-	addr := free(f.T)
-	m := &member{f: f, url: "http://" + addr, log: &bustest.Log{}}
-	m.cmd = command(context.WithoutCancel(f.Context()), f.T, f.settings(), "serve", "--http-addr", addr, "--rules", f.rules, "--lease", "3s", "--log-format", "json")
+	m := &member{f: f, log: &bustest.Log{}}
+	m.cmd = command(context.WithoutCancel(f.Context()), f.T, f.settings(), "serve", "--http-addr", "127.0.0.1:0", "--rules", f.rules, "--lease", "3s", "--log-format", "json")
 	m.cmd.Path, m.cmd.Args[0] = program, program
 	m.cmd.Stdout, m.cmd.Stderr = io.Discard, m.log
 	if err := m.cmd.Start(); err != nil {
@@ -136,11 +135,18 @@ func (m *member) stop() {
 	}
 }
 
+// served is where a node says in its log that it serves.
+var served = regexp.MustCompile(`"msg":"serving","http":"([^"]+)"`)
+
 // ready is the status of /readyz; 0: the node does not answer.
 func (m *member) ready() int {
 	m.f.Helper()
+	at := served.FindStringSubmatch(m.log.String())
+	if at == nil {
+		return 0
+	}
 	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
-	r, err := client.Get(m.url + "/readyz")
+	r, err := client.Get(at[1] + "/readyz")
 	if err != nil {
 		return 0
 	}
