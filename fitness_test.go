@@ -14,6 +14,7 @@ import (
 
 	"github.com/Shopify/toxiproxy/v2"
 	_ "github.com/jackc/pgx/v5/stdlib"
+	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/rs/zerolog"
 
@@ -114,6 +115,51 @@ func TestNodeWithoutBrokerHandsOver(t *testing.T) {
 	if err := link.Start(); err != nil {
 		t.Fatal(err)
 	}
+	b.eventually("the shards are shared again", halves(t, db))
+}
+
+// One of two nodes is denied to look at the stream of alerts, while its connection stands: the other one takes over its
+// shards.
+func TestNodeThatIsDeniedJetStreamHandsOver(t *testing.T) {
+	t.Parallel()
+	users := func(denied ...string) []*natsserver.User {
+		return []*natsserver.User{{Username: "b", Password: "secret"}, {Username: "a", Password: "secret", Permissions: &natsserver.Permissions{
+			Publish:   &natsserver.SubjectPermission{Allow: []string{">"}, Deny: denied},
+			Subscribe: &natsserver.SubjectPermission{Allow: []string{">"}},
+		}}}
+	}
+	o := &natsserver.Options{Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, JetStream: true, StoreDir: bustest.Dir(t), NoSigs: true, Users: users("nothing")}
+	server, err := natsserver.NewServer(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go server.Start()
+	t.Cleanup(func() { server.Shutdown(); server.WaitForShutdown() })
+	if !server.ReadyForConnections(within) {
+		t.Fatal("the broker does not start")
+	}
+	as := func(user string) string { return strings.Replace(server.ClientURL(), "//", "//"+user+":secret@", 1) }
+	dsn := storetest.Postgres(t)
+	c := deadman.Config{DatabaseURL: dsn, Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), Lease: 3 * time.Second}
+	cut := c
+	c.NATSURL, cut.NATSURL = as("b"), as("a")
+	a := serve(t, cut)
+	b := serve(t, c)
+	db := aside(t, dsn)
+	a.eventually("the shards are shared", halves(t, db))
+	deny := func(subject string) {
+		changed := o.Clone()
+		changed.Users = users(subject)
+		if err := server.ReloadOptions(changed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deny("$JS.API.STREAM.INFO." + bus.AlertsStream)
+	b.unfit("JetStream")
+	b.eventually("the other node holds all shards", func() bool {
+		return count(t, db, `SELECT count(DISTINCT node) FROM shard_lease`) == 1
+	})
+	deny("nothing")
 	b.eventually("the shards are shared again", halves(t, db))
 }
 
