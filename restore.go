@@ -45,6 +45,8 @@ type alertStream interface {
 //  2. after a comparison that failed, as while a standby takes over;
 //  3. when the mark is older than one that the node saw;
 //  4. when the database does not know an alert that the node published since the last comparison.
+//
+// A database without a mark is new, or from before the first one: the whole stream is looked up.
 type comparison struct {
 	store  *store.Store
 	stream alertStream
@@ -115,11 +117,7 @@ func (c *comparison) round(ctx context.Context) error {
 		return err
 	}
 	holds := c.owner.Holds(restoreShard)
-	if mark.Round == 0 { // nothing is known of the alerts before
-		mark, err = c.move(ctx, mark, info.LastSeq, nil)
-	} else {
-		mark, err = c.compare(ctx, mark, info.LastSeq, published, holds)
-	}
+	mark, err = c.compare(ctx, mark, info.LastSeq, published, holds)
 	if err != nil || !holds {
 		return err
 	}
@@ -144,38 +142,47 @@ func (c *comparison) compare(ctx context.Context, mark alerts.Mark, last uint64,
 	if !doubt {
 		return mark, nil
 	}
-	lost, err := c.lost(ctx, mark.Seq, last)
+	lost, first, err := c.lost(ctx, mark.Seq, last)
 	if err != nil || lost == 0 && !back {
 		return mark, err
+	}
+	if mark.Round == 0 {
+		mark.At = first // the database is from before that
 	}
 	return c.found(ctx, mark, last, lost)
 }
 
-// lost counts the alerts of a part of the stream that the database does not know.
-func (c *comparison) lost(ctx context.Context, after, through uint64) (n int, err error) {
+// lost counts the alerts of a part of the stream that the database does not know, and says when the first was decided.
+func (c *comparison) lost(ctx context.Context, after, through uint64) (n int, first time.Time, err error) {
 	var batch []alerts.Alert
 	count := func() error {
 		unknown, err := c.unknown(ctx, batch)
+		for _, a := range unknown {
+			if at := alerts.SaidAt(a.ID); first.IsZero() || at.Before(first) {
+				first = at
+			}
+		}
 		n, batch = n+len(unknown), batch[:0]
 		return err
 	}
 	for a, err := range c.stream.AlertsBetween(ctx, after, through) {
 		if err != nil {
-			return n, err
+			return n, first, err
 		}
 		if batch = append(batch, identity(a)); len(batch) == publishedMax {
 			if err := count(); err != nil {
-				return n, err
+				return n, first, err
 			}
 		}
 	}
-	return n, count()
+	err = count()
+	return n, first, err
 }
 
 // unknown are the alerts that the database does not know, but for those that retention may have taken.
 func (c *comparison) unknown(ctx context.Context, all []alerts.Alert) ([]alerts.Alert, error) {
 	if c.keep > 0 {
-		oldest := c.now().Add(-c.keep).Add(time.Hour)
+		oldest := c.now().Add(-c.keep).Add(min(time.Hour, c.keep/2))
 		all = slices.DeleteFunc(all, func(a alerts.Alert) bool { return alerts.SaidAt(a.ID).Before(oldest) })
 	}
 	return c.store.Unknown(ctx, all)

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -194,4 +195,26 @@ func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A database that is new beside an alert stream with alerts knows none of them: that is reported, and what is open is
+// closed, for no job waits for it.
+func TestANewDatabaseBesideAnOldAlertStreamIsReported(t *testing.T) {
+	t.Parallel()
+	c := deadman.Config{NATSURL: broker(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": unpaidRule})}
+	c.DataDir = bustest.Dir(t)
+	n := serve(t, c)
+	n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/payments.started", `{"id":"open"}`)
+	n.eventually("an alert in the stream", func() bool { return len(consume(t, c.NATSURL).open) == 1 })
+	n.end()
+
+	c.DataDir = bustest.Dir(t)
+	n = serve(t, c)
+	n.eventually("it is reported and dealt with", func() bool { return len(n.remarks("database")) > 1 })
+	for _, got := range n.remarks("database") {
+		if got.Status == "firing" && (got.Count != 1 || !strings.Contains(got.Text, fmt.Sprintf("its state of %d-", time.Now().UTC().Year()))) {
+			t.Errorf("the report is %+v, want 1 alert of this year", got)
+		}
+	}
+	n.eventually("nothing is open", func() bool { return len(consume(t, c.NATSURL).open) == 0 })
 }

@@ -83,6 +83,7 @@ func TestVirtualLatenessIsBoundedByTheLagOfTheStreams(t *testing.T) {
 				if err := e.book.Refresh(t.Context()); err != nil {
 					t.Fatal(err)
 				}
+				e.sweeper.Wake() // as a node does when its rules change
 				created := 0
 				for second := range 150 {
 					for name := range waits {
@@ -94,7 +95,6 @@ func TestVirtualLatenessIsBoundedByTheLagOfTheStreams(t *testing.T) {
 					time.Sleep(time.Duration(900+random.IntN(200)) * time.Millisecond)
 					e.mark("S", s.next(random))
 					e.mark("U", u.next(random))
-					e.sweeper.Wake()
 				}
 				time.Sleep(2 * time.Second)
 				e.mark("U", time.Now().UTC())
