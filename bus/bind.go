@@ -101,7 +101,7 @@ func (b *Bus) streams(ctx context.Context) ([]*jetstream.StreamInfo, error) {
 		}
 	}
 	if err := list.Err(); err != nil {
-		return nil, fmt.Errorf("list streams: %w", unheard(ctx, err))
+		return nil, unanswered(fmt.Errorf("list streams: %w", unheard(ctx, err)))
 	}
 	return all, nil
 }

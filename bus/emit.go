@@ -77,7 +77,7 @@ func (b *Bus) taker(ctx context.Context, subject string) (string, error) {
 	for range 2 {
 		streams, err := b.streams(ctx)
 		if err != nil {
-			return "", unanswered(err)
+			return "", err
 		}
 		i := slices.IndexFunc(streams, func(s *jetstream.StreamInfo) bool { return within(subject, s.Config.Subjects) })
 		if i >= 0 {

@@ -61,6 +61,9 @@ func offline(err error) error {
 
 // unanswered makes ErrUnreachable of a request that found no connection, or nobody who answers.
 func unanswered(err error) error {
+	if errors.Is(err, ErrUnreachable) {
+		return err
+	}
 	if silence(err) || errors.Is(err, nats.ErrNoResponders) {
 		return fmt.Errorf("%w: no answer: %w", ErrUnreachable, err)
 	}

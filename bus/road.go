@@ -20,7 +20,7 @@ func (b *Bus) Roads(ctx context.Context, subjects []string) ([]rules.Road, error
 	defer cancel()
 	streams, err := b.streams(ctx)
 	if err != nil {
-		return nil, unanswered(err)
+		return nil, err
 	}
 	roads := make([]rules.Road, len(subjects))
 	for i, subject := range subjects {

@@ -53,7 +53,7 @@ CREATE FUNCTION witness_sweep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 	SELECT 'P13: shard ' || NEW.shard || ' counts as swept through ' || NEW.swept_at || ', and job ' || f.id || ', due at ' || f.next_check_at
 		|| ', was not settled from ' || w.since || ' to ' || pg_catalog.clock_timestamp(), w.since
 	FROM witness_left w JOIN future_job f USING (shard, id, next_check_at)
-	WHERE w.shard = NEW.shard AND w.next_check_at <= NEW.swept_at - interval '1 s' AND w.since < pg_catalog.clock_timestamp() - (SELECT max(patience) FROM witness_patience);
+	WHERE w.shard = NEW.shard AND w.next_check_at <= NEW.swept_at - interval '1 s' AND w.since < pg_catalog.clock_timestamp() - (SELECT patience FROM witness_patience);
 	RETURN NULL;
 END $$;
 CREATE TRIGGER witness_sweep AFTER UPDATE ON shard_lease FOR EACH ROW
