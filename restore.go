@@ -117,6 +117,9 @@ func (c *comparison) round(ctx context.Context) error {
 		return err
 	}
 	holds := c.owner.Holds(restoreShard)
+	if mark.Round == 0 && !holds {
+		return nil // one node reads the whole stream
+	}
 	mark, err = c.compare(ctx, mark, info.LastSeq, published, holds)
 	if err != nil || !holds {
 		return err
@@ -137,7 +140,8 @@ func (c *comparison) compare(ctx context.Context, mark alerts.Mark, last uint64,
 		}
 		doubt = len(unknown) > 0
 	}
-	back := mark.Round < c.seen.Round && !mark.At.After(c.seen.At) // and no other node has found that yet
+	before := c.seen
+	back := mark.Round < before.Round && !mark.At.After(before.At) // and no other node has found that yet
 	c.see(mark, c.own && mark.Round == c.seen.Round)
 	if !doubt {
 		return mark, nil
@@ -146,8 +150,10 @@ func (c *comparison) compare(ctx context.Context, mark alerts.Mark, last uint64,
 	if err != nil || lost == 0 && !back {
 		return mark, err
 	}
-	if mark.Round == 0 {
-		mark.At = first // the database is from before that
+	if mark.Round == 0 { // the database is from before the first alert that it does not know
+		if mark.At = first; first.IsZero() {
+			mark.At = before.At
+		}
 	}
 	return c.found(ctx, mark, last, lost)
 }
@@ -295,7 +301,7 @@ func (c *comparison) settle(ctx context.Context, mark alerts.Mark, last uint64) 
 
 // isRead reports whether all that streams took in before a restore was found is applied.
 func (c *comparison) isRead(ctx context.Context, r alerts.Restore) (bool, error) {
-	if c.now().Sub(r.ReadAt) < settleWait {
+	if c.now().Sub(r.ReadAt) < settleWait || c.book.Revision() == 0 { // without rules nothing is read yet
 		return false, nil
 	}
 	through, err := c.store.ReadThrough(ctx)

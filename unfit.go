@@ -37,7 +37,7 @@ func (b *brokerless) reason() string {
 	case b.since.IsZero():
 		b.since = now
 	case now.Sub(b.since) >= b.bound:
-		return fmt.Sprintf("the broker, or its JetStream, cannot be reached for over %s", b.bound)
+		return fmt.Sprintf("the broker, or its JetStream, cannot be used for over %s", b.bound)
 	}
 	return ""
 }

@@ -11,9 +11,10 @@ import (
 
 // How the stream of alerts is looked after.
 const (
-	keepEvery  = 10 * time.Second
-	fillsUp    = 0.8  // of its limits: time to say so
-	fillsAgain = 0.75 // below this, it can fill up again
+	keepEvery  = 3 * time.Second // so that all nodes find within one lease what ails them all
+	keepAgain  = time.Second     // after a look that failed
+	fillsUp    = 0.8             // of its limits: time to say so
+	fillsAgain = 0.75            // below this, it can fill up again
 )
 
 // filling is what the stream of alerts was like when it was looked at.
@@ -27,14 +28,15 @@ type filling struct {
 
 // Keep looks after the stream of alerts until ctx ends.
 func (b *Bus) Keep(ctx context.Context) error {
-	ticker := time.NewTicker(keepEvery)
-	defer ticker.Stop()
 	for {
-		_ = b.Look(ctx) // Filled has it, and the next look comes
+		next := keepEvery
+		if b.Look(ctx) != nil { // Filled has why
+			next = keepAgain
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-time.After(next):
 		}
 	}
 }

@@ -27,7 +27,7 @@ const (
 
 // Clock tells the time that the engine goes by, without asking for it each time: the last answer of the database
 // that was believed, plus the monotonic time since it arrived. So it is late by the answer's way, and never early. It goes
-// back only by a step, and where an answer shows that it was ahead.
+// back only by a step, and where an answer shows that it was ahead; never because an answer took longer than the one before.
 //
 // A step of the database's clock is believed once it has lasted for 10 s, or at once where it takes back the last
 // step. Until then the clock goes on by the time that passed. See docs/adr/0049.
@@ -59,8 +59,9 @@ type clockState struct {
 
 // reading is an answer of the database.
 type reading struct {
-	said          time.Time // in UTC
-	sent, arrived time.Time // between when and when, by the local clock
+	said          time.Time     // in UTC
+	sent, arrived time.Time     // between when and when, by the local clock
+	lead          time.Duration // by how much the clock was after said when the answer arrived; it is caught up with slowly
 }
 
 // doubt is that the database's answers do not fit the time that passed.
@@ -204,22 +205,18 @@ func (s *clockState) believe(fresh *reading) {
 }
 
 // after is the reading that the clock goes by after an earlier one. When the answer arrived, it was between said and said plus
-// the answer's trip. Where the earlier reading agrees with that, it knows better, and the time does not go back because an
-// answer took longer than the one before.
+// the answer's trip. Where the clock shows a time between, the answer does not say that it is wrong, so it does not go back: it
+// goes a little slower until the answer's time has caught up with it.
 func (r *reading) after(earlier *reading) *reading {
-	next, expected := *r, earlier.at(r.arrived)
-	if latest := r.said.Add(r.arrived.Sub(r.sent)); expected.After(latest) {
-		expected = latest
-	}
-	if expected.After(r.said) {
-		next.said = expected
-	}
+	next := *r
+	next.lead = min(max(earlier.at(r.arrived).Sub(r.said), 0), r.arrived.Sub(r.sent))
 	return &next
 }
 
 // at is the time at a local instant, by the reading.
 func (r *reading) at(local time.Time) time.Time {
-	return r.said.Add(local.Sub(r.arrived)).Truncate(time.Microsecond)
+	passed := local.Sub(r.arrived)
+	return r.said.Add(passed + max(r.lead-passed/drift, 0)).Truncate(time.Microsecond)
 }
 
 // age is how long before another one the reading was.

@@ -60,8 +60,9 @@ func (v *verdict) standsAt(settled bool) time.Time {
 // by itself.
 func (v *verdict) out() bool { return !v.unasked && (v.rule.Finder != nil || !prompt(v.rule)) }
 
-// write settles one batch, in parts that are as large as the database takes at a time.
-func (s *Sweeper) write(ctx context.Context, batch []*verdict) {
+// write settles one batch, in parts that are as large as the database takes at a time. Decisions on jobs that were too
+// slow by themselves before go to alone, which settles one after the other, beside the settlers.
+func (s *Sweeper) write(ctx context.Context, batch []*verdict, alone func(settle func())) {
 	for _, v := range batch {
 		if v.out() {
 			v.shard.answered(v.Job.ID)
@@ -73,9 +74,17 @@ func (s *Sweeper) write(ctx context.Context, batch []*verdict) {
 			s.writePart(ctx, part)
 		}
 	}
-	for i := range slow {
-		s.writePart(ctx, slow[i:i+1])
+	if len(slow) == 0 {
+		return
 	}
+	for _, v := range slow {
+		v.shard.rest(v.Job.ID, v.slot)
+	}
+	alone(func() {
+		for i := range slow {
+			s.writePart(ctx, slow[i:i+1])
+		}
+	})
 }
 
 // divided are the items that a condition holds for, and the others, in their order.
@@ -97,7 +106,7 @@ func divided[T any](all []T, holds func(T) bool) (with, without []T) {
 //
 //  1. Where the database took too long, half as many are settled at a time, down to one. So are later batches, until
 //     it is fast again.
-//  2. A decision that takes too long alone rests. After a second one the database is slow for all.
+//  2. A decision that takes too long alone rests. After a second one in a row the database is slow for all.
 //  3. Where it refuses a decision, halves find out which one, and that job ends without what is refused.
 //  4. What is not settled is looked at again by a later sweep; the row stands as it was.
 func (s *Sweeper) writePart(ctx context.Context, part []*verdict) {
@@ -126,6 +135,7 @@ func (s *Sweeper) writePart(ctx context.Context, part []*verdict) {
 			s.unsettle(ctx, part, err) // the others would fare no better
 			return
 		default:
+			hasRested = false
 			s.settleMost.Store(min(2*max(s.settleMost.Load(), 1), settleMost))
 		}
 		part = part[n:]
@@ -159,6 +169,7 @@ func (s *Sweeper) settle(ctx context.Context, part []*verdict) error {
 	if err != nil {
 		return err
 	}
+	s.rested.Store(0)
 	s.observe(part, got)
 	s.wakeFor(part)
 	if len(got.Moved) > 0 {
@@ -187,9 +198,13 @@ func (s *Sweeper) unsettle(ctx context.Context, part []*verdict, err error) {
 
 // rest has a job looked at again after a while whose decision took longer than a transaction may, though it was the only
 // one: another transaction may have locked its row. It stays in flight until then, so that it does not count as settled,
-// and is settled by itself from then on, so that it holds up no other job.
+// and its next decision is settled by itself, so that it holds up no other job. Where this comes to several jobs and
+// nothing is settled between, the database is to blame.
 func (s *Sweeper) rest(v *verdict, err error) {
-	s.log.Error("a decision takes too long to settle, though it is alone; trying again", "rule", v.rule.Name, "key", v.Job.Key, "in", restFor, "err", err)
+	s.log.Error("a decision takes too long to settle, though it is alone; looking at the job again", "rule", v.rule.Name, "key", v.Job.Key, "in", restFor, "err", err)
+	if before := s.rested.Swap(v.Job.ID); before != 0 && before != v.Job.ID {
+		s.fail("settle", err)
+	}
 	v.shard.rest(v.Job.ID, v.slot)
 	time.AfterFunc(restFor, func() {
 		v.shard.landUnsettled(v.Job.ID, v.slot)

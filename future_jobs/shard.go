@@ -87,7 +87,7 @@ type flight struct {
 	asks   bool // a source
 	out    bool // it waits for a source, or for a handler that finds out by itself
 	landed bool // it is decided, and stays here until the next read begins
-	rests  bool // its decision took too long to settle, and is to be settled later
+	rests  bool // its decision takes too long to settle
 }
 
 func (f flight) slot() time.Time { return fromMicros(f.micros) }
@@ -183,7 +183,7 @@ func (s *Shard) landUnsettled(id int64, slot time.Time) {
 	s.putBack(id, slot, false)
 }
 
-// rest keeps a job in flight that is to be settled later, by itself.
+// rest keeps a job in flight whose decision takes too long to settle.
 func (s *Shard) rest(id int64, slot time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -344,8 +344,8 @@ func (s *Shard) renew(until time.Time) {
 const leavingMost = 10 * time.Second
 
 // leave begins to give the shard back, and reports whether it can go: nothing is in flight any
-// more, or for too long nothing but jobs that ask a source, or rest. To look them up has no
-// effects, and the next holder does so again; meanwhile all other jobs of the shard would wait.
+// more, or for too long nothing but jobs that ask a source, or rest. The next holder looks at
+// them again; meanwhile all other jobs of the shard would wait.
 // An unfit node waits no longer for anything: it may be unable to settle what its handlers answer.
 func (s *Shard) leave(now time.Time, unfit bool) (free bool) {
 	s.mu.Lock()

@@ -64,6 +64,7 @@ type Sweeper struct {
 	wake        chan struct{}
 	slow        *lanes
 	settleMost  atomic.Int64 // decisions that are settled at a time
+	rested      atomic.Int64 // the last job whose decision was too slow by itself; 0: something was settled since
 	crowded     atomic.Bool  // the line before a source was full, or all lanes were
 	loads       loads
 	outages     outages
@@ -127,10 +128,18 @@ func (s *Sweeper) Run(ctx, drain context.Context) error {
 
 	var checkers, searches, writers sync.WaitGroup
 	writers.Go(func() { belt.batches(batches) })
+	var one sync.Mutex
+	alone := func(settle func()) {
+		writers.Go(func() {
+			one.Lock()
+			defer one.Unlock()
+			settle()
+		})
+	}
 	for range settlers {
 		writers.Go(func() {
 			for batch := range batches {
-				s.write(drain, batch)
+				s.write(drain, batch, alone)
 			}
 		})
 	}

@@ -25,7 +25,7 @@ type absence struct{ err error }
 func (a absence) Error() string {
 	what := ErrUnavailable.Error()
 	var pg *pgconn.PgError
-	if errors.As(a.err, &pg) && timeoutCode(pg.Code) {
+	if errors.As(a.err, &pg) && pg.Code == statementTimeout {
 		what = "the database takes too long"
 	}
 	return what + ": " + brief(a.err)
@@ -61,9 +61,10 @@ func absent(err error) bool {
 // absentCode reports whether Postgres says that it goes, comes, is full, or took longer than
 // a transaction may.
 func absentCode(code string) bool {
-	return strings.HasPrefix(code, "08") || timeoutCode(code) || slices.Contains([]string{
+	return strings.HasPrefix(code, "08") || slices.Contains([]string{
 		"57P01", "57P02", "57P03", // shut down, crashed, starting
-		"53300", // too many connections
+		"53300",                   // too many connections
+		statementTimeout, "25P03", // the bounds of a transaction
 	}, code)
 }
 
@@ -92,6 +93,3 @@ func causesOf(err error, known []string) []string {
 	}
 	return known
 }
-
-// timeoutCode reports whether Postgres says that a statement or a transaction took longer than it may.
-func timeoutCode(code string) bool { return code == statementTimeout || code == "25P03" }
