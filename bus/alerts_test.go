@@ -41,7 +41,7 @@ func some(n int) []alerts.Alert {
 // follow returns n alerts as a consumer sees them.
 func follow(t *testing.T, b *bus.Bus, backlog, n int) []alerts.Alert {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var got []alerts.Alert
 	for a, err := range b.Follow(ctx, backlog) {
@@ -241,7 +241,7 @@ func TestFollowIsLive(t *testing.T) {
 	if _, err := b.Publish(t.Context(), want[:2]); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	var got []alerts.Alert
 	for a, err := range b.Follow(ctx, 1) {

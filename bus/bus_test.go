@@ -70,7 +70,7 @@ func makeStream(t *testing.T, js jetstream.JetStream, cfg jetstream.StreamConfig
 // eventually polls until ok, for at most ten seconds.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for !ok() {
 		select {

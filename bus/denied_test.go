@@ -146,7 +146,7 @@ func TestAMissingPermissionToPublish(t *testing.T) {
 				if !errors.Is(err, bus.ErrDenied) || !strings.Contains(err.Error(), "publish on "+subject) {
 					t.Errorf("%s: %v", subject, err)
 				}
-			case <-time.After(30 * time.Second):
+			case <-time.After(2 * time.Minute):
 				t.Fatalf("%s: no answer", subject)
 			}
 		}
@@ -179,7 +179,7 @@ func TestAMissingPermissionToBind(t *testing.T) {
 					if !errors.Is(err, bus.ErrDenied) || !strings.Contains(err.Error(), permission) {
 						t.Error(err)
 					}
-				case <-time.After(30 * time.Second):
+				case <-time.After(2 * time.Minute):
 					t.Fatal("no answer")
 				}
 			}

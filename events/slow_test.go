@@ -102,7 +102,7 @@ CREATE TRIGGER slow BEFORE INSERT ON future_job FOR EACH ROW EXECUTE FUNCTION sl
 }
 
 // Events with large bodies, and small events about jobs of which much is known, are applied in batches of bounded size.
-func TestBatchesOfLargeJobsAreBounded(t *testing.T) {
+func TestMemoryOfBatchesIsBounded(t *testing.T) {
 	const (
 		jobs, size = 200, 250_000
 		ahead      = 16<<20 + size // that is read while a batch is applied, and what one read returns

@@ -254,13 +254,13 @@ func (w *world) startReading(streams events.Streams, ledger futurejobs.Ledger) *
 // eventually polls until ok, for at most a minute.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	for !ok() {
 		select {
 		case <-time.After(5 * time.Millisecond):
 		case <-ctx.Done():
-			t.Fatalf("in a minute it did not happen that %s", what)
+			t.Fatalf("in five minutes it did not happen that %s", what)
 		}
 	}
 }

@@ -84,7 +84,7 @@ func launch(t *testing.T, name string, args ...string) *process {
 	case <-p.serving:
 	case <-p.exited:
 		t.Fatalf("node %s ended at its start", name)
-	case <-time.After(30 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("node %s does not serve", name)
 	}
 	return p
@@ -158,7 +158,7 @@ func (p *process) stop() {
 		if code := p.ProcessState.ExitCode(); code != 0 {
 			p.t.Errorf("%s exits with %d after SIGTERM", p.name, code)
 		}
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		p.t.Errorf("%s does not end after SIGTERM", p.name)
 		p.kill()
 	}

@@ -145,7 +145,7 @@ func (w *world) queue(g *gated, all ...pings.Ping) (answers []chan error) {
 			<-g.asked
 			continue
 		}
-		for deadline := time.Now().Add(10 * time.Second); w.taker.Waiting() != i; time.Sleep(time.Millisecond) {
+		for deadline := time.Now().Add(2 * time.Minute); w.taker.Waiting() != i; time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
 				w.Fatalf("%d pings wait, want %d", w.taker.Waiting(), i)
 			}

@@ -130,7 +130,7 @@ func until(t *testing.T, what string, holds func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.After(20 * time.Second); !holds(); {
+	for end := time.After(2 * time.Minute); !holds(); {
 		select {
 		case <-tick.C:
 		case <-end:

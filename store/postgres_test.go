@@ -102,7 +102,7 @@ func (f *fixture) conn() *pgx.Conn {
 func (f *fixture) until(what, query string) {
 	f.t.Helper()
 	c := f.conn()
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
 		var ok bool
 		f.check(c.QueryRow(f.t.Context(), query).Scan(&ok))
 		if ok {

@@ -23,7 +23,7 @@ import (
 )
 
 const (
-	patience = 30 * time.Second       // bounds every wait of these tests
+	patience = 2 * time.Minute        // bounds every wait of these tests
 	window   = 100 * time.Millisecond // of the stream, for repeats
 )
 

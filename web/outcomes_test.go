@@ -13,7 +13,7 @@ import (
 // counted asks until what ended has been counted to a number of jobs.
 func counted(t *testing.T, s *stand, query string, want int64) web.Outcomes {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		got := get[web.Outcomes](t, s.Server, "/api/v1/history/outcomes"+query)
 		if sumOf(got) == want && !got.CountedAt.IsZero() {
 			return got
@@ -74,7 +74,7 @@ func TestOutcomesOfAPrefix(t *testing.T) {
 	s.place("1", time.Hour, `{}`)
 	s.end("1")
 	all, theirs := s.token("all", "", access.Read), s.token("theirs", "acme-*", access.Read)
-	for deadline := time.Now().Add(30 * time.Second); ; {
+	for deadline := time.Now().Add(2 * time.Minute); ; {
 		var got web.Outcomes
 		fatal(t, json.Unmarshal([]byte(do(t, s.Server, "GET", "/api/v1/history/outcomes", "", all...).body), &got))
 		if sumOf(got) == 1 {

@@ -95,7 +95,7 @@ func TestPagesAreTheirVisitors(t *testing.T) {
 // What is new on a page comes by its stream, once.
 func TestPagesAreLive(t *testing.T) {
 	s := newStand(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+"/jobs?live=1", http.NoBody)
 	fatal(t, err)

@@ -162,9 +162,9 @@ func (m *member) eventually(what string, holds func() bool) {
 
 func (f *fleet) eventually(what string, holds func() bool) {
 	f.Helper()
-	for deadline := time.Now().Add(time.Minute); !holds(); time.Sleep(100 * time.Millisecond) {
+	for deadline := time.Now().Add(3 * time.Minute); !holds(); time.Sleep(100 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			f.Fatalf("not within a minute: %s", what)
+			f.Fatalf("not within three minutes: %s", what)
 		}
 	}
 }

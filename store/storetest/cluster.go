@@ -186,7 +186,7 @@ func (c *Cluster) await(server *exec.Cmd) { c.ended <- server.Wait() }
 
 // wait returns when the server takes connections.
 func (c *Cluster) wait() error {
-	deadline := time.After(30 * time.Second)
+	deadline := time.After(2 * time.Minute)
 	for {
 		if ready(c.DSN) {
 			return nil
