@@ -1,7 +1,7 @@
 package deadman_test
 
 import (
-	"net"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman"
+	"deadman/bus/bustest"
 )
 
 // overNATS is a rule that looks up over NATS, and says what it found.
@@ -92,12 +93,7 @@ func TestLookupsOverTheNodesOwnConnection(t *testing.T) {
 // closedPort is an address at which nobody listens.
 func closedPort(t *testing.T) string {
 	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", bustest.Port(t))
 }
 
 // A source that is down when a rule is saved is a warning, and the rule is there.

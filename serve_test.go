@@ -246,14 +246,7 @@ func TestABadEventBecomesADeadLetter(t *testing.T) {
 }
 
 func TestADatabaseThatIsNotThereYetIsWaitedFor(t *testing.T) {
-	socket, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := socket.Addr().(*net.TCPAddr).Port
-	if err := socket.Close(); err != nil {
-		t.Fatal(err)
-	}
+	port := bustest.Port(t)
 	n, ready := begin(t, deadman.Config{NATSURL: broker(t), DatabaseURL: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)})
 	n.eventually("it says what it waits for", func() bool { return strings.Contains(n.log.String(), "not there yet") })
 

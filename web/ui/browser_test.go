@@ -20,7 +20,7 @@ import (
 )
 
 // within bounds every wait for something real.
-const within = 30 * time.Second
+const within = 2 * time.Minute
 
 // browser is Chromium, one for all tests: it starts for seconds.
 var browser = sync.OnceValues(func() (context.Context, error) {

@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"deadman/bus/bustest"
 )
 
 const lookedUp = `name: order-unpaid
@@ -22,12 +24,7 @@ slot: 1s
 // address is one on which nobody listens.
 func address(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return fmt.Sprintf("127.0.0.1:%d", bustest.Port(t))
 }
 
 // answers has an HTTP service answer on an address with a body.
