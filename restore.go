@@ -117,10 +117,10 @@ func (c *comparison) round(ctx context.Context) error {
 		return err
 	}
 	holds := c.owner.Holds(restoreShard)
-	if mark.Round == 0 && !holds {
-		return nil // one node reads the whole stream
-	}
 	mark, err = c.compare(ctx, mark, info.LastSeq, published, holds)
+	if err == nil && mark.Round == 0 { // at once: a database that goes back to before the first mark does not know since when
+		mark, err = c.move(ctx, mark, info.LastSeq, nil)
+	}
 	if err != nil || !holds {
 		return err
 	}
