@@ -41,23 +41,12 @@ func permitting(t *testing.T, denied ...string) (url string) {
 	}
 	o.Host, o.Port, o.NoSigs, o.NoLog, o.JetStream, o.StoreDir = "127.0.0.1", natsserver.RANDOM_PORT, true, true, true, t.TempDir()
 	o.Users = append(o.Users, &natsserver.User{Username: "all", Password: "secret"})
-	server, err := natsserver.NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go server.Start()
-	t.Cleanup(func() { server.Shutdown(); server.WaitForShutdown() })
-	if !server.ReadyForConnections(within) {
-		t.Fatal("the server does not start")
-	}
-	as := func(user string) string {
-		return strings.Replace(server.ClientURL(), "nats://", "nats://"+user+":secret@", 1)
-	}
-	js := bustest.JetStream(t, as("all"))
+	server := bustest.Serve(t, o)
+	js := bustest.JetStream(t, bustest.As(server, "all"))
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}); err != nil {
 		t.Fatal(err)
 	}
-	return as("deadman")
+	return bustest.As(server, "deadman")
 }
 
 // The whole way works with the user that deploy/nats-permissions.conf describes: rules on events

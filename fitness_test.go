@@ -122,27 +122,19 @@ func TestNodeWithoutBrokerHandsOver(t *testing.T) {
 // shards.
 func TestNodeThatIsDeniedJetStreamHandsOver(t *testing.T) {
 	t.Parallel()
-	users := func(denied ...string) []*natsserver.User {
+	users := func(denied string) []*natsserver.User {
 		return []*natsserver.User{{Username: "b", Password: "secret"}, {Username: "a", Password: "secret", Permissions: &natsserver.Permissions{
-			Publish:   &natsserver.SubjectPermission{Allow: []string{">"}, Deny: denied},
+			Publish:   &natsserver.SubjectPermission{Allow: []string{">"}, Deny: []string{denied}},
 			Subscribe: &natsserver.SubjectPermission{Allow: []string{">"}},
 		}}}
 	}
-	o := &natsserver.Options{Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, JetStream: true, StoreDir: bustest.Dir(t), NoSigs: true, Users: users("nothing")}
-	server, err := natsserver.NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go server.Start()
-	t.Cleanup(func() { server.Shutdown(); server.WaitForShutdown() })
-	if !server.ReadyForConnections(within) {
-		t.Fatal("the broker does not start")
-	}
-	as := func(user string) string { return strings.Replace(server.ClientURL(), "//", "//"+user+":secret@", 1) }
+	o := bustest.Options(t)
+	o.Users = users("nothing")
+	server := bustest.Serve(t, o)
 	dsn := storetest.Postgres(t)
 	c := deadman.Config{DatabaseURL: dsn, Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), Lease: 3 * time.Second}
 	cut := c
-	c.NATSURL, cut.NATSURL = as("b"), as("a")
+	c.NATSURL, cut.NATSURL = bustest.As(server, "b"), bustest.As(server, "a")
 	a := serve(t, cut)
 	b := serve(t, c)
 	db := aside(t, dsn)

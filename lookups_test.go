@@ -1,7 +1,6 @@
 package deadman_test
 
 import (
-	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman"
-	"deadman/bus/bustest"
 )
 
 // overNATS is a rule that looks up over NATS, and says what it found.
@@ -90,15 +88,9 @@ func TestLookupsOverTheNodesOwnConnection(t *testing.T) {
 	}
 }
 
-// closedPort is an address at which nobody listens.
-func closedPort(t *testing.T) string {
-	t.Helper()
-	return fmt.Sprintf("127.0.0.1:%d", bustest.Port(t))
-}
-
 // A source that is down when a rule is saved is a warning, and the rule is there.
 func TestASourceThatIsDownAtSaveIsAWarning(t *testing.T) {
-	address := "nats://" + closedPort(t)
+	const address = "nats://127.0.0.1:1" // without a server
 	n := serve(t, deadman.Config{
 		Sources: sourceFile(t, "sources: {gone: {nats: {url_env: SHOP}}}\n"), Env: func(string) string { return address },
 	})

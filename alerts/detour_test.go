@@ -4,7 +4,6 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
 
@@ -22,22 +21,9 @@ type guarded struct {
 
 func newGuarded(t *testing.T, denied string) *guarded {
 	t.Helper()
-	g := &guarded{t: t, opts: &natsserver.Options{
-		Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: bustest.Dir(t),
-	}}
+	g := &guarded{t: t, opts: bustest.Options(t)}
 	g.opts.Users = g.users(denied)
-	var err error
-	if g.server, err = natsserver.NewServer(g.opts); err != nil {
-		t.Fatal(err)
-	}
-	go g.server.Start()
-	t.Cleanup(func() {
-		g.server.Shutdown()
-		g.server.WaitForShutdown()
-	})
-	if !g.server.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the broker does not start")
-	}
+	g.server = bustest.Serve(t, g.opts)
 	return g
 }
 
@@ -49,7 +35,7 @@ func (g *guarded) users(denied string) []*natsserver.User {
 }
 
 func (g *guarded) at(o *bus.Options) {
-	o.URL = strings.Replace(g.server.ClientURL(), "nats://", "nats://deadman:secret@", 1)
+	o.URL = bustest.As(g.server, "deadman")
 }
 
 // deny changes what is denied, as an operator does.

@@ -67,7 +67,7 @@ func makeStream(t *testing.T, js jetstream.JetStream, cfg jetstream.StreamConfig
 	}
 }
 
-// eventually polls until ok, for at most ten seconds.
+// eventually polls until ok, for at most two minutes.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)

@@ -20,25 +20,10 @@ import (
 // and that of a user who may do everything.
 func serveUser(t *testing.T, may *natsserver.Permissions) (url, all string) {
 	t.Helper()
-	srv, err := natsserver.NewServer(&natsserver.Options{
-		Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: bustest.Dir(t),
-		Users: []*natsserver.User{
-			{Username: "deadman", Password: "secret", Permissions: may},
-			{Username: "all", Password: "secret"},
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go srv.Start()
-	t.Cleanup(func() { stop(srv) })
-	if !srv.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the server does not start")
-	}
-	as := func(user string) string {
-		return strings.Replace(srv.ClientURL(), "nats://", "nats://"+user+":secret@", 1)
-	}
-	return as("deadman"), as("all")
+	o := bustest.Options(t)
+	o.Users = []*natsserver.User{{Username: "deadman", Password: "secret", Permissions: may}, {Username: "all", Password: "secret"}}
+	srv := bustest.Serve(t, o)
+	return bustest.As(srv, "deadman"), bustest.As(srv, "all")
 }
 
 func deny(subjects ...string) *natsserver.Permissions {

@@ -94,20 +94,12 @@ func write(t *testing.T, dir, name, text string) string {
 // listen starts a server as its operator wants it, on a port that it keeps; 0 picks one.
 func listen(t *testing.T, port int, change func(*natsserver.Options)) (s *natsserver.Server, at int) {
 	t.Helper()
-	if port == 0 {
-		port = natsserver.RANDOM_PORT
+	o := bustest.Options(t)
+	if port != 0 {
+		o.Port = port
 	}
-	o := &natsserver.Options{Host: "127.0.0.1", Port: port, NoSigs: true, NoLog: true, JetStream: true, StoreDir: bustest.Dir(t)}
 	change(o)
-	s, err := natsserver.NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go s.Start()
-	t.Cleanup(func() { stop(s) })
-	if !s.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the server does not start")
-	}
+	s = bustest.Serve(t, o)
 	return s, s.Addr().(*net.TCPAddr).Port
 }
 

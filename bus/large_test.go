@@ -6,9 +6,7 @@ import (
 	"log/slog"
 	"strings"
 	"testing"
-	"time"
 
-	natsserver "github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
@@ -65,17 +63,9 @@ func TestAnAlertThatIsTooLargeIsSaidShortened(t *testing.T) {
 
 // What does not fit even shortened waits, and is said; what is around it goes.
 func TestAnAlertThatNeverFitsHoldsUpNoOther(t *testing.T) {
-	srv, err := natsserver.NewServer(&natsserver.Options{
-		Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: bustest.Dir(t), MaxPayload: 2000,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	go srv.Start()
-	t.Cleanup(func() { stop(srv) })
-	if !srv.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the server does not start")
-	}
+	o := bustest.Options(t)
+	o.MaxPayload = 2000
+	srv := bustest.Serve(t, o)
 	b := connectURL(t, srv.ClientURL())
 	batch := some(10)
 	batch[4].Key = strings.Repeat("ä", 250)

@@ -82,21 +82,7 @@ func serveConfig(t *testing.T, text string) *natsserver.Server {
 		t.Fatal(err)
 	}
 	o.NoSigs, o.NoLog = true, true
-	server, err := natsserver.NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go server.Start()
-	t.Cleanup(func() { server.Shutdown(); server.WaitForShutdown() })
-	if !server.ReadyForConnections(within) {
-		t.Fatal("the server does not start")
-	}
-	return server
-}
-
-// as is the server's address for a user.
-func as(s *natsserver.Server, user string) string {
-	return strings.Replace(s.ClientURL(), "nats://", "nats://"+user+":secret@", 1)
+	return bustest.Serve(t, o)
 }
 
 // everything does all that deadman asks of a broker, in an account with a stream ORDERS.
@@ -247,10 +233,10 @@ func TestEachPermissionIsNeeded(t *testing.T) {
 	server := serveConfig(t, "accounts {\n"+strings.Join(accounts, "\n")+"\n}")
 	var all sync.WaitGroup
 	for _, n := range tenants { // all at once, because each waits for answers that never come
-		operator := operate(t, as(server, n.name+"-all"))
+		operator := operate(t, bustest.As(server, n.name+"-all"))
 		all.Go(func() {
 			log := &bustest.Log{}
-			err := everything(t.Context(), as(server, n.name), operator, slog.New(slog.NewTextHandler(log, nil)))
+			err := everything(t.Context(), bustest.As(server, n.name), operator, slog.New(slog.NewTextHandler(log, nil)))
 			n.judge(t, err, log.String())
 		})
 	}
@@ -286,10 +272,10 @@ func (n tenant) judge(t *testing.T, err error, log string) {
 func TestNothingElseIsPermitted(t *testing.T) {
 	publish, subscribe := granted(t)
 	server := serveConfig(t, "accounts {\n"+tenant{name: "whole", publish: publish, subscribe: subscribe}.config()+"\n}")
-	operator := operate(t, as(server, "whole-all"))
+	operator := operate(t, bustest.As(server, "whole-all"))
 	var mu sync.Mutex
 	refused := map[string]bool{}
-	nc, err := nats.Connect(as(server, "whole"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
+	nc, err := nats.Connect(bustest.As(server, "whole"), nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 		mu.Lock()
 		defer mu.Unlock()
 		for _, part := range strings.Split(err.Error(), `"`) {

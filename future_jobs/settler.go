@@ -68,38 +68,24 @@ func (s *Sweeper) write(ctx context.Context, batch []*verdict, alone func(settle
 			v.shard.answered(v.Job.ID)
 		}
 	}
-	slow, quick := divided(batch, func(v *verdict) bool { return v.isSlow })
-	if len(quick) > 0 {
-		for _, part := range apart(quick) {
-			s.writePart(ctx, part)
+	var slow []*verdict
+	quick := slices.DeleteFunc(batch, func(v *verdict) bool {
+		if v.isSlow {
+			slow = append(slow, v)
+			v.shard.rest(v.Job.ID, v.slot)
 		}
-	}
-	if len(slow) == 0 {
-		return
-	}
-	for _, v := range slow {
-		v.shard.rest(v.Job.ID, v.slot)
-	}
-	alone(func() {
-		for i := range slow {
-			s.writePart(ctx, slow[i:i+1])
-		}
+		return v.isSlow
 	})
-}
-
-// divided are the items that a condition holds for, and the others, in their order.
-func divided[T any](all []T, holds func(T) bool) (with, without []T) {
-	if !slices.ContainsFunc(all, holds) {
-		return nil, all
+	for _, part := range apart(quick) {
+		s.writePart(ctx, part)
 	}
-	for _, v := range all {
-		if holds(v) {
-			with = append(with, v)
-		} else {
-			without = append(without, v)
-		}
+	if len(slow) > 0 {
+		alone(func() {
+			for i := range slow {
+				s.writePart(ctx, slow[i:i+1])
+			}
+		})
 	}
-	return with, without
 }
 
 // writePart settles one part of a batch.
@@ -229,6 +215,9 @@ func (v *verdict) giveUp(refused error, now time.Time) {
 // apart splits a batch where a shard was lost and taken again meanwhile: a decision has to stand or fall by
 // the epoch that it was made in. In nearly all cases it comes to one part.
 func apart(batch []*verdict) [][]*verdict {
+	if len(batch) == 0 {
+		return nil
+	}
 	terms := map[int16][]*Shard{}
 	parts := map[int][]*verdict{}
 	of := make([]int, len(batch)) // the term of the shard, counted within the batch

@@ -23,20 +23,11 @@ import (
 // natsServer is a real server with JetStream. What others do there goes over its own connection.
 func natsServer(t *testing.T, change ...func(*natsserver.Options)) *natsserver.Server {
 	t.Helper()
-	o := &natsserver.Options{Host: "127.0.0.1", Port: natsserver.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true, StoreDir: bustest.Dir(t)}
+	o := bustest.Options(t)
 	for _, c := range change {
 		c(o)
 	}
-	server, err := natsserver.NewServer(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	go server.Start()
-	t.Cleanup(func() { server.Shutdown(); server.WaitForShutdown() })
-	if !server.ReadyForConnections(20 * time.Second) {
-		t.Fatal("the NATS server does not start")
-	}
-	return server
+	return bustest.Serve(t, o)
 }
 
 func natsConn(t *testing.T, server *natsserver.Server) *nats.Conn {

@@ -136,7 +136,7 @@ func TestDataFolderHasOneProcess(t *testing.T) {
 }
 
 func TestDatabaseThatIsNotThereIsUnavailable(t *testing.T) {
-	const addr = "127.0.0.1:1" // where nobody listens
+	const addr = "127.0.0.1:1" // without a server
 	_, err := store.Open(t.Context(), store.Options{DatabaseURL: "postgres://me:secret@" + addr + "/x?sslmode=disable"})
 	if !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), "secret") ||
 		strings.ContainsAny(err.Error(), "\n\t") || strings.Count(err.Error(), addr) != 1 {

@@ -113,7 +113,7 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// deserted is an address that nobody listens on.
+// deserted is an address without a server: nothing listens on the first port.
 const deserted = "127.0.0.1:1"
 
 // A running embedded node is found by the file that it leaves in its data folder.
@@ -125,7 +125,7 @@ func TestEndpointsFile(t *testing.T) {
 	if got.code != 1 || !strings.Contains(got.err, nobody) || !strings.Contains(got.err, "endpoints.json") {
 		t.Errorf("%+v", got)
 	}
-	const other = "http://127.0.0.1:2"
+	const other = "http://127.0.0.1:2" // without a server, too
 	if got := runs(t, []string{"DEADMAN_DATA_DIR=" + dir, "DEADMAN_URL=" + other}, "job", "list"); !strings.Contains(got.err, other) {
 		t.Errorf("DEADMAN_URL does not come before the file: %+v", got)
 	}

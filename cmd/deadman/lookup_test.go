@@ -2,7 +2,6 @@ package main
 
 import (
 	"database/sql"
-	"net"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -24,7 +23,7 @@ lookup: ` + lookup + "\n"
 
 const inShop = `{sql: {source: shop, query: "select status from orders where id = $1"}}`
 
-// shopFiles are a file of sources: a database that has the order 1, a server that closes every connection, and
+// shopFiles are a file of sources: a database that has the order 1, a server that is not there, and
 // the connection of a node.
 func shopFiles(t *testing.T) (sources string) {
 	t.Helper()
@@ -37,21 +36,7 @@ func shopFiles(t *testing.T) (sources string) {
 	if _, err := db.ExecContext(t.Context(), "create table orders (id text, status text); insert into orders values ('1', 'UNSHIPPED')"); err != nil {
 		t.Fatal(err)
 	}
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { l.Close() }) // the port stays taken: a node of another test would answer on it
-	go func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			c.Close()
-		}
-	}()
-	write(t, dir, "gone.url", "nats://"+l.Addr().String()+"\n")
+	write(t, dir, "gone.url", "nats://"+deserted+"\n")
 	return write(t, dir, "sources.yaml", "sources:\n  shop: {sqlite: {path: shop.db}}\n  gone: {nats: {url_file: gone.url}}\n  bus: {nats: {}}\n")
 }
 

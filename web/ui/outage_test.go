@@ -21,7 +21,7 @@ escalate: [{after: 1s, step: late, severity: critical}]
 slot: 1s
 `
 
-// address is one on which nobody listens.
+// address is one without a server.
 func address(t *testing.T) string {
 	t.Helper()
 	return fmt.Sprintf("127.0.0.1:%d", bustest.Port(t))
