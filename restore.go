@@ -65,7 +65,8 @@ type comparison struct {
 	mu        sync.Mutex
 	published []alerts.Alert // by this node since the last comparison: what identifies them
 	restore   *alerts.Restore
-	failed    error
+	compared  bool  // once at least
+	failed    error // the last comparison
 }
 
 // Run compares until ctx ends.
@@ -92,6 +93,7 @@ func (c *comparison) note(err error) {
 	c.mu.Lock()
 	before := c.failed
 	c.failed, c.restore = err, c.seen.Restore
+	c.compared = c.compared || c.sure
 	c.mu.Unlock()
 	switch {
 	case err != nil && before == nil:
@@ -377,10 +379,13 @@ func (c *comparison) condition() web.Condition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := condition("restore", c.failed, "the database knows the alerts of the alert stream", "the alert stream cannot be compared with the database")
-	if r := c.restore; r != nil {
+	switch r := c.restore; {
+	case r != nil:
 		out.OK = false
 		out.Detail = fmt.Sprintf("the database went back to its state of %s, and did not know %d alerts of the alert stream; open ones are dealt with once the streams are read again",
 			r.Since.UTC().Format(time.RFC3339), r.Lost)
+	case !c.compared && c.failed == nil:
+		out.OK, out.Detail = false, "the alert stream is being compared with the database for the first time since the node started"
 	}
 	return out
 }

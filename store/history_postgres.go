@@ -132,7 +132,7 @@ func impatiently(wait time.Duration) pgx.TxOptions {
 // isLocked reports whether a transaction gave up waiting for a lock.
 func isLocked(err error) bool {
 	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == "55P03"
+	return errors.As(err, &pg) && pg.Code == lockTimeout
 }
 
 // ahead makes the tables of the days to come. One that cannot be made because history is read is tried

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
@@ -311,6 +312,9 @@ func TestNoTransactionIsLeftOpen(t *testing.T) {
 	_, err := f.Settle(t.Context(), f.settlement(job))
 	if took := time.Since(began); err == nil || took > 12*time.Second {
 		t.Errorf("a settle that waits for ever ended with %v after %s", err, took)
+	}
+	if pg := new(pgconn.PgError); !errors.Is(err, futurejobs.ErrTooSlow) || !errors.As(err, &pg) || pg.Code != "55P03" {
+		t.Errorf("a settle that waits for a lock ended with %v, want ErrTooSlow before its statement runs out of time", err)
 	}
 }
 

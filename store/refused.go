@@ -26,13 +26,16 @@ func unstorable(err error) error {
 	return err
 }
 
-// statementTimeout is Postgres's code for a statement that took longer than it may.
-const statementTimeout = "57014"
+// Postgres's codes for a statement that took longer than it may, and for one that waited longer for a lock.
+const (
+	statementTimeout = "57014"
+	lockTimeout      = "55P03"
+)
 
 // undone is the error of a batch that was not written: futurejobs.ErrRefused or futurejobs.ErrTooSlow where it is one.
 func undone(err error) error {
 	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == statementTimeout {
+	if errors.As(err, &pg) && (pg.Code == statementTimeout || pg.Code == lockTimeout) {
 		return fmt.Errorf("%w: %w", futurejobs.ErrTooSlow, err)
 	}
 	return unstorable(err)

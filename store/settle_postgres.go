@@ -2,9 +2,11 @@ package store
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -229,6 +231,13 @@ func (p *postgres) settle(ctx context.Context, s futurejobs.Settlement, settled 
 	return nil, nil
 }
 
+// lockPatience bounds how long a settlement waits for a row that another transaction locks: which decision of a batch
+// waits is found by halves.
+const lockPatience = 2 * time.Second
+
+// settleBounds bound the transaction of a settlement.
+var settleBounds = fmt.Sprintf(`SELECT %s, set_config('lock_timeout', '%d', true)`, bounded, lockPatience.Milliseconds())
+
 // settleOnce returns the shards that stand and the jobs that were settled, or the rules that do not stand.
 // What is sent at once is one transaction.
 func (p *postgres) settleOnce(ctx context.Context, s futurejobs.Settlement, rules []int32, c *columns) (moved []int32, stand []int16, done []int64, err error) {
@@ -239,7 +248,7 @@ func (p *postgres) settleOnce(ctx context.Context, s futurejobs.Settlement, rule
 	var stands bool
 	var now []int32
 	batch := &pgx.Batch{}
-	batch.Queue(`SELECT ` + bounded)
+	batch.Queue(settleBounds)
 	text, args := c.settling(s.RuleSet, rules, shards, epochs)
 	batch.Queue(text, args...).QueryRow(func(row pgx.Row) error { return row.Scan(&stands, &now, &stand, &done) })
 	if err := p.pool.SendBatch(ctx, batch).Close(); err != nil {
