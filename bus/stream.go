@@ -8,6 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/events"
 )
 
 // The streams that deadman makes for itself.
@@ -70,6 +72,8 @@ func (b *Bus) ensureAlerts(ctx context.Context) (made bool, err error) {
 		return made, fmt.Errorf("create stream %s: %w; it reserves %d bytes: free disk space, or set a smaller cap (alerts_bytes)", AlertsStream, err, b.opts.AlertsBytes)
 	case unready(err):
 		return made, fmt.Errorf("%w: JetStream does not answer: %w; enable JetStream, or wait until the cluster has a leader", ErrUnreachable, err)
+	case errors.Is(err, events.ErrGone): // the server that was asked lags behind the leader that made it for another node
+		return made, fmt.Errorf("%w: not every server of the cluster knows stream %s yet: %w", ErrUnreachable, AlertsStream, err)
 	}
 	return made, fmt.Errorf("open stream %s: %w", AlertsStream, err)
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"deadman/bus"
 	"deadman/bus/bustest"
 )
@@ -67,5 +69,33 @@ func TestAnEventWithoutAnAnswer(t *testing.T) {
 		}
 	case <-time.After(2 * time.Minute):
 		t.Fatal("no answer")
+	}
+}
+
+// Where another node was faster to make the stream of alerts, and the server that is asked does not know it yet, a node
+// tries again. A server without JetStream has a client that answers as such a server did.
+func TestAStreamThatTheServerDoesNotKnowYet(t *testing.T) {
+	t.Parallel()
+	o := bustest.Options(t)
+	o.JetStream = false
+	s := bustest.Serve(t, o)
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	for subject, answer := range map[string]string{
+		"$JS.API.STREAM.INFO.DEADMAN_ALERTS":   `{"type":"io.nats.jetstream.api.v1.stream_info_response","error":{"code":404,"err_code":10059,"description":"stream not found"}}`,
+		"$JS.API.STREAM.CREATE.DEADMAN_ALERTS": `{"type":"io.nats.jetstream.api.v1.stream_create_response","error":{"code":400,"err_code":10058,"description":"stream name already in use with a different configuration"}}`,
+	} {
+		if _, err := nc.Subscribe(subject, func(m *nats.Msg) { _ = m.Respond([]byte(answer)) }); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := bus.Connect(t.Context(), bus.Options{URL: s.ClientURL(), Log: quietly()}); !errors.Is(err, bus.ErrUnreachable) || !strings.Contains(err.Error(), bus.AlertsStream) {
+		t.Errorf("connect: %v, want ErrUnreachable with the name of the stream", err)
 	}
 }
