@@ -17,10 +17,7 @@ func TestAFailingPartOfTheUpkeepStopsNoOther(t *testing.T) {
 	t.Parallel()
 	dsn := storetest.Postgres(t)
 	n := serve(t, deadman.Config{DatabaseURL: dsn, NATSURL: broker(t)})
-	const rule = `{"name":"r","entity":"e","trigger":{"event":"r.begun","key":"event.id"},"escalate":[{"after":"1h","step":"late","severity":"error"}]}`
-	if status := n.ask(http.MethodPut, "/api/v1/rules/r", rule, nil); status >= 300 {
-		t.Fatalf("the rule is answered with %d", status)
-	}
+	save(n, "r")
 	n.ask(http.MethodPost, "/api/v1/events/r.begun", `{"id":"1"}`, nil)
 	n.eventually("a job", func() bool { var jobs list; n.get("/api/v1/jobs", &jobs); return len(jobs.Items) == 1 })
 
@@ -60,10 +57,7 @@ func TestDeadLettersBeyondTheCapAreRemovedAndAlerted(t *testing.T) {
 SELECT 'S', 's', n, '', '{}', 'not json', 'orders', 'no JSON', now() FROM generate_series(1, 20500) AS n`); err != nil {
 		t.Fatal(err)
 	}
-	const rule = `{"name":"r","entity":"e","trigger":{"event":"r.begun","key":"event.id"},"escalate":[{"after":"1h","step":"late","severity":"error"}]}`
-	if status := n.ask(http.MethodPut, "/api/v1/rules/r", rule, nil); status >= 300 { // has the upkeep look at once
-		t.Fatalf("the rule is answered with %d", status)
-	}
+	save(n, "s") // has the upkeep look at once
 	count := func(text string) (n int) {
 		t.Helper()
 		if err := conn.QueryRow(t.Context(), text).Scan(&n); err != nil {
@@ -85,5 +79,45 @@ SELECT 'S', 's', n, '', '{}', 'not json', 'orders', 'no JSON', now() FROM genera
 		if !strings.Contains(string(metrics.body), want) {
 			t.Errorf("the metrics lack %s", want)
 		}
+	}
+}
+
+// Resolves that wait for triggers which never come do not fill the disk either.
+func TestEarlyResolvesBeyondTheCapAreForgottenAndAlerted(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
+	n := serve(t, deadman.Config{DatabaseURL: dsn, NATSURL: broker(t)})
+	save(n, "r")
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	// As many as a sender leaves within some minutes: sent as events they would take the test as long.
+	if _, err := conn.Exec(t.Context(), `INSERT INTO early (shard, rule_id, key, at, until_at, outcome)
+SELECT 0, r.id, n, now(), now() + interval '1 day' + n * interval '1ms', 'resolved' FROM rule r, generate_series(1, 200500) AS n WHERE r.name = 'r'`); err != nil {
+		t.Fatal(err)
+	}
+	save(n, "s") // has the upkeep look at once
+	var said list
+	n.eventually("an alert", func() bool { n.get("/api/v1/alerts?rule=deadman", &said); return len(said.Items) == 1 })
+	if a := said.Items[0]; a.Key != "early-resolves" || a.Status != "firing" {
+		t.Errorf("said %+v", a)
+	}
+	var left int
+	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM early`).Scan(&left); err != nil || left != 200_000 {
+		t.Errorf("%d early resolves are left, want 200,000: %v", left, err)
+	}
+	if metrics := n.call(http.MethodGet, "/metrics", ""); !strings.Contains(string(metrics.body), `deadman_capped_total{what="early_resolves"} 500`) {
+		t.Error("the metrics do not count 500 early resolves")
+	}
+}
+
+// save saves a rule.
+func save(n *node, name string) {
+	n.Helper()
+	rule := `{"name":"` + name + `","entity":"e","trigger":{"event":"r.begun","key":"event.id"},"escalate":[{"after":"1h","step":"late","severity":"error"}]}`
+	if status := n.ask(http.MethodPut, "/api/v1/rules/"+name, rule, nil); status >= 300 {
+		n.Fatalf("the rule is answered with %d", status)
 	}
 }

@@ -264,22 +264,36 @@ func (f finding) Check(context.Context, checks.Check) (checks.Answer, error) {
 	return checks.Answer{Outcome: checks.Exhausted, State: []byte(f.found), Alerts: []alerts.Draft{said}}, nil
 }
 
-// Of jobs with large bodies that are due in one slot, and of large things that a source finds of them, a read returns
-// and a settlement writes so much and no more.
+// Of jobs with large bodies that are due in one slot, and of large things that a source finds of them, a read returns,
+// a source is asked about, and a settlement writes so much and no more.
 func TestReadsAndSettlementsOfLargeBodiesAreBounded(t *testing.T) {
-	const page, settlement = 16 << 20, 8 << 20
+	const page, question, settlement = 16 << 20, 8 << 20, 8 << 20
 	for name, c := range map[string]struct {
 		jobs, size int
-		handler    checks.Handler
+		found      int // bytes that a source finds of each; 0: none is asked
 	}{
-		"bodies": {200, 250_000, nil},
-		"found":  {600, 100, finding{&source{most: 1, find: func(string) (f checks.Finding) { return f }}, noise(1, 60_000)}},
+		"bodies":           {200, 250_000, 0},
+		"bodies and found": {200, 250_000, 100},
+		"found":            {600, 100, 60_000},
 	} {
 		bounded := func(t *testing.T, database store.Options) {
 			t.Parallel()
-			w := sweeping(t, database, c.jobs, c.size, nil, c.handler)
+			var handler checks.Handler
+			asked := &source{most: 1, find: func(string) (f checks.Finding) { return f }}
+			if c.found > 0 {
+				handler = finding{asked, noise(1, c.found)}
+			}
+			w := sweeping(t, database, c.jobs, c.size, nil, handler)
 			if w.page > page+c.size {
 				t.Errorf("a read returned %d bytes of bodies, want at most %d", w.page, page)
+			}
+			for _, jobs := range asked.batches {
+				if (jobs-1)*c.size > question {
+					t.Errorf("a source is asked about %d jobs with %d bytes of bodies, want about %d", jobs, jobs*c.size, question)
+				}
+			}
+			if (len(asked.batches) == 0) != (c.found == 0) {
+				t.Errorf("a source is asked %d times", len(asked.batches))
 			}
 			for _, s := range w.settled {
 				if s.bytes > settlement && s.decisions > 1 || s.err != nil {
