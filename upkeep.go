@@ -159,8 +159,8 @@ func (u *upkeep) capEarly(ctx context.Context) error {
 		return u.said(u.store.EndRemark(ctx, r))
 	}
 	r.Status = alerts.Firing
-	r.Text = fmt.Sprintf("too many resolves without a job of %s: of each rule %d are remembered, and %d of all; where the trigger of a forgotten one still comes, its job alerts although it was resolved: narrow the resolve with a condition, or set early to less",
-		named(rules), caps.Rule, caps.Total)
+	r.Text = fmt.Sprintf("too many resolves without a job of %s: of each rule %d are remembered (%d MiB), and %d of all (%d MiB); where the trigger of a forgotten one still comes, its job alerts although it was resolved: narrow the resolve with a condition, or set early to less",
+		named(rules), caps.Rule, caps.RuleBytes>>20, caps.Total, caps.TotalBytes>>20)
 	return u.said(u.store.BeginRemark(ctx, r))
 }
 

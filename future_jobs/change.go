@@ -18,7 +18,8 @@ type Update struct {
 // changing is an ask that changes a job, and may change a job that would have begun with a kept trigger.
 type changing interface {
 	Ask
-	change(f *fold, e Effect, j *Job)
+	// change changes a job of which known may know more than the job itself.
+	change(f *fold, e Effect, j *Job, known *knowledge)
 }
 
 func (a Update) play(f *fold, e Effect, s *standing) {
@@ -26,14 +27,14 @@ func (a Update) play(f *fold, e Effect, s *standing) {
 		f.miss(e)
 		return
 	}
-	if err := a.merge(s); err != nil {
+	if err := a.merge(&s.job, &s.known); err != nil {
 		f.refuse(e, Updates, err)
 		return
 	}
 	for _, news := range f.order.newer(e, &s.job) {
 		again := a
 		again.News = news
-		_ = again.merge(s) // they were merged before
+		_ = again.merge(&s.job, &s.known) // they were merged before
 	}
 	s.updated = true
 	f.order.changeKept(e, s, a)
@@ -50,38 +51,39 @@ func (a Update) play(f *fold, e Effect, s *standing) {
 	}
 }
 
-func (a Update) change(_ *fold, _ Effect, j *Job) {
-	if state, err := a.merged(j.Known()); err == nil {
-		j.State = state
-	}
+func (a Update) change(_ *fold, _ Effect, j *Job, known *knowledge) {
+	_ = a.merge(j, known) // what a job that has not begun knows is no less right without it
 }
 
 // merge merges the news into what is known.
-func (a Update) merge(s *standing) error {
+func (a Update) merge(j *Job, known *knowledge) error {
 	if a.Begin == nil {
-		s.put()
-		state, err := a.Merge(s.job.Known())
+		known.put(&j.State)
+		state, err := a.Merge(j.Known())
 		if err == nil {
-			s.job.State, s.merging = state, nil
+			j.State, known.merging = state, nil
 		}
 		return err
 	}
-	if s.merging == nil {
-		s.merging = a.Begin(s.job.Known())
+	if known.merging == nil {
+		known.merging = a.Begin(j.Known())
 	}
-	err := s.merging.Merge(a.News)
-	s.isAhead = s.isAhead || err == nil
+	err := known.merging.Merge(a.News)
+	known.isAhead = known.isAhead || err == nil
 	return err
 }
 
-// merged returns what is known after the news, from what was known before.
-func (a Update) merged(known json.RawMessage) (json.RawMessage, error) {
-	if a.Begin == nil {
-		return a.Merge(known)
+// knowledge is what is known of a job while updates follow each other.
+type knowledge struct {
+	merging Merging // nil: it is in the job
+	isAhead bool    // merging knows more than the job
+}
+
+// put writes down what is known after the updates so far.
+func (k *knowledge) put(state *json.RawMessage) {
+	if k.isAhead {
+		*state, k.isAhead = k.merging.Text(), false
 	}
-	m := a.Begin(known)
-	err := m.Merge(a.News)
-	return m.Text(), err
 }
 
 // Merging is what is known of a job, taken apart so that many updates of a run cost little more than one.
@@ -115,7 +117,7 @@ func (a Pause) play(f *fold, e Effect, s *standing) {
 	f.net.Paused++
 }
 
-func (Pause) change(f *fold, e Effect, j *Job) {
+func (Pause) change(f *fold, e Effect, j *Job, _ *knowledge) {
 	if j.PausedAt().IsZero() {
 		j.pause(f.when(e))
 	}
@@ -154,7 +156,7 @@ func (a Resume) play(f *fold, e Effect, s *standing) {
 	f.net.Resumed++
 }
 
-func (a Resume) change(f *fold, e Effect, j *Job) {
+func (a Resume) change(f *fold, e Effect, j *Job, _ *knowledge) {
 	if !j.PausedAt().IsZero() {
 		a.resume(f, e, j)
 	}
@@ -205,14 +207,14 @@ func (a Move) play(f *fold, e Effect, s *standing) {
 		f.net.Missed++
 		return
 	}
-	a.change(f, e, &s.job)
+	a.change(f, e, &s.job, &s.known)
 	f.order.moveKept(e, s, a)
 	s.changed = true
 	f.trace(e, s, Moved)
 	f.net.Changed++
 }
 
-func (a Move) change(f *fold, e Effect, j *Job) {
+func (a Move) change(f *fold, e Effect, j *Job, _ *knowledge) {
 	j.Version = e.Rule.Version
 	if a.Next == nil {
 		return

@@ -33,8 +33,7 @@ func Fold(effects []Effect, known Known, now time.Time) Net {
 			continue
 		}
 		if _, isUpdate := e.Ask.(Update); s != nil && !isUpdate {
-			s.put()
-			s.merging = nil // what follows may change what is known
+			s.rest() // what follows may change what is known
 		}
 		e.Ask.play(f, e, s)
 	}
@@ -60,19 +59,26 @@ type standing struct {
 	gone    bool
 	changed bool // its rev has to grow
 	updated bool
-	merging Merging // what is known, while updates follow each other; nil: it is in job
-	isAhead bool    // merging knows more than job
+	known   knowledge
+	kept    []knowledge // of the triggers that job.Order keeps; nil: it is in them
 
 	reordered bool // what it remembers of the order of events has changed
 
 	ack *AckOf // nil: no acknowledgement was made or taken back
 }
 
-// put gives the job what is known after the updates so far.
+// put gives the job, and the triggers that it keeps, what is known after the updates so far.
 func (s *standing) put() {
-	if s.isAhead {
-		s.job.State, s.isAhead = s.merging.Text(), false
+	s.known.put(&s.job.State)
+	for i := range s.kept {
+		s.kept[i].put(&s.job.Order.Kept[i].State)
 	}
+}
+
+// rest ends a run of updates.
+func (s *standing) rest() {
+	s.put()
+	s.known, s.kept = knowledge{}, nil
 }
 
 // reorder is the job's memory of the order of events, to be changed.

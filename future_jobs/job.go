@@ -108,8 +108,9 @@ func (j Job) Known() json.RawMessage {
 	return j.Event
 }
 
-// Size is how many bytes the bodies of the job have.
-func (j *Job) Size() int { return len(j.Event) + len(j.State) }
+// Size is how many bytes the job has of what may be large: its bodies, its sets, and what it remembers of the order of
+// events.
+func (j *Job) Size() int { return len(j.Event) + len(j.State) + len(j.Members) + j.Order.size() }
 
 // Decision is what was made of one job: it goes on with new times, or it ends for a reason.
 type Decision struct {

@@ -153,8 +153,7 @@ func (o *ordering) recallChanges(a Start, e Effect, s *standing, since time.Time
 
 // replay plays a change that was remembered.
 func (o *ordering) replay(e Effect, s *standing) {
-	s.put()
-	s.merging = nil
+	s.rest()
 	e.Ask.play(o.fold, e, s)
 }
 
@@ -170,8 +169,7 @@ func (o *ordering) precede(a Start, e Effect, s *standing) bool {
 			return false
 		}
 	}
-	s.put()
-	s.merging = nil
+	s.rest()
 	order := s.reorder()
 	order.keep(Kept{
 		At: began, Since: j.Since, First: j.FirstCheckAt, Next: j.NextCheckAt, Version: j.Version, Origin: j.Origin, Event: j.Event, State: j.State,
@@ -200,11 +198,13 @@ func (o *ordering) keep(a Start, e Effect, s *standing) {
 	if e.Event != nil {
 		kept.Origin = alerts.OriginOf(e.Event.At, e.Event.Seq)
 	}
-	order := s.reorder()
+	s.rest()
+	order, known := s.reorder(), knowledge{}
 	for _, c := range order.Changes.since(kept.At) {
 		by := c.effect(a, e)
-		kept.change(e.Ref, func(j *Job) { by.Ask.(changing).change(o.fold, by, j) })
+		kept.change(e.Ref, func(j *Job) { by.Ask.(changing).change(o.fold, by, j, &known) })
 	}
+	known.put(&kept.State)
 	order.keep(kept)
 }
 
@@ -227,10 +227,12 @@ func (o *ordering) changeKeptThat(e Effect, s *standing, by changing, is func(*K
 		return
 	}
 	order := s.reorder()
-	order.Kept = slices.Clone(order.Kept)
+	if s.kept == nil {
+		order.Kept, s.kept = slices.Clone(order.Kept), make([]knowledge, len(order.Kept))
+	}
 	for i := range order.Kept {
 		if k := &order.Kept[i]; is(k) {
-			k.change(e.Ref, func(j *Job) { by.change(o.fold, e, j) })
+			k.change(e.Ref, func(j *Job) { by.change(o.fold, e, j, &s.kept[i]) })
 		}
 	}
 }

@@ -46,6 +46,21 @@ type Kept struct {
 	Members    Members         `json:"members,omitempty"`
 }
 
+// size is how many bytes of bodies and sets it has.
+func (o *Order) size() (n int) {
+	if o == nil {
+		return 0
+	}
+	for i := range o.Kept {
+		k := &o.Kept[i]
+		n += len(k.Event) + len(k.State) + len(k.Members)
+	}
+	for i := range o.Changes {
+		n += len(o.Changes[i].News)
+	}
+	return n
+}
+
 // keep remembers a trigger. Of many the newest are kept.
 func (o *Order) keep(kept Kept) {
 	i := len(o.Kept)

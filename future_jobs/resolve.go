@@ -67,7 +67,7 @@ func (a Gather) play(f *fold, e Effect, s *standing) {
 	}
 }
 
-func (a Gather) change(_ *fold, _ Effect, j *Job) {
+func (a Gather) change(_ *fold, _ Effect, j *Job, _ *knowledge) {
 	if members, more := j.Members.add(a.Set, a.Member); more && !j.Members.full(a.Set) {
 		j.Members = members
 	}

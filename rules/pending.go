@@ -7,7 +7,7 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-// pageMost is how many jobs are changed at a time.
+// pageMost is how many jobs are changed at a time, where the database is fast enough for that.
 const pageMost = 500
 
 // move takes the pending jobs of a rule to a version, and returns how many. Those that moved
@@ -42,12 +42,14 @@ func (r *Registry) Purge(ctx context.Context, ruleID int32) (int, error) {
 	})
 }
 
-// each applies an effect to the pending jobs of a rule.
+// each applies an effect to the pending jobs of a rule. Where the database takes too long, it is asked for half as many at
+// a time, down to one.
 func (r *Registry) each(ctx context.Context, ruleID int32, deed string, effect func(futurejobs.Job) (futurejobs.Effect, bool)) (n int, err error) {
 	var after futurejobs.Ref
+	most := pageMost
 	for {
 		b := futurejobs.Batch{RuleSet: r.Book.Revision(), Deed: deed}
-		jobs, err := r.Jobs.JobsOf(ctx, ruleID, after, pageMost)
+		jobs, err := r.Jobs.JobsOf(ctx, ruleID, after, most)
 		if err != nil || len(jobs) == 0 {
 			return n, err
 		}
@@ -61,6 +63,10 @@ func (r *Registry) each(ctx context.Context, ruleID int32, deed string, effect f
 			if err := r.Book.Refresh(ctx); err != nil {
 				return n, err
 			}
+			continue
+		}
+		if errors.Is(err, futurejobs.ErrTooSlow) && len(jobs) > 1 {
+			most = len(jobs) / 2
 			continue
 		}
 		if err != nil {

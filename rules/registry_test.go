@@ -2,12 +2,16 @@ package rules_test
 
 import (
 	"context"
+	"database/sql"
+	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 	"deadman/store"
+	"deadman/store/storetest"
 )
 
 // begun is a job of a saved rule, begun by hand.
@@ -49,6 +53,39 @@ func TestJobsOfDeletedRulesEnd(t *testing.T) {
 	history, err := s.History(t.Context(), futurejobs.Filter{Outcome: "rule_deleted"})
 	if err != nil || len(history.Items) != 2 {
 		t.Errorf("history: %+v, %v", history.Items, err)
+	}
+}
+
+// The jobs of a deleted rule end also where the database takes too long for as many as are ended at a time: 50 take 10 s,
+// and a transaction has 8.
+func TestJobsOfADeletedRuleEndOnASlowDatabase(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
+	s, err := store.Open(t.Context(), store.Options{DatabaseURL: dsn, Log: quietly()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	const jobs = 50
+	rule := saved(t, s, 0, orders)
+	for i := range jobs {
+		begun(t, s, rule, fmt.Sprint(i))
+	}
+	if _, err := s.Delete(t.Context(), rule.Name, rules.AnyVersion); err != nil {
+		t.Fatal(err)
+	}
+	db, err := sql.Open("pgx", dsn)
+	if err == nil {
+		_, err = db.Exec(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(0.2); RETURN new; END $$;
+CREATE TRIGGER slow BEFORE INSERT ON history FOR EACH ROW EXECUTE FUNCTION slow()`)
+		err = errors.Join(err, db.Close())
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rules.Registry{Store: s, Book: refreshed(t, s), Jobs: s, Log: quietly()}
+	if n, err := r.Sweep(t.Context()); n != jobs || err != nil {
+		t.Errorf("%d jobs ended, want %d: %v", n, jobs, err)
 	}
 }
 

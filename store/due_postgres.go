@@ -39,7 +39,7 @@ CROSS JOIN LATERAL (`
 	// dueWithin ends a page with the row whose bodies reach some bytes. Their length is known without reading them.
 	dueWithin = `
 SELECT ` + dueCells + ` FROM (
-	SELECT f.*, coalesce(sum(octet_length(coalesce(f.event, '')) + octet_length(coalesce(f.state, '')))
+	SELECT f.*, coalesce(sum(octet_length(coalesce(f.event, '')) + octet_length(coalesce(f.state, '')) + octet_length(coalesce(f.members, '')))
 		OVER (ORDER BY f.shard, f.next_check_at, f.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
 	FROM (`
 	dueBytes = `) AS f

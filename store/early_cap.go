@@ -2,19 +2,20 @@ package store
 
 import (
 	"context"
-	"fmt"
 	"time"
 )
 
 // EarlyCaps is how many early resolves are remembered, those that are remembered longest. Between two rounds of upkeep
 // there may be more: what comes in a minute.
 type EarlyCaps struct {
-	Rule  int // of one rule
-	Total int // of all rules, which share it equally
+	Rule       int   // of one rule
+	Total      int   // of all rules, which share it equally
+	RuleBytes  int64 // of what one rule's have: the bodies of updates above all
+	TotalBytes int64 // of what those of all rules have, which share it equally
 }
 
 // DefaultEarlyCaps are those of a node.
-var DefaultEarlyCaps = EarlyCaps{Rule: 200_000, Total: 2_000_000}
+var DefaultEarlyCaps = EarlyCaps{Rule: 200_000, Total: 2_000_000, RuleBytes: 64 << 20, TotalBytes: 512 << 20}
 
 // CappedEarly is how many early resolves of a rule were forgotten before their time.
 type CappedEarly struct {
@@ -25,24 +26,27 @@ type CappedEarly struct {
 // CapEarly forgets the early resolves beyond the caps, in bounded transactions, and returns the rules that lost some. It
 // may run on several nodes at a time.
 func (s *Store) CapEarly(ctx context.Context, caps EarlyCaps) (capped []CappedEarly, err error) {
-	rules, err := query(ctx, s.db, readEarlyRows, `SELECT e.rule_id, coalesce(min(r.name), ''), count(*) FROM early e LEFT JOIN rule r ON r.id = e.rule_id
-GROUP BY e.rule_id ORDER BY e.rule_id`)
+	rules, err := query(ctx, s.db, readEarlyRows, `SELECT e.rule_id, coalesce(min(r.name), ''), count(*), CAST(sum(`+earlyBytes+`) AS bigint)
+FROM early e LEFT JOIN rule r ON r.id = e.rule_id GROUP BY e.rule_id ORDER BY e.rule_id`)
 	if err != nil {
 		return nil, failed("cap early resolves", err)
 	}
-	var total int64
+	var rows, bytes int64
 	for _, r := range rules {
-		total += r.rows
+		rows, bytes = rows+r.rows, bytes+r.bytes
 	}
-	most := caps.Rule
-	if total > int64(caps.Total) {
-		most = min(most, caps.Total/len(rules))
+	most, mostBytes := int64(caps.Rule), caps.RuleBytes
+	if rows > int64(caps.Total) {
+		most = min(most, int64(caps.Total/len(rules)))
+	}
+	if bytes > caps.TotalBytes {
+		mostBytes = min(mostBytes, caps.TotalBytes/int64(len(rules)))
 	}
 	for _, r := range rules {
-		if r.rows <= int64(most) {
+		if r.rows <= most && r.bytes <= mostBytes {
 			continue
 		}
-		n, err := s.forgetEarliest(ctx, r.id, most)
+		n, err := s.forgetEarliest(ctx, r.id, most, mostBytes)
 		if n > 0 {
 			capped = append(capped, CappedEarly{r.name, n})
 		}
@@ -53,21 +57,28 @@ GROUP BY e.rule_id ORDER BY e.rule_id`)
 	return capped, nil
 }
 
+// earlyBytes is how many bytes an early resolve e has of what may be large.
+const earlyBytes = `octet_length(coalesce(e.ends, '')) + octet_length(coalesce(e.changes, '')) + octet_length(coalesce(e.members, ''))`
+
 // earlyRows is how many early resolves of a rule are remembered.
 type earlyRows struct {
-	id   int32
-	name string
-	rows int64
+	id    int32
+	name  string
+	rows  int64
+	bytes int64
 }
 
 func readEarlyRows(row scanner, r *earlyRows) error {
-	return row.Scan(&r.id, (*verbatim)(&r.name), &r.rows)
+	return row.Scan(&r.id, (*verbatim)(&r.name), &r.rows, &r.bytes)
 }
 
-// forgetEarliest forgets all early resolves of a rule but so many, those first that would be forgotten first.
-func (s *Store) forgetEarliest(ctx context.Context, rule int32, most int) (total int64, err error) {
-	bounds, err := query(ctx, s.db, func(row scanner, t *time.Time) error { return row.Scan(at(t)) },
-		fmt.Sprintf(`SELECT until_at FROM early WHERE rule_id = $1 ORDER BY until_at DESC LIMIT 1 OFFSET %d`, most), rule)
+// forgetEarliest forgets all early resolves of a rule but so many with so many bytes, those first that would be forgotten
+// first.
+func (s *Store) forgetEarliest(ctx context.Context, rule int32, most, bytes int64) (total int64, err error) {
+	bounds, err := query(ctx, s.db, func(row scanner, t *time.Time) error { return row.Scan(at(t)) }, `SELECT until_at FROM (
+	SELECT e.until_at, count(*) OVER later AS place, sum(`+earlyBytes+`) OVER later AS bytes FROM early e WHERE e.rule_id = $1
+	WINDOW later AS (ORDER BY e.until_at DESC ROWS UNBOUNDED PRECEDING)
+) AS e WHERE e.place > $2 OR e.bytes > $3 ORDER BY until_at DESC LIMIT 1`, rule, most, bytes)
 	if err != nil || len(bounds) == 0 {
 		return 0, err
 	}

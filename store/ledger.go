@@ -145,20 +145,32 @@ WHERE stream = $4 AND last_seq = $5 AND stream_created_at IS NOT DISTINCT FROM $
 	return nil
 }
 
+// rulePageBytes is after how many bytes a page of a rule's jobs ends.
+const rulePageBytes = 8 << 20
+
 // JobsOf implements futurejobs.Ledger. It walks the key of the jobs, shard by shard.
 func (s *Store) JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error) {
 	var jobs []futurejobs.Job
-	for shard := after.Shard; int(shard) < s.shards && len(jobs) < limit; shard++ {
-		found, err := query(ctx, s.read, readJob, `SELECT `+jobColumns+` FROM future_job f
-WHERE f.shard = $1 AND f.rule_id = $2 AND (f.rule_id, f.key) > ($3, $4)
-ORDER BY f.shard, f.rule_id, f.key LIMIT `+strconv.Itoa(limit), shard, ruleID, after.RuleID, verbatim(after.Key))
+	bytes := 0
+	for shard := after.Shard; int(shard) < s.shards && len(jobs) < limit && bytes < rulePageBytes; shard++ {
+		found, err := query(ctx, s.read, readJob, `SELECT `+jobColumns+` FROM (
+	SELECT f.*, sum(octet_length(coalesce(f.event, '')) + octet_length(coalesce(f.state, '')) + octet_length(coalesce(f.ordering, '')))
+		OVER (ORDER BY f.key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
+	FROM (
+		SELECT * FROM future_job f
+		WHERE f.shard = $1 AND f.rule_id = $2 AND (f.rule_id, f.key) > ($3, $4)
+		ORDER BY f.shard, f.rule_id, f.key LIMIT `+strconv.Itoa(limit-len(jobs))+`
+	) AS f
+) AS f
+WHERE coalesce(f.before, 0) < $5
+ORDER BY f.key`, shard, ruleID, after.RuleID, verbatim(after.Key), rulePageBytes-bytes)
 		if err != nil {
 			return nil, failed("jobs of a rule", err)
 		}
-		jobs = append(jobs, found...)
+		jobs, bytes = append(jobs, found...), bytes+bodies(found)
 		after = futurejobs.Ref{} // the other shards from their beginning
 	}
-	return jobs[:min(limit, len(jobs))], nil
+	return jobs, nil
 }
 
 // MarkRead implements futurejobs.Ledger. It never goes back, but from the future: a mark after the database's now is by a

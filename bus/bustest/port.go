@@ -2,34 +2,17 @@
 package bustest
 
 import (
-	"fmt"
-	"math/rand/v2"
-	"net"
 	"testing"
+
+	"deadman/bus/bustest/freeport"
 )
 
-// Ports that the system gives to nobody by itself. One that it gave away for a moment may be
-// the near end of somebody's connection when a server is to listen on it, and a server of a
-// cluster whose routes can't listen never joins.
-const (
-	portFirst = 20_000
-	portCount = 10_000
-)
-
-// Port returns a port of loopback that nobody listens on.
+// Port returns a port of loopback that nobody listens on, and that the system gives to nobody by itself.
 func Port(t testing.TB) int {
 	t.Helper()
-	for range 100 {
-		port := portFirst + rand.IntN(portCount)
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err != nil {
-			continue
-		}
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
-		return port
+	port, err := freeport.Find()
+	if err != nil {
+		t.Fatal(err)
 	}
-	t.Fatalf("there is no free port in %d from %d on", portCount, portFirst)
-	return 0
+	return port
 }

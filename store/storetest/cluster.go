@@ -6,7 +6,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"deadman/bus/bustest/freeport"
 )
 
 // ErrNoPostgres means that the machine has no Postgres to start.
@@ -118,7 +119,7 @@ func (c *Cluster) start(bin string, as *syscall.Credential, s Settings) (err err
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
 	if c.Port = s.Port; c.Port == 0 {
-		if c.Port, err = freePort(); err != nil {
+		if c.Port, err = freeport.Find(); err != nil {
 			return err
 		}
 	}
@@ -281,13 +282,4 @@ func (c *Cluster) end() error {
 		<-c.ended //nolint:errcheck // it was told to end
 	}
 	return errors.Join(err, os.RemoveAll(c.Dir))
-}
-
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -167,16 +168,19 @@ func dueUpToAnInstant(t *testing.T, w *world) {
 	}
 }
 
-// A page ends with the job whose bodies reach so many bytes, and the walk goes on after it, whether all bodies are
-// large, one is, or none.
+// A page ends with the job whose bodies and sets reach so many bytes, and the walk goes on after it, whether all of them
+// are large, one is, or none.
 func dueByBytes(t *testing.T, w *world) {
 	slot := w.slot()
 	large := json.RawMessage(`{"id":"` + strings.Repeat("x", 50_000) + `"}`)
 	for i := range 40 {
 		e := w.starting(w.rule, fmt.Sprintf("k%02d", i), slot.Add(time.Duration(i%3)*time.Minute))
 		start := e.Ask.(futurejobs.Start) //nolint:forcetypeassert // it starts
-		if start.Job.Event = json.RawMessage(`{}`); i%4 > 0 {
+		switch start.Job.Event = json.RawMessage(`{}`); i % 4 {
+		case 1, 2:
 			start.Job.Event = large
+		case 3:
+			start.Job.Members = bytes.Repeat([]byte{1}, 50_000)
 		}
 		e.Ask = start
 		w.byHand(e)
@@ -189,12 +193,12 @@ func dueByBytes(t *testing.T, w *world) {
 		var got []futurejobs.Job
 		for pages := 0; len(q.Walks) > 0 && pages < 100; pages++ {
 			page := must[[]futurejobs.Job](t)(w.Due(w.ctx(), q))
-			bytes := 0
+			size := 0
 			for i := range page {
-				if bytes >= most {
-					t.Fatalf("page %d of %d bytes goes on after %d", pages, most, bytes)
+				if size >= most {
+					t.Fatalf("page %d of %d bytes goes on after %d", pages, most, size)
 				}
-				bytes += page[i].Size()
+				size += page[i].Size()
 			}
 			got, q.Walks = append(got, page...), q.Advance(page)
 		}

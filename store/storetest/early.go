@@ -3,6 +3,7 @@ package storetest
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -123,14 +124,24 @@ func earlyIsCapped(t *testing.T, w *world) {
 			t.Errorf("the caps %+v forget %d, want %d", caps, rows, want)
 		}
 	}
-	capped(store.EarlyCaps{Rule: 12, Total: 12}, 0)
-	capped(store.EarlyCaps{Rule: 7, Total: 100}, 5)
-	capped(store.EarlyCaps{Rule: 100, Total: 4}, 3)
+	const much = 1 << 20
+	capped(store.EarlyCaps{Rule: 12, Total: 12, RuleBytes: much, TotalBytes: much}, 0)
+	capped(store.EarlyCaps{Rule: 7, Total: 100, RuleBytes: much, TotalBytes: much}, 5)
+	capped(store.EarlyCaps{Rule: 100, Total: 4, RuleBytes: much, TotalBytes: much}, 3)
 	for i, want := range map[int]int{7: 0, 8: 1, 11: 1} {
 		if got := w.byHand(w.awaited(fmt.Sprint(i), at)); got.Ended != want {
 			t.Errorf("the early resolve of %d ends %d jobs, want %d", i, got.Ended, want)
 		}
 	}
+	rule := *w.rule
+	for i := range 10 {
+		rule.Early = 2*time.Hour + time.Duration(i)*time.Minute
+		e := w.asking(&rule, fmt.Sprint("update", i), at, futurejobs.Update{Begin: splicing, News: json.RawMessage(`"` + strings.Repeat("x", 10_000) + `"`)})
+		e.Apart = true
+		w.byHand(e)
+	}
+	capped(store.EarlyCaps{Rule: 100, Total: 100, RuleBytes: 75_000, TotalBytes: much}, 5) // three updates, and two resolves that have no body
+	capped(store.EarlyCaps{Rule: 100, Total: 100, RuleBytes: much, TotalBytes: 45_000}, 3)
 }
 
 // ordering is the effect of a trigger whose job remembers the order of events that come by other streams.

@@ -1,7 +1,10 @@
 package storetest
 
 import (
+	"encoding/json"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -373,6 +376,31 @@ func jobsOfARuleAreWalked(t *testing.T, w *world) {
 		if len(seen) != len(keys) {
 			t.Errorf("in steps of %d: %d keys of %d", limit, len(seen), len(keys))
 		}
+	}
+
+	const most, size, large = 8 << 20, 250_000, 60 // bytes of a page, and of a body
+	for i := range large {
+		e := w.starting(w.rule, fmt.Sprint("large", i), w.slot())
+		start := e.Ask.(futurejobs.Start) //nolint:forcetypeassert // it starts
+		start.Job.Event = json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
+		e.Ask = start
+		w.byHand(e)
+	}
+	var after futurejobs.Ref
+	n := 0
+	for jobs := []futurejobs.Job{{}}; len(jobs) > 0; n += len(jobs) {
+		jobs = must[[]futurejobs.Job](t)(w.JobsOf(w.ctx(), w.rule.ID, after, 500))
+		bytes := 0
+		for i := range jobs {
+			bytes += jobs[i].Size()
+			after = jobs[i].Ref
+		}
+		if bytes > most+size+100 {
+			t.Errorf("a page of %d jobs has %d bytes, want at most one job more than %d", len(jobs), bytes, most)
+		}
+	}
+	if n != len(keys)+large {
+		t.Errorf("%d jobs in pages that are bounded by bytes, want %d", n, len(keys)+large)
 	}
 }
 

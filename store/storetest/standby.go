@@ -6,6 +6,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"syscall"
+
+	"deadman/bus/bustest/freeport"
 )
 
 // StartStandby starts a standby of the cluster that replicates over an address, which may be a link to the
@@ -26,7 +28,7 @@ func (c *Cluster) startStandby(bin string, as *syscall.Credential, host, port st
 	if out, err := copied.CombinedOutput(); err != nil {
 		return fmt.Errorf("pg_basebackup: %w\n%s", err, out)
 	}
-	if c.Port, err = freePort(); err != nil {
+	if c.Port, err = freeport.Find(); err != nil {
 		return err
 	}
 	c.DSN = c.Database("postgres")
