@@ -90,3 +90,44 @@ func TestStreamsAreShown(t *testing.T) {
 		})
 	}
 }
+
+// The jobs of a stream that is deleted and made again are decided: events of the new stream end them, and without events
+// their steps are taken.
+func TestJobsOfARecreatedStreamAreDecided(t *testing.T) {
+	t.Parallel()
+	url := broker(t)
+	js := bustest.JetStream(t, url)
+	orders := jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}
+	if _, err := js.CreateStream(t.Context(), orders); err != nil {
+		t.Fatal(err)
+	}
+	n := serve(t, deadman.Config{DataDir: bustest.Dir(t), NATSURL: url, Rules: ruleFolder(t, map[string]string{"order.yaml": `
+name: order-unshipped
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+escalate: [{after: 10s, step: late, severity: error}]
+slot: 1s
+`})})
+	for _, id := range []string{"shipped", "silent"} {
+		n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", `{"id":"`+id+`"}`)
+	}
+	n.eventually("both are waited for", func() bool { var jobs list; n.get("/api/v1/jobs", &jobs); return len(jobs.Items) == 2 })
+	if err := js.DeleteStream(t.Context(), "ORDERS"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), orders); err != nil {
+		t.Fatal(err)
+	}
+	n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.shipped", `{"id":"shipped"}`)
+	var ended struct{ Items []struct{ Outcome string } }
+	n.eventually("the one that was shipped ends", func() bool {
+		n.get("/api/v1/history?rule=order-unshipped&key=shipped", &ended)
+		return len(ended.Items) == 1 && ended.Items[0].Outcome == "resolved"
+	})
+	var said list
+	n.eventually("an alert of the other", func() bool { n.get("/api/v1/alerts?rule=order-unshipped", &said); return len(said.Items) > 0 })
+	if len(said.Items) != 1 || said.Items[0].Key != "silent" {
+		t.Errorf("said %+v", said.Items)
+	}
+}
