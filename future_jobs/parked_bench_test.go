@@ -15,27 +15,38 @@ import (
 	"deadman/store/storetest"
 )
 
-// BenchmarkJobsBesideManyThatWait says how late the jobs of a rule are decided while very many of another rule wait
-// for a stream that is not read: the quantiles of 400 jobs, after the first minute and in it. Run it with
-// -benchtime 1x; ten million take 5 GB and some minutes to begin.
+// BenchmarkJobsBesideManyThatWait says how late the jobs of a rule are decided while very many of another rule wait,
+// for a stream that is not read or for a version that cannot be read: the quantiles of 400 jobs, after the first minute
+// and in it. Run it with -benchtime 1x; ten million take 5 GB and some minutes to begin.
 func BenchmarkJobsBesideManyThatWait(b *testing.B) {
-	for _, n := range []int{0, 100_000, 1_000_000, 10_000_000} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			for range b.N {
-				besideWaiting(b, n)
+	for what, save := range map[string]func(*store.Store){
+		"stream": func(s *store.Store) { saveIn(b, s, withResolve) },
+		"version": func(s *store.Store) {
+			newer := rules.Saved{Name: "newer", Entity: "thing", Document: []byte(`{"name": "newer", "telepathy": true}`)}
+			if _, err := s.Save(b.Context(), newer, rules.AnyVersion); err != nil {
+				b.Fatal(err)
 			}
-		})
+		},
+	} {
+		for _, n := range []int{0, 100_000, 1_000_000, 10_000_000} {
+			b.Run(fmt.Sprint(what, "/", n), func(b *testing.B) {
+				for range b.N {
+					besideWaiting(b, n, save)
+				}
+			})
+		}
 	}
 }
 
-func besideWaiting(b *testing.B, n int) {
+// besideWaiting saves the rule of those that wait, the first.
+func besideWaiting(b *testing.B, n int, save func(*store.Store)) {
 	dsn := storetest.Postgres(b)
 	s, err := store.Open(b.Context(), store.Options{DatabaseURL: dsn, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		b.Fatal(err)
 	}
 	book := rules.NewBook(s, s.Shards())
-	saveIn(b, s, withResolve) // rule 1 waits for S
+	save(s)
 	saveIn(b, s, fmt.Sprintf(noResolve, "small", "small"))
 	if err := book.Refresh(b.Context()); err != nil {
 		b.Fatal(err)
