@@ -240,12 +240,12 @@ func (s *Sweeper) round(ctx context.Context, belt *belt, search func([]*verdict)
 	if !s.followClock(ctx) {
 		return jump
 	}
+	began := s.clock.Now()
 	left, err := s.sweep(ctx, belt, search)
 	s.fail("sweep", err)
-	now := s.clock.Now()
 	wait := s.soon()
-	if slot := s.book.NextSlot(now); !slot.IsZero() {
-		wait = min(wait, slot.Sub(now))
+	if slot := s.book.NextSlot(began); !slot.IsZero() { // also one that came during the sweep, which did not read it
+		wait = min(wait, slot.Sub(s.clock.Now()))
 	}
 	switch {
 	case err == nil && s.isCutShort:

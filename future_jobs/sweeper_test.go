@@ -38,13 +38,18 @@ type engine struct {
 type askedQueue struct {
 	futurejobs.Queue
 	forRules atomic.Int64
+	after    atomic.Pointer[func(futurejobs.DueQuery)] // is called when a query was answered; nil: nothing is
 }
 
 func (a *askedQueue) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
 	if len(q.Of) > 0 {
 		a.forRules.Add(1)
 	}
-	return a.Queue.Due(ctx, q)
+	jobs, err := a.Queue.Due(ctx, q)
+	if after := a.after.Load(); after != nil {
+		(*after)(q)
+	}
+	return jobs, err
 }
 
 // handlers is the book of rules, where some rules are answered by a function.
@@ -461,4 +466,32 @@ func TestAJobThatChangedMeanwhileIsNotDecided(t *testing.T) {
 			t.Errorf("said of an order that was done before the decision: %+v", said)
 		}
 	})
+}
+
+// A slot that comes while a sweep reads what was due before is swept at once, and not with the slot after it.
+func TestASlotThatComesDuringASweepIsSwept(t *testing.T) {
+	t.Parallel()
+	const every = 10 * time.Second
+	e := run(t, nil, strings.Replace(fmt.Sprintf(noResolve, "r", "r"), "slot: 1s", "slot: 10s", 1))
+	now, err := e.store.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	slot := futurejobs.Grid(every).After(now.Add(2 * time.Second))
+	swept := make(chan time.Time, 100)
+	after := func(q futurejobs.DueQuery) {
+		switch before := slot.Sub(q.Until); {
+		case before <= 0:
+			swept <- q.Until
+		case before < time.Second:
+			time.Sleep(time.Until(slot.Add(100 * time.Millisecond)))
+		}
+	}
+	e.queue.after.Store(&after)
+	time.Sleep(time.Until(slot.Add(-300 * time.Millisecond)))
+	e.sweeper.Wake()
+	if first := <-swept; !first.Before(slot.Add(every)) {
+		t.Errorf("the slot of %v is swept at %v", slot, first)
+	}
+	e.queue.after.Store(nil)
 }
