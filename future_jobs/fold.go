@@ -33,7 +33,7 @@ func Fold(effects []Effect, known Known, now time.Time) Net {
 			continue
 		}
 		if _, isUpdate := e.Ask.(Update); s != nil && !isUpdate {
-			s.rest() // what follows may change what is known
+			s.endRun() // what follows may change what is known
 		}
 		e.Ask.play(f, e, s)
 	}
@@ -75,8 +75,8 @@ func (s *standing) put() {
 	}
 }
 
-// rest ends a run of updates.
-func (s *standing) rest() {
+// endRun ends a run of updates.
+func (s *standing) endRun() {
 	s.put()
 	s.known, s.kept = knowledge{}, nil
 }

@@ -153,7 +153,7 @@ func (o *ordering) recallChanges(a Start, e Effect, s *standing, since time.Time
 
 // replay plays a change that was remembered.
 func (o *ordering) replay(e Effect, s *standing) {
-	s.rest()
+	s.endRun()
 	e.Ask.play(o.fold, e, s)
 }
 
@@ -169,7 +169,7 @@ func (o *ordering) precede(a Start, e Effect, s *standing) bool {
 			return false
 		}
 	}
-	s.rest()
+	s.endRun()
 	order := s.reorder()
 	order.keep(Kept{
 		At: began, Since: j.Since, First: j.FirstCheckAt, Next: j.NextCheckAt, Version: j.Version, Origin: j.Origin, Event: j.Event, State: j.State,
@@ -198,7 +198,7 @@ func (o *ordering) keep(a Start, e Effect, s *standing) {
 	if e.Event != nil {
 		kept.Origin = alerts.OriginOf(e.Event.At, e.Event.Seq)
 	}
-	s.rest()
+	s.endRun()
 	order, known := s.reorder(), knowledge{}
 	for _, c := range order.Changes.since(kept.At) {
 		by := c.effect(a, e)

@@ -24,8 +24,7 @@ type absence struct{ err error }
 
 func (a absence) Error() string {
 	what := ErrUnavailable.Error()
-	var pg *pgconn.PgError
-	if errors.As(a.err, &pg) && pg.Code == statementTimeout {
+	if isCode(a.err, statementTimeout) {
 		what = "the database takes too long"
 	}
 	return what + ": " + brief(a.err)

@@ -36,13 +36,13 @@ CROSS JOIN LATERAL (`
 	dueEnd  = `
 ) AS f`
 
-	// dueWithin ends a page with the row whose bodies reach some bytes. Their length is known without reading them.
+	// dueWithin ends a page with the row by which the page reaches some bytes.
 	dueWithin = `
 SELECT ` + dueCells + ` FROM (
-	SELECT f.*, coalesce(sum(octet_length(coalesce(f.event, '')) + octet_length(coalesce(f.state, '')) + octet_length(coalesce(f.members, '')))
+	SELECT f.*, coalesce(sum(` + dueBytes + `)
 		OVER (ORDER BY f.shard, f.next_check_at, f.id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING), 0) AS before
 	FROM (`
-	dueBytes = `) AS f
+	dueBelow = `) AS f
 ) AS f
 WHERE f.before < ?`
 )
@@ -119,7 +119,7 @@ func dueStatement(q futurejobs.DueQuery, bounded bool) (text string, args []any)
 	text += dueEnd
 	if bounded {
 		text = strings.Replace(text, dueCells, `f.*`, 1)
-		text, args = dueWithin+text+dueBytes, append(args, q.Bytes)
+		text, args = dueWithin+text+dueBelow, append(args, q.Bytes)
 	}
 	return numbered(text), args
 }

@@ -130,10 +130,7 @@ func impatiently(wait time.Duration) pgx.TxOptions {
 }
 
 // isLocked reports whether a transaction gave up waiting for a lock.
-func isLocked(err error) bool {
-	var pg *pgconn.PgError
-	return errors.As(err, &pg) && pg.Code == lockTimeout
-}
+func isLocked(err error) bool { return isCode(err, lockTimeout) }
 
 // ahead makes the tables of the days to come. One that cannot be made because history is read is tried
 // again the next time; unready tells which are missing.
@@ -255,8 +252,7 @@ func (p *postgres) dropDay(ctx context.Context, day time.Time) (n int64, err err
 		_, err := tx.Exec(ctx, `DROP TABLE `+table)
 		return err
 	})
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && pg.Code == "42P01" { // another node was faster
+	if isCode(err, "42P01") { // another node was faster
 		return 0, nil
 	}
 	return n, err

@@ -148,13 +148,13 @@ WHERE stream = $4 AND last_seq = $5 AND stream_created_at IS NOT DISTINCT FROM $
 // rulePageBytes is after how many bytes a page of a rule's jobs ends.
 const rulePageBytes = 8 << 20
 
-// JobsOf implements futurejobs.Ledger. It walks the key of the jobs, shard by shard.
+// JobsOf implements futurejobs.Ledger. It walks the key of the jobs, shard by shard, and ends a page at rulePageBytes.
 func (s *Store) JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error) {
 	var jobs []futurejobs.Job
 	bytes := 0
 	for shard := after.Shard; int(shard) < s.shards && len(jobs) < limit && bytes < rulePageBytes; shard++ {
 		found, err := query(ctx, s.read, readJob, `SELECT `+jobColumns+` FROM (
-	SELECT f.*, sum(octet_length(coalesce(f.event, '')) + octet_length(coalesce(f.state, '')) + octet_length(coalesce(f.ordering, '')))
+	SELECT f.*, sum(`+jobBytes+`)
 		OVER (ORDER BY f.key ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS before
 	FROM (
 		SELECT * FROM future_job f

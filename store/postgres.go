@@ -161,8 +161,7 @@ func (p *postgres) passing(err error) bool {
 // repeating is passing, and where an alert is in its table already, has the next try leave it there.
 func (p *postgres) repeating(repeats *bool) func(error) bool {
 	return func(err error) bool {
-		var pg *pgconn.PgError
-		if !*repeats && errors.As(err, &pg) && pg.Code == "23505" {
+		if !*repeats && isCode(err, "23505") {
 			*repeats = true
 			return true
 		}

@@ -3,6 +3,7 @@ package store
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -32,10 +33,15 @@ const (
 	lockTimeout      = "55P03"
 )
 
+// isCode reports whether err is Postgres's answer with one of the codes.
+func isCode(err error, codes ...string) bool {
+	var pg *pgconn.PgError
+	return errors.As(err, &pg) && slices.Contains(codes, pg.Code)
+}
+
 // undone is the error of a batch that was not written: futurejobs.ErrRefused or futurejobs.ErrTooSlow where it is one.
 func undone(err error) error {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) && (pg.Code == statementTimeout || pg.Code == lockTimeout) {
+	if isCode(err, statementTimeout, lockTimeout) {
 		return fmt.Errorf("%w: %w", futurejobs.ErrTooSlow, err)
 	}
 	return unstorable(err)

@@ -21,6 +21,13 @@ const dueColumns = `f.shard, f.id, f.rev, f.rule_id, f.version, f.key,
 	f.check_count, f.undecided, f.step, f.event, f.state, f.alert_ids, f.checks, f.check_total, f.check_slowest,
 	f.pauses, f.paused_next_at, f.members, f.acked_until, f.snoozed_until, f.origin`
 
+// dueBytes is how many bytes a job f of dueColumns has of what may be large, as futurejobs.Job.Size counts it. The length
+// of a cell is known without reading it.
+const dueBytes = `octet_length(coalesce(f.event, '')) + octet_length(coalesce(f.state, '')) + octet_length(coalesce(f.members, ''))`
+
+// jobBytes is dueBytes of a job f of jobColumns.
+const jobBytes = dueBytes + ` + octet_length(coalesce(f.ordering, ''))`
+
 func dueFields(j *futurejobs.Job) []any {
 	return []any{
 		&j.Shard, &j.ID, &j.Rev, &j.RuleID, &j.Version, (*verbatim)(&j.Key),

@@ -7,7 +7,7 @@ import (
 	"deadman/bus/bustest/freeport"
 )
 
-// Port returns a port of loopback that nobody listens on, and that the system gives to nobody by itself.
+// Port returns a free TCP port of the loopback address, outside the range of the local ports of connections.
 func Port(t testing.TB) int {
 	t.Helper()
 	port, err := freeport.Find()

@@ -7,15 +7,14 @@ import (
 	"net"
 )
 
-// Ports that the system gives to nobody by itself. One that it gave away for a moment may be
-// the near end of somebody's connection when a server is to listen on it, for the first time or
-// after it was killed.
+// The ports lie outside the range from which the system takes the local ports of connections. A connection that used the
+// server's port would keep the server from listening, at its start and after a kill.
 const (
 	first = 20_000
 	count = 10_000
 )
 
-// Find returns a port of loopback that nobody listens on.
+// Find returns a free TCP port of the loopback address.
 func Find() (int, error) {
 	for range 100 {
 		port := first + rand.IntN(count)
