@@ -27,10 +27,7 @@ func TestFind(t *testing.T) {
 	} {
 		b.visit("/")
 		evaluate[any](b, `document.body.dispatchEvent(new KeyboardEvent("keydown", {key: "/", bubbles: true})); 0`)
-		b.do(chromedp.KeyEvent(asked + "\r"))
-		for evaluate[string](b, "location.pathname") == "/" {
-			wait(b.ctx)
-		}
+		b.follows(chromedp.KeyEvent(asked + "\r"))
 		if got := evaluate[string](b, "location.pathname"); got != at {
 			t.Errorf("%s leads to %s, want %s", asked, got, at)
 		}
