@@ -51,6 +51,8 @@ type arena struct {
 	served chan struct{} // closed when a node has served
 	once   sync.Once
 
+	publishing sync.Mutex // held while an event is sent
+
 	mu     sync.Mutex
 	log    []string
 	at     map[string]deadman.Endpoints // of the nodes that serve
@@ -135,6 +137,9 @@ func (a *arena) makeStream(name string, subjects ...string) {
 		ctx, cancel := context.WithTimeout(a.Context(), 2*time.Second)
 		defer cancel()
 		_, err := a.jetStream().CreateOrUpdateStream(ctx, config)
+		if err != nil {
+			a.note("stream %s is not made: %v", name, err)
+		}
 		return err == nil
 	})
 }
@@ -314,6 +319,8 @@ func (a *arena) publish(subject, key, nth string) {
 // send publishes an event. While the broker does not acknowledge it, it is sent again, under the same id.
 func (a *arena) send(subject, id string, body []byte) {
 	a.Helper()
+	a.publishing.Lock()
+	defer a.publishing.Unlock()
 	js := a.jetStream()
 	eventually(a.T, time.Minute, "event "+id+" is acknowledged", func() bool {
 		ctx, cancel := context.WithTimeout(a.Context(), 2*time.Second)

@@ -3,43 +3,85 @@ package faults
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // Lost checks on a system at rest in which orders are created and never shipped, and the source loses some of the
 // events: what is not lost led to the jobs that the rules ask for, and alerts report how much is lost.
 func (c *Checker) Lost(ctx context.Context, source string, acknowledged []string) (lost int, err error) {
-	there, err := c.jobs(ctx)
+	applied, err := c.applied(ctx, acknowledged)
 	if err != nil {
 		return 0, err
-	}
-	said, err := c.Stream(ctx)
-	if err != nil {
-		return 0, err
-	}
-	known := map[string]bool{}
-	for j := range there {
-		known[j.key] = true
-	}
-	var applied []Event
-	for _, id := range acknowledged {
-		subject, key, _ := strings.Cut(id, "/")
-		if known[key] {
-			applied = append(applied, Event{ID: id, Subject: subject, Key: key})
-		}
 	}
 	breaches, err := c.led(ctx, applied)
 	if err != nil {
 		return 0, err
 	}
-	reported := 0
-	for _, s := range said {
-		if s.Rule == own && s.Source == source && s.Step == "blind" {
-			reported += s.Count
-		}
+	reported, err := c.blind(ctx, source)
+	if err != nil {
+		return 0, err
 	}
-	if lost = len(acknowledged) - len(applied); lost != reported {
-		breaches = append(breaches, fmt.Sprintf("P1: stream %s lost %d of %d events before they were applied, and alerts report %d", source, lost, len(acknowledged), reported))
+	count := 0
+	for _, s := range reported {
+		count += s.Count
+	}
+	if lost = len(acknowledged) - len(applied); lost != count {
+		breaches = append(breaches, fmt.Sprintf("P1: stream %s lost %d of %d events before they were applied, and alerts report %d", source, lost, len(acknowledged), count))
 	}
 	return lost, join(breaches)
+}
+
+// MadeAgain checks on a system at rest in which the source was deleted and made again, and of the events that went with
+// it none is of a shipment: those that were applied and all events of the new stream led to the jobs that the rules ask
+// for, and an alert reports that the stream is another one.
+func (c *Checker) MadeAgain(ctx context.Context, source string, acknowledged []string) (lost int, err error) {
+	there, err := c.Events(ctx, []string{source})
+	if err != nil {
+		return 0, err
+	}
+	gone := slices.DeleteFunc(slices.Clone(acknowledged), func(id string) bool {
+		return slices.ContainsFunc(there, func(e Event) bool { return e.ID == id })
+	})
+	applied, err := c.applied(ctx, gone)
+	if err != nil {
+		return 0, err
+	}
+	breaches, err := c.led(ctx, slices.Concat(applied, there))
+	if err != nil {
+		return 0, err
+	}
+	reported, err := c.blind(ctx, source)
+	if err != nil {
+		return 0, err
+	}
+	if len(reported) == 0 {
+		breaches = append(breaches, fmt.Sprintf("P1: stream %s was made again, and no alert reports it", source))
+	}
+	return len(gone) - len(applied), join(breaches)
+}
+
+// applied are those of the events for whose keys there are jobs.
+func (c *Checker) applied(ctx context.Context, ids []string) (applied []Event, err error) {
+	there, err := c.jobs(ctx)
+	if err != nil {
+		return nil, err
+	}
+	known := map[string]bool{}
+	for j := range there {
+		known[j.key] = true
+	}
+	for _, id := range ids {
+		subject, key, _ := strings.Cut(id, "/")
+		if known[key] {
+			applied = append(applied, Event{ID: id, Subject: subject, Key: key})
+		}
+	}
+	return applied, nil
+}
+
+// blind are the alerts by which deadman reports that it did not read events of a stream.
+func (c *Checker) blind(ctx context.Context, source string) ([]Said, error) {
+	said, err := c.Stream(ctx)
+	return slices.DeleteFunc(said, func(s Said) bool { return s.Rule != own || s.Source != source || s.Step != "blind" }), err
 }

@@ -30,16 +30,62 @@ func drawLoss(s *scenario, random *rand.Rand) {
 	s.upset = func(a *arena, random *rand.Rand) {
 		for range 1 + random.IntN(2) {
 			a.more(random.Uint64N(30))
-			f := faultOf(random, []string{"cut", "half-open", "slow", "narrow"}[random.IntN(4)])
-			a.note("the link to the broker is %s", f.name)
-			a.broker.begin(f)
-			a.more(10 + random.Uint64N(30))
-			lose(a, random)
-			a.more(random.Uint64N(5))
-			a.broker.end(f)
-			a.note("the link to the broker is whole again")
+			a.whileFaulty(random, func() {
+				a.more(10 + random.Uint64N(30))
+				lose(a, random)
+				a.more(random.Uint64N(5))
+			})
 		}
 	}
+}
+
+// drawMadeAgain has the stream of events be deleted and made again, while nodes read it or while none reaches it. Orders
+// of the old stream and of the new one are shipped in the new one.
+func drawMadeAgain(s *scenario, random *rand.Rand) {
+	s.nodes = [][]string{one(random)}
+	if random.IntN(2) == 0 {
+		s.nodes = [][]string{deaths(random, 1+random.IntN(2), intakePlaces)}
+	}
+	s.beside(random, 3)
+	s.stage = func(a *arena, _ *rand.Rand) {
+		const n = 150
+		var lost int
+		a.play = func() { a.playCreated(n, 10*time.Millisecond) }
+		a.after = func() {
+			for i := 0; i < n; i += 3 {
+				a.publish("orders.shipped", orderKey(i), "")
+			}
+		}
+		a.model = func(ctx context.Context) (err error) {
+			lost, err = a.MadeAgain(ctx, a.sources[0], a.acked)
+			return err
+		}
+		a.Cleanup(func() { a.Logf("%d events were lost", lost) })
+	}
+	s.upset = func(a *arena, random *rand.Rand) {
+		for range 1 + random.IntN(2) {
+			a.more(10 + random.Uint64N(40))
+			if random.IntN(2) == 0 {
+				makeAgain(a, random)
+				continue
+			}
+			a.whileFaulty(random, func() {
+				a.more(random.Uint64N(30))
+				makeAgain(a, random)
+				a.more(random.Uint64N(20))
+			})
+		}
+	}
+}
+
+// whileFaulty does something while the link to the broker has a fault.
+func (a *arena) whileFaulty(random *rand.Rand, do func()) {
+	f := faultOf(random, []string{"cut", "half-open", "slow", "narrow"}[random.IntN(4)])
+	a.note("the link to the broker is %s", f.name)
+	a.broker.begin(f)
+	do()
+	a.broker.end(f)
+	a.note("the link to the broker is whole again")
 }
 
 // more waits until the stream has taken in n more events, or all are published.
@@ -104,6 +150,41 @@ func remove(a *arena, random *rand.Rand) {
 			}
 		}
 		return err
+	})
+}
+
+// makeAgain deletes the stream of events, and makes it again at once or after a while in which none is published. A node
+// may have its subjects captured by then.
+func makeAgain(a *arena, random *rand.Rand) {
+	a.publishing.Lock()
+	defer a.publishing.Unlock()
+	if err := a.jetStream().DeleteStream(a.Context(), a.sources[0]); err != nil {
+		a.Error(err)
+		return
+	}
+	a.note("the stream is deleted")
+	if random.IntN(2) == 0 {
+		pause(span(random, 100*time.Millisecond, 3*time.Second))
+	}
+	a.makeInstead(a.sources[0], "orders.>", "DEADMAN_EVENTS")
+	a.note("the stream is made again")
+}
+
+// makeInstead makes a stream of a subject that another stream may have, or may get meanwhile. The other, of no events,
+// goes then.
+func (a *arena) makeInstead(name, subject, other string) {
+	a.Helper()
+	js := a.jetStream()
+	eventually(a.T, time.Minute, "the broker makes a stream instead of "+other, func() bool {
+		_, err := js.CreateStream(a.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}})
+		if err == nil {
+			return true
+		}
+		a.note("stream %s is not made: %v", name, err)
+		if err := js.DeleteStream(a.Context(), other); err != nil && !errors.Is(err, jetstream.ErrStreamNotFound) {
+			a.Error(err)
+		}
+		return false
 	})
 }
 

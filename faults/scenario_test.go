@@ -72,6 +72,7 @@ var kinds = []kind{
 	{"large", 2, drawLarge},
 	{"older", 2, drawOlder},
 	{"alerts lost", 2, drawAlertsLost},
+	{"made again", 2, drawMadeAgain},
 }
 
 // round is the kinds of the seeds that follow each other.
