@@ -409,6 +409,48 @@ func TestAServiceThatIsBackIsAskedAgain(t *testing.T) {
 	same(t, []string{`{"status": "SHIPPED"}`}, lines(found, err))
 }
 
+// A service that answers again while the rest of a round is given up has not said of the rest that there are no such
+// entities.
+func TestKeysOfARoundThatIsGivenUpAreNotAbsent(t *testing.T) {
+	t.Parallel()
+	const inVain, keys = 16, 60
+	var asked atomic.Int32
+	vain, back := make(chan struct{}), make(chan struct{})
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		n := asked.Add(1)
+		if n == inVain {
+			close(vain)
+		}
+		if n <= inVain {
+			<-vain
+			panic(http.ErrAbortHandler)
+		}
+		<-back
+		fmt.Fprint(w, `{}`)
+	})
+	asks := make([]lookup.Ask, keys)
+	for i := range asks {
+		asks[i].Path = fmt.Sprintf("/%d", i)
+	}
+	time.AfterFunc(time.Second, func() { close(back) }) // long after the round was given up
+	found, err := web(t, s.URL).Ask(within(t, 20*time.Second), get, asks)
+	said := lines(found, err)
+	var answered, left int
+	for _, line := range said {
+		switch {
+		case line == "{}":
+			answered++
+		case strings.Contains(line, "was not asked about it, as it failed for 16 others: EOF"):
+			left++
+		case line != "error: EOF":
+			t.Errorf("said %q", line)
+		}
+	}
+	if answered == 0 || left == 0 || answered+left != keys-inVain {
+		t.Errorf("%d of %d keys were answered, %d were left", answered, keys, left)
+	}
+}
+
 // TestAServiceHasTimeForEachKey asks a service that takes its time about more keys than it answers
 // in the time of one question.
 func TestAServiceHasTimeForEachKey(t *testing.T) {

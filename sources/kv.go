@@ -47,7 +47,7 @@ func (b bucket) open(ctx context.Context) (jetstream.KeyValue, error) {
 // get reads the entries of many keys: some thousand in one round trip where the server and the
 // bucket can (2.11, allow_direct), else one by one, some at once.
 func (b bucket) get(ctx context.Context, asks []lookup.Ask) ([]checks.Finding, error) {
-	found := make([]checks.Finding, len(asks))
+	found := unknown(asks)
 	wanted := make(map[string][]int, len(asks)) // by key, which of asks
 	for i, ask := range asks {
 		if !entryKey.MatchString(ask.Key) {
@@ -155,11 +155,14 @@ func (b bucket) directSome(ctx context.Context, keys []string, wanted map[string
 			return err
 		}
 		if !more {
-			break // those that are left are not there
+			break
 		}
 		if len(left) == before {
 			return fmt.Errorf("bucket %s: the server says that there is more, and gives nothing", b.name)
 		}
+	}
+	for key := range left { // none of them is there
+		b.tell(found, wanted[key], nil, nil)
 	}
 	return nil
 }

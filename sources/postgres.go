@@ -64,7 +64,7 @@ func (p *postgres) Ask(ctx context.Context, q lookup.Question, asks []lookup.Ask
 	if q.SQL == "" {
 		return nil, otherKind("a database", "sql")
 	}
-	b := &batch{asks: asks, found: make([]checks.Finding, len(asks))}
+	b := &batch{asks: asks, found: unknown(asks)}
 	for b.next < len(asks) {
 		err := p.trip(ctx, q.SQL, b)
 		switch {

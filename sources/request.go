@@ -26,7 +26,7 @@ const requestsMost = 500
 // request asks services, each about one entity, over one inbox. Where there was no answer
 // about anybody, be it a refusal, the service is not there or hangs, and that is the error.
 func request(ctx context.Context, conn *nats.Conn, asks []lookup.Ask) ([]checks.Finding, error) {
-	found, heard := make([]checks.Finding, len(asks)), make([]bool, len(asks))
+	found, heard := unknown(asks), make([]bool, len(asks))
 	var group errgroup.Group
 	group.SetLimit(requestsMost)
 	for i, ask := range asks {

@@ -3,6 +3,7 @@ package sources
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 
@@ -30,7 +31,7 @@ type ailment struct{ error }
 func (a ailment) Unwrap() error { return a.error }
 
 func (s *service) round(ctx context.Context, q *lookup.HTTP, asks []lookup.Ask) ([]checks.Finding, error) {
-	r := &round{found: make([]checks.Finding, len(asks)), answered: make([]bool, len(asks))}
+	r := &round{found: unknown(asks), answered: make([]bool, len(asks))}
 	var working sync.WaitGroup
 	for i := range asks {
 		if r.hopeless() || !s.enter(ctx) {
@@ -84,7 +85,8 @@ func (r *round) hopeless() bool {
 
 // result is what was found, or the error of the service if nobody was answered.
 func (r *round) result(ctx context.Context) ([]checks.Finding, error) {
-	late := ctx.Err() != nil && slices.Contains(r.answered, false)
+	partly := slices.Contains(r.answered, false)
+	late := partly && ctx.Err() != nil
 	switch {
 	case r.heard == 0 && r.ailing > 0:
 		return nil, r.why
@@ -93,6 +95,12 @@ func (r *round) result(ctx context.Context) ([]checks.Finding, error) {
 	case late:
 		if err := finish(r.found, func(i int) bool { return r.answered[i] }, errNoAnswer); err != nil {
 			return nil, err
+		}
+	case partly: // it answered again only after the round was given up
+		for i := range r.found {
+			if !r.answered[i] {
+				r.found[i].Err = fmt.Errorf("%w, as it failed for %d others: %w", errNotAsked, r.ailing, r.why)
+			}
 		}
 	}
 	return r.found, nil

@@ -60,7 +60,7 @@ func (s *sqlite) Ask(ctx context.Context, q lookup.Question, asks []lookup.Ask) 
 		return nil, refusedBySQLite(ctx, err)
 	}
 	defer stmt.Close()
-	found, next := make([]checks.Finding, len(asks)), 0
+	found, next := unknown(asks), 0
 	for ; next < len(asks) && ctx.Err() == nil; next++ {
 		if len(asks[next].Params) != v.params {
 			return nil, wrongCount(v.params, len(asks[next].Params))

@@ -3,10 +3,20 @@ package sources
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"deadman/checks"
 	"deadman/checks/lookup"
 )
+
+// errNotAsked is of a key about which nobody was asked.
+var errNotAsked = errors.New("the source was not asked about it")
+
+// unknown is what is found before anybody is asked. A finding without a value and an error says that there is no such
+// entity: a key that no answer reaches must not be taken for that.
+func unknown(asks []lookup.Ask) []checks.Finding {
+	return slices.Repeat([]checks.Finding{{Err: errNotAsked}}, len(asks))
+}
 
 // errNoAnswer is of a source that said nothing at all in the time that it had.
 var errNoAnswer = errors.New("nothing was answered in time")
