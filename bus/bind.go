@@ -2,12 +2,14 @@ package bus
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"deadman/events"
 	"deadman/rules"
 )
 
@@ -20,20 +22,34 @@ var _ rules.Binder = (*Bus)(nil)
 // stream's last sequence at this moment. A subject that no stream takes in is added to
 // DEADMAN_EVENTS.
 func (b *Bus) Bind(ctx context.Context, subjects []string) ([]rules.Read, error) {
-	reads, err := eachOf(subjects, func(s string) ([]rules.Read, error) { return b.bind(ctx, s) })
+	reads, err := eachOf(subjects, func(s string) ([]rules.Read, error) {
+		return whileThere(func() ([]rules.Read, error) { return b.bind(ctx, s) })
+	})
 	return reads, unanswered(err)
 }
 
 // Find implements rules.Binder.
 func (b *Bus) Find(ctx context.Context, subjects []string) ([]rules.Read, error) {
 	reads, err := eachOf(subjects, func(s string) ([]rules.Read, error) {
-		found, err := b.find(ctx, s)
-		if err != nil {
-			return nil, err
-		}
-		return b.readsOf(ctx, s, found)
+		return whileThere(func() ([]rules.Read, error) {
+			found, err := b.find(ctx, s)
+			if err != nil {
+				return nil, err
+			}
+			return b.readsOf(ctx, s, found)
+		})
 	})
 	return reads, unanswered(err)
+}
+
+// whileThere looks for streams again where one was deleted after it was found and before it was asked.
+func whileThere(look func() ([]rules.Read, error)) (reads []rules.Read, err error) {
+	for range bindTries {
+		if reads, err = look(); !errors.Is(err, events.ErrGone) {
+			break
+		}
+	}
+	return reads, err
 }
 
 // eachOf returns what all subjects are read from, each asked about once.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -213,5 +214,48 @@ func TestRoadsOfABrokerThatIsAway(t *testing.T) {
 	server.Close()
 	if _, err := b.Roads(t.Context(), []string{"orders.created"}); !errors.Is(err, bus.ErrUnreachable) {
 		t.Errorf("%v, want ErrUnreachable", err)
+	}
+}
+
+// A stream that is deleted between the list of streams and the question about it is one that is not there: nobody is told
+// that it is gone.
+func TestStreamsThatGoWhileTheyAreLookedFor(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	b := connect(t, s)
+	js := bustest.JetStream(t, s.ClientURL())
+	ended := make(chan error, 1)
+	stop := make(chan struct{})
+	var made atomic.Int64
+	go func() {
+		var err error
+		for isOver := false; err == nil && !isOver; {
+			if _, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, Storage: jetstream.MemoryStorage}); err == nil {
+				made.Add(1)
+				time.Sleep(5 * time.Millisecond)
+				err = js.DeleteStream(t.Context(), "ORDERS")
+			}
+			select {
+			case <-stop:
+				isOver = true
+			default:
+			}
+		}
+		ended <- err
+	}()
+	found := map[int]int{}
+	for made.Load() < 500 {
+		reads, err := b.Find(t.Context(), []string{"orders.created"})
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		found[len(reads)]++
+	}
+	close(stop)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if found[0] == 0 || found[1] == 0 {
+		t.Errorf("it was there and it was not: %v", found)
 	}
 }

@@ -42,7 +42,7 @@ type kind struct {
 
 // kinds are all that there are. What they break in one go, each in a file of its own, is nodes
 // (this file), connections and brokers (this file), clocks, streams, rules, databases and versions.
-// A new kind goes to the end: the seeds of the others stay what they are.
+// A new kind goes to the end: the seeds of the others stay what they are, in the first round.
 var kinds = []kind{
 	{"kill", 3, drawKill},
 	{"kill two", 2, drawKillTwo},

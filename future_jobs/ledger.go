@@ -21,9 +21,9 @@ var ErrDue = errors.New("a wait that is due has to be looked at before it begins
 // because of a value in it. Nothing was written.
 var ErrRefused = errors.New("the database does not take it")
 
-// ErrTooSlow means that the database did not write a batch within the time that a transaction has. Nothing was
-// written; half of the batch may fit.
-var ErrTooSlow = errors.New("the batch takes longer than a transaction may")
+// ErrTooSlow means that the database did not write a batch within the time that a transaction has, or did not send a
+// page of due jobs within that of a read. Nothing was written or returned; half of it may fit.
+var ErrTooSlow = errors.New("it takes longer than a transaction or a read may")
 
 // Cursor is how far a stream was applied.
 type Cursor struct {

@@ -2,6 +2,7 @@ package futurejobs
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -220,16 +221,14 @@ func (q DueQuery) foundLittle(page []Job) bool {
 // walks that are not at their end. Where it finds itself behind, it begins again with the jobs of the loud rules:
 // they do not wait for all the others.
 func (s *Sweeper) read(ctx context.Context, p *pass, q DueQuery, stop stopping) (rest []Walk, err error) {
-	q.Bytes = pageBytes
 	most := pageMost
 	for isFirst := true; len(q.Walks) > 0; isFirst = false {
 		for _, sh := range p.shards {
 			sh.beginRead()
 		}
 		p.passOver(&q)
-		q.Limit = max(most/len(q.Walks), pageLeast)
 		q.Room = p.page
-		jobs, err := s.queue.Due(ctx, q)
+		jobs, err := s.readPage(ctx, &q, most)
 		if err != nil {
 			return q.Walks, err
 		}
@@ -258,6 +257,28 @@ func (s *Sweeper) read(ctx context.Context, p *pass, q DueQuery, stop stopping) 
 		}
 	}
 	return q.Walks, nil
+}
+
+// pageHalvings is how often a page is halved at the most: it has the bytes of one large job then.
+const pageHalvings = 6
+
+// readPage reads a page. One that the database does not send in time, as over a narrow link, is read again in halves,
+// and so are those after it until a page has all that is due.
+func (s *Sweeper) readPage(ctx context.Context, q *DueQuery, most int) ([]Job, error) {
+	for {
+		q.Limit = max(1, max(most/len(q.Walks), pageLeast)>>s.halvings)
+		q.Bytes = pageBytes >> s.halvings
+		jobs, err := s.queue.Due(ctx, *q)
+		switch {
+		case errors.Is(err, ErrTooSlow) && s.halvings < pageHalvings:
+			s.halvings++
+			s.log.Warn("a page of due jobs took too long to read; it is read in halves", "bytes", pageBytes>>s.halvings, "err", err)
+			continue
+		case err == nil && s.halvings > 0 && len(q.Advance(jobs)) == 0:
+			s.halvings = 0
+		}
+		return jobs, err
+	}
 }
 
 // loudOf are the loud rules that a query asks for among others; none where it asks for no others.

@@ -99,7 +99,7 @@ type Queue interface {
 	// Due returns due jobs in the order of (shard, next_check_at, id), without Last. It looks at up to
 	// Limit rows of each shard. Of a query with Not or Of it returns those that are asked for, and also the
 	// row at the limit, whatever it is, so that Advance knows how far the read came. Where Bytes are asked
-	// for, the page ends with the job whose bodies reach them.
+	// for, the page ends with the job whose bodies reach them. Errors: ErrTooSlow.
 	Due(ctx context.Context, q DueQuery) ([]Job, error)
 	// Settle writes decisions, their history and their alerts in one transaction, under
 	// the fence: shards held at their epoch and not expired, jobs at their rev, and no rule

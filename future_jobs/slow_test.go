@@ -6,12 +6,16 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/Shopify/toxiproxy/v2"
 	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/rs/zerolog"
 
 	"deadman/alerts"
 	"deadman/checks"
@@ -26,6 +30,7 @@ type weighing struct {
 	*store.Store
 	mu      sync.Mutex
 	page    int // bytes of the largest page
+	slow    int // pages that took too long
 	settled []settled
 }
 
@@ -44,6 +49,9 @@ func (w *weighing) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.page = max(w.page, bytes)
+	if errors.Is(err, futurejobs.ErrTooSlow) {
+		w.slow++
+	}
 	return jobs, err
 }
 
@@ -250,6 +258,32 @@ CREATE TRIGGER held BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION held()`
 	}
 	if alone == 0 {
 		t.Error("no decision took too long by itself: nothing is tested")
+	}
+}
+
+// Pages of due jobs that are too large for the link to the database are read in halves.
+func TestPagesThatTakeTooLongAreReadInHalves(t *testing.T) {
+	t.Parallel()
+	const jobs, size, rate = 60, 250_000, 800 // KB a second; a read has 16 seconds
+	dsn, err := url.Parse(storetest.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	link := toxiproxy.NewProxy(server, "database", "127.0.0.1:0", dsn.Host)
+	if err := link.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(link.Stop)
+	dsn.Host = link.Listen
+	narrow := fmt.Sprintf(`{"name": "narrow", "type": "bandwidth", "stream": "downstream", "attributes": {"rate": %d}}`, rate)
+	w := sweeping(t, store.Options{DatabaseURL: dsn.String()}, jobs, size, func() {
+		if _, err := link.Toxics.AddToxicJson(strings.NewReader(narrow)); err != nil {
+			t.Fatal(err)
+		}
+	}, nil)
+	if w.slow == 0 {
+		t.Error("no page took too long: nothing is tested")
 	}
 }
 

@@ -76,6 +76,7 @@ type Sweeper struct {
 	behind      time.Duration        // the last wait for what was left behind; used by Run alone
 	isCutShort  bool                 // the last sweep left more to read; used by Run alone
 	last        time.Time            // when the last sweep began that came through; used by Run alone
+	halvings    int                  // of the pages that are read, as larger ones took too long; used by Run alone
 	steps       int64                // of the clock that the sweep knows of; used by Run alone
 	uneven      time.Time            // when the clock stepped last, by the local clock; used by Run alone
 

@@ -48,8 +48,9 @@ func (p *postgres) apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Ap
 // answerTimeout bounds the question whether a database answers that did not finish a transaction.
 const answerTimeout = 2 * time.Second
 
-// outOfTime returns futurejobs.ErrTooSlow for a transaction that ran out of its time while the database answers others.
-// The transaction's time ends before that of its statements, so the server does not say so by itself.
+// outOfTime returns futurejobs.ErrTooSlow for a transaction or a read that ran out of its time while the database answers
+// others. That time ends before the one of its statements, or after them where the result is on its way, so the server does
+// not say so by itself.
 func (p *postgres) outOfTime(ctx context.Context, err error) error {
 	if !errors.Is(err, context.DeadlineExceeded) {
 		return err

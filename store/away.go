@@ -12,6 +12,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
+
+	futurejobs "deadman/future_jobs"
 )
 
 // failed is the error of an operation, which is ErrUnavailable where the database is away.
@@ -24,7 +26,7 @@ type absence struct{ err error }
 
 func (a absence) Error() string {
 	what := ErrUnavailable.Error()
-	if isCode(a.err, statementTimeout) {
+	if isCode(a.err, statementTimeout) || errors.Is(a.err, futurejobs.ErrTooSlow) {
 		what = "the database takes too long"
 	}
 	return what + ": " + brief(a.err)

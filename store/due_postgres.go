@@ -54,6 +54,7 @@ var errTooManyBytes = errors.New("the page has too many bytes")
 // page needs it: the page is read as it is at first, and read again with the bound if it has too many bytes. After
 // that pages are bounded until their bodies are small again.
 func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
+	whole := ctx
 	ctx, cancel := patiently(ctx)
 	defer cancel()
 	bounded := q.Bytes > 0 && p.largeBodies.Load()
@@ -63,7 +64,10 @@ func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 		bounded = true
 		jobs, err = p.due(ctx, q, bounded)
 	}
-	if err != nil {
+	if err = p.outOfTime(whole, err); err != nil {
+		if errors.Is(err, futurejobs.ErrTooSlow) { // smaller pages are those that the server bounds
+			p.largeBodies.Store(true)
+		}
 		return nil, failed("due", err)
 	}
 	if bounded && bodies(jobs) < q.Bytes/4 {

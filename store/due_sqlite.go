@@ -3,6 +3,7 @@ package store
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -38,9 +39,15 @@ func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.J
 }
 
 // dueIn adds the due jobs of one shard to others, until their bodies have so many bytes; 0 or less: however many.
-func (e *sqlite) dueIn(ctx context.Context, jobs []futurejobs.Job, most int, text string, args ...any) ([]futurejobs.Job, error) {
+func (e *sqlite) dueIn(ctx context.Context, jobs []futurejobs.Job, most int, text string, args ...any) (_ []futurejobs.Job, err error) {
+	whole := ctx
 	ctx, cancel := patiently(ctx)
 	defer cancel()
+	defer func() {
+		if err != nil && ctx.Err() != nil && whole.Err() == nil {
+			err = fmt.Errorf("%w: %w", futurejobs.ErrTooSlow, err)
+		}
+	}()
 	rows, err := e.read.QueryContext(ctx, text, args...)
 	if err != nil {
 		return nil, err
