@@ -4,24 +4,30 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"deadman/web"
 )
 
-// drawNoBroker has one of two nodes lose the broker, for a while or for good. The node has to say so while it lasts.
+// drawNoBroker has one of two nodes lose the broker, for a while or for good. The node has to say so while it lasts, and the
+// other one takes its shards.
 func drawNoBroker(s *scenario, random *rand.Rand) {
 	s.nodes = [][]string{one(random), {""}}
 	s.stage = func(a *arena, _ *rand.Rand) { a.links["b"] = a.toBroker() }
 	s.upset = func(a *arena, random *rand.Rand) {
 		a.waitForAll()
+		a.holds("b", true)
 		pause(span(random, 0, time.Second))
 		f := faultOf(random, []string{"cut", "half-open"}[random.IntN(2)])
 		a.note("the link of b to the broker is %s", f.name)
 		a.links["b"].begin(f)
 		a.says("b", "nats", false)
+		a.holds("b", false)
 		if random.IntN(2) == 0 {
 			return // until the end
 		}
@@ -54,6 +60,23 @@ func (a *arena) says(node, name string, ok bool) {
 		}
 	}
 	a.Errorf("P13: node %s does not say within a minute that its condition %s is in order: %v; it says %s", node, name, ok, last)
+}
+
+// holds waits until a node holds shards, or none.
+func (a *arena) holds(node string, some bool) {
+	a.Helper()
+	var held map[string]int
+	var err error
+	for begun := time.Now(); time.Since(begun) < time.Minute; pause(50 * time.Millisecond) {
+		if held, err = a.Holders(a.Context()); err != nil {
+			continue
+		}
+		if some == slices.ContainsFunc(slices.Collect(maps.Keys(held)), func(name string) bool { return strings.HasPrefix(name, node) }) {
+			a.note("that %s holds shards is %v after %s", node, some, time.Since(begun).Round(10*time.Millisecond))
+			return
+		}
+	}
+	a.Errorf("P13: that node %s holds shards is not %v after a minute: %v, %v", node, some, held, err)
 }
 
 // readiness is what /readyz of a node answers.
