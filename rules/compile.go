@@ -75,6 +75,7 @@ type compiler struct {
 	ticking  *ticking   // nil: the rule does not tick
 	closest  Duration   // between two looks whose times are written out; 0: there are no two
 	readings []reading
+	patterns int // the size that is left for the rule's patterns
 	problems Problems
 }
 
@@ -109,10 +110,16 @@ func (c *compiler) item(pointer string, i int) string {
 }
 
 func compile(d Document, saved Saved, world outside, single map[string]bool) (*Rule, Problems) {
-	return (&compiler{document: d, outside: world, single: single}).rule(d, saved)
+	return newCompiler(d, world, single, maxRulePatterns).rule(saved)
 }
 
-func (c *compiler) rule(d Document, saved Saved) (*Rule, Problems) {
+// newCompiler is one for a document, whose patterns may have a size.
+func newCompiler(d Document, world outside, single map[string]bool, patterns int) *compiler {
+	return &compiler{document: d, outside: world, single: single, patterns: patterns}
+}
+
+func (c *compiler) rule(saved Saved) (*Rule, Problems) {
+	d := c.document
 	r := &Rule{document: d}
 	c.names(d)
 	r.trigger = c.trigger(d.Trigger)
@@ -171,6 +178,7 @@ func (c *compiler) expression(pointer, source string, d dialect) *expression {
 	if source == "" {
 		return nil
 	}
+	d.patterns = &c.patterns
 	x, err := compileExpression(source, d)
 	c.must(pointer, err)
 	c.read(pointer, x)
@@ -193,6 +201,7 @@ func (c *compiler) template(pointer, source string, d dialect) *template {
 	if source == "" {
 		return nil
 	}
+	d.patterns = &c.patterns
 	t, err := compileTemplate(source, d)
 	c.must(pointer, err)
 	if err != nil {

@@ -24,6 +24,17 @@ type dialect struct {
 	// tokens its wildcards matched are known.
 	subject string
 	hand    bool
+	// patterns is the size that is left for the patterns of the rule; nil: of the expression alone.
+	patterns *int
+}
+
+// roomForPatterns is the size that is left for patterns.
+func (d dialect) roomForPatterns() *int {
+	if d.patterns != nil {
+		return d.patterns
+	}
+	left := maxRulePatterns
+	return &left
 }
 
 // result is what has to come out of an expression.

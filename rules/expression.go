@@ -52,14 +52,19 @@ func compileExpression(source string, d dialect) (x *expression, err error) {
 			x, err = nil, fmt.Errorf("the expression can't be compiled: %v", r)
 		}
 	}()
+	patterns, err := patternsOf(source, d.roomForPatterns())
+	d.patterns = nil // of what is kept, it is no part
+	if err != nil {
+		return nil, err
+	}
 	// The types are checked before the tree is changed: calls that a patch puts in hide
 	// what is wrong in their arguments.
 	plain, err := expr.Compile(source, append(options(d), expr.Optimize(false))...)
 	if err != nil {
 		return nil, explain(err, d)
 	}
-	g := &guard{dialect: d}
-	program, err := expr.Compile(source, append(options(d), expr.Patch(g))...)
+	g := &guard{dialect: d, patterns: patterns}
+	program, err := expr.Compile(source, append(options(d), expr.Patch(g), expr.Patch(measuring{}))...)
 	if g.err != nil {
 		return nil, g.err
 	}

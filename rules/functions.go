@@ -24,6 +24,7 @@ const (
 	funcDivide = "=divide"
 	funcTick   = "=tick"
 	funcToken  = "=token"
+	funcMatch  = "=match"
 
 	funcMeasure = "=measure"
 )
@@ -48,6 +49,7 @@ func functions(d dialect) []expr.Option {
 		expr.Function("trim", func(p ...any) (any, error) { return trim(p[0]) }, new(func(any) string)),
 		expr.Function("wildcard", func(...any) (any, error) { return nil, errNoToken }, new(func(int) string)),
 		expr.Function(funcToken, func(p ...any) (any, error) { return tokenAt(p[0], p[1]) }, new(func([]string, int) string)),
+		expr.Function(funcMatch, func(p ...any) (any, error) { return p[1].(*pattern).match(p[0].(*meter), p[2]) }, new(func(*meter, *pattern, any) bool)),
 		expr.Function(funcEqual, func(p ...any) (any, error) { return equal(p[0], p[1], d.lenient) }, new(func(any, any) bool)),
 		expr.Function(funcDiffer, func(p ...any) (any, error) {
 			same, err := equal(p[0], p[1], d.lenient)

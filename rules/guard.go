@@ -13,11 +13,11 @@ import (
 // guard walks the tree of an expression: it refuses what can't be bounded, and puts our
 // own strict comparisons and the meter in.
 type guard struct {
-	dialect dialect
-	reads   map[string]bool
-	wild    bool // it reads what wildcards matched
-	regexps int
-	err     error
+	dialect  dialect
+	patterns map[string]*pattern // by their texts
+	reads    map[string]bool
+	wild     bool // it reads what wildcards matched
+	err      error
 }
 
 func (g *guard) refuse(format string, args ...any) {
@@ -111,12 +111,8 @@ func (g *guard) binary(n *ast.Node, v *ast.BinaryNode) {
 	case "..":
 		g.refuse(`ranges ("..") are not part of the language; compare with <= and >=`)
 	case "matches":
-		g.regexps++
-		if _, ok := v.Right.(*ast.StringNode); !ok {
-			g.refuse(`the pattern of "matches" has to be written out, not taken from an event`)
-		}
-		if g.regexps > maxMatches {
-			g.refuse(`more than %d "matches" in one expression; join them with "|"`, maxMatches)
+		if text, ok := v.Right.(*ast.StringNode); ok {
+			ast.Patch(n, invoke(funcMatch, &ast.IdentifierNode{Value: nameMeter}, &ast.ConstantNode{Value: g.patterns[text.Value]}, v.Left))
 		}
 	case "==", "!=":
 		g.compare(n, v)
@@ -194,8 +190,6 @@ func (measuring) Visit(n *ast.Node) {
 		switch v.Operator {
 		case "contains", "startsWith", "endsWith":
 			measured(&v.Left, cheap)
-		case "matches":
-			measured(&v.Left, costly)
 		}
 	}
 }

@@ -52,8 +52,9 @@ func parse(data []byte, file string, known calendars.Set) ([]placed, error) {
 	nodes, ps := readText(data)
 	var docs []placed
 	seen := make(map[string]int)
+	patterns := maxTextPatterns
 	for _, n := range nodes {
-		d, problems := readDocument(n, known)
+		d, problems := readDocument(n, known, &patterns)
 		if line, twice := seen[d.Name]; twice && d.Name != "" {
 			problems = append(problems, Problem{
 				Line: n.line, Column: n.column, Pointer: "/name", Rule: d.Name,
@@ -96,11 +97,14 @@ func readText(data []byte) ([]node, Problems) {
 }
 
 // readDocument makes a document of a node: first its shape, then what it means.
-func readDocument(n node, known calendars.Set) (placed, Problems) {
+func readDocument(n node, known calendars.Set, patterns *int) (placed, Problems) {
 	r := reader{places: map[string]place{"": n.place}, single: make(map[string]bool)}
 	d := r.document(n)
 	shape := slices.Clone(r.problems)
-	_, problems := compile(d, Saved{}, outside{calendars: known}, r.single)
+	room := min(*patterns, maxRulePatterns)
+	c := newCompiler(d, outside{calendars: known}, r.single, room)
+	_, problems := c.rule(Saved{})
+	*patterns -= room - c.patterns
 	for _, p := range problems {
 		if !shape.near(p.Pointer) {
 			r.problem(p.Pointer, "%s", p.Message)

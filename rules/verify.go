@@ -21,8 +21,8 @@ func (r *Registry) verify(ctx context.Context, d placed, before *Listing, canoni
 	if d.Lookup == nil || r.Sources == nil || before != nil && bytes.Equal(before.Saved.Document, canonical) {
 		return nil, nil
 	}
-	c := &compiler{document: d.Document, outside: outside{calendars: r.Calendars}}
-	rule, problems := c.rule(d.Document, Saved{})
+	c := newCompiler(d.Document, outside{calendars: r.Calendars}, nil, maxRulePatterns)
+	rule, problems := c.rule(Saved{})
 	if len(problems) > 0 {
 		return nil, problems
 	}
