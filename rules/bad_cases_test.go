@@ -478,7 +478,7 @@ while: {{state.x}}`),
 	{
 		"bad pattern",
 		edited("while: state.a matches '('"),
-		[]string{`7:8 /while: the pattern "(" cannot be read: error parsing regexp: missing closing ): `+"`(`"},
+		[]string{`7:8 /while: the pattern "(" cannot be read: error parsing regexp: missing closing ): ` + "`(`"},
 	},
 	{
 		"pattern from the event",

@@ -416,7 +416,7 @@ func TestKeysOfARoundThatIsGivenUpAreNotAbsent(t *testing.T) {
 	const inVain, keys = 16, 60
 	var asked atomic.Int32
 	vain, back := make(chan struct{}), make(chan struct{})
-	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		n := asked.Add(1)
 		if n == inVain {
 			close(vain)
