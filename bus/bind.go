@@ -42,10 +42,16 @@ func (b *Bus) Find(ctx context.Context, subjects []string) ([]rules.Read, error)
 	return reads, unanswered(err)
 }
 
-// whileThere looks for streams again where one was deleted after it was found and before it was asked.
+// subjectsOverlap is the code with which NATS refuses a stream a subject that another one takes in.
+const subjectsOverlap jetstream.ErrorCode = 10065
+
+// whileThere looks for streams again where one was deleted after it was found and before it was asked, or was made before
+// its subject was captured.
 func whileThere(look func() ([]rules.Read, error)) (reads []rules.Read, err error) {
 	for range bindTries {
-		if reads, err = look(); !errors.Is(err, events.ErrGone) {
+		reads, err = look()
+		var api *jetstream.APIError
+		if isThere := errors.As(err, &api) && api.ErrorCode == subjectsOverlap; !isThere && !errors.Is(err, events.ErrGone) {
 			break
 		}
 	}

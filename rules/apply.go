@@ -215,18 +215,18 @@ func (d placed) problem(file, pointer, message string) Problem {
 	return Problem{File: file, Line: at.line, Column: at.column, Pointer: pointer, Rule: d.Name, Message: message}
 }
 
-// same reports whether saving t after s would change nothing. Where a subject is read from
-// counts, and since when does not.
+// same reports whether saving t after s would change nothing. Which streams the subjects are read from does not count:
+// Rebind follows them, and misses nothing, where a version that is saved hears what comes after the save alone.
 func (s Saved) same(t Saved) bool {
-	return s.Bundle == t.Bundle && bytes.Equal(s.Document, t.Document) && slices.Equal(roads(s.Reads), roads(t.Reads))
+	return s.Bundle == t.Bundle && bytes.Equal(s.Document, t.Document) && slices.Equal(subjectsOf(s.Reads), subjectsOf(t.Reads))
 }
 
-// roads are the subjects and streams of reads, sorted.
-func roads(reads []Read) []string {
+// subjectsOf are the subjects of reads, sorted.
+func subjectsOf(reads []Read) []string {
 	all := make([]string, len(reads))
 	for i, r := range reads {
-		all[i] = r.Subject + " " + r.Stream
+		all[i] = r.Subject
 	}
 	slices.Sort(all)
-	return all
+	return slices.Compact(all)
 }

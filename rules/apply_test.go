@@ -110,9 +110,10 @@ func TestApplyDir(t *testing.T) {
 	}
 }
 
-// TestApplyAgain: only what changed is saved.
+// TestApplyAgain: only what changed is saved. That a subject moved to another stream is no change: a version that is saved
+// would not hear what the stream took in before.
 func TestApplyAgain(t *testing.T) {
-	_, b := broker(t)
+	server, b := broker(t)
 	s := opened(t)
 	dir := folder(t, map[string]string{"a.yaml": small("a", "orders.a"), "b.yaml": small("b", "orders.b")})
 	apply := func() rules.Report {
@@ -129,6 +130,16 @@ func TestApplyAgain(t *testing.T) {
 	report := apply()
 	if diff := cmp.Diff(rules.Report{Saved: []string{"b"}, Unchanged: []string{"a"}}, report); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+	js := bustest.JetStream(t, server.ClientURL())
+	if err := js.DeleteStream(t.Context(), bus.EventsStream); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(rules.Report{Unchanged: []string{"a", "b"}}, apply()); diff != "" {
+		t.Errorf("a stream of another name (-want +got):\n%s", diff)
 	}
 	_, all, err := s.Load(t.Context())
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -235,7 +236,7 @@ func TestAKeptTriggerOfThePastIsOfTheVersionThatTakesItIn(t *testing.T) {
 		between := time.Now().UTC()
 		time.Sleep(5 * time.Millisecond)
 		w.publish("parcels.sent", `{"id":1}`)
-		saved(t, s, 0, parcels) // by hand, so that the past is version 2's
+		saved(t, s, 0, strings.Replace(parcels, "entity:", "description: another\nentity:", 1)) // so that the past is version 2's
 		w.since(1)
 		if err := w.Book.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
