@@ -29,7 +29,11 @@ func (n *node) announce(addr net.Addr) error {
 		if err != nil {
 			return fmt.Errorf("endpoints: %w", err)
 		}
-		if err := os.WriteFile(filepath.Join(n.DataDir, endpointsFile), append(text, '\n'), 0o600); err != nil {
+		file := filepath.Join(n.DataDir, endpointsFile)
+		if err := os.WriteFile(file+".new", append(text, '\n'), 0o600); err != nil {
+			return fmt.Errorf("endpoints: %w", err)
+		}
+		if err := os.Rename(file+".new", file); err != nil { // a client reads all of it or nothing
 			return fmt.Errorf("endpoints: %w", err)
 		}
 	}

@@ -89,7 +89,13 @@ func TestAProgramWithAHandler(t *testing.T) {
 	n := &node{T: t, log: &bustest.Log{}}
 	n.eventually("the program serves", func() bool {
 		text, err := os.ReadFile(filepath.Join(dir, "deadman-data", "endpoints.json"))
-		return err == nil && json.Unmarshal(text, &n.Endpoints) == nil && n.HTTP != ""
+		if err != nil {
+			return false
+		}
+		if err := json.Unmarshal(text, &n.Endpoints); err != nil {
+			t.Fatal(err)
+		}
+		return true
 	})
 	n.tells()
 }
