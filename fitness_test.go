@@ -1,8 +1,10 @@
 package deadman_test
 
 import (
+	"context"
 	"database/sql"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -22,6 +24,8 @@ import (
 	"deadman/alerts"
 	"deadman/bus"
 	"deadman/bus/bustest"
+	futurejobs "deadman/future_jobs"
+	"deadman/store"
 	"deadman/store/storetest"
 )
 
@@ -167,32 +171,141 @@ func (n *node) unfit(why string) {
 	})
 }
 
-// The settlements of one of two nodes fail, which both have the same database: the other one takes over its shards.
-func TestNodeThatCannotSettleHandsOver(t *testing.T) {
-	dsn, natsURL := storetest.Postgres(t), broker(t)
-	c := deadman.Config{DatabaseURL: dsn, NATSURL: natsURL, Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), Lease: 3 * time.Second}
-	sick := c
-	sick.DatabaseURL += "&application_name=sick"
-	if !strings.Contains(dsn, "?") {
-		sick.DatabaseURL = dsn + "?application_name=sick"
-	}
-	a := serve(t, sick)
-	b := serve(t, c)
-	db := aside(t, dsn)
-	a.eventually("the shards are shared", halves(t, db))
-	if _, err := db.Exec(`CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
-	IF current_setting('application_name') = 'sick' AND new.rule_id <> 0 THEN RAISE EXCEPTION 'broken'; END IF;
+// One of two nodes, which both have the same database, can do nothing with its jobs: the other one takes over its shards.
+func TestNodeThatCannotDoItsJobsHandsOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		breaks string // what becomes impossible for the user sick
+		why    string // that the alert names
+		metric string // of the node: gauges that cannot be read are absent
+	}{
+		"settling": {`CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	IF current_user = 'sick' AND new.rule_id <> 0 THEN RAISE EXCEPTION 'broken'; END IF;
 	RETURN new;
 END $$;
-CREATE TRIGGER broken BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION broken()`); err != nil {
+CREATE TRIGGER broken BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION broken()`, "cannot be settled", "deadman_node_fit 0"},
+		"reading": {`REVOKE SELECT ON future_job FROM sick`, "cannot be read", "deadman_gauges_failed 1"},
+	} {
+		t.Run(name, func(t *testing.T) { nodeHandsOver(t, c.breaks, c.why, c.metric) })
+	}
+}
+
+func nodeHandsOver(t *testing.T, breaks, why, metric string) {
+	dsn, natsURL := storetest.Postgres(t), broker(t)
+	c := deadman.Config{DatabaseURL: dsn, NATSURL: natsURL, Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), Lease: 3 * time.Second}
+	b := serve(t, c)
+	db := aside(t, dsn)
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u, err := url.Parse(dsn)
+	if err != nil {
 		t.Fatal(err)
 	}
+	password, _ := u.User.Password()
+	u.User = url.UserPassword("sick", password)
+	exec(`DROP ROLE IF EXISTS sick; CREATE ROLE sick LOGIN PASSWORD '` + password + `'; GRANT ALL ON SCHEMA public TO sick; GRANT ALL ON ALL TABLES IN SCHEMA public TO sick; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO sick`)
+	t.Cleanup(func() { exec(`DROP OWNED BY sick; DROP ROLE sick`) })
+	sick := c
+	sick.DatabaseURL = u.String()
+	a := serve(t, sick)
+	a.eventually("the shards are shared", halves(t, db))
+	a.eventually("it is fit", func() bool { return strings.Contains(a.metrics(), "\ndeadman_node_fit 1\n") })
+	exec(breaks)
 	const jobs = 40
 	for i := range jobs {
 		b.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/t.x.created", fmt.Sprintf(`{"id":"k%d"}`, i))
 	}
 	b.eventually("all jobs are decided", func() bool { return count(t, db, `SELECT count(*) FROM alert WHERE rule_id <> 0`) == jobs })
-	b.unfit("settled")
+	b.unfit(why)
+	a.eventually("it says that it is unfit", func() bool {
+		fit, detail, _ := a.condition("fit")
+		return !fit && strings.Contains(detail, why) && strings.Contains(a.metrics(), "\n"+metric+"\n")
+	})
+	if fit, detail, _ := b.condition("fit"); !fit {
+		t.Errorf("the other node is unfit: %s", detail)
+	}
+}
+
+// The holder of a shard keeps its lease, reports its sweeps and decides nothing. Another node sees the due jobs of that
+// shard in the database: an alert, /readyz, the health page, metrics and the heartbeat report them.
+func TestJobsOfAnotherNodeThatAreOverdueAreReported(t *testing.T) {
+	t.Parallel() // it waits for some minutes
+	dsn, r := storetest.Postgres(t), receive(t)
+	s, err := store.Open(t.Context(), store.Options{DatabaseURL: dsn, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	leases, err := s.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, ok, err := s.Take(t.Context(), "idler", leases[len(leases)-1].Held, time.Minute)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	idling, end := context.WithCancel(t.Context())
+	defer end()
+	released := make(chan error, 1)
+	go func() {
+		for idling.Err() == nil {
+			now, err := s.Now(t.Context())
+			held.Swept = now
+			if err == nil {
+				_, err = s.Renew(t.Context(), "idler", []futurejobs.Lease{held}, time.Minute)
+			}
+			if err != nil {
+				released <- err
+				return
+			}
+			time.Sleep(time.Second)
+		}
+		released <- s.Release(t.Context(), "idler", []futurejobs.Lease{held})
+	}()
+	n := serve(t, deadman.Config{
+		DatabaseURL: dsn, NATSURL: broker(t), Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), HeartbeatURL: r.url(), HeartbeatEvery: time.Second,
+	})
+	n.eventually("a heartbeat", func() bool { return len(r.got()) > 0 })
+	const jobs = 64
+	for i := range jobs {
+		n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/t.x.created", fmt.Sprintf(`{"id":"k%d"}`, i))
+	}
+	db := aside(t, dsn)
+	var late int
+	n.eventually("its own jobs are decided", func() bool {
+		late = count(t, db, fmt.Sprintf(`SELECT count(*) FROM future_job WHERE shard = %d`, held.Shard))
+		return count(t, db, `SELECT count(*) FROM alert WHERE rule_id <> 0`) == jobs-late
+	})
+	if late == 0 {
+		t.Fatal("the shard has no jobs: nothing is tested")
+	}
+	overdue := fmt.Sprintf("%d due job", late)
+	n.eventually("/readyz, the page and metrics report them", func() bool {
+		ok, detail, _ := n.condition("due")
+		return !ok && strings.HasPrefix(detail, overdue) && n.get("/readyz?all", nil) == http.StatusServiceUnavailable &&
+			strings.Contains(n.metrics(), fmt.Sprintf("\ndeadman_jobs_overdue %d\n", late)) &&
+			strings.Contains(string(n.call(http.MethodGet, "/health", "").body), overdue)
+	})
+	n.eventually("the heartbeat is withheld", func() bool { return strings.Contains(n.log.String(), "withheld: jobs that are due are not decided") })
+	var raised []remarked
+	n.eventually("an alert", func() bool { raised = n.remarks("sweep"); return len(raised) > 0 })
+	if a := raised[0]; len(raised) != 1 || a.Step != "overdue" || a.Status != "firing" || a.Count != late || !strings.Contains(a.Text, fmt.Sprintf("shard %d of no node", held.Shard)) {
+		t.Errorf("the alerts are %+v", raised)
+	}
+	sent := len(r.got())
+	end()
+	if err := <-released; err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("the rest is decided", func() bool { return count(t, db, `SELECT count(*) FROM alert WHERE rule_id <> 0`) == jobs })
+	n.eventually("it is over", func() bool {
+		raised = n.remarks("sweep")
+		return len(raised) == 2 && raised[1].Status == "resolved" && n.get("/readyz?all", nil) == http.StatusOK && len(r.got()) > sent &&
+			strings.Contains(n.metrics(), "\ndeadman_jobs_overdue 0\n")
+	})
 }
 
 // The calendar that a rule names is gone when the node starts again, and a job of the rule is due: that is an alert, and
@@ -241,6 +354,10 @@ func ruleThatCannotBeReadIsReported(t *testing.T, c deadman.Config) {
 	if status := n.get("/readyz?all", nil); status != http.StatusServiceUnavailable {
 		t.Errorf("/readyz?all answers %d while a due job waits", status)
 	}
+	n.eventually("metrics report it", func() bool {
+		text := n.metrics()
+		return strings.Contains(text, "\ndeadman_rule_versions_unreadable 1\n") && strings.Contains(text, "\ndeadman_jobs_overdue 1\n")
+	})
 	restart(known)
 	n.eventually("the job is decided", func() bool {
 		var alerts list
