@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
-	"log/slog"
 	"net/http"
 	"net/url"
 	"os"
@@ -25,7 +24,6 @@ import (
 	"deadman/bus"
 	"deadman/bus/bustest"
 	futurejobs "deadman/future_jobs"
-	"deadman/store"
 	"deadman/store/storetest"
 )
 
@@ -234,19 +232,7 @@ func nodeHandsOver(t *testing.T, breaks, why, metric string) {
 func TestJobsOfAnotherNodeThatAreOverdueAreReported(t *testing.T) {
 	t.Parallel() // it waits for some minutes
 	dsn, r := storetest.Postgres(t), receive(t)
-	s, err := store.Open(t.Context(), store.Options{DatabaseURL: dsn, Log: slog.New(slog.DiscardHandler)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer s.Close()
-	leases, err := s.Leases(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	held, ok, err := s.Take(t.Context(), "idler", leases[len(leases)-1].Held, time.Minute)
-	if err != nil || !ok {
-		t.Fatal(ok, err)
-	}
+	s, held := lastShardOf(t, dsn, "idler", time.Minute)
 	idling, end := context.WithCancel(t.Context())
 	defer end()
 	released := make(chan error, 1)

@@ -224,30 +224,39 @@ func TestAHungSweepSendsNoHeartbeat(t *testing.T) {
 	n.eventually("it goes out again", func() bool { return len(r.got()) > before })
 }
 
-// One node speaks for all shards, also for those of others.
-func TestAShardThatAnotherNodeDoesNotSweepIsSilence(t *testing.T) {
-	r, dsn := receive(t), storetest.Postgres(t)
+// lastShardOf has a node that does nothing else hold the last shard.
+func lastShardOf(t *testing.T, dsn, node string, d time.Duration) (*store.Store, futurejobs.Lease) {
+	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{DatabaseURL: dsn, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer s.Close()
+	t.Cleanup(func() { _ = s.Close() })
 	leases, err := s.Leases(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
-	last, ok, err := s.Take(t.Context(), "another", leases[len(leases)-1].Held, time.Hour)
+	held, ok, err := s.Take(t.Context(), node, leases[len(leases)-1].Held, d)
 	if err != nil || !ok {
 		t.Fatal(ok, err)
 	}
+	return s, held
+}
+
+// One node speaks for all shards, also for those of others.
+func TestAShardThatAnotherNodeDoesNotSweepIsSilence(t *testing.T) {
+	r, dsn := receive(t), storetest.Postgres(t)
+	s, last := lastShardOf(t, dsn, "another", time.Hour)
 	n := serve(t, deadman.Config{DatabaseURL: dsn, NATSURL: broker(t), HeartbeatURL: r.url(), HeartbeatEvery: time.Second})
 	n.eventually("it is withheld", func() bool { return strings.Contains(n.log.String(), "withheld: other nodes do not sweep") })
 	if sent := len(r.got()); sent > 0 {
 		t.Errorf("%d heartbeats while a shard is not swept", sent)
 	}
-	if last.Swept, err = s.Now(t.Context()); err != nil {
+	now, err := s.Now(t.Context())
+	if err != nil {
 		t.Fatal(err)
 	}
+	last.Swept = now
 	if still, err := s.Renew(t.Context(), "another", []futurejobs.Lease{last}, time.Hour); err != nil || len(still) != 1 {
 		t.Fatal(still, err)
 	}
