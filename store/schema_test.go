@@ -12,6 +12,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // opens a database as an older program left it
 	"github.com/pressly/goose/v3"
 
+	futurejobs "deadman/future_jobs"
 	"deadman/migrations"
 	"deadman/store"
 	"deadman/store/storetest"
@@ -110,6 +111,44 @@ func TestMigrationGoesOneVersionPastALiveNode(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed(t, s)
+}
+
+// A node tells which version of the schema its program knows, and counts as that: here one that knows less than the schema has.
+func TestSchemaThatANodeKnowsIsTold(t *testing.T) {
+	t.Parallel()
+	newest, err := store.ReadSchema(t.Context(), store.Options{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn, db := atVersion(t, newest.Known)
+	for _, known := range []int64{newest.Known, newest.Known - 1, 9} {
+		if _, err := db.ExecContext(t.Context(), `UPDATE node SET schema_known = $1`, known); err != nil {
+			t.Fatal(err)
+		}
+		schema, err := store.ReadSchema(t.Context(), store.Options{DatabaseURL: dsn})
+		if err != nil || len(schema.Nodes) != 1 || schema.Nodes[0].Schema != known {
+			t.Errorf("the node knows %d, and the schema is %+v, %v", known, schema, err)
+		}
+	}
+}
+
+// A node is behind a migration to two versions past what it knows, and behind nothing where nothing is migrated.
+func TestNodesBehindAMigration(t *testing.T) {
+	node := func(id string, known int64) futurejobs.Node { return futurejobs.Node{ID: id, Schema: known} }
+	nodes := []futurejobs.Node{node("same", 20), node("one before", 19), node("two before", 18), node("long before", 9)}
+	for _, c := range []struct {
+		pending int
+		want    string
+	}{{1, "two before, long before"}, {0, ""}} {
+		schema := store.Schema{Known: 20, Applied: 20 - int64(c.pending), Pending: make([]string, c.pending), Nodes: nodes}
+		var behind []string
+		for _, n := range schema.Behind() {
+			behind = append(behind, n.ID)
+		}
+		if got := strings.Join(behind, ", "); got != c.want {
+			t.Errorf("with %d migrations to come behind are %q, want %q", c.pending, got, c.want)
+		}
+	}
 }
 
 // To read the schema of a folder without a database makes none.
