@@ -3,6 +3,7 @@ package futurejobs
 import (
 	"context"
 	"errors"
+	"sort"
 	"time"
 )
 
@@ -46,26 +47,34 @@ func (q DueQuery) isFiltered() bool { return len(q.Not) > 0 || len(q.Of) > 0 }
 // Advance returns the walks after a page: each goes on after its last job of the page, and one that is read to its
 // end is gone. A page of a filtered query tells the end of a shard by no row at all, and of any other by fewer rows
 // than the limit. A page that has as many bytes as were asked for ends at its last job.
-func (q DueQuery) Advance(page []Job) []Walk {
-	bytes, counts, last := 0, map[int16]int{}, map[int16]*Job{}
-	for i := range page {
-		j := &page[i]
-		bytes += j.Size()
-		counts[j.Shard]++
-		last[j.Shard] = j
-	}
-	isCut := q.Bytes > 0 && bytes >= q.Bytes
-	var walks []Walk
+func (q DueQuery) Advance(page []Job) (walks []Walk) {
 	for _, w := range q.Walks {
-		n, j := counts[w.Shard], last[w.Shard]
-		switch {
-		case isCut && w.Shard > page[len(page)-1].Shard:
+		jobs := ofShard(page, w.Shard)
+		switch n := len(jobs); {
+		case n > 0 && (n == q.Limit || q.isFiltered()), n > 0 && w.Shard == page[len(page)-1].Shard && q.isCut(page):
+			walks = append(walks, Walk{Shard: w.Shard, At: jobs[n-1].NextCheckAt, ID: jobs[n-1].ID})
+		case n == 0 && len(page) > 0 && w.Shard > page[len(page)-1].Shard && q.isCut(page):
 			walks = append(walks, w) // the page ends before it
-		case n > 0 && (n == q.Limit || q.isFiltered() || isCut && w.Shard == page[len(page)-1].Shard):
-			walks = append(walks, Walk{Shard: w.Shard, At: j.NextCheckAt, ID: j.ID})
 		}
 	}
 	return walks
+}
+
+// isCut reports whether a page has as many bytes as were asked for.
+func (q DueQuery) isCut(page []Job) bool {
+	bytes := 0
+	for i := range page {
+		bytes += page[i].Size()
+	}
+	return q.Bytes > 0 && bytes >= q.Bytes
+}
+
+// ofShard is the part of a page that is of one shard. A page is in the order of its shards, and it is large: few of its
+// jobs are looked at.
+func ofShard(page []Job, shard int16) []Job {
+	begin := sort.Search(len(page), func(i int) bool { return page[i].Shard >= shard })
+	end := sort.Search(len(page), func(i int) bool { return page[i].Shard > shard })
+	return page[begin:end]
 }
 
 // Edition is one version of a rule.
