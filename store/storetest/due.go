@@ -102,6 +102,14 @@ func dueOfRules(t *testing.T, w *world) {
 	if len(jobs) != 20 || slices.ContainsFunc(jobs, func(j futurejobs.Job) bool { return j.RuleID != loud.ID }) || !slices.IsSortedFunc(jobs, byDue) {
 		t.Errorf("got %d jobs, want the 20 payments in order", len(jobs))
 	}
+	all := q
+	all.Of = nil
+	if got := must[[]futurejobs.Job](t)(w.Due(w.ctx(), all)); len(got) != 40 {
+		t.Errorf("%d jobs of all rules, want 40", len(got))
+	}
+	if all.Limit = 3; len(w.walk(all)) != 40 {
+		t.Errorf("walked by three, %d jobs of all rules, want 40", len(w.walk(all)))
+	}
 	q.Limit = 3
 	walked := w.walk(q)
 	found := slices.DeleteFunc(slices.Clone(walked), func(j futurejobs.Job) bool { return j.RuleID != loud.ID })
