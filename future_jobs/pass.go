@@ -14,7 +14,7 @@ const (
 	pageMost  = 4000     // rows that a read looks at, over all shards
 	pageLeast = 250      // of one shard, at the least
 	pageBytes = 16 << 20 // of bodies that a read returns
-	scanMost  = 16_000   // rows that a read looks at which passes over some
+	scanMost  = 2_000    // rows that a read looks at which passes over some
 	chunkMost = 250      // jobs one checker works on at a time
 	settlers  = 3
 )
