@@ -112,6 +112,14 @@ func (j Job) Known() json.RawMessage {
 // events.
 func (j *Job) Size() int { return len(j.Event) + len(j.State) + len(j.Members) + j.Order.size() }
 
+// Bodies is the size of jobs together, in bytes.
+func Bodies(jobs []Job) (n int) {
+	for i := range jobs {
+		n += jobs[i].Size()
+	}
+	return n
+}
+
 // Decision is what was made of one job: it goes on with new times, or it ends for a reason.
 type Decision struct {
 	Job     Job            // as it is to be; Shard, ID and Rev as it was read

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sort"
+	"sync"
 	"time"
 )
 
@@ -48,25 +49,21 @@ func (q DueQuery) isFiltered() bool { return len(q.Not) > 0 || len(q.Of) > 0 }
 // end is gone. A page of a filtered query tells the end of a shard by no row at all, and of any other by fewer rows
 // than the limit. A page that has as many bytes as were asked for ends at its last job.
 func (q DueQuery) Advance(page []Job) (walks []Walk) {
+	if len(page) == 0 {
+		return nil
+	}
+	last := page[len(page)-1].Shard
+	isCut := sync.OnceValue(func() bool { return q.Bytes > 0 && Bodies(page) >= q.Bytes })
 	for _, w := range q.Walks {
 		jobs := ofShard(page, w.Shard)
 		switch n := len(jobs); {
-		case n > 0 && (n == q.Limit || q.isFiltered()), n > 0 && w.Shard == page[len(page)-1].Shard && q.isCut(page):
+		case n > 0 && (n == q.Limit || q.isFiltered() || w.Shard == last && isCut()):
 			walks = append(walks, Walk{Shard: w.Shard, At: jobs[n-1].NextCheckAt, ID: jobs[n-1].ID})
-		case n == 0 && len(page) > 0 && w.Shard > page[len(page)-1].Shard && q.isCut(page):
+		case w.Shard > last && isCut():
 			walks = append(walks, w) // the page ends before it
 		}
 	}
 	return walks
-}
-
-// isCut reports whether a page has as many bytes as were asked for.
-func (q DueQuery) isCut(page []Job) bool {
-	bytes := 0
-	for i := range page {
-		bytes += page[i].Size()
-	}
-	return q.Bytes > 0 && bytes >= q.Bytes
 }
 
 // ofShard is the part of a page that is of one shard. A page is in the order of its shards, and it is large: few of its

@@ -70,7 +70,7 @@ func (p *postgres) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs
 		}
 		return nil, failed("due", err)
 	}
-	if bounded && bodies(jobs) < q.Bytes/4 {
+	if bounded && futurejobs.Bodies(jobs) < q.Bytes/4 {
 		p.largeBodies.Store(false)
 	}
 	sortByDue(jobs) // a join promises no order
@@ -96,14 +96,6 @@ func (p *postgres) due(ctx context.Context, q futurejobs.DueQuery, bounded bool)
 		cancel() // or Close would read all the rest
 	}
 	return jobs, err
-}
-
-// bodies is how many bytes the bodies of jobs have.
-func bodies(jobs []futurejobs.Job) (n int) {
-	for i := range jobs {
-		n += jobs[i].Size()
-	}
-	return n
 }
 
 // dueStatement is the statement of a query with its parameters.

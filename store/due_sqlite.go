@@ -31,7 +31,7 @@ func (e *sqlite) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.J
 		if jobs, err = e.dueIn(ctx, jobs, q.Bytes-bytes, text, w.Shard, w.At, w.ID, q.Until); err != nil {
 			return nil, failed("due", err)
 		}
-		if bytes += bodies(jobs[from:]); q.Bytes > 0 && bytes >= q.Bytes {
+		if bytes += futurejobs.Bodies(jobs[from:]); q.Bytes > 0 && bytes >= q.Bytes {
 			break
 		}
 	}

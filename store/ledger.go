@@ -167,7 +167,7 @@ ORDER BY f.key`, shard, ruleID, after.RuleID, verbatim(after.Key), rulePageBytes
 		if err != nil {
 			return nil, failed("jobs of a rule", err)
 		}
-		jobs, bytes = append(jobs, found...), bytes+bodies(found)
+		jobs, bytes = append(jobs, found...), bytes+futurejobs.Bodies(found)
 		after = futurejobs.Ref{} // the other shards from their beginning
 	}
 	return jobs, nil
