@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// round is the reads of one shard from its low water to an instant. One that passes over very many jobs which have to
-// wait goes on in later sweeps, so that jobs which became due meanwhile need not wait for its end.
+// round is the reads of one shard from its low water, or from its beginning, to an instant. One that passes over very
+// many jobs which have to wait goes on in later sweeps, so that jobs which became due meanwhile need not wait for its
+// end.
 type round struct {
 	began  time.Time // zero: none is open
 	at     place     // it has read up to here
-	recent place     // what became due since it began is read up to here
+	recent place     // what became due since it began, or since the low water before it, is read up to here
 }
 
 func (r round) isOpen() bool { return !r.began.IsZero() }
@@ -58,13 +59,6 @@ func (s *Shard) passOver(rule int32, from place) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.park(rule, from)
-}
-
-// resume is where the round of reads goes on that an earlier sweep began; ok is false where none did.
-func (s *Shard) resume() (w Walk, ok bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return Walk{Shard: s.Shard, At: s.round.at.at, ID: s.round.at.id}, s.round.isOpen()
 }
 
 // suspend notes how far the round of reads came, or the read of what became due since it began.

@@ -194,6 +194,39 @@ func TestOtherRulesThatChangeHaveNoParkedJobsRead(t *testing.T) {
 	})
 }
 
+// A shard is read from its beginning now and then, past all that waits there. What just became due is read before that.
+func TestVirtualJobsDoNotWaitForAReadFromTheBeginning(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e := run(t, nil, withResolve, fmt.Sprintf(noResolve, "prompt", "prompt"))
+		waiting := make([]string, 24_000)
+		for i := range waiting {
+			waiting[i] = fmt.Sprint(i)
+		}
+		e.happen("slow.created", waiting...)
+		time.Sleep(2 * time.Minute) // their slot has come, their stream is not read, and each shard was read from its beginning
+		slow := func(futurejobs.DueQuery) { time.Sleep(250 * time.Millisecond) }
+		e.queue.after.Store(&slow) // past all that waits, it takes three seconds
+		created := 0
+		for second := range 310 {
+			keys := make([]string, 8)
+			for i := range keys {
+				keys[i] = fmt.Sprint(second, ".", i)
+			}
+			e.happen("prompt.created", keys...)
+			created += len(keys)
+			time.Sleep(time.Second)
+		}
+		time.Sleep(15 * time.Second)
+		said, worst := e.saidAll(), time.Duration(0)
+		for _, a := range said {
+			worst = max(worst, a.DecidedAt.Sub(a.Slot))
+		}
+		if len(said) != created || worst > time.Second {
+			t.Errorf("%d of %d jobs were decided, up to %s late", len(said), created, worst)
+		}
+	})
+}
+
 // A version whose last waiting job was ended by an event is forgotten within a minute, though its stream stays behind.
 func TestAVersionWithoutWaitingJobsIsForgotten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

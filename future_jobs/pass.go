@@ -177,16 +177,16 @@ func (s *Sweeper) sweepShards(ctx context.Context, p *pass, shards []*Shard) err
 	return nil
 }
 
-// readDue begins a round of reads in each shard, or reads what became due since one began and then goes on with it. A
-// round that finds little among many jobs which have to wait goes on in the next sweep.
+// readDue reads what became due in each shard, and then what is left of its round of reads. A round that finds little
+// among many jobs which have to wait goes on in the next sweep.
 func (s *Sweeper) readDue(ctx context.Context, p *pass, shards []*Shard, slotCame stopping) error {
 	fresh, old := DueQuery{Until: p.now}, DueQuery{Until: p.now}
 	isRecent := map[int16]bool{}
 	for _, sh := range shards {
-		if w, ok := sh.resume(); ok {
-			old.Walks, isRecent[sh.Shard] = append(old.Walks, w), true
+		recent, rest := sh.walk(p.now)
+		if fresh.Walks = append(fresh.Walks, recent); rest != nil {
+			old.Walks, isRecent[sh.Shard] = append(old.Walks, *rest), true
 		}
-		fresh.Walks = append(fresh.Walks, sh.walk(p.now))
 	}
 	stop := func(q DueQuery, page []Job) bool { return slotCame(q, page) && q.foundLittle(page) }
 	for _, q := range []DueQuery{fresh, old} {

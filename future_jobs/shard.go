@@ -94,25 +94,38 @@ func (f flight) slot() time.Time { return fromMicros(f.micros) }
 
 func fromMicros(micros int64) time.Time { return time.UnixMicro(micros).UTC() }
 
-// walk begins a round of reads of all that is due by now, at the low water, or from the beginning where that has not
-// been done since the shard's turn, or not by this holder. While a round goes on it returns what became due since.
-func (s *Shard) walk(now time.Time) Walk {
+// walk is what a sweep reads in the shard: first what became due since the low water, or since the round of reads began
+// that is open, and then the rest of that round; nil: there is none. Where no round is open it begins one: of all that
+// is due by now behind the low water, or from the beginning where that has not been done since the shard's turn, or not
+// by this holder. A read from the beginning may pass over very many jobs that wait, so it is never the first.
+func (s *Shard) walk(now time.Time) (recent Walk, rest *Walk) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.round.isOpen() {
-		return Walk{Shard: s.Shard, At: s.round.recent.at, ID: s.round.recent.id}
+	if !s.round.isOpen() && !s.beginRound(now) {
+		return s.walkFrom(s.lowWater), nil
 	}
+	old := s.walkFrom(s.round.at)
+	return s.walkFrom(s.round.recent), &old
+}
+
+func (s *Shard) walkFrom(p place) Walk { return Walk{Shard: s.Shard, At: p.at, ID: p.id} }
+
+// beginRound begins a round of reads, and reports whether it goes back behind the low water. The shard is locked.
+func (s *Shard) beginRound(now time.Time) (isFull bool) {
 	if s.lowWater.at.After(now) || s.caughtUp.Sub(now) > jump { // of a clock that was ahead: what is before it is not known
 		s.lowWater, s.caughtUp = place{}, time.Time{}
 		clear(s.parked)
 	}
 	s.flown = place{}
-	from := s.lowWater
 	if s.caughtUp.Before(s.turn(now)) {
-		s.caughtUp, from = now, place{}
+		s.caughtUp = now
+		if !s.lowWater.at.IsZero() {
+			s.round = round{began: now, recent: s.lowWater}
+			return true
+		}
 	}
-	s.round = round{began: now, at: from, recent: place{now, math.MaxInt64}}
-	return Walk{Shard: s.Shard, At: from.at, ID: from.id}
+	s.round = round{began: now, at: s.lowWater, recent: place{now, math.MaxInt64}}
+	return false
 }
 
 // turn is when the last turn of the shard began to be swept from its beginning. An old transaction may have
