@@ -28,7 +28,7 @@ type denials struct {
 }
 
 // noticed takes in what the connection reports, and reports whether it was a denial. Each
-// permission that is missing is logged once.
+// permission that is missing is logged once, before a call fails for it.
 func (d *denials) noticed(err error, log *slog.Logger) bool {
 	found := violation.FindStringSubmatch(err.Error())
 	if found == nil {
@@ -36,6 +36,7 @@ func (d *denials) noticed(err error, log *slog.Logger) bool {
 	}
 	verb, subject := strings.ToLower(found[1]), found[2]
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.when == nil || len(d.when) >= deniedMost {
 		d.when, d.before, d.said = make(map[string]time.Time), d.when, make(map[string]bool)
 	}
@@ -47,11 +48,8 @@ func (d *denials) noticed(err error, log *slog.Logger) bool {
 	if verb == "subscription" && strings.HasPrefix(subject, inbox+".") {
 		d.inbox = time.Now()
 	}
-	need := permission(verb, subject)
-	first := !d.said[need]
-	d.said[need] = true
-	d.mu.Unlock()
-	if first {
+	if need := permission(verb, subject); !d.said[need] {
+		d.said[need] = true
 		log.Error("the NATS user lacks a permission; grant it to the user, and it is used at once", "permission", need)
 	}
 	return true
