@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -127,6 +128,26 @@ func backup(t *testing.T, c *deadman.Config) (restore func()) {
 	return func() { c.DatabaseURL = strings.Replace(c.DatabaseURL, "/"+name, "/"+name+"_backup", 1) }
 }
 
+var spanOfRestore = regexp.MustCompile(`^the database went back to its state of (\S+); that was found at (\S+)\. `)
+
+// isFromTo checks the span that a report on a restored database names: what it does not know happened in it.
+func isFromTo(t *testing.T, report string, from, fromMost, to time.Time) {
+	t.Helper()
+	found := spanOfRestore.FindStringSubmatch(report)
+	if found == nil {
+		t.Fatalf("the report names no span: %q", report)
+	}
+	for i, span := range [][2]time.Time{{from, fromMost}, {to, time.Now()}} {
+		at, err := time.Parse(time.RFC3339, found[i+1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at.Before(span[0].Truncate(time.Second)) || at.After(span[1]) {
+			t.Errorf("the report is %q: %s is not from %s to %s", report, at, span[0], span[1])
+		}
+	}
+}
+
 // A database that is restored from a backup makes nothing fire twice and leaves nothing open for ever, and
 // the node reports what the database lost.
 func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
@@ -148,10 +169,12 @@ func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
 				t.Helper()
 				n.eventually(fmt.Sprintf("%d alerts in the stream", count), func() bool { return len(consume(t, c.NATSURL).raised) == count })
 			}
+			begun := time.Now()
 			n := serve(t, c)
 			post(n, "started", "old")
 			inStream(n, 1)
 			n.end()
+			backedUp := time.Now()
 			restore := backup(t, &c)
 
 			n = serve(t, c)
@@ -168,11 +191,14 @@ func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
 				t.Fatal(err)
 			}
 			restore()
+			restored := time.Now()
 
 			n = serve(t, c)
 			n.eventually("the restore is reported", func() bool { return len(n.remarks("database")) > 0 })
 			if got := n.remarks("database")[0]; got.Status != "firing" || got.Count != 5 || !strings.Contains(got.Text, bus.EventsStream+" after sequence 1") {
 				t.Errorf("the report is %+v, want 5 alerts and the stream", got)
+			} else {
+				isFromTo(t, got.Text, begun, backedUp, restored)
 			}
 			if ok, detail, _ := n.condition("restore"); ok {
 				t.Errorf("the condition is %q", detail)
