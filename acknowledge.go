@@ -17,15 +17,15 @@ import (
 // futurejobs.ErrOver.
 func (n *node) Acknowledge(ctx context.Context, id alerts.ID, a futurejobs.Ack) (futurejobs.Listed, error) {
 	a.Alert, a.By = id, access.ActorOf(ctx).Name
-	return n.setAck(ctx, acked, a)
+	return n.setAck(ctx, access.AlertAck, a)
 }
 
 // Unacknowledge lets them speak again. That nothing was acknowledged is no error.
 func (n *node) Unacknowledge(ctx context.Context, id alerts.ID) (futurejobs.Listed, error) {
-	return n.setAck(ctx, unacked, futurejobs.Ack{Alert: id})
+	return n.setAck(ctx, access.AlertUnack, futurejobs.Ack{Alert: id})
 }
 
-func (n *node) setAck(ctx context.Context, what deed, a futurejobs.Ack) (futurejobs.Listed, error) {
+func (n *node) setAck(ctx context.Context, what access.Action, a futurejobs.Ack) (futurejobs.Listed, error) {
 	said, err := n.store.Alert(ctx, a.Alert)
 	if err != nil {
 		return futurejobs.Listed{}, err

@@ -16,20 +16,8 @@ import (
 // meanwhile.
 const deskTries = 5
 
-// deed is what a person does to jobs, as the audit names it.
-type deed string
-
-const (
-	created   deed = "job.create"
-	cancelled deed = "job.cancel"
-	looked    deed = "job.check"
-	snoozed   deed = "job.snooze"
-	acked     deed = "alert.ack"
-	unacked   deed = "alert.unack"
-)
-
 // do applies the effects that ask returns, asking again where the rules changed meanwhile.
-func (n *node) do(ctx context.Context, what deed, ask func() ([]futurejobs.Effect, error)) (futurejobs.Applied, error) {
+func (n *node) do(ctx context.Context, what access.Action, ask func() ([]futurejobs.Effect, error)) (futurejobs.Applied, error) {
 	return n.doBatch(ctx, futurejobs.Batch{Deed: string(what)}, ask)
 }
 
@@ -67,7 +55,7 @@ func (n *node) tell(done futurejobs.Applied) {
 // doOne is do for the pending job of a rule and a key, asking again where the job changed
 // meanwhile; futurejobs.ErrNotFound where there is none. Where ask returns nothing, nothing is
 // done.
-func (n *node) doOne(ctx context.Context, what deed, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) error {
+func (n *node) doOne(ctx context.Context, what access.Action, rule, key string, ask func(*futurejobs.Rule, futurejobs.Job) (*futurejobs.Effect, error)) error {
 	for range deskTries {
 		applied, err := n.do(ctx, what, func() ([]futurejobs.Effect, error) { return n.effectOn(ctx, rule, key, ask) })
 		if err != nil || applied.Missed == 0 {
@@ -98,7 +86,7 @@ func (n *node) effectOn(ctx context.Context, rule, key string, ask func(*futurej
 // futurejobs.ErrExists.
 func (n *node) Create(ctx context.Context, job web.NewJob) (futurejobs.Listed, error) {
 	now := n.clock.Now()
-	batch := futurejobs.Batch{Deed: string(created), Once: access.OnceOf(ctx)}
+	batch := futurejobs.Batch{Deed: string(access.JobCreate), Once: access.OnceOf(ctx)}
 	applied, err := n.doBatch(ctx, batch, func() ([]futurejobs.Effect, error) {
 		rule, err := n.newest(ctx, job.Rule)
 		if err != nil {
@@ -124,7 +112,7 @@ func (n *node) Create(ctx context.Context, job web.NewJob) (futurejobs.Listed, e
 func (n *node) CreateAll(ctx context.Context, jobs []web.NewJob) (web.Begun, error) {
 	now := n.clock.Now()
 	var all rules.Bulk
-	applied, err := n.doBatch(ctx, futurejobs.Batch{Deed: string(created), Bulk: true, Once: access.OnceOf(ctx)}, func() ([]futurejobs.Effect, error) {
+	applied, err := n.doBatch(ctx, futurejobs.Batch{Deed: string(access.JobCreate), Bulk: true, Once: access.OnceOf(ctx)}, func() ([]futurejobs.Effect, error) {
 		if all = n.book.BeginAll(jobs, now); all.Unknown() { // a rule may have been saved this moment
 			if err := n.book.Refresh(ctx); err != nil {
 				return nil, err
@@ -151,7 +139,7 @@ func (n *node) newest(ctx context.Context, name string) (*rules.Rule, error) {
 // Cancel ends a job by hand. What was said about it is closed by an alert. A job that is
 // not there is futurejobs.ErrNotFound.
 func (n *node) Cancel(ctx context.Context, rule, key string) error {
-	return n.doOne(ctx, cancelled, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+	return n.doOne(ctx, access.JobCancel, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		effect := futurejobs.Cancel(r, j.Ref, access.ActorOf(ctx).Name)
 		return &effect, nil
 	})
@@ -160,7 +148,7 @@ func (n *node) Cancel(ctx context.Context, rule, key string) error {
 // CancelEntity ends the pending jobs of all rules for an entity's key, and returns how many.
 func (n *node) CancelEntity(ctx context.Context, entity, key string) (ended int, err error) {
 	for {
-		applied, err := n.do(ctx, cancelled, func() ([]futurejobs.Effect, error) {
+		applied, err := n.do(ctx, access.JobCancel, func() ([]futurejobs.Effect, error) {
 			page, err := n.store.Jobs(ctx, futurejobs.Filter{Entity: entity, Key: key, Limit: futurejobs.MaxLimit})
 			if err != nil {
 				return nil, err
@@ -184,7 +172,7 @@ func (n *node) CancelEntity(ctx context.Context, entity, key string) (ended int,
 // Check looks at a job now. It ends if it is found not to be waited for any more; no step is
 // taken. That somebody looked is in the audit, whatever came of it.
 func (n *node) Check(ctx context.Context, rule, key string) (saw web.Looked, err error) {
-	err = n.doOne(ctx, looked, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+	err = n.doOne(ctx, access.JobCheck, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		now := n.clock.Now()
 		next := web.NextLook(n.book, rule, j, now)
 		effect, ends, err := r.LookNow(ctx, j, now)
@@ -207,7 +195,7 @@ func (n *node) Check(ctx context.Context, rule, key string) (saw web.Looked, err
 	if saw.Unknown {
 		came = "could not find out"
 	}
-	return saw, n.store.Note(ctx, string(looked), "job/"+rule+"/"+key, came)
+	return saw, n.store.Note(ctx, access.JobCheck, "job/"+rule+"/"+key, came)
 }
 
 // stillWaiting is what came of a look by hand that found that it has not happened.
@@ -216,7 +204,7 @@ const stillWaiting = "still waiting"
 // Snooze puts a job's next look off until an instant; one that is later stays where it is. An instant beyond
 // the rule's horizon is rules.Problems: nobody would notice that the job is never looked at.
 func (n *node) Snooze(ctx context.Context, rule, key string, until time.Time) (futurejobs.Listed, error) {
-	err := n.doOne(ctx, snoozed, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+	err := n.doOne(ctx, access.JobSnooze, rule, key, func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 		if !j.PausedAt().IsZero() {
 			return nil, fmt.Errorf("rule %s, key %s: %w", rule, key, futurejobs.ErrPaused)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"deadman/access"
 	"deadman/bus/bustest"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
@@ -38,7 +39,7 @@ func TestADeedOnAJobThatChangesMeanwhile(t *testing.T) {
 	}
 	// asked ends the job as it was seen, after something else happened to it the first times.
 	asked := func(ctx context.Context, meanwhile func() error, times int) (asks int, err error) {
-		err = n.doOne(ctx, looked, "late", "1", func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+		err = n.doOne(ctx, access.JobCheck, "late", "1", func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
 			if asks++; asks <= times {
 				if err := meanwhile(); err != nil {
 					return nil, err

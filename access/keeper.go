@@ -37,6 +37,10 @@ type Store interface {
 	RevokeToken(ctx context.Context, id string, at time.Time) error
 	// TouchToken notes that a token was used. It never goes back.
 	TouchToken(ctx context.Context, id string, at time.Time) error
+	// Note audits that the context's actor did something to an object that changed nothing in
+	// the store, such as a check of a job or a test of a channel. What changes something is
+	// audited in its own transaction. An action that is not in Actions is an error.
+	Note(ctx context.Context, action Action, object, detail string) error
 	// Audit lists who did what, newest first, and where the next page begins: empty at the
 	// end. It returns futurejobs.ErrBadCursor for another list's cursor.
 	Audit(ctx context.Context, f Filter) (entries []Entry, next string, err error)
@@ -144,6 +148,17 @@ func (k *Keeper) Governed(ctx context.Context) (bool, error) {
 	k.recent.keepFree(now, changes)
 	return false, nil
 }
+
+// Note audits what the context's actor did to an object and what changed nothing in the store. It is
+// audited also where the actor does not wait for the answer.
+func (k *Keeper) Note(ctx context.Context, action Action, object, detail string) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), noteTimeout)
+	defer cancel()
+	return k.store.Note(ctx, action, object, detail)
+}
+
+// noteTimeout is how long the store may take for an entry of the audit.
+const noteTimeout = 10 * time.Second
 
 // Audit lists who did what, newest first, and where the next page begins: empty at the end.
 // It returns futurejobs.ErrBadCursor for another list's cursor.

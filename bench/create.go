@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"deadman/access"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 	"deadman/store"
@@ -189,6 +190,6 @@ type clerk struct {
 // CreateAll is of web.Desk.
 func (c *clerk) CreateAll(ctx context.Context, jobs []web.NewJob) (web.Begun, error) {
 	all := c.book.BeginAll(jobs, time.Now().UTC())
-	done, err := c.store.Apply(ctx, futurejobs.Batch{RuleSet: c.book.Revision(), Deed: "job.create", Bulk: true, Effects: all.Effects})
+	done, err := c.store.Apply(ctx, futurejobs.Batch{RuleSet: c.book.Revision(), Deed: string(access.JobCreate), Bulk: true, Effects: all.Effects})
 	return web.BegunOf(all, done), err
 }

@@ -126,7 +126,7 @@ func (l *Letters) retry(ctx context.Context, letter futurejobs.DeadLetter) (Retr
 
 // fold asks the rules what a letter's event means now.
 func (l *Letters) fold(letter futurejobs.DeadLetter) futurejobs.Batch {
-	b := futurejobs.Batch{RuleSet: l.Book.Revision(), Deed: "dead-letter.retry", Letter: &letter}
+	b := futurejobs.Batch{RuleSet: l.Book.Revision(), Deed: futurejobs.DeedRetry, Letter: &letter}
 	var refusals []futurejobs.Refusal
 	switch {
 	case letter.Size > MaxBody:

@@ -68,6 +68,12 @@ type LetterReasons struct {
 	More    bool  // there may be older letters, which were not counted
 }
 
+// Deeds of packages that do not know the audit. access.Actions describes them.
+const (
+	DeedMove  = "job.move"
+	DeedRetry = "dead-letter.retry"
+)
+
 // Batch is a run of events of one stream, folded into effects.
 type Batch struct {
 	Stream      string // empty: by hand, no cursor moves
@@ -79,7 +85,7 @@ type Batch struct {
 	Rules       []int32 // that were evaluated beside those of the effects; see RestsOn
 	Effects     []Effect
 	DeadLetters []DeadLetter
-	Deed        string // what a person did, for the audit, such as job.cancel; empty: nobody did
+	Deed        string // what a person did, for the audit: one of access.Actions, such as job.cancel; empty: nobody did
 	Bulk        bool   // the deed is one: it is audited once for each rule, with how many waits of it began
 
 	// Once is the request that the batch carries out; empty: none. What the batch came to is kept with

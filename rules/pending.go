@@ -17,7 +17,7 @@ func (r *Registry) move(ctx context.Context, to Saved) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	n, err := r.each(ctx, to.RuleID, "job.move", func(j futurejobs.Job) (futurejobs.Effect, bool) {
+	n, err := r.each(ctx, to.RuleID, futurejobs.DeedMove, func(j futurejobs.Job) (futurejobs.Effect, bool) {
 		return futurejobs.Effect{Rule: &rule.engine, Ref: j.Ref, Ask: futurejobs.Move{Next: rule.nextOf}}, j.Version < to.Version
 	})
 	if err == nil {

@@ -71,7 +71,7 @@ func (s *Store) InsertToken(ctx context.Context, t access.Token) error {
 		if n == 0 {
 			return access.ErrExists
 		}
-		return audit(ctx, tx, now, "token.create", "token/"+t.Name, described(t))
+		return audit(ctx, tx, now, access.TokenCreate, "token/"+t.Name, described(t))
 	})
 	if err != nil {
 		return failed("create token "+t.Name, err)
@@ -111,7 +111,7 @@ func (s *Store) RevokeToken(ctx context.Context, id string, at time.Time) error 
 		case err != nil:
 			return err
 		}
-		return audit(ctx, tx, now, "token.revoke", "token/"+t.Name, "id "+t.ID)
+		return audit(ctx, tx, now, access.TokenRevoke, "token/"+t.Name, "id "+t.ID)
 	})
 	if err != nil {
 		return failed(fmt.Sprintf("revoke %.70q", id), err)
@@ -132,24 +132,31 @@ func (s *Store) TouchToken(ctx context.Context, id string, at time.Time) error {
 const insertAudit = `
 INSERT INTO audit (at, actor, token_id, addr, action, object, detail) VALUES ($1, $2, $3, $4, $5, $6, $7)`
 
-// auditArgs are the parameters of insertAudit: the context's actor did action to object.
-func auditArgs(ctx context.Context, now time.Time, action, object, detail string) []any {
+// auditArgs are the parameters of insertAudit: the context's actor did action to object. An action that is not in
+// access.Actions is an error.
+func auditArgs(ctx context.Context, now time.Time, action access.Action, object, detail string) ([]any, error) {
+	if err := action.Check(); err != nil {
+		return nil, err
+	}
 	a := access.ActorOf(ctx)
-	return []any{now, escape(a.Name), escape(a.TokenID), escape(a.Addr), escape(action), escape(object), escape(detail)}
+	return []any{now, escape(a.Name), escape(a.TokenID), escape(a.Addr), string(action), escape(object), escape(detail)}, nil
 }
 
 // audit says in a transaction who did what in it. What is not said did not happen.
-func audit(ctx context.Context, tx execer, now time.Time, action, object, detail string) error {
-	_, err := exec(ctx, tx, insertAudit, auditArgs(ctx, now, action, object, detail)...)
+func audit(ctx context.Context, tx execer, now time.Time, action access.Action, object, detail string) error {
+	args, err := auditArgs(ctx, now, action, object, detail)
+	if err != nil {
+		return err
+	}
+	_, err = exec(ctx, tx, insertAudit, args...)
 	return err
 }
 
-// Note says in the audit that the context's actor did something to an object that changed nothing, such as
-// to look at a job. What changes something is said in its own transaction.
-func (s *Store) Note(ctx context.Context, action, object, detail string) error {
+// Note implements access.Store.
+func (s *Store) Note(ctx context.Context, action access.Action, object, detail string) error {
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error { return audit(ctx, tx, now, action, object, detail) })
 	if err != nil {
-		return failed("note "+action, err)
+		return failed("note "+string(action), err)
 	}
 	return nil
 }

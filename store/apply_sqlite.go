@@ -63,7 +63,11 @@ func (w *writer) apply(ctx context.Context, b futurejobs.Batch, look []futurejob
 	if err := w.writeLetters(ctx, b, net, now); err != nil {
 		return net, err
 	}
-	for _, line := range auditOf(ctx, b, net, now) {
+	lines, err := auditOf(ctx, b, net, now)
+	if err != nil {
+		return net, err
+	}
+	for _, line := range lines {
 		if _, err := w.exec(insertAudit, line...); err != nil {
 			return net, err
 		}

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"deadman/access"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 )
@@ -243,7 +244,7 @@ INSERT INTO rule_version (rule_id, version, document, reads, bundle, saved_at, s
 }
 
 // audit says who did what to the rule.
-func (c *change) audit(ctx context.Context, action, detail string) error {
+func (c *change) audit(ctx context.Context, action access.Action, detail string) error {
 	return audit(ctx, c.tx, c.now, action, "rule/"+c.rule.name, detail)
 }
 

@@ -8,21 +8,26 @@ import (
 	"strings"
 	"time"
 
+	"deadman/access"
 	futurejobs "deadman/future_jobs"
 )
 
 // auditOf are the lines that a batch adds to the audit, as parameters of insertAudit.
-func auditOf(ctx context.Context, b futurejobs.Batch, net futurejobs.Net, now time.Time) (lines [][]any) {
+func auditOf(ctx context.Context, b futurejobs.Batch, net futurejobs.Net, now time.Time) (lines [][]any, err error) {
 	if b.Deed == "" {
-		return nil
+		return nil, nil
 	}
 	if b.Bulk {
 		return bulkAudit(ctx, b, net.Create, now)
 	}
 	for _, e := range deeds(b, net) {
-		lines = append(lines, auditArgs(ctx, now, b.Deed, object(e), particulars(e)))
+		line, err := auditArgs(ctx, now, access.Action(b.Deed), object(e), particulars(e))
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line)
 	}
-	return lines
+	return lines, nil
 }
 
 // deeds are the effects of a batch to be audited: what a person did, where something came of
@@ -74,7 +79,7 @@ func particulars(e futurejobs.Effect) string {
 }
 
 // bulkAudit are the lines of waits that began in bulk, one for each rule: how many, such as "waits: 12".
-func bulkAudit(ctx context.Context, b futurejobs.Batch, began []*futurejobs.Job, now time.Time) (lines [][]any) {
+func bulkAudit(ctx context.Context, b futurejobs.Batch, began []*futurejobs.Job, now time.Time) (lines [][]any, err error) {
 	names, counts := make(map[int32]string), make(map[int32]int)
 	for i := range b.Effects {
 		names[b.Effects[i].Ref.RuleID] = b.Effects[i].Rule.Name
@@ -83,7 +88,11 @@ func bulkAudit(ctx context.Context, b futurejobs.Batch, began []*futurejobs.Job,
 		counts[j.RuleID]++
 	}
 	for _, id := range slices.Sorted(maps.Keys(counts)) {
-		lines = append(lines, auditArgs(ctx, now, b.Deed, "job/"+names[id], fmt.Sprintf("waits: %d", counts[id])))
+		line, err := auditArgs(ctx, now, access.Action(b.Deed), "job/"+names[id], fmt.Sprintf("waits: %d", counts[id]))
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line)
 	}
-	return lines
+	return lines, nil
 }

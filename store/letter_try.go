@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"deadman/access"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -42,7 +43,8 @@ func letterWrites(ctx context.Context, b futurejobs.Batch, net futurejobs.Net, n
 		said = "refused again: " + again
 		tried = statement{keepLetter, []any{escape(again), now, b.Letter.ID}}
 	}
-	return append(writes, statement{insertAudit, auditArgs(ctx, now, "dead-letter.retry", letterObject(b.Letter.ID), said)}), tried, nil
+	args, err := auditArgs(ctx, now, access.DeadLetterRetry, letterObject(b.Letter.ID), said)
+	return append(writes, statement{insertAudit, args}), tried, err
 }
 
 // sortLetters tells why the letter that is tried again stays, if it does, from letters of
@@ -84,7 +86,7 @@ func (s *Store) DropLetter(ctx context.Context, id int64) error {
 		if err != nil {
 			return err
 		}
-		return audit(ctx, tx, now, "dead-letter.drop", letterObject(id), "")
+		return audit(ctx, tx, now, access.DeadLetterDrop, letterObject(id), "")
 	})
 	if err != nil {
 		return failed(fmt.Sprintf("drop dead letter %d", id), err)
@@ -101,7 +103,7 @@ func (s *Store) DropLetters(ctx context.Context, f futurejobs.Filter) (dropped i
 		if dropped, err = exec(ctx, tx, numbered(w.text), w.args...); err != nil || dropped == 0 {
 			return err
 		}
-		return audit(ctx, tx, now, "dead-letter.drop", "dead-letter", fmt.Sprintf("%d dropped%s", dropped, narrowed(f)))
+		return audit(ctx, tx, now, access.DeadLetterDrop, "dead-letter", fmt.Sprintf("%d dropped%s", dropped, narrowed(f)))
 	})
 	if err != nil {
 		return 0, failed("drop dead letters", err)

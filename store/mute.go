@@ -54,7 +54,7 @@ func (s *Store) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute, err
 			document(match), escape(m.Reason), now, escape(m.CreatedBy), m.EndsAt).Scan(&m.ID); err != nil {
 			return err
 		}
-		return audit(ctx, tx, now, "mute.create", fmt.Sprintf("mute/%d", m.ID),
+		return audit(ctx, tx, now, access.MuteCreate, fmt.Sprintf("mute/%d", m.ID),
 			fmt.Sprintf("%s; until %s; %s", m.Match, m.EndsAt.UTC().Format(time.RFC3339), m.Reason))
 	})
 	if err != nil {
@@ -75,7 +75,7 @@ func (s *Store) EndMute(ctx context.Context, id int64) error {
 		case n == 0:
 			return futurejobs.ErrNotFound
 		}
-		return audit(ctx, tx, now, "mute.end", fmt.Sprintf("mute/%d", id), "")
+		return audit(ctx, tx, now, access.MuteEnd, fmt.Sprintf("mute/%d", id), "")
 	})
 	if errors.Is(err, futurejobs.ErrNotFound) {
 		return fmt.Errorf("mute %d: %w, or it has ended; `deadman mute list` shows all", id, err)

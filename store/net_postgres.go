@@ -48,7 +48,11 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurej
 	if b.Letter != nil {
 		q.Queue(tried.text, tried.args...).Exec(expect(1, futurejobs.ErrNotFound))
 	}
-	for _, line := range auditOf(ctx, b, net, now) {
+	lines, err := auditOf(ctx, b, net, now)
+	if err != nil {
+		return err
+	}
+	for _, line := range lines {
 		q.Queue(insertAudit, line...)
 	}
 	if b.Once != "" {

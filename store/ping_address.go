@@ -91,9 +91,9 @@ func (s *Store) CreatePingAddress(ctx context.Context, a pings.Address, replace 
 			return err
 		}
 		kept, created = a, true
-		deed := "ping.create"
+		deed := access.PingCreate
 		if len(there) > 0 {
-			deed = "ping.rotate"
+			deed = access.PingRotate
 		}
 		return audit(ctx, tx, now, deed, "rule/"+rule, pingDetail(a.Key))
 	})
@@ -178,7 +178,7 @@ func (s *Store) DeletePingAddress(ctx context.Context, ruleID int32, key string)
 		case n == 0:
 			return noPingAddress(key)
 		}
-		return audit(ctx, tx, now, "ping.delete", "rule/"+rule, pingDetail(key))
+		return audit(ctx, tx, now, access.PingDelete, "rule/"+rule, pingDetail(key))
 	})
 	if err != nil {
 		return failed("delete address of pings", err)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"deadman/access"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 )
@@ -47,7 +48,7 @@ func (s *Store) Rebind(ctx context.Context, name string, revision int64, reads m
 				return err
 			}
 		}
-		return c.audit(ctx, "rule.rebind", moves(were, reads))
+		return c.audit(ctx, access.RuleRebind, moves(were, reads))
 	})
 	if err != nil {
 		return failed("rebind rule "+name, err)

@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"time"
 
+	"deadman/access"
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
@@ -44,7 +45,7 @@ func (s *Store) Republish(ctx context.Context, f futurejobs.Filter) (n int64, er
 		if f.Rule != "" {
 			object = "rule/" + f.Rule
 		}
-		return audit(ctx, tx, now, "alert.republish", object, fmt.Sprintf("alerts decided since %s: %d", f.After.Format(time.RFC3339), n))
+		return audit(ctx, tx, now, access.AlertRepublish, object, fmt.Sprintf("alerts decided since %s: %d", f.After.Format(time.RFC3339), n))
 	})
 	if err != nil {
 		return 0, failed("republish", err)

@@ -149,7 +149,7 @@ func (s *Store) Save(ctx context.Context, r rules.Saved, version int32) (rules.S
 		if err := c.openCursors(ctx, r.Reads); err != nil {
 			return err
 		}
-		return c.audit(ctx, "rule.save", fmt.Sprintf("version %d", r.Version))
+		return c.audit(ctx, access.RuleSave, fmt.Sprintf("version %d", r.Version))
 	})
 	if err != nil {
 		return r, failed("save rule", err)
@@ -184,9 +184,9 @@ func (s *Store) Pause(ctx context.Context, name string, paused bool) error {
 		if err := c.fenceStreams(ctx, before); err != nil {
 			return err
 		}
-		deed, since, by := "rule.resume", time.Time{}, ""
+		deed, since, by := access.RuleResume, time.Time{}, ""
 		if paused {
-			deed, since, by = "rule.pause", c.now, access.ActorOf(ctx).Name
+			deed, since, by = access.RulePause, c.now, access.ActorOf(ctx).Name
 		}
 		if _, err := exec(ctx, c.tx, `UPDATE rule SET paused_at = $1, paused_by = $2 WHERE id = $3`,
 			when(since), escape(by), c.rule.id); err != nil {
@@ -220,7 +220,7 @@ func (s *Store) Delete(ctx context.Context, name string, version int32) (ruleID 
 		if _, err := exec(ctx, c.tx, `UPDATE rule SET deleted_at = $1 WHERE id = $2`, c.now, ruleID); err != nil {
 			return err
 		}
-		return c.audit(ctx, "rule.delete", "")
+		return c.audit(ctx, access.RuleDelete, "")
 	})
 	if err != nil {
 		return 0, failed("delete rule "+name, err)

@@ -36,10 +36,18 @@ type auditIn struct {
 	Paging
 }
 
+// noteTest audits the test of a channel or a source, with its result.
+func (a *api) noteTest(ctx context.Context, action access.Action, object, result string) error {
+	if a.Keeper == nil {
+		return nil // the node keeps no audit
+	}
+	return a.Keeper.Note(ctx, action, object, result)
+}
+
 func (a *api) mountAudit() {
 	add(a, operation{
 		ID: "list-audit", Tag: tagTokens, Method: "GET", Path: "/audit", Does: "lists who did what, newest first",
-		Says:  "Every change of rules, tokens and jobs is here, in the transaction in which it was made.",
+		Says:  "Every change of rules, jobs, alerts, mutes, dead letters, pings and tokens is here, in the transaction in which it was made, and every test of a channel or a source.",
 		Scope: access.Admin, Reach: everything,
 	}, shown(a.audit))
 }

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"time"
@@ -69,7 +70,7 @@ func (a *api) mountChannels() {
 	}, shown(a.channels))
 	add(a, operation{
 		ID: "test-channel", Tag: tagPeople, Method: "POST", Path: "/channels/{name}/test", Does: "sends a channel a message that says that it is a test",
-		Says:  "It goes out at once, whatever the routes and mutes say, and is not tried again.",
+		Says:  "It goes out at once, whatever the routes and mutes say, and is not tried again. The test is audited.",
 		Scope: access.Admin, Reach: everything, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
 	}, shown(a.testChannel))
 }
@@ -112,6 +113,10 @@ func (a *api) testChannel(ctx context.Context, in *struct {
 		return Tested{}, noChannels()
 	}
 	reason, err := a.Channels.Test(ctx, string(in.Name))
+	if err != nil {
+		return Tested{}, err
+	}
+	err = a.noteTest(ctx, access.ChannelTest, "channel/"+string(in.Name), cmp.Or(reason, "taken"))
 	return Tested{Channel: string(in.Name), Taken: reason == "", Reason: reason}, err
 }
 

@@ -13,11 +13,11 @@ import (
 )
 
 // hearing is a stand with a channel whose receiver answers with a status.
-func hearing(t *testing.T, status int) *stand {
+func hearing(t *testing.T, status int, changes ...func(*web.Options, *stand)) *stand {
 	t.Helper()
 	receiver := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
 	t.Cleanup(receiver.Close)
-	return newStand(t, func(o *web.Options, s *stand) {
+	return newStand(t, append(changes, func(o *web.Options, s *stand) {
 		config, err := notify.Parse([]byte("channels: {hook: {kind: webhook, url: "+receiver.URL+"}, spare: {kind: webhook, url: "+receiver.URL+"}}"), "notify.yaml")
 		fatal(t, err)
 		client := notify.NewClient()
@@ -27,7 +27,7 @@ func hearing(t *testing.T, status int) *stand {
 		})
 		fatal(t, err)
 		o.Channels = n
-	})
+	})...)
 }
 
 func TestChannels(t *testing.T) {

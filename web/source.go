@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -58,7 +59,7 @@ func (a *api) mountSources() {
 	}, shown(a.source))
 	add(a, operation{
 		ID: "test-source", Tag: tagNode, Method: "POST", Path: "/sources/{name}/test", Does: "tries whether a source can be reached from the node that answers",
-		Says:  "It is asked about nobody, and also where it is left alone because it failed.",
+		Says:  "It is asked about nobody, and also where it is left alone because it failed. The test is audited.",
 		Scope: access.Admin, Reach: everything, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
 	}, shown(a.testSource))
 }
@@ -94,7 +95,8 @@ func (a *api) testSource(ctx context.Context, in *sourceIn) (TriedSource, error)
 	if err := source.Try(ctx); err != nil {
 		tried.Reached, tried.Reason = false, err.Error()
 	}
-	return tried, nil
+	err = a.noteTest(ctx, access.SourceTest, "source/"+source.Name, cmp.Or(tried.Reason, "reached"))
+	return tried, err
 }
 
 func (a *api) sourceOf(in *sourceIn) (*lookup.Source, error) {

@@ -35,10 +35,10 @@ func (s *shop) Verify(context.Context, lookup.Question, int) ([]lookup.Column, e
 func (s *shop) Close() {}
 
 // withSources is a stand with two sources, of which one can be shut.
-func withSources(t *testing.T) (*stand, *lookup.Set, *shop) {
+func withSources(t *testing.T, changes ...func(*web.Options, *stand)) (*stand, *lookup.Set, *shop) {
 	var set *lookup.Set
 	client := &shop{}
-	s := newStand(t, func(o *web.Options, _ *stand) {
+	s := newStand(t, append(changes, func(o *web.Options, _ *stand) {
 		m := web.NewMetrics("v", func(context.Context) (web.Gauges, error) { return web.Gauges{Sources: set.States()}, nil })
 		source := func(name string) *lookup.Source {
 			return lookup.NewSource(lookup.Options{
@@ -47,7 +47,7 @@ func withSources(t *testing.T) (*stand, *lookup.Set, *shop) {
 		}
 		set = lookup.NewSet(source("shop"), source("archive"))
 		o.Metrics, o.Sources = m, set
-	})
+	})...)
 	return s, set, client
 }
 

@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"context"
+	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -58,6 +60,27 @@ func deedsAreAudited(t *testing.T, w *world) {
 	}
 	if ended := w.ended(); len(ended) != 1 || ended[0].Outcome != checks.Cancelled || ended[0].Reason != "by ada" {
 		t.Errorf("the history does not say who cancelled it: %+v", ended)
+	}
+}
+
+// An action that access.Actions does not describe is written by nothing, and what it would have been written for is not done.
+func unknownActionsAreRefused(t *testing.T, w *world) {
+	ctx := access.As(w.ctx(), ada)
+	effect := w.starting(w.rule, "a", w.slot())
+	for _, bulk := range []bool{false, true} {
+		b := futurejobs.Batch{RuleSet: w.set, Effects: []futurejobs.Effect{effect}, Deed: "job.forget", Bulk: bulk}
+		if _, err := w.Apply(ctx, b); err == nil || !strings.Contains(err.Error(), `"job.forget"`) {
+			t.Errorf("bulk %v: an unknown deed is done: %v", bulk, err)
+		}
+	}
+	if err := w.Note(ctx, "job.forget", "job/order-unshipped/a", ""); err == nil || !strings.Contains(err.Error(), "access.Actions") {
+		t.Errorf("an unknown action is noted: %v", err)
+	}
+	if _, err := w.Job(ctx, w.rule.Name, "a"); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("the job of a refused deed: %v", err)
+	}
+	if got := w.audited(access.Filter{Actor: "ada"}); len(got) != 0 {
+		t.Errorf("audited: %q", got)
 	}
 }
 

@@ -77,6 +77,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"apply/set":             setsGather,
 	"apply/letter":          newsThatFailAreLetters,
 	"apply/deed":            deedsAreAudited,
+	"apply/unknown action":  unknownActionsAreRefused,
 	"apply/acknowledge":     alertsAreAcknowledged,
 	"apply/unacknowledged":  newWaitsAreNotAcknowledged,
 	"early/end":             earlyEndsAreRemembered,

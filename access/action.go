@@ -1,0 +1,100 @@
+package access
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// Action is what an entry of the audit says was done.
+type Action string
+
+// The actions. Each has a row in Actions.
+const (
+	RuleSave   Action = "rule.save"
+	RuleDelete Action = "rule.delete"
+	RulePause  Action = "rule.pause"
+	RuleResume Action = "rule.resume"
+	RuleRebind Action = "rule.rebind"
+
+	JobCreate Action = "job.create"
+	JobCancel Action = "job.cancel"
+	JobCheck  Action = "job.check"
+	JobSnooze Action = "job.snooze"
+	JobMove   Action = futurejobs.DeedMove
+
+	AlertAck       Action = "alert.ack"
+	AlertUnack     Action = "alert.unack"
+	AlertRepublish Action = "alert.republish"
+
+	MuteCreate Action = "mute.create"
+	MuteEnd    Action = "mute.end"
+
+	DeadLetterRetry Action = futurejobs.DeedRetry
+	DeadLetterDrop  Action = "dead-letter.drop"
+
+	PingCreate Action = "ping.create"
+	PingRotate Action = "ping.rotate"
+	PingDelete Action = "ping.delete"
+
+	ChannelTest Action = "channel.test"
+	SourceTest  Action = "source.test"
+
+	TokenCreate Action = "token.create"
+	TokenRevoke Action = "token.revoke"
+)
+
+// Audited describes the entries of an action.
+type Audited struct {
+	Action Action
+	Object string // its forms, in Markdown
+	Says   string // when it is written, and what its detail has
+}
+
+// Actions describes all actions. docs/access.md shows them as a table, and the store writes no other.
+var Actions = []Audited{
+	{RuleSave, "`rule/<name>`", "a version of the rule was saved; its number"},
+	{RuleDelete, "`rule/<name>`", "the rule was deleted"},
+	{RulePause, "`rule/<name>`", "the rule was paused"},
+	{RuleResume, "`rule/<name>`", "the rule was resumed"},
+	{RuleRebind, "`rule/<name>`", "subjects of the rule are read from other streams; the streams now and before"},
+	{JobCreate, "`job/<rule>/<key>`; `job/<rule>` in bulk", "a job was created; in bulk, how many"},
+	{JobCancel, "`job/<rule>/<key>`", "the job was cancelled"},
+	{JobCheck, "`job/<rule>/<key>`", "the job was checked on request; where that did not end it, the result"},
+	{JobSnooze, "`job/<rule>/<key>`", "the next check was moved"},
+	{JobMove, "`job/<rule>/<key>`", "the job was moved to a new version of its rule"},
+	{AlertAck, "`alert/<id>`", "the alert was acknowledged; its rule and key, until when, the note"},
+	{AlertUnack, "`alert/<id>`", "the acknowledgement was taken back"},
+	{AlertRepublish, "`rule/<name>`; `alerts` for all rules", "alerts were published again; since when, and how many"},
+	{MuteCreate, "`mute/<id>`", "a mute was created; which alerts it holds back, until when, the reason"},
+	{MuteEnd, "`mute/<id>`", "the mute was ended before its time"},
+	{DeadLetterRetry, "`dead-letter/<id>`; `job/<rule>/<key>` for each job that it changed", "the event was ingested again; the result"},
+	{DeadLetterDrop, "`dead-letter/<id>`; `dead-letter` for several", "dead letters were dropped; of several, how many and which"},
+	{PingCreate, "`rule/<name>`", "an address for pings was created; for which key"},
+	{PingRotate, "`rule/<name>`", "an address for pings was replaced; for which key"},
+	{PingDelete, "`rule/<name>`", "an address for pings was deleted; for which key"},
+	{ChannelTest, "`channel/<name>`", "a test message was sent to the channel; whether it was taken, or the reason"},
+	{SourceTest, "`source/<name>`", "the source was tested; whether it was reached, or the reason"},
+	{TokenCreate, "`token/<name>`", "a token was created; its id, scopes, prefix and expiry"},
+	{TokenRevoke, "`token/<name>`", "the token was revoked; its id"},
+}
+
+// Check returns an error unless the action is one of Actions.
+func (a Action) Check() error {
+	if slices.ContainsFunc(Actions, func(known Audited) bool { return known.Action == a }) {
+		return nil
+	}
+	return fmt.Errorf("the audit has no action %q; add it to access.Actions", string(a))
+}
+
+// ActionTable is Actions as a table in Markdown.
+func ActionTable() string {
+	var b strings.Builder
+	b.WriteString("| action | object | written when; detail |\n|---|---|---|\n")
+	for _, a := range Actions {
+		fmt.Fprintf(&b, "| `%s` | %s | %s |\n", a.Action, a.Object, a.Says)
+	}
+	return b.String()
+}

@@ -1,0 +1,61 @@
+package web_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/access"
+	"deadman/web"
+)
+
+// audited is what the audit has of an action, newest first, without ids and times.
+func audited(t *testing.T, s *stand, action string, header []string) []web.Entry {
+	t.Helper()
+	var page web.Page[web.Entry]
+	if a := do(t, s.Server, "GET", "/api/v1/audit?action="+action, "", header...); a.StatusCode != 200 {
+		t.Fatalf("%d %s", a.StatusCode, a.body)
+	} else if err := json.Unmarshal([]byte(a.body), &page); err != nil {
+		t.Fatal(err)
+	}
+	entries := page.Items
+	for i, e := range entries {
+		if e.At.IsZero() || e.TokenID == "" {
+			t.Errorf("%+v", e)
+		}
+		entries[i] = web.Entry{Actor: e.Actor, Addr: e.Addr, Action: e.Action, Object: e.Object, Detail: e.Detail}
+	}
+	return entries
+}
+
+func TestTestsOfChannelsAreAudited(t *testing.T) {
+	for status, detail := range map[int]string{200: "taken", 500: "it answers 500 Internal Server Error"} {
+		s := hearing(t, status, closed)
+		ops := s.token("ops", "", access.Admin)
+		if a := do(t, s.Server, "POST", "/api/v1/channels/hook/test", "", ops...); a.StatusCode != 200 {
+			t.Fatalf("%d %s", a.StatusCode, a.body)
+		}
+		isProblem(t, do(t, s.Server, "POST", "/api/v1/channels/nobody/test", "", ops...), 404, web.NotFound, "channel list")
+		want := []web.Entry{{Actor: "ops", Addr: "127.0.0.1", Action: "channel.test", Object: "channel/hook", Detail: detail}}
+		if diff := cmp.Diff(want, audited(t, s, "channel.test", ops)); diff != "" {
+			t.Errorf("audited (-want +got):\n%s", diff)
+		}
+	}
+}
+
+func TestTestsOfSourcesAreAudited(t *testing.T) {
+	s, _, client := withSources(t, closed)
+	ops := s.token("ops", "", access.Admin)
+	for _, shut := range []bool{false, true} {
+		client.shut.Store(shut)
+		if a := do(t, s.Server, "POST", "/api/v1/sources/shop/test", "", ops...); a.StatusCode != 200 {
+			t.Fatalf("%d %s", a.StatusCode, a.body)
+		}
+	}
+	got := audited(t, s, "source.test", ops)
+	if len(got) != 2 || got[1] != (web.Entry{Actor: "ops", Addr: "127.0.0.1", Action: "source.test", Object: "source/shop", Detail: "reached"}) ||
+		got[0].Detail == "reached" || got[0].Object != "source/shop" {
+		t.Errorf("%+v", got)
+	}
+}
