@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"deadman/bus"
@@ -41,6 +42,8 @@ type Config struct {
 	HeartbeatURL     string // is asked with POST; it may be a secret
 	HeartbeatSubject string // of NATS
 	Insecure         bool   // answer everybody, also beyond loopback; over NATS where there is no NATSToken
+
+	TrustedProxies []netip.Prefix // proxies whose X-Forwarded-For names the client; nil: none
 
 	Shards  int           // how many, at creation of the database; 0: 16
 	Lease   time.Duration // how long a shard is held without renewal; 0: 15 s

@@ -31,7 +31,7 @@ func (a *api) access(next http.Handler) http.Handler {
 		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		defer func() {
 			a.Log.DebugContext(r.Context(), "request", "method", r.Method, "path", logged(r.URL.Path),
-				"status", seen.Status(), "bytes", seen.BytesWritten(), "took", time.Since(began), "from", r.RemoteAddr)
+				"status", seen.Status(), "bytes", seen.BytesWritten(), "took", time.Since(began), "from", clientAddr(r.Context()), "peer", r.RemoteAddr)
 		}()
 		next.ServeHTTP(seen, r)
 	})

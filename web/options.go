@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -67,6 +68,9 @@ type Options struct {
 	// PublicURL is where people reach the node; its host passes LoopbackOnly too.
 	PublicURL string
 
+	// TrustedProxies are those whose X-Forwarded-For and Forwarded are believed; nil: none.
+	TrustedProxies []netip.Prefix
+
 	Version string           // of the program, for people
 	Log     *slog.Logger     // nil: slog.Default()
 	Now     func() time.Time // nil: time.Now; what statuses are derived by
@@ -123,7 +127,7 @@ func New(o Options) http.Handler {
 	}
 	r := chi.NewRouter()
 	var whole http.Handler = r
-	r.Use(a.access, a.rescue, headers, a.sameSite(), middleware.GetHead, bounded)
+	r.Use(a.fromClient, a.access, a.rescue, headers, a.sameSite(), middleware.GetHead, bounded)
 	if o.LoopbackOnly {
 		r.Use(a.loopback())
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"strings"
 
@@ -107,10 +106,7 @@ func secretOf(r *http.Request) (string, error) {
 
 // enter is the context in which the visitor does what is done.
 func (v visitor) enter(r *http.Request) context.Context {
-	actor := access.Actor{Name: cmp.Or(v.token.Name, access.Loopback), TokenID: v.token.ID, Addr: r.RemoteAddr}
-	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
-		actor.Addr = host
-	}
+	actor := access.Actor{Name: cmp.Or(v.token.Name, access.Loopback), TokenID: v.token.ID, Addr: clientAddr(r.Context())}
 	return context.WithValue(access.As(r.Context(), actor), visitorKey{}, v)
 }
 

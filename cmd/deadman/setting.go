@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"math"
 	"net"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -58,6 +59,7 @@ var settings = []setting{
 	{"heartbeat_every", "how often it is told, from 1s", "1m", span(func(r *running) *time.Duration { return &r.HeartbeatEvery })},
 	{"insecure", "answer everybody without a token, also beyond loopback, over HTTP and NATS", "false", yesNo(func(r *running) *bool { return &r.Insecure })},
 	{"public_url", "what links in alerts begin with", "", link(func(r *running) *string { return &r.PublicURL })},
+	{"trusted_proxies", "proxies whose X-Forwarded-For names the client: networks or addresses, with commas", "", networks(func(r *running) *[]netip.Prefix { return &r.TrustedProxies })},
 	{"alerts_bytes", "most that the stream of alerts holds; counts when it is created", "1GiB", size(func(r *running) *int64 { return &r.AlertsBytes })},
 	{"keep_history", "how long ended jobs are kept", "90d", span(func(r *running) *time.Duration { return &r.KeepHistory })},
 	{"keep_alerts", "how long alerts are kept", "30d", span(func(r *running) *time.Duration { return &r.KeepAlerts })},
@@ -130,6 +132,29 @@ func count(of func(*running) *int, most int) func(*running, string) error {
 			return fmt.Errorf("no whole number from 1 to %d", most)
 		}
 		*of(r) = n
+		return nil
+	}
+}
+
+// networks takes a list such as 10.0.0.0/8, 192.0.2.7. A network of all addresses is refused: it would let each client name
+// its own address.
+func networks(of func(*running) *[]netip.Prefix) func(*running, string) error {
+	return func(r *running, v string) error {
+		var all []netip.Prefix
+		for _, part := range strings.FieldsFunc(v, func(c rune) bool { return c == ',' || c == ' ' }) {
+			network, err := netip.ParsePrefix(part)
+			if at, alone := netip.ParseAddr(part); alone == nil {
+				network, err = at.Unmap().WithZone("").Prefix(at.Unmap().BitLen())
+			}
+			switch {
+			case err != nil:
+				return fmt.Errorf("%q is no network; write networks or addresses with commas between, such as 10.0.0.0/8,192.0.2.7", part)
+			case network.Bits() == 0:
+				return fmt.Errorf("%s is every address, and each client could name another as its own; name the proxies alone", network)
+			}
+			all = append(all, network.Masked())
+		}
+		*of(r) = all
 		return nil
 	}
 }

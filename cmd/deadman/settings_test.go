@@ -85,7 +85,7 @@ func TestEverySetting(t *testing.T) {
 		"data_dir": "/d", "database_url": "postgres://h/d", "nats_url": "nats://h", "nats_creds": "/c",
 		"nats_nkey": "/n", "nats_token_file": "/t", "nats_ca": "/ca", "nats_cert": "/ce", "nats_key": "/k",
 		"http_addr": ":1", "nats_addr": ":2", "rules": "/r", "public_url": "https://p.example",
-		"calendars": "/cal.yaml", "sources": "/sources.yaml", "hooks": "/hooks.yaml", "notify": "/notify.yaml", "heartbeat_url": "https://h.example/secret", "heartbeat_subject": "beats.deadman", "heartbeat_every": "7s", "insecure": "true", "alerts_bytes": "2GiB",
+		"calendars": "/cal.yaml", "sources": "/sources.yaml", "hooks": "/hooks.yaml", "notify": "/notify.yaml", "heartbeat_url": "https://h.example/secret", "heartbeat_subject": "beats.deadman", "heartbeat_every": "7s", "insecure": "true", "trusted_proxies": "10.0.0.0/8, 192.0.2.7,2001:db8::/32", "alerts_bytes": "2GiB",
 		"keep_history": "1d", "keep_alerts": "2d", "keep_dead_letters": "3d",
 		"lease": "4s", "workers": "5", "drain": "6s", "shards": "7", "log_level": "debug", "log_format": "json",
 	}
@@ -152,6 +152,8 @@ func TestWrongSettings(t *testing.T) {
 		{"no size", given{args: []string{"--alerts-bytes=much"}}, []string{"alerts_bytes", "write it as 512MiB"}},
 		{"size too small", given{env: []string{"DEADMAN_ALERTS_BYTES=10kB"}}, []string{"alerts_bytes", "from 1MiB"}},
 		{"no address", given{args: []string{"--http-addr=localhost"}}, []string{"http_addr", "host:port"}},
+		{"no network", given{args: []string{"--trusted-proxies=10.0.0.0/8,proxy"}}, []string{"trusted_proxies", `"proxy"`, "10.0.0.0/8,192.0.2.7"}},
+		{"every network", given{args: []string{"--trusted-proxies=0.0.0.0/0"}}, []string{"trusted_proxies", "every address"}},
 		{"no link", given{args: []string{"--public-url=deadman.example.org"}}, []string{"public_url", "https://"}},
 		{"no level", given{args: []string{"--log-level=loud"}}, []string{"log_level"}},
 		{"no format", given{args: []string{"--log-format=xml"}}, []string{"log_format", "auto, text, json"}},

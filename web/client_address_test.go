@@ -1,0 +1,35 @@
+package web_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/access"
+	"deadman/web"
+)
+
+// A form of a page asks the API within the process: it is the visitor's address that is audited.
+func TestAuditHasTheClientBehindAProxy(t *testing.T) {
+	for _, c := range []struct {
+		trusted []netip.Prefix
+		want    string
+	}{{nil, "127.0.0.1"}, {[]netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, "203.0.113.7"}} {
+		s := newStand(t, closed, func(o *web.Options, _ *stand) { o.TrustedProxies = c.trusted })
+		ops := append(s.token("ops", "", access.Admin), "X-Forwarded-For", "198.51.100.1, 203.0.113.7")
+		if a := do(t, s.Server, "POST", "/api/v1/rules/order-unshipped/pause", "", ops...); a.StatusCode >= 300 {
+			t.Fatalf("%d %s", a.StatusCode, a.body)
+		}
+		form := append([]string{"Content-Type", "application/x-www-form-urlencoded"}, ops...)
+		if a := do(t, s.Server, "POST", "/rules/order-unshipped", "do=resume", form...); a.StatusCode >= 400 {
+			t.Fatalf("%d %s", a.StatusCode, a.body)
+		}
+		for _, action := range []string{"rule.pause", "rule.resume"} {
+			want := []web.Entry{{Actor: "ops", Addr: c.want, Action: action, Object: "rule/order-unshipped"}}
+			if diff := cmp.Diff(want, audited(t, s, action, ops)); diff != "" {
+				t.Errorf("audited (-want +got):\n%s", diff)
+			}
+		}
+	}
+}
