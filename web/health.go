@@ -5,6 +5,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"deadman/access"
 )
 
 // sayAgain is how often a condition that stays broken is logged at most, for errors that
@@ -13,10 +15,10 @@ const sayAgain = time.Minute
 
 // Condition is one thing that has to be so for a node to do all that it is there for.
 type Condition struct {
-	Name   string `json:"name"` // such as database, nats, streams, sweep, serving
+	Name   string `json:"name"` // its kind, such as database, nats, streams, sweep, serving; it is public
 	OK     bool   `json:"ok"`
 	Vital  bool   `json:"vital"`            // without it the node can answer nobody
-	Detail string `json:"detail,omitempty"` // for people; a sentence without secrets, it is public
+	Detail string `json:"detail,omitempty"` // for people who may read; a sentence without secrets
 	Err    error  `json:"-"`                // why it is not OK, for the log alone
 }
 
@@ -74,9 +76,61 @@ func (a *api) logChanges(ctx context.Context, conditions []Condition) {
 	}
 }
 
+// verdictAge is how old a verdict may be that is given to everybody.
+const verdictAge = time.Second
+
+// verdict is the last readiness that was found.
+type verdict struct {
+	mu    sync.Mutex
+	found time.Time // zero: none was
+	last  Readiness
+}
+
+// lastReadiness is the readiness of at most verdictAge ago. Of several that ask at once, one makes the node look; that it
+// leaves meanwhile does not matter to the others.
+func (a *api) lastReadiness(ctx context.Context) Readiness {
+	a.verdict.mu.Lock()
+	defer a.verdict.mu.Unlock()
+	if age := a.Now().Sub(a.verdict.found); a.verdict.found.IsZero() || age < 0 || age >= verdictAge {
+		a.verdict.last = a.readiness(context.WithoutCancel(ctx))
+		a.verdict.found = a.Now()
+	}
+	return a.verdict.last
+}
+
+// public is what everybody is told: the verdict, and which kinds of conditions are not OK. Details name sources, channels,
+// streams and rules.
+func (r Readiness) public() Readiness {
+	broken := []Condition{}
+	for _, c := range r.Conditions {
+		if !c.OK {
+			broken = append(broken, Condition{Name: c.Name, Vital: c.Vital})
+		}
+	}
+	r.Conditions = broken
+	return r
+}
+
+// seesDetails reports whether a request is shown the details of conditions, which are about all rules.
+func (a *api) seesDetails(r *http.Request) bool {
+	v := visitorOf(r.Context()) // of a page that asks
+	if v.nobody() {
+		var err error
+		if v, err = a.visitor(r); err != nil {
+			return false
+		}
+	}
+	return v.may(access.Read) == nil && v.unbound() == nil
+}
+
 // ready answers 503 where the node can answer nobody; with ?all, where anything is out of order.
 func (a *api) ready(w http.ResponseWriter, r *http.Request) {
-	answer := a.readiness(r.Context())
+	var answer Readiness
+	if a.seesDetails(r) {
+		answer = a.readiness(r.Context())
+	} else {
+		answer = a.lastReadiness(r.Context()).public()
+	}
 	status := http.StatusOK
 	if !answer.Ready || !answer.Fine && r.URL.Query().Has("all") {
 		status = http.StatusServiceUnavailable

@@ -7,11 +7,84 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"deadman/access"
 	"deadman/web"
 )
+
+// Everybody is told whether the node is ready and what kind of thing is not; names are for those who may read all rules.
+func TestReadinessHasNamesForReadersAlone(t *testing.T) {
+	const name = "these can't be asked: acme-ledger"
+	s := newStand(t, closed, func(o *web.Options, _ *stand) {
+		o.Health = func(context.Context) []web.Condition {
+			return []web.Condition{{Name: "database", OK: true, Vital: true, Detail: "answers"}, {Name: "sources", Detail: name}}
+		}
+	})
+	const public = `{"ready":true,"fine":false,"conditions":[{"name":"sources","ok":false,"vital":false}]}` + "\n"
+	for who, header := range map[string][]string{
+		"nobody": nil, "a wrong token": {"Authorization", "Bearer dm_wrong"}, "no reader": s.token("ci", "", access.Events),
+		"a reader of some rules": s.token("acme", "acme-", access.Rules),
+	} {
+		for path, status := range map[string]int{"/readyz": 200, "/readyz?all": 503} {
+			if a := do(t, s.Server, "GET", path, "", header...); a.StatusCode != status || a.body != public {
+				t.Errorf("%s is told at %s: %d %s", who, path, a.StatusCode, a.body)
+			}
+		}
+	}
+	for who, header := range map[string][]string{"a reader": s.token("reader", "", access.Read), "an admin": s.token("ops", "", access.Admin)} {
+		if a := do(t, s.Server, "GET", "/readyz", "", header...); a.StatusCode != 200 || !strings.Contains(a.body, name) || !strings.Contains(a.body, "answers") {
+			t.Errorf("%s is told %d %s", who, a.StatusCode, a.body)
+		}
+	}
+	open := newStand(t, func(o *web.Options, _ *stand) {
+		o.Health = func(context.Context) []web.Condition { return []web.Condition{{Name: "sources", Detail: name}} }
+	})
+	if a := do(t, open.Server, "GET", "/readyz", ""); !strings.Contains(a.body, name) {
+		t.Errorf("an open node says %s", a.body)
+	}
+}
+
+// However often strangers ask, the node looks at its database and broker once a second.
+func TestReadinessIsLookedAtOnceASecondForStrangers(t *testing.T) {
+	var looks atomic.Int64
+	var now atomic.Int64
+	h := web.New(web.Options{
+		Health: func(context.Context) []web.Condition {
+			looks.Add(1)
+			return []web.Condition{{Name: "database", OK: looks.Load() != 2, Vital: true}}
+		},
+		Log: quiet, Now: func() time.Time { return time.Unix(0, now.Load()) },
+	})
+	ask := func(status int, want int64) {
+		t.Helper()
+		var all sync.WaitGroup
+		for range 50 {
+			all.Go(func() {
+				w := httptest.NewRecorder()
+				h.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "GET", "/readyz", nil))
+				if w.Code != status {
+					t.Errorf("status %d, want %d", w.Code, status)
+				}
+			})
+		}
+		all.Wait()
+		if got := looks.Load(); got != want {
+			t.Errorf("%d looks, want %d", got, want)
+		}
+	}
+	now.Store(int64(time.Hour))
+	ask(200, 1)
+	now.Add(int64(time.Second - 1))
+	ask(200, 1)
+	now.Add(1)
+	ask(503, 2)
+	now.Add(-int64(time.Minute)) // the database's clock was set back
+	ask(200, 3)
+}
 
 // Why a node is not ready is for the log, once a change; the answer is for everybody.
 func TestWhyNotReadyIsLogged(t *testing.T) {
@@ -21,6 +94,7 @@ func TestWhyNotReadyIsLogged(t *testing.T) {
 	now := time.Date(2026, 1, 31, 15, 4, 5, 0, time.UTC)
 	h := web.New(web.Options{
 		Health: func(context.Context) []web.Condition { return []web.Condition{condition} },
+		Open:   toEverybody,
 		Log:    slog.New(slog.NewTextHandler(&log, nil)), Now: func() time.Time { return now },
 	})
 	probe := func(wantLogged ...string) {

@@ -166,6 +166,7 @@ func New(o Options) http.Handler {
 type api struct {
 	Options
 	troubles troubles
+	verdict  verdict
 	ruleJobs counter[map[int32]futurejobs.RuleJobs]
 	ended    counter[endings]
 	huma     huma.API
