@@ -43,7 +43,10 @@ type Config struct {
 	HeartbeatSubject string // of NATS
 	Insecure         bool   // answer everybody, also beyond loopback; over NATS where there is no NATSToken
 
-	TrustedProxies []netip.Prefix // proxies whose X-Forwarded-For names the client; nil: none
+	TrustedProxies    []netip.Prefix // proxies whose X-Forwarded-For names the client; nil: none
+	TokenRate         int            // requests a second of one token; 0: 1000
+	Connections       int            // HTTP connections at once; 0: 8192
+	ClientConnections int            // HTTP connections of one address at once; 0: 1024
 
 	Shards  int           // how many, at creation of the database; 0: 16
 	Lease   time.Duration // how long a shard is held without renewal; 0: 15 s
@@ -92,6 +95,9 @@ func (c Config) withDefaults() Config {
 	fill(&c.KeepHistory, 90*futurejobs.Day)
 	fill(&c.KeepAlerts, 30*futurejobs.Day)
 	fill(&c.KeepDeadLetters, 7*futurejobs.Day)
+	fill(&c.TokenRate, 1000)
+	fill(&c.Connections, 8192)
+	fill(&c.ClientConnections, 1024)
 	fill(&c.Version, "dev")
 	if c.Log == nil {
 		c.Log = slog.Default()

@@ -71,7 +71,7 @@ func (n *node) run(ctx context.Context) error {
 	group.Go(func() error { return n.binding.Run(working) })
 	group.Go(func() error { return n.pings.Run(working) })
 	group.Go(func() error { return n.pings.writer.Run(working) })
-	group.Go(func() error { return web.Serve(working, listener, n.handler(listener.Addr()), n.Drain) })
+	group.Go(func() error { return web.Serve(working, n.bounded(listener), n.handler(listener.Addr()), n.Drain) })
 
 	holding, letGo := context.WithCancel(context.WithoutCancel(ctx))
 	held := make(chan error, 1)
@@ -84,6 +84,11 @@ func (n *node) run(ctx context.Context) error {
 	err = errors.Join(err, <-held, n.hide())
 	n.log.Info("stopped")
 	return err
+}
+
+// bounded bounds the connections that come in.
+func (n *node) bounded(listener net.Listener) net.Listener {
+	return web.Connections{Max: n.Connections, MaxPerAddr: n.ClientConnections, Proxies: n.TrustedProxies, Log: n.log}.Bound(listener)
 }
 
 // listen opens the HTTP address. A default that is taken moves to a free port.

@@ -114,7 +114,7 @@ func (o operation) describe() huma.Operation {
 		MaxBodyBytes:    o.Limit + 1, // huma refuses what reaches it
 		BodyReadTimeout: readTime, Hidden: o.Hidden,
 		RequestBody: o.RequestBody, Responses: o.Responses, Middlewares: o.Middlewares,
-		Errors:   append([]int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusServiceUnavailable}, o.Errors...),
+		Errors:   append([]int{http.StatusBadRequest, http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusServiceUnavailable}, o.Errors...),
 		Metadata: map[string]any{metaKey: o},
 		Security: []map[string][]string{{bearerScheme: {string(o.Scope)}}},
 	}

@@ -68,6 +68,8 @@ type Options struct {
 	// PublicURL is where people reach the node; its host passes LoopbackOnly too.
 	PublicURL string
 
+	// TokenRate is how many requests a second a token may send; 0: any number.
+	TokenRate int
 	// TrustedProxies are those whose X-Forwarded-For and Forwarded are believed; nil: none.
 	TrustedProxies []netip.Prefix
 
@@ -131,7 +133,7 @@ func New(o Options) http.Handler {
 	if o.LoopbackOnly {
 		r.Use(a.loopback())
 	}
-	r.Use(a.identify)
+	r.Use(a.identify, a.limited)
 	r.NotFound(a.notFound)
 	r.MethodNotAllowed(a.notAllowed(r))
 
@@ -167,6 +169,7 @@ type api struct {
 	Options
 	troubles troubles
 	verdict  verdict
+	spending spending
 	ruleJobs counter[map[int32]futurejobs.RuleJobs]
 	ended    counter[endings]
 	huma     huma.API

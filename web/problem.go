@@ -60,7 +60,7 @@ const problemType = "application/problem+json"
 func (p *Problem) GetHeaders() http.Header {
 	h := http.Header{}
 	switch p.Status {
-	case http.StatusServiceUnavailable:
+	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
 		h.Set("Retry-After", "1")
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="deadman"`)

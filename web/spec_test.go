@@ -74,7 +74,7 @@ func TestDescription(t *testing.T) {
 			if len(o.Security) != 1 || len(o.Security[0]["token"]) != 1 || !slices.Contains(access.Scopes, access.Scope(o.Security[0]["token"][0])) {
 				t.Errorf("%s takes the scopes %v", where, o.Security)
 			}
-			for _, status := range []string{"400", "401", "403", "500", "503"} {
+			for _, status := range []string{"400", "401", "403", "429", "500", "503"} {
 				if o.Responses[status].Content["application/problem+json"] == nil {
 					t.Errorf("%s does not say what a %s looks like", where, status)
 				}

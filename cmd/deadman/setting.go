@@ -36,6 +36,9 @@ type running struct {
 	format string
 }
 
+// maxLimit is the most that a limit can be set to.
+const maxLimit = 1_000_000
+
 // settings are all that there are, in the order in which they are shown.
 var settings = []setting{
 	{"data_dir", "folder of the embedded store and broker", "deadman-data", text(func(r *running) *string { return &r.DataDir })},
@@ -60,6 +63,9 @@ var settings = []setting{
 	{"insecure", "answer everybody without a token, also beyond loopback, over HTTP and NATS", "false", yesNo(func(r *running) *bool { return &r.Insecure })},
 	{"public_url", "what links in alerts begin with", "", link(func(r *running) *string { return &r.PublicURL })},
 	{"trusted_proxies", "proxies whose X-Forwarded-For names the client: networks or addresses, with commas", "", networks(func(r *running) *[]netip.Prefix { return &r.TrustedProxies })},
+	{"token_rate", "requests a second of one token; twice as many at once", "1000", count(func(r *running) *int { return &r.TokenRate }, maxLimit)},
+	{"connections", "HTTP connections at once", "8192", count(func(r *running) *int { return &r.Connections }, maxLimit)},
+	{"client_connections", "HTTP connections of one address at once", "1024", count(func(r *running) *int { return &r.ClientConnections }, maxLimit)},
 	{"alerts_bytes", "most that the stream of alerts holds; counts when it is created", "1GiB", size(func(r *running) *int64 { return &r.AlertsBytes })},
 	{"keep_history", "how long ended jobs are kept", "90d", span(func(r *running) *time.Duration { return &r.KeepHistory })},
 	{"keep_alerts", "how long alerts are kept", "30d", span(func(r *running) *time.Duration { return &r.KeepAlerts })},

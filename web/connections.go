@@ -1,0 +1,171 @@
+package web
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/netip"
+	"sync"
+	"time"
+)
+
+// Connections bounds the connections of a server. A bound of zero is none.
+type Connections struct {
+	Max        int            // at once
+	MaxPerAddr int            // at once from one IPv4 address or one /64 of IPv6
+	Proxies    []netip.Prefix // that bring the connections of many clients, so that MaxPerAddr is not for them
+	Log        *slog.Logger
+}
+
+const (
+	// refusalsAtOnce is how many connections are told at once why they are refused; the others are closed.
+	refusalsAtOnce = 64
+	// refusalTime is how long a connection is told so.
+	refusalTime = time.Second
+	// refusalAgain is how often refusals are logged at most.
+	refusalAgain = time.Minute
+)
+
+// Bound returns a listener that refuses the connections of ln beyond the bounds, with an answer that names them.
+func (c Connections) Bound(ln net.Listener) net.Listener {
+	return &boundListener{Listener: ln, Connections: c, from: make(map[netip.Addr]int), refusing: make(chan struct{}, refusalsAtOnce)}
+}
+
+type boundListener struct {
+	net.Listener
+	Connections
+	refusing chan struct{}
+
+	mu       sync.Mutex
+	all      int
+	from     map[netip.Addr]int // those with one at least
+	loggedAt time.Time
+}
+
+// Accept implements net.Listener.
+func (l *boundListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		from, proxy := l.sourceOf(conn)
+		if p := l.take(from, proxy); p != nil {
+			l.refuse(conn, p)
+			continue
+		}
+		return &boundConn{conn, sync.OnceFunc(func() { l.free(from) })}, nil
+	}
+}
+
+// sourceOf is the address or network that a connection is counted for, invalid where it has none; and whether that is a proxy.
+func (l *boundListener) sourceOf(conn net.Conn) (from netip.Addr, proxy bool) {
+	tcp, ok := conn.RemoteAddr().(*net.TCPAddr)
+	if !ok {
+		return netip.Addr{}, false
+	}
+	from = plainAddr(tcp.AddrPort().Addr())
+	proxy = inAny(l.Proxies, from)
+	if network, err := from.Prefix(64); from.Is6() && err == nil {
+		from = network.Addr()
+	}
+	return from, proxy
+}
+
+// take counts a connection, or says why it is refused.
+func (l *boundListener) take(from netip.Addr, proxy bool) *Problem {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.Max > 0 && l.all >= l.Max:
+		return problem(http.StatusServiceUnavailable, "the node has %d connections, which is its limit; try again, or have --connections raised", l.all)
+	case l.MaxPerAddr > 0 && l.from[from] >= l.MaxPerAddr && !proxy:
+		return problem(http.StatusTooManyRequests, "%s has %d connections, which is the limit of one address; close some, or have --client-connections raised, "+
+			"or the proxy named with --trusted-proxies", from, l.from[from])
+	}
+	l.all++
+	l.from[from]++
+	return nil
+}
+
+func (l *boundListener) free(from netip.Addr) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.all--
+	if l.from[from]--; l.from[from] == 0 {
+		delete(l.from, from)
+	}
+}
+
+// refuse closes a connection, and tells it why where few are told so at the moment.
+func (l *boundListener) refuse(conn net.Conn, p *Problem) {
+	if l.toLog() {
+		l.Log.Warn("connections are refused", "limit", p.Detail)
+	}
+	select {
+	case l.refusing <- struct{}{}:
+		go func() {
+			defer func() { <-l.refusing }()
+			tell(conn, p)
+		}()
+	default:
+		_ = conn.Close() // nothing was promised to it
+	}
+}
+
+func (l *boundListener) toLog() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := time.Now()
+	if now.Sub(l.loggedAt) < refusalAgain {
+		return false
+	}
+	l.loggedAt = now
+	return true
+}
+
+// tell answers whatever a connection is about to ask, and closes it. What it sends is read, or the answer could be lost.
+func tell(conn net.Conn, p *Problem) {
+	defer func() { _ = conn.Close() }()
+	body, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // strings and integers always marshal
+	}
+	answer := http.Response{
+		StatusCode: p.Status, ProtoMajor: 1, ProtoMinor: 1, Header: p.GetHeaders(), Close: true,
+		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
+	}
+	answer.Header.Set("Content-Type", problemType)
+	if conn.SetDeadline(time.Now().Add(refusalTime)) != nil || answer.Write(conn) != nil {
+		return
+	}
+	if half, ok := conn.(interface{ CloseWrite() error }); ok && half.CloseWrite() != nil {
+		return
+	}
+	_, _ = io.Copy(io.Discard, io.LimitReader(conn, bodyLimit))
+}
+
+// boundConn is a connection that is counted until it is closed.
+type boundConn struct {
+	net.Conn
+	free func()
+}
+
+// Close implements net.Conn.
+func (c *boundConn) Close() error {
+	defer c.free()
+	return c.Conn.Close()
+}
+
+// CloseWrite lets the server end an answer before the client has sent all of its request.
+func (c *boundConn) CloseWrite() error {
+	half, ok := c.Conn.(interface{ CloseWrite() error })
+	if !ok {
+		return fmt.Errorf("%T closes as a whole alone", c.Conn)
+	}
+	return half.CloseWrite()
+}

@@ -1,0 +1,92 @@
+package web_test
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/web"
+)
+
+// bounded is a server with bounds on its connections.
+func bounded(t *testing.T, c web.Connections) (addr string) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	fatal(t, err)
+	c.Log = quiet
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	go func() { ended <- web.Serve(ctx, c.Bound(ln), h, time.Minute) }()
+	t.Cleanup(func() {
+		stop()
+		fatal(t, <-ended)
+	})
+	return ln.Addr().String()
+}
+
+// connected is a connection that has been answered once.
+func connected(t *testing.T, addr string) (net.Conn, *http.Response, web.Problem) {
+	t.Helper()
+	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
+	fatal(t, err)
+	t.Cleanup(func() { _ = conn.Close() })
+	_, err = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	fatal(t, err)
+	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	fatal(t, err)
+	defer answer.Body.Close()
+	var p web.Problem
+	if answer.StatusCode != http.StatusNoContent {
+		fatal(t, json.NewDecoder(answer.Body).Decode(&p))
+		fatal(t, conn.Close())
+	}
+	return conn, answer, p
+}
+
+func TestConnectionsAreBounded(t *testing.T) {
+	loopback := []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}
+	for _, c := range []struct {
+		name   string
+		bounds web.Connections
+		status int // of the third; 0: there is no bound for it
+		names  string
+	}{
+		{"of the node", web.Connections{Max: 2}, 503, "--connections"},
+		{"of a client", web.Connections{Max: 9, MaxPerAddr: 2}, 429, "--client-connections"},
+		{"of a proxy", web.Connections{Max: 9, MaxPerAddr: 2, Proxies: loopback}, 0, ""},
+		{"of a proxy, and of the node", web.Connections{Max: 2, MaxPerAddr: 2, Proxies: loopback}, 503, "--connections"},
+		{"none", web.Connections{}, 0, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			addr := bounded(t, c.bounds)
+			first, _, _ := connected(t, addr)
+			if _, a, _ := connected(t, addr); a.StatusCode != http.StatusNoContent {
+				t.Fatalf("the second: %d", a.StatusCode)
+			}
+			_, a, p := connected(t, addr)
+			if c.status == 0 {
+				if a.StatusCode != http.StatusNoContent {
+					t.Errorf("the third: %d %+v", a.StatusCode, p)
+				}
+				return
+			}
+			if a.StatusCode != c.status || a.Header.Get("Retry-After") == "" || !a.Close || !strings.Contains(p.Detail, c.names) || !strings.Contains(p.Detail, " 2 ") {
+				t.Fatalf("the third: %d %v %+v", a.StatusCode, a.Header, p)
+			}
+			fatal(t, first.Close())
+			for { // the node learns of the end a moment later
+				if _, a, _ := connected(t, addr); a.StatusCode == http.StatusNoContent {
+					break
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,92 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+const (
+	// maxSpenders is how many tokens are remembered before those are forgotten that have all of their requests left.
+	maxSpenders = 1024
+	// limitedAgain is how often it is logged at most that a token sends too many requests.
+	limitedAgain = time.Minute
+)
+
+// spending is the requests that tokens have left. It is safe for concurrent use; the zero value is ready.
+type spending struct {
+	mu       sync.Mutex
+	spenders map[string]*spender // by the token's id
+}
+
+// spender is the requests that one token has left.
+type spender struct {
+	left     *rate.Limiter
+	loggedAt time.Time
+}
+
+// take takes a request off those that a token may send: perSecond, and twice as many at once. toLog says that it has to
+// be logged that there was none left.
+func (s *spending) take(id string, perSecond int, now time.Time) (ok, toLog bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	of, known := s.spenders[id]
+	if !known {
+		s.makeRoom(now)
+		of = &spender{left: rate.NewLimiter(rate.Limit(perSecond), 2*perSecond)}
+		s.spenders[id] = of
+	}
+	if of.left.AllowN(now, 1) {
+		return true, false
+	}
+	if age := now.Sub(of.loggedAt); age < 0 || age >= limitedAgain {
+		of.loggedAt, toLog = now, true
+	}
+	return false, toLog
+}
+
+// makeRoom forgets tokens that would be as they are if they were new. s.mu is held.
+func (s *spending) makeRoom(now time.Time) {
+	if s.spenders == nil {
+		s.spenders = make(map[string]*spender)
+	}
+	if len(s.spenders) < maxSpenders {
+		return
+	}
+	for id, of := range s.spenders {
+		if of.left.TokensAt(now) >= float64(of.left.Burst()) {
+			delete(s.spenders, id)
+		}
+	}
+}
+
+// countedKey is the context's key of a request that was taken off those of its token.
+type countedKey struct{}
+
+// limited refuses requests beyond those that their token may send. What a page asks the API within the process is part of
+// the page's request. An open node has no tokens, and no such limit.
+func (a *api) limited(next http.Handler) http.Handler {
+	if a.TokenRate <= 0 {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		token, counted := visitorOf(r.Context()).token, r.Context().Value(countedKey{}) != nil
+		if token.ID == "" || counted {
+			next.ServeHTTP(w, r)
+			return
+		}
+		ok, toLog := a.spending.take(token.ID, a.TokenRate, a.Now())
+		if !ok {
+			if toLog {
+				a.Log.WarnContext(r.Context(), "a token sends too many requests", "token", token.Name, "token_id", token.ID, "from", clientAddr(r.Context()), "per_second", a.TokenRate)
+			}
+			a.fail(w, r, problem(http.StatusTooManyRequests,
+				"the token %s sends more than %d requests a second; wait a second, send fewer, or have --token-rate raised", token.Name, a.TokenRate))
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), countedKey{}, true)))
+	})
+}
