@@ -3,12 +3,13 @@ SHELL := bash
 .DEFAULT_GOAL := help
 MAKEFLAGS += --no-print-directory
 
-# What may be set: RULES, ARGS (run), RUNS, SEED (test/faults, test/schedules), BENCH (bench), and what
+# What may be set: RULES, ARGS (run), RUNS, SEED (test/faults, test/fuzz, test/schedules), REQUESTS (test/fuzz), BENCH (bench), and what
 # script/curves names (bench/curves).
 RULES ?= examples/orders
 ARGS  ?=
 RUNS  ?= 200
 SEED  ?= 1
+REQUESTS ?= 20000
 BENCH ?= .
 
 ## run: build, and serve with nothing configured: SQLite, NATS, HTTP, and the rules of RULES
@@ -31,6 +32,11 @@ test:
 test/faults:
 	@script/needs postgres
 	@go test -count=1 -timeout 4h -v ./faults -seed $(SEED) -runs $(RUNS)
+
+## test/fuzz: REQUESTS odd requests of SEED to a real node: API, pages, hooks, pings; no fault, panic, cut connection or growth
+.PHONY: test/fuzz
+test/fuzz:
+	@go test -race -count=1 -timeout 4h -v ./fuzz -seed $(SEED) -requests $(REQUESTS)
 
 ## test/schedules: 200,000 schedules from SEED on, against an oracle that looks at the clock each minute; and a million rules at midnight
 .PHONY: test/schedules

@@ -1,0 +1,167 @@
+// Package fuzz_test sends a real node requests that nobody would: made of its own description of the API, and of what
+// pages, hooks and pings take.
+package fuzz_test
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"runtime"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+)
+
+var (
+	requests = flag.Int("requests", 1500, "how many requests are sent")
+	seed     = flag.Uint64("seed", 1, "what the requests are made of; the same gives the same")
+	clients  = flag.Int("clients", 4, "how many clients send them; with one their order is the same, too")
+)
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	goleak.VerifyTestMain(m)
+}
+
+const (
+	// askTime is how long a request may take, also on a machine that is busy.
+	askTime = 2 * time.Minute
+	// mostFaults is after how many faults the run ends.
+	mostFaults = 10
+	// maxAnswer is how much of an answer is read, in bytes.
+	maxAnswer = 16 << 20
+)
+
+// TestAnyRequestIsAnswered: whatever is sent to a node, it answers, with no fault of its own. It neither panics nor cuts a
+// connection, and its memory stays as it is. make test/fuzz sends more: REQUESTS, from SEED.
+func TestAnyRequestIsAnswered(t *testing.T) {
+	n := newTarget(t)
+	r := &run{t: t, target: n, began: time.Now()}
+	r.send(*requests / 3) // caches and pools fill
+	before := settledMemory(t)
+	r.send(*requests - *requests/3)
+	after := settledMemory(t)
+
+	t.Logf("seed %d: %d requests in %s, by status: %s; resident memory %d MiB, then %d MiB",
+		*seed, r.sent.Load(), time.Since(r.began).Round(time.Second), r.statuses(), before>>20, after>>20)
+	if grown, most := int64(after)-int64(before), int64(max(before/2, memorySlack)); grown > most {
+		t.Errorf("resident memory grew by %d MiB, from %d MiB; the most is %d MiB", grown>>20, before>>20, most>>20)
+	}
+	for line := range strings.SplitSeq(n.log.String(), "\n") {
+		if strings.Contains(line, "panic") || strings.Contains(line, "broke off") {
+			t.Errorf("the node logged %.2000s", line)
+		}
+	}
+	if r.byStatus[http.StatusOK] == 0 || r.byStatus[http.StatusUnprocessableEntity] == 0 || r.byStatus[http.StatusAccepted] == 0 {
+		t.Errorf("the requests are too much of a kind: %s", r.statuses())
+	}
+}
+
+// run is the requests of a run, and what came of them.
+type run struct {
+	t *testing.T
+	*target
+	began  time.Time
+	sent   atomic.Int64
+	faulty atomic.Int64
+	parts  uint64 // how many parts of the run were sent
+
+	mu       sync.Mutex
+	byStatus map[int]int
+}
+
+// send sends a part of the run: so many requests, by all clients.
+func (r *run) send(number int) {
+	r.parts++
+	var all sync.WaitGroup
+	for client := range *clients {
+		all.Go(func() {
+			m := newMaker(*seed, r.parts<<32|uint64(client), r.target)
+			for range number / *clients {
+				if r.faulty.Load() >= mostFaults || r.t.Context().Err() != nil {
+					return
+				}
+				r.one(m.request())
+			}
+		})
+	}
+	all.Wait()
+}
+
+// one sends one request, and reports what is wrong with its answer.
+func (r *run) one(q request) {
+	status, answer, err := r.ask(q)
+	r.sent.Add(1)
+	r.mu.Lock()
+	if r.byStatus == nil {
+		r.byStatus = make(map[int]int)
+	}
+	r.byStatus[status]++
+	r.mu.Unlock()
+	switch {
+	case err != nil:
+		r.fault(q, fmt.Sprintf("it was not answered: %v", err))
+	case status == http.StatusServiceUnavailable && (strings.Contains(answer, `"detail"`) || q.stream || !q.api):
+		// It is documented of every operation, as are the pages that are live at once.
+	case status >= http.StatusInternalServerError:
+		r.fault(q, fmt.Sprintf("it was answered with %d: %.500s", status, answer))
+	}
+}
+
+func (r *run) fault(q request, what string) {
+	r.faulty.Add(1)
+	r.t.Errorf("%s\n%s", what, q)
+}
+
+// ask sends a request and reads the answer; of a stream, its beginning.
+func (r *run) ask(q request) (status int, answer string, err error) {
+	ctx, cancel := context.WithTimeout(r.t.Context(), askTime)
+	defer cancel()
+	a, err := r.client.Do(q.http(r.HTTP).WithContext(ctx))
+	if err != nil {
+		return 0, "", err
+	}
+	defer func() { _ = a.Body.Close() }()
+	if strings.HasPrefix(a.Header.Get("Content-Type"), "text/event-stream") {
+		_, err := a.Body.Read(make([]byte, 1))
+		if errors.Is(err, io.EOF) { // it ended whole: of a page that cannot be shown
+			err = nil
+		}
+		return a.StatusCode, "", err
+	}
+	text, err := io.ReadAll(io.LimitReader(a.Body, maxAnswer))
+	return a.StatusCode, string(text), err
+}
+
+// statuses is how many answers had which status.
+func (r *run) statuses() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var all []string
+	for status, number := range r.byStatus {
+		all = append(all, fmt.Sprintf("%d: %d", status, number))
+	}
+	slices.Sort(all)
+	return strings.Join(all, ", ")
+}
+
+// memorySlack is how much the memory of the process may grow in any case: rules, jobs and alerts that requests made, and
+// what the runtime keeps.
+const memorySlack = 192 << 20
+
+// settledMemory is the resident memory of the process, in bytes, once what can be given back was given back.
+func settledMemory(t *testing.T) uint64 {
+	t.Helper()
+	if runtime.GOOS != "linux" {
+		return 0 // elsewhere it is not asked for
+	}
+	return residentMemory(t)
+}
