@@ -4,6 +4,7 @@ package deploy_test
 
 import (
 	"maps"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,10 +27,13 @@ type composition struct {
 		Build       string
 		Command     []string
 		Environment map[string]string
+		EnvFile     []string `yaml:"env_file"`
+		Secrets     []string
 		Volumes     []string
 		DependsOn   map[string]any `yaml:"depends_on"`
 	}
 	Volumes map[string]any
+	Secrets map[string]struct{ File string }
 }
 
 func compose(t *testing.T) composition {
@@ -62,6 +66,11 @@ func TestComposeHoldsTogether(t *testing.T) {
 				read(t, filepath.Join("..", from))
 			} else if _, ok := c.Volumes[from]; !ok {
 				t.Errorf("%s uses volume %s, which is not there", name, from)
+			}
+		}
+		for _, secret := range s.Secrets {
+			if _, ok := c.Secrets[secret]; !ok {
+				t.Errorf("%s uses the secret %s, which is not there", name, secret)
 			}
 		}
 	}
@@ -98,10 +107,60 @@ func TestComposeSetsPostgres(t *testing.T) {
 	}
 }
 
+// Nothing of compose.yaml has a password in it, everything takes one, and the script makes each.
+func TestComposeIsClosed(t *testing.T) {
+	c := compose(t)
+	dir := filepath.Join(t.TempDir(), "secrets")
+	runScript(t, "./compose-secrets.sh", dir)
+	for name, s := range c.Services {
+		for key, value := range s.Environment {
+			if at, err := url.Parse(value); err == nil && at.User != nil {
+				if _, has := at.User.Password(); has || at.User.Username() == "postgres" {
+					t.Errorf("%s: %s has a password, or is a superuser's: %s", name, key, value)
+				}
+			}
+			if strings.HasSuffix(key, "PASSWORD") {
+				t.Errorf("%s: %s stands in the file", name, key)
+			}
+		}
+		for _, file := range s.EnvFile {
+			read(t, filepath.Join(dir, strings.TrimPrefix(file, "deploy/secrets/")))
+		}
+	}
+	for name, secret := range c.Secrets {
+		read(t, filepath.Join(dir, strings.TrimPrefix(secret.File, "deploy/secrets/")))
+		if "deploy/secrets/"+name != secret.File {
+			t.Errorf("the secret %s is in %s", name, secret.File)
+		}
+	}
+	for _, text := range []string{"../compose.yaml", "deadman.env", "README.md"} {
+		if strings.Contains(read(t, text), "no tokens yet") {
+			t.Errorf("%s says that there are no tokens", text)
+		}
+	}
+}
+
+func runScript(t *testing.T, name string, args ...string) {
+	t.Helper()
+	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %v\n%s", name, err, out)
+	}
+}
+
 func TestNATSConfigKeepsWhatItAcknowledges(t *testing.T) {
+	if _, err := natsserver.ProcessConfigFile("nats.conf"); err == nil {
+		t.Error("the server starts without a token")
+	}
+	dir := filepath.Join(t.TempDir(), "secrets")
+	runScript(t, "./compose-secrets.sh", dir)
+	token := strings.TrimSpace(read(t, filepath.Join(dir, "nats.token")))
+	t.Setenv("DEADMAN_NATS_TOKEN", token)
 	o, err := natsserver.ProcessConfigFile("nats.conf")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if o.Authorization != token {
+		t.Errorf("the server takes the token %q", o.Authorization)
 	}
 	if !o.JetStream || !o.SyncAlways || o.StoreDir != "/data" {
 		t.Errorf("JetStream %v, SyncAlways %v, StoreDir %q; want all three set", o.JetStream, o.SyncAlways, o.StoreDir)

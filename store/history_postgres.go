@@ -177,12 +177,38 @@ func (p *postgres) unready(ctx context.Context, now time.Time) (time.Time, error
 	return time.Time{}, err
 }
 
+const (
+	notAllowed = "42501" // as whom the statement came may not do it
+	noFunction = "42883"
+)
+
+// changeDays changes the tables of days in a transaction. Where the user of the database does not own them, its owner may
+// lend it functions that do so: deploy/postgres-roles.sql. lent says that they are to be used.
+func (p *postgres) changeDays(ctx context.Context, wait time.Duration, do func(tx pgx.Tx, lent bool) error) error {
+	lent := p.lent.Load()
+	err := pgx.BeginTxFunc(ctx, p.pool, impatiently(wait), func(tx pgx.Tx) error { return do(tx, lent) })
+	switch {
+	case !lent && isCode(err, notAllowed):
+		p.lent.Store(true)
+		return p.changeDays(ctx, wait, do)
+	case lent && isCode(err, notAllowed, noFunction):
+		p.lent.Store(false) // it may own them the next time
+		return fmt.Errorf("the user of the database does not own the tables of history, and may not call deadman_make_day and deadman_drop_day in place of that; "+
+			"the owner makes these with deploy/postgres-roles.sql: %w", err)
+	}
+	return err
+}
+
 // makeDay makes the table of a day. A day whose first rows went to the default stays there. The table is
 // attached, and not created as a partition: that takes the exclusive lock of the default table, which a
 // settlement takes only for a day without a table, and not that of history.
 func (p *postgres) makeDay(ctx context.Context, day time.Time) error {
 	const bound = "2006-01-02 00:00:00+00"
-	err := pgx.BeginTxFunc(ctx, p.pool, impatiently(makeDayWait), func(tx pgx.Tx) error {
+	err := p.changeDays(ctx, makeDayWait, func(tx pgx.Tx, lent bool) error {
+		if lent {
+			_, err := tx.Exec(ctx, `SELECT deadman_make_day($1)`, day)
+			return err
+		}
 		table := day.Format(dayTable)
 		if _, err := tx.Exec(ctx, `CREATE TABLE `+table+` (LIKE history INCLUDING ALL EXCLUDING INDEXES)`); err != nil {
 			return err
@@ -242,11 +268,15 @@ func (p *postgres) isResting() bool {
 // dropDay drops a day and counts its rows, in one transaction.
 func (p *postgres) dropDay(ctx context.Context, day time.Time) (n int64, err error) {
 	table := day.Format(dayTable)
-	err = pgx.BeginTxFunc(ctx, p.pool, impatiently(dropDayWait), func(tx pgx.Tx) error {
+	err = p.changeDays(ctx, dropDayWait, func(tx pgx.Tx, lent bool) error {
 		if err := tx.QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&n); err != nil {
 			return err
 		}
 		if _, err := tx.Exec(ctx, countPruned, n, "history"); err != nil {
+			return err
+		}
+		if lent {
+			_, err := tx.Exec(ctx, `SELECT deadman_drop_day($1)`, day)
 			return err
 		}
 		_, err := tx.Exec(ctx, `DROP TABLE `+table)

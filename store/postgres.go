@@ -26,6 +26,7 @@ type postgres struct {
 	caution
 	correction
 
+	lent        atomic.Bool               // the tables of history are another user's, who lends functions to change them
 	dropFailed  atomic.Pointer[time.Time] // when a day of history could not be dropped because it was locked; nil: never
 	largeBodies atomic.Bool               // due pages are bounded by bytes
 }

@@ -102,6 +102,9 @@ func (s *Store) migrate(ctx context.Context, leaveBehind bool) error {
 		return failed("migrations", err)
 	}
 	if _, err := p.Up(ctx); err != nil {
+		if isCode(err, notAllowed) {
+			err = fmt.Errorf("%w; have deadman migrate run by the user who owns the tables (deploy/README.md)", err)
+		}
 		return failed("migrate", err)
 	}
 	return nil

@@ -12,7 +12,8 @@ import (
 
 // notSQL are texts in back quotes of which no statement is made as they are.
 var notSQL = map[string]string{
-	"CASE WHEN news": "a pattern, of which trailWith makes the text",
+	"CASE WHEN news":  "a pattern, of which trailWith makes the text",
+	"SELECT deadman_": "sent where another user owns the tables, which deploy tests",
 }
 
 // everyTextIsSent fails the test for each text of SQL in the sources and the migrations that no
