@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"deadman/access"
 	"deadman/rules"
 )
 
@@ -38,6 +39,21 @@ func TestLinksBetweenTextsResolve(t *testing.T) {
 	}
 	if found == 0 {
 		t.Error("no link found in any text")
+	}
+}
+
+// The threat model says of each scope what a token with it is trusted with.
+func TestThreatModelHasEachScope(t *testing.T) {
+	model := read(t, "SECURITY.md")
+	for _, scope := range access.Scopes {
+		if !strings.Contains(model, "| `"+string(scope)+"` token") {
+			t.Errorf("SECURITY.md has no row for tokens with the scope %s", scope)
+		}
+	}
+	for _, part := range []string{"## Reporting a vulnerability", "## What is defended", "## What is not defended", "with a prefix", "sender of a ping", "the broker", "the database"} {
+		if !strings.Contains(model, part) {
+			t.Errorf("SECURITY.md says nothing of %q", part)
+		}
 	}
 }
 
