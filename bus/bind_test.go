@@ -52,7 +52,7 @@ func TestBindCapturesWhatNobodyTakesIn(t *testing.T) {
 	if diff := cmp.Diff(want, bind(t, b, "orders.shipped", "orders.created", "orders.created")); diff != "" {
 		t.Error(diff)
 	}
-	if _, _, err := b.PublishEvent(t.Context(), "orders.created", nil, nil, ""); err != nil {
+	if _, _, _, err := b.PublishEvent(t.Context(), "orders.created", nil, nil, ""); err != nil {
 		t.Fatal(err)
 	}
 	got := bind(t, b, "orders.created")
@@ -122,7 +122,7 @@ func TestBindRefuses(t *testing.T) {
 			t.Errorf("%q: %v", subject, err)
 		}
 	}
-	if _, _, err := b.PublishEvent(t.Context(), "fine", nil, nil, ""); !errors.Is(err, bus.ErrNoStream) {
+	if _, _, _, err := b.PublishEvent(t.Context(), "fine", nil, nil, ""); !errors.Is(err, bus.ErrNoStream) {
 		t.Errorf("a refused rule changed something: %v", err)
 	}
 }

@@ -118,7 +118,7 @@ func TestAMissingPermissionToPublish(t *testing.T) {
 	defer cancel()
 	for subject, publish := range map[string]func() error{
 		"orders.created": func() error {
-			_, _, err := b.PublishEvent(patient, "orders.created", nil, nil, "")
+			_, _, _, err := b.PublishEvent(patient, "orders.created", nil, nil, "")
 			return err
 		},
 		"beats.deadman": func() error { return b.Say(patient, "beats.deadman", nil) },

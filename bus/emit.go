@@ -48,7 +48,7 @@ func (b *Bus) Emit(ctx context.Context, e futurejobs.Emission, held ticks.Held) 
 			return err
 		}
 		err = held(ctx, func(ctx context.Context) (isAnswered bool, err error) {
-			_, _, err = b.publishEvent(ctx, msg)
+			_, _, _, err = b.publishEvent(ctx, msg)
 			var refused jetstream.JetStreamError
 			return err == nil || errors.As(err, &refused) && refused.APIError() != nil, err
 		})

@@ -11,33 +11,34 @@ import (
 )
 
 // PublishEvent publishes an event and returns once it is stored, with the stream and the
-// sequence it got. A repeated id within the stream's duplicate window is stored once.
+// sequence it got. A repeated id within the stream's duplicate window is stored once: repeated
+// reports that the stream has an event of this id at seq, whatever its subject and body.
 //
 // It returns ErrSubject for subjects that no event may be on, ErrHeader for headers that it
 // may not have, ErrTooLarge, ErrNoStream when no stream takes the subject in, and
 // ErrDenied when the broker's user may not, and ErrUnreachable when there is no connection or no
 // answer. Without an answer the event may be stored or not; with an id it can be sent again.
-func (b *Bus) PublishEvent(ctx context.Context, subject string, data []byte, header map[string][]string, id string) (stream string, seq uint64, err error) {
+func (b *Bus) PublishEvent(ctx context.Context, subject string, data []byte, header map[string][]string, id string) (stream string, seq uint64, repeated bool, err error) {
 	if err := checkLiteral(subject); err != nil {
-		return "", 0, err
+		return "", 0, false, err
 	}
 	msg, err := eventMsg(subject, data, header, id)
 	if err != nil {
-		return "", 0, err
+		return "", 0, false, err
 	}
 	return b.publishEvent(ctx, msg)
 }
 
-func (b *Bus) publishEvent(ctx context.Context, msg *nats.Msg) (stream string, seq uint64, err error) {
+func (b *Bus) publishEvent(ctx context.Context, msg *nats.Msg) (stream string, seq uint64, repeated bool, err error) {
 	ctx, cancel := b.within(ctx)
 	defer cancel()
 	ctx, done := b.whileHeard(ctx, msg.Subject)
 	defer done()
 	ack, err := b.js.PublishMsg(ctx, msg)
 	if err != nil {
-		return "", 0, b.unpublished(msg.Subject, len(msg.Data), unheard(ctx, err))
+		return "", 0, false, b.unpublished(msg.Subject, len(msg.Data), unheard(ctx, err))
 	}
-	return ack.Stream, ack.Sequence, nil
+	return ack.Stream, ack.Sequence, ack.Duplicate, nil
 }
 
 func eventMsg(subject string, data []byte, header map[string][]string, id string) (*nats.Msg, error) {

@@ -1,6 +1,7 @@
 package bus
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -236,12 +237,12 @@ func (r *reader) event(msg jetstream.Msg) (e futurejobs.Event, ok bool, err erro
 	}, true, nil
 }
 
+// senderIDHeader has the id that the sender of an event gave it over HTTP: the message's own is made of it.
+const senderIDHeader = "idempotency-key"
+
 // givenID is the id that the producer gave an event.
 func givenID(h nats.Header) string {
-	if id := h.Get("ce-id"); id != "" {
-		return id
-	}
-	return h.Get(jetstream.MsgIDHeader)
+	return cmp.Or(h.Get("ce-id"), h.Get(senderIDHeader), h.Get(jetstream.MsgIDHeader))
 }
 
 // Close implements events.Reader.

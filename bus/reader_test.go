@@ -72,7 +72,7 @@ func drained(t *testing.T, r events.Reader, seq uint64) bool {
 
 func publish(t *testing.T, b *bus.Bus, subject string) uint64 {
 	t.Helper()
-	_, seq, err := b.PublishEvent(t.Context(), subject, nil, nil, "")
+	_, seq, _, err := b.PublishEvent(t.Context(), subject, nil, nil, "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,7 +155,7 @@ func TestEventSaysWhatItIs(t *testing.T) {
 		{nil, "m1", "m1"},
 		{map[string][]string{"ce-id": {"c1"}, "traceparent": {"00-a-b-01"}}, "m2", "c1"},
 	} {
-		stream, seq, err := b.PublishEvent(t.Context(), "orders.created", []byte(`{"id":1}`), c.header, c.id)
+		stream, seq, _, err := b.PublishEvent(t.Context(), "orders.created", []byte(`{"id":1}`), c.header, c.id)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,16 +181,16 @@ func TestPublishEventRefuses(t *testing.T) {
 		"orders.*": bus.ErrSubject, ">": bus.ErrSubject, "deadman.alerts.x.info.1": bus.ErrSubject,
 		"$JS.API.INFO": bus.ErrSubject, "_INBOX.x": bus.ErrSubject, "": bus.ErrSubject, "orders.lost": bus.ErrNoStream,
 	} {
-		if _, _, err := b.PublishEvent(t.Context(), subject, nil, nil, ""); !errors.Is(err, want) {
+		if _, _, _, err := b.PublishEvent(t.Context(), subject, nil, nil, ""); !errors.Is(err, want) {
 			t.Errorf("%q: %v", subject, err)
 		}
 	}
 	large := make([]byte, 2<<20)
-	if _, _, err := b.PublishEvent(t.Context(), "orders.created", large, nil, ""); !errors.Is(err, bus.ErrTooLarge) || !strings.Contains(err.Error(), "2097152") {
+	if _, _, _, err := b.PublishEvent(t.Context(), "orders.created", large, nil, ""); !errors.Is(err, bus.ErrTooLarge) || !strings.Contains(err.Error(), "2097152") {
 		t.Errorf("an event of two megabytes: %v", err)
 	}
 	header := map[string][]string{"nats-Expected-Last-Sequence": {"7"}}
-	if _, _, err := b.PublishEvent(t.Context(), "orders.created", nil, header, ""); !errors.Is(err, bus.ErrHeader) {
+	if _, _, _, err := b.PublishEvent(t.Context(), "orders.created", nil, header, ""); !errors.Is(err, bus.ErrHeader) {
 		t.Errorf("a header for the broker: %v", err)
 	}
 }

@@ -55,7 +55,7 @@ func TestAnEventWithoutAnAnswer(t *testing.T) {
 	patient, cancel := context.WithTimeout(t.Context(), time.Hour)
 	defer cancel()
 	answer := make(chan error, 1)
-	go func() { _, _, err := b.PublishEvent(patient, "orders.created", nil, nil, "id"); answer <- err }()
+	go func() { _, _, _, err := b.PublishEvent(patient, "orders.created", nil, nil, "id"); answer <- err }()
 	stored := connect(t, s)
 	eventually(t, "the event is stored", func() bool {
 		info, err := stored.Info(t.Context(), bus.EventsStream)

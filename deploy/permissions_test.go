@@ -111,7 +111,7 @@ func everything(ctx context.Context, url string, operator jetstream.JetStream, l
 		}
 	}
 	for _, subject := range []string{"payments.started", "orders.created"} {
-		stream, _, err := b.PublishEvent(ctx, subject, []byte("{}"), nil, "")
+		stream, _, _, err := b.PublishEvent(ctx, subject, []byte("{}"), nil, "")
 		if err != nil {
 			return err
 		}

@@ -128,7 +128,7 @@ func (w *world) publish(subject, body string) uint64 {
 
 // send publishes from any goroutine.
 func (w *world) send(subject, body string) (uint64, error) {
-	_, seq, err := w.bus.PublishEvent(w.t.Context(), subject, []byte(body), nil, "")
+	_, seq, _, err := w.bus.PublishEvent(w.t.Context(), subject, []byte(body), nil, "")
 	return seq, err
 }
 

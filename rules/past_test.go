@@ -65,7 +65,7 @@ func newBefore(t *testing.T) *before {
 
 func (b *before) publish(subject, body string) (stream string, seq uint64) {
 	b.Helper()
-	stream, seq, err := b.bus.PublishEvent(b.Context(), subject, []byte(body), nil, "")
+	stream, seq, _, err := b.bus.PublishEvent(b.Context(), subject, []byte(body), nil, "")
 	if err != nil {
 		b.Fatal(err)
 	}

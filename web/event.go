@@ -27,8 +27,9 @@ const MaxEventBytes = 256 << 10
 // for concurrent use.
 type Wire interface {
 	// PublishEvent puts an event into the stream that takes its subject in, and returns
-	// once it is durable there. A repeat of an id is not stored twice; an empty id is no id.
-	PublishEvent(ctx context.Context, subject string, data []byte, header map[string][]string, id string) (stream string, seq uint64, err error)
+	// once it is durable there. A repeat of an id is not stored twice, on whatever subject: repeated
+	// reports that seq is where the first is. An empty id is no id.
+	PublishEvent(ctx context.Context, subject string, data []byte, header map[string][]string, id string) (stream string, seq uint64, repeated bool, err error)
 	// Follow yields the last backlog alerts of the stream, then each new one, until ctx is
 	// done. Errors are yielded too; there may be more after one.
 	Follow(ctx context.Context, backlog int) iter.Seq2[alerts.Alert, error]
@@ -49,6 +50,8 @@ type Book interface {
 type Taken struct {
 	Stream string `json:"stream"`
 	Seq    uint64 `json:"seq"`
+
+	Duplicate bool `json:"duplicate,omitempty" doc:"The stream has an event of this id by the same sender on the same subject. It is the one at seq; this one is not stored."`
 
 	Concerns        []Concerned `json:"concerns,omitempty" doc:"Whose waits the event may begin, change or end, as this node knows the rules; the first 20."`
 	WouldDeadLetter []Refused   `json:"would_dead_letter,omitempty" doc:"The rules, as this node knows them, that cannot take the event in; for them it becomes a dead letter."`
@@ -74,7 +77,7 @@ type Refused struct {
 type EventPath struct {
 	Subject text   `path:"subject" doc:"A NATS subject, without wildcards." example:"orders.created"`
 	ID      string `header:"Idempotency-Key" hidden:"true"`
-	NATSID  string `header:"Nats-Msg-Id" doc:"The producer's id of the event: the stream does not store a repeat. Absent: the Idempotency-Key."`
+	NATSID  string `header:"Nats-Msg-Id" doc:"The sender's id of the event: the stream does not store a repeat of it by the same token on the same subject within its duplicate window (2 minutes in DEADMAN_EVENTS). Absent: the Idempotency-Key."`
 	Type    string `header:"Content-Type" hidden:"true"`
 }
 
@@ -156,15 +159,31 @@ func (a *api) mountEvents() {
 }
 
 func (a *api) event(ctx context.Context, in *eventIn) (Taken, error) {
-	stream, seq, err := a.Wire.PublishEvent(ctx, string(in.Subject), in.RawBody, in.header, cmp.Or(in.NATSID, in.ID))
+	key, subject := cmp.Or(in.NATSID, in.ID), string(in.Subject)
+	if key != "" {
+		in.header[senderIDHeader] = []string{key}
+	}
+	stream, seq, repeated, err := a.Wire.PublishEvent(ctx, subject, in.RawBody, in.header, eventID(access.ActorOf(ctx), subject, key))
 	if err != nil {
 		return Taken{}, fmt.Errorf("publish on %s: %w", in.Subject, err)
 	}
-	taken := Taken{Stream: stream, Seq: seq}
+	taken := Taken{Stream: stream, Seq: seq, Duplicate: repeated}
 	a.meaning(ctx, &taken, futurejobs.Event{
-		Stream: stream, Subject: string(in.Subject), Seq: seq, At: a.Now(), Header: in.header, Data: in.RawBody,
+		Stream: stream, Subject: subject, Seq: seq, At: a.Now(), Header: in.header, Data: in.RawBody,
 	})
 	return taken, nil
+}
+
+// senderIDHeader keeps the id that a sender gave an event: the message's own is made of it.
+var senderIDHeader = strings.ToLower(onceHeader)
+
+// eventID is the id by which the stream knows a repeat of an event; empty: the sender gave no key. A stream has one
+// set of ids for all of its subjects and publishers, so that a key counts only beside its sender and its subject.
+func eventID(sender access.Actor, subject, key string) string {
+	if key == "" {
+		return ""
+	}
+	return keyOf(sender.TokenID, sender.Name, subject, key)
 }
 
 // meaning adds what the rules make of an event, which is stored already: where the rules cannot be

@@ -43,8 +43,8 @@ func (a *api) hook(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	sum := sha256.Sum256([]byte(h.Name + "\x00" + id))
-	id = "hook-" + hex.EncodeToString(sum[:])
-	before, err := a.Memory.Begin(r.Context(), id, sum)
+	once := "hook-" + hex.EncodeToString(sum[:])
+	before, err := a.Memory.Begin(r.Context(), once, sum)
 	switch {
 	case errors.Is(err, access.ErrRunning):
 		a.fail(w, r, problem(http.StatusConflict, "the same webhook is being taken in at this moment; send it again in a minute"))
@@ -53,18 +53,18 @@ func (a *api) hook(w http.ResponseWriter, r *http.Request) {
 	case before != nil:
 		replay(w, *before)
 	default:
-		a.first(w, r, id, func(w http.ResponseWriter) { a.takeHook(w, r, h, body, id) })
+		a.first(w, r, once, func(w http.ResponseWriter) { a.takeHook(w, r, h, body, id) })
 	}
 }
 
-// takeHook publishes a webhook, and answers when it is durable.
+// takeHook publishes a webhook, and answers when it is durable. Its id is apart from those of other hooks and of tokens.
 func (a *api) takeHook(w http.ResponseWriter, r *http.Request, h *hooks.Hook, body []byte, id string) {
-	stream, seq, err := a.Wire.PublishEvent(r.Context(), h.Subject, body, headersOf(r), id)
+	stream, seq, repeated, err := a.Wire.PublishEvent(r.Context(), h.Subject, body, headersOf(r), eventID(access.Actor{Name: hooksPath + h.Name}, h.Subject, id))
 	if err != nil {
 		a.fail(w, r, err)
 		return
 	}
-	a.write(w, r, http.StatusAccepted, Taken{Stream: stream, Seq: seq})
+	a.write(w, r, http.StatusAccepted, Taken{Stream: stream, Seq: seq, Duplicate: repeated})
 }
 
 // headersOf are the headers of a webhook that go with it.

@@ -106,7 +106,12 @@ func peek(r *http.Request, limit int64) (body []byte, whole bool) {
 // onceID tells keys of one actor and address from all others.
 func onceID(r *http.Request, key string) string {
 	who := access.ActorOf(r.Context())
-	sum := sha256.Sum256([]byte(strings.Join([]string{who.TokenID, who.Name, r.Method, r.URL.EscapedPath(), r.URL.RawQuery, key}, "\x00")))
+	return keyOf(who.TokenID, who.Name, r.Method, r.URL.EscapedPath(), r.URL.RawQuery, key)
+}
+
+// keyOf makes one key of parts, of which none has a NUL.
+func keyOf(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
 	return hex.EncodeToString(sum[:])
 }
 

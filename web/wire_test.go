@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"deadman/access"
 	"deadman/alerts"
 	"deadman/web"
 )
@@ -35,10 +36,13 @@ func TestEvents(t *testing.T) {
 	}, first); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	for _, header := range []string{"Idempotency-Key", "Nats-Msg-Id"} {
-		if again := post(`{"id": "1"}`, header, "one"); !cmp.Equal(again, first) {
-			t.Errorf("the repeat is %+v", again)
-		}
+	if again := post(`{"id": "1"}`, "Idempotency-Key", "one"); !cmp.Equal(again, first) {
+		t.Errorf("the repeat is %+v", again)
+	}
+	known := first
+	known.Duplicate = true
+	if again := post(`{"id": "1"}`, "Nats-Msg-Id", "one"); !cmp.Equal(again, known) {
+		t.Errorf("the repeat by its id is %+v", again)
 	}
 	if other := post(strings.Repeat(" ", web.MaxEventBytes-2) + "{}"); other.Seq != 2 {
 		t.Errorf("%+v", other)
@@ -63,6 +67,45 @@ func TestEvents(t *testing.T) {
 		if a := do(t, s.Server, "POST", "/api/v1/events/"+subject, "{}"); a.StatusCode != status || a.problem(t).Detail == "" {
 			t.Errorf("%s: %d %s", subject, a.StatusCode, a.body)
 		}
+	}
+}
+
+// A stream has one set of message ids for all of its subjects and publishers. A sender's id counts only beside its token and
+// subject: no event is acknowledged and lost because another one has its id.
+func TestEventIDsAreApartBySubjectAndToken(t *testing.T) {
+	s := newStand(t, closed)
+	one, other := s.token("one", "", access.Events), s.token("other", "", access.Events)
+	send := func(subject string, token []string, header string) web.Taken {
+		t.Helper()
+		a := do(t, s.Server, "POST", "/api/v1/events/"+subject, `{"id": "77"}`, append([]string{header, "order-77", "Content-Type", "application/json"}, token...)...)
+		var taken web.Taken
+		if err := json.Unmarshal([]byte(a.body), &taken); a.StatusCode != 202 || err != nil {
+			t.Fatalf("%d %s", a.StatusCode, a.body)
+		}
+		return taken
+	}
+	// A publisher on NATS has the id already.
+	_, _, _, err := s.bus.PublishEvent(t.Context(), "orders.shipped", nil, nil, "order-77")
+	fatal(t, err)
+	for i, c := range []struct {
+		subject, header string
+		token           []string
+	}{
+		{"orders.shipped", "Nats-Msg-Id", one},
+		{"orders.created", "Nats-Msg-Id", one},
+		{"orders.created", "Nats-Msg-Id", other},
+		{"orders.shipped", "Idempotency-Key", other},
+	} {
+		first := send(c.subject, c.token, c.header)
+		if first.Seq != uint64(i+2) || first.Duplicate {
+			t.Errorf("%d: the event is %+v", i, first)
+		}
+		if again := send(c.subject, c.token, "Nats-Msg-Id"); again.Seq != first.Seq || !again.Duplicate {
+			t.Errorf("%d: its repeat is %+v", i, again)
+		}
+	}
+	if last := s.last(); last != 5 {
+		t.Errorf("the stream ends at %d", last)
 	}
 }
 

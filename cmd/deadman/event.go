@@ -49,7 +49,7 @@ func (p *program) eventCommand() *cobra.Command {
 			return p.showTaken(args[0], taken)
 		},
 	}
-	send.Flags().StringVar(&id, "id", "", "the event's own id; a repeat of it is stored once")
+	send.Flags().StringVar(&id, "id", "", "the event's own id; a repeat of it on the subject with the same token is stored once")
 	cmd.AddCommand(send, p.streamsCommand())
 	return cmd
 }
@@ -63,7 +63,11 @@ func (p *program) showTaken(subject string, taken web.Taken) error {
 		}
 		fmt.Fprintf(p.err, "%s: %s (deadman dead-letter list)\n", by, plain(r.Reason))
 	}
-	_, err := fmt.Fprintf(p.out, "taken in: %s is message %d of stream %s\n", plain(subject), taken.Seq, plain(taken.Stream))
+	how := "taken in"
+	if taken.Duplicate {
+		how = "taken in before, and not again"
+	}
+	_, err := fmt.Fprintf(p.out, "%s: %s is message %d of stream %s\n", how, plain(subject), taken.Seq, plain(taken.Stream))
 	return err
 }
 

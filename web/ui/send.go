@@ -102,7 +102,7 @@ func (u *UI) send(w http.ResponseWriter, r *http.Request) {
 		if err == nil {
 			err = a.read(path, v.Sent)
 		}
-		v.Before = a.header.Get("Idempotent-Replayed") != ""
+		v.Before = a.header.Get("Idempotent-Replayed") != "" || v.Sent.Duplicate
 		if problem := new(web.Problem); errors.As(err, &problem) {
 			v.Sent, v.Wrong, status = nil, inWords(problem), problem.Status
 		} else if err != nil {
