@@ -130,7 +130,7 @@ func amOne(a alerts.Alert, status string, endsAt time.Time) amAlert {
 	}
 	one := amAlert{
 		Status: status, Labels: labels, StartsAt: a.DecidedAt.UTC(), EndsAt: endsAt.UTC(), GeneratorURL: a.URL,
-		Annotations: model.LabelSet{"summary": model.LabelValue(a.Text)},
+		Annotations: model.LabelSet{"summary": model.LabelValue(visible(a.Text))},
 	}
 	one.Fingerprint = labels.Fingerprint().String()
 	return one

@@ -416,3 +416,65 @@ func TestAnswersAreBounded(t *testing.T) {
 		t.Errorf("%d bytes were read: %v", n, err)
 	}
 }
+
+// What comes from an event is escaped on its way to every service, in the title and in the text.
+func TestServicesGetNoMarksOfEvents(t *testing.T) {
+	evil := firing("<!channel> @everyone [View](https://evil.example) \u202e\u200b")
+	for _, c := range []notify.Spec{
+		{Kind: notify.Slack, URL: "slack://hook:WNA3PBYV6-F20DUQND3RQ-Webc4MAvoacrpPakR8phF0zi@webhook"},
+		{Kind: notify.Shoutrrr, URL: "discord://token-of-the-hook@123456789012345678"},
+		{Kind: notify.Shoutrrr, URL: "mattermost://chat.example.org/a-long-token"},
+		{Kind: notify.Shoutrrr, URL: "rocketchat://chat.example.org/token-a/token-b"},
+		{Kind: notify.Shoutrrr, URL: "telegram://123456789:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA@telegram?chats=1"},
+		{Kind: notify.Shoutrrr, URL: "googlechat://chat.googleapis.com/v1/spaces/FOO/messages?key=bar&token=baz"},
+		{Kind: notify.Shoutrrr, URL: "generic+https://hook.example.org/a"},
+		{Kind: notify.Shoutrrr, URL: "ntfy://ntfy.example.org/deadman"},
+	} {
+		scheme, _, _ := strings.Cut(c.URL, ":")
+		t.Run(scheme, func(t *testing.T) {
+			e := newEar(t)
+			c.Name = "c"
+			channel, err := notify.Open(c, services(t, e))
+			if err != nil {
+				t.Fatal(err)
+			}
+			_ = channel.Send(t.Context(), message(evil)) // the ear does not answer as each service does
+			got := e.take()
+			if len(got) == 0 {
+				t.Fatal("nothing was sent")
+			}
+			sent := got[0].body
+			var decoded any
+			if err := json.Unmarshal([]byte(sent), &decoded); err == nil {
+				sent = fmt.Sprint(decoded)
+			}
+			if !strings.Contains(sent, "order-late") {
+				t.Errorf("%s", sent)
+			}
+			for _, mark := range []string{"<!channel", "@everyone", "](", "\u202e", "\u200b"} {
+				if strings.Contains(sent, mark) {
+					t.Errorf("%q is sent: %s", mark, sent)
+				}
+			}
+		})
+	}
+}
+
+// Programs get alerts as they are. What they may show to people at once turns no letters around.
+func TestWebhooksGetAVisibleTitle(t *testing.T) {
+	e := newEar(t)
+	c, err := notify.Open(notify.Spec{Name: "w", Kind: notify.Webhook, URL: e.URL}, notify.NewClient())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Send(t.Context(), message(firing("a\u202eb"))); err != nil {
+		t.Fatal(err)
+	}
+	var got notify.WebhookMessage
+	if err := json.Unmarshal([]byte(e.take()[0].body), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Data.Title != "[CRITICAL] order-late: order a⟨U+202E⟩b" || got.Data.Alerts[0].Key != "a\u202eb" {
+		t.Errorf("%+v", got.Data)
+	}
+}

@@ -36,7 +36,7 @@ func (s Spec) check(fromFile bool) string {
 	case s.URL == "":
 		return "there is no url_file; name a file that holds the URL, because there are secrets in it"
 	case err != nil:
-		return "the URL cannot be read; write it in full, with secrets percent-encoded"
+		return errUnreadable.Error()
 	case !s.overHTTP() && !fromFile:
 		return "a URL of this kind has secrets in it; write it into a file, and name that with url_file"
 	case !fromFile && (u.User != nil || u.RawQuery != ""):

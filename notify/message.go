@@ -87,7 +87,7 @@ func (m Message) Text() string {
 	var b strings.Builder
 	shown := m.Alerts[:min(len(m.Alerts), shownAlerts)]
 	for _, a := range shown {
-		fmt.Fprintf(&b, "%s  %s %s  %s\n", loud(a), a.Entity, line(a.Key, 100), line(cmp.Or(a.Text, a.Rule), 300))
+		fmt.Fprintf(&b, "%s  %s %s  %s\n", loud(a), line(a.Entity, 100), line(a.Key, 100), line(cmp.Or(a.Text, a.Rule), 300))
 	}
 	if len(shown) == 1 {
 		if a := shown[0]; !a.Since.IsZero() {
@@ -150,19 +150,11 @@ func (m Message) common(name string) string {
 
 // line is a text on one line of at most so many characters.
 func line(s string, most int) string {
-	s = strings.TrimSpace(breaks.ReplaceAllString(strings.Map(printable, s), " "))
+	s = strings.TrimSpace(breaks.ReplaceAllString(visible(s), " "))
 	if runes := []rune(s); len(runes) > most {
 		return string(runes[:most-1]) + "…"
 	}
 	return s
-}
-
-// printable takes out what could pass for something else in a mail or on a terminal.
-func printable(r rune) rune {
-	if r < ' ' || r == 0x7f {
-		return ' '
-	}
-	return r
 }
 
 // grouped is a number as people read it: 4,812.

@@ -1,0 +1,179 @@
+package notify
+
+import (
+	"bytes"
+	"html"
+	"math/rand/v2"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/text"
+)
+
+// services are URLs of services, one for each format.
+var services = []string{
+	"slack://hook:A-B-C@webhook", "discord://token@1", "teams://hook.example.org", "telegram://1:a@telegram?chats=1",
+	"telegram://1:a@telegram?chats=1&ParseMode=HTML", "telegram://1:a@telegram?chats=1&parsemode=Markdown", "telegram://1:a@telegram?chats=1&parsemode=MarkdownV2",
+	"ntfy://ntfy.example.org/a?markdown=yes", "ntfy://ntfy.example.org/a", "generic+https://hook.example.org", "smtp://h/?usehtml=yes", "smtp://h/", "pagerduty:///a",
+}
+
+// hostile are parts of texts that mention, link, hide or turn around.
+var hostile = []string{
+	"<!channel>", "<!here|x>", "<@U123>", "<@&123>", "@everyone", "@here", "x@everyone", "@channel", "@all", "@**all**", "@bob", "<users/all>", `<at user_id="all">`,
+	"<https://evil.example/login|View in deadman>", "[View](https://evil.example)", "![a](https://evil.example)", "[a][b]", "<a href=\"https://evil.example\">", "<https://evil.example>",
+	"https://good.example@evil.example/", "`code`", "*a*", "_b_", "~~c~~", "||d||", "\\", "](", "&#91;", "&lt;", "\u202e", "\u2066", "\u200b", "\u200d", "\ufeff", "\u2028", "\u0085",
+	"\u00ad", "\U000e0041", "\x1b[2J", "\x00", "\n", " ", "<", ">", "|", "(", ")", "]", "[", "@", "a", "é", "9", "ש",
+}
+
+// honest are texts that everybody can read, in whatever format.
+var honest = []string{
+	"a & b < c", "3 <= 4 > 2", "write to ops@example.org, or o.n-call+x@mail.example.co.uk", "مرحبا", "שלום 17", "naïve – ok?", "order 1234 waits (2nd)", "AT&T; 5 * 3",
+	"https://wiki.example.org/run_book?a=1&b=2#c see there", "(https://wiki.example.org/a_b_c)", "a_b_c [x] `y` C:\\dir #4 ~5 {6}", "👍", "\u0600123",
+}
+
+func FuzzFormats(f *testing.F) {
+	for _, seed := range append(hostile, honest...) {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, said string) { judgeAll(t, said) })
+}
+
+// Whatever comes from an event does nothing in a chat.
+func TestFormatsLeaveNoMarks(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 3000 {
+		var said strings.Builder
+		for range 1 + random.IntN(6) {
+			said.WriteString(hostile[random.IntN(len(hostile))])
+		}
+		judgeAll(t, said.String())
+	}
+}
+
+func TestFormatsLeaveHonestTextAsItIs(t *testing.T) {
+	for _, said := range honest {
+		for _, service := range services {
+			if got := read(service, formatFor(t, service)("late: "+said)); got != "late: "+said {
+				t.Errorf("%s: %q is read as %q", service, said, got)
+			}
+		}
+	}
+}
+
+func formatFor(t *testing.T, service string) format {
+	t.Helper()
+	u, err := url.Parse(service)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return formatOf(u)
+}
+
+func judgeAll(t *testing.T, said string) {
+	t.Helper()
+	row := strings.TrimSpace("late: " + line(said, 300))
+	for _, service := range services {
+		got := formatFor(t, service)(row)
+		judge(t, service, row, got)
+		if again := formatFor(t, service)(strings.TrimSpace("late: " + line(line(said, 300), 300))); again != got {
+			t.Errorf("%s: %q becomes %q and %q", service, row, got, again)
+		}
+	}
+}
+
+var (
+	mention = regexp.MustCompile(`(?i)(^|[^a-z0-9_%+.-])@|@(everyone|here|(channel|all)\b)`)
+	// mark is what mentions and links begin with in chats; that of < after less than stays.
+	mark = regexp.MustCompile(`<[^\s0-9=<\\]|<<|\]\(`)
+)
+
+// judge reads what a service is sent as the service does.
+func judge(t *testing.T, service, row, got string) {
+	t.Helper()
+	if i := strings.IndexFunc(got, func(r rune) bool { return isHidden(r) || r < ' ' && r != '\n' || r >= 0x7f && r < 0xa0 }); i >= 0 {
+		t.Errorf("%s: %q has something hidden in %q", service, row, got[i:])
+	}
+	if !utf8.ValidString(got) {
+		t.Errorf("%s: %q becomes %q", service, row, got)
+	}
+	if service == "smtp://h/" || strings.HasPrefix(service, "pagerduty") {
+		return // a plain text
+	}
+	if mention.MatchString(got) || mark.MatchString(got) {
+		t.Errorf("%s: %q becomes %q, which has marks", service, row, got)
+	}
+	if isEntities(service) {
+		if strings.ContainsAny(got, "<>") {
+			t.Errorf("%s: %q becomes %q", service, row, got)
+		}
+		if back := html.UnescapeString(got); back != inert(row) {
+			t.Errorf("%s: %q is read as %q", service, row, back)
+		}
+	}
+	if isMarkdown(service) {
+		judgeMarkdown(t, row, got)
+	}
+}
+
+func isEntities(service string) bool {
+	return strings.HasPrefix(service, "slack") || strings.HasSuffix(service, "ParseMode=HTML")
+}
+
+func isMarkdown(service string) bool {
+	return strings.HasPrefix(service, "discord") || strings.HasPrefix(service, "teams") || strings.HasSuffix(service, "markdown=yes")
+}
+
+// reader is a reader of Markdown that others wrote.
+var reader = goldmark.New(goldmark.WithExtensions(extension.GFM))
+
+// judgeMarkdown refuses whatever Markdown finds in a text: but for links that show where they lead.
+func judgeMarkdown(t *testing.T, row, got string) {
+	t.Helper()
+	source := []byte(got)
+	err := ast.Walk(reader.Parser().Parse(text.NewReader(source)), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		switch v := n.(type) {
+		case *ast.Document, *ast.Paragraph, *ast.TextBlock, *ast.Text:
+		case *ast.AutoLink:
+			if leads := string(v.URL(source)); entering && strings.TrimPrefix(strings.TrimPrefix(leads, "mailto:"), "http://") != strings.TrimPrefix(string(v.Label(source)), "http://") {
+				t.Errorf("%q becomes %q, where %q leads to %s", row, got, v.Label(source), leads)
+			}
+		default:
+			t.Errorf("%q becomes %q, which has a %s", row, got, n.Kind())
+		}
+		return ast.WalkContinue, nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if back, want := read("discord://", got), unmarked(row); back != want && !entityInAddress.MatchString(row) {
+		t.Errorf("%q is read as %q", want, back)
+	}
+}
+
+// entityInAddress is read as its character in an address that has to stay as it is. It makes no mark there.
+var entityInAddress = regexp.MustCompile(`https?://\S*&[#a-zA-Z0-9]+;`)
+
+var element = regexp.MustCompile(`<[^>]*>`)
+
+// read is a text as a person reads it in a service.
+func read(service, sent string) string {
+	switch {
+	case isEntities(service):
+		return html.UnescapeString(sent)
+	case isMarkdown(service):
+		var out bytes.Buffer
+		if err := reader.Convert([]byte(sent), &out); err != nil {
+			return err.Error()
+		}
+		return html.UnescapeString(strings.TrimSuffix(element.ReplaceAllString(out.String(), ""), "\n"))
+	case strings.Contains(strings.ToLower(service), "parsemode=markdown"):
+		return regexp.MustCompile(`\\([[:punct:]])`).ReplaceAllString(sent, "$1")
+	}
+	return sent
+}
