@@ -11,8 +11,6 @@ import (
 	"net/http"
 	"net/http/httptrace"
 	"net/url"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -43,23 +41,29 @@ func addURL(flags *pflag.FlagSet, p *program) {
 }
 
 // client finds the node to ask: --url, DEADMAN_URL, the node that runs in the data folder,
-// or the default address.
+// or the default address. A token is for the node that one of the first three names: at the default address
+// may be anybody's program.
 func (p *program) client() (*client, error) {
 	c := &client{token: p.getenv("DEADMAN_TOKEN"), http: &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
-	announced, file, err := p.endpoints()
 	switch {
 	case p.url != "":
 		c.base, c.from = p.url, "--url"
 	case p.getenv("DEADMAN_URL") != "":
 		c.base, c.from = p.getenv("DEADMAN_URL"), "DEADMAN_URL"
-	case err != nil:
-		return nil, err
-	case announced.HTTP != "":
-		c.base, c.from = announced.HTTP, file
 	default:
+		announced, file, err := p.endpoints()
+		if err != nil {
+			return nil, err
+		}
+		c.base, c.from = announced.HTTP, file
+	}
+	if c.base == "" {
 		c.base, c.from = "http://"+deadman.DefaultHTTPAddr, "the default"
+		if c.token != "" {
+			return nil, usage("DEADMAN_TOKEN is set, and nothing says which node it is for; set DEADMAN_URL=%s too if it is that one, or %s", c.base, nameHint)
+		}
 	}
 	u, err := url.Parse(c.base)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
@@ -67,26 +71,6 @@ func (p *program) client() (*client, error) {
 	}
 	c.base = strings.TrimRight(c.base, "/")
 	return c, nil
-}
-
-// endpoints is what an embedded node wrote into its data folder; zero when it did not.
-func (p *program) endpoints() (at deadman.Endpoints, file string, err error) {
-	dir := p.getenv("DEADMAN_DATA_DIR")
-	if dir == "" {
-		dir = "deadman-data"
-	}
-	file = filepath.Join(dir, "endpoints.json")
-	data, err := readSmall(file, 4<<10)
-	if errors.Is(err, os.ErrNotExist) {
-		return at, file, nil
-	}
-	if err != nil {
-		return at, file, fmt.Errorf("%w (or name the node with --url)", err)
-	}
-	if err := json.Unmarshal(data, &at); err != nil {
-		return at, file, fmt.Errorf("%s: %w (remove it, or name the node with --url)", file, err)
-	}
-	return at, file, nil
 }
 
 // ask sends a request to the API and returns the body of a good answer.

@@ -138,3 +138,75 @@ func TestEndpointsFile(t *testing.T) {
 		t.Errorf("without a file: %+v, %v", c, err)
 	}
 }
+
+// Where a command is run may be a folder of anybody. What lies there does not get the token.
+func TestATokenGoesToTheNodeThatWasNamed(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	asked := func(env ...string) (*client, error) {
+		return inProcess(nil, nil, append(env, "DEADMAN_TOKEN=dm_x", "DEADMAN_DATA_DIR="+dir)...).client()
+	}
+	refused := func(what string, says ...string) {
+		t.Helper()
+		c, err := asked()
+		if err == nil {
+			t.Errorf("%s: the token would be sent to %s", what, c.base)
+			return
+		}
+		for _, part := range append(says, "DEADMAN_URL") {
+			if !strings.Contains(err.Error(), part) {
+				t.Errorf("%s: %v does not say %q", what, err, part)
+			}
+		}
+	}
+	refused("nothing names a node", "http://127.0.0.1:8080")
+	if _, err := asked("DEADMAN_URL=https://deadman.example.org"); err != nil {
+		t.Error(err)
+	}
+	for _, address := range []string{
+		"http://192.0.2.1:8080", "https://evil.example", "http://127.0.0.1.evil.example", "http://localhost.evil.example:8080", "http://127.0.0.1@evil.example",
+		"http://127.0.0.1:8080/steal", "http://127.0.0.1:8080?a=b", "http://u:p@127.0.0.1:8080", "ftp://127.0.0.1",
+	} {
+		write(t, dir, "endpoints.json", `{"http": "`+address+`"}`)
+		refused(address, "endpoints.json", "loopback")
+	}
+	for _, address := range []string{"http://127.0.0.1:1234", "http://[::1]:1234", "http://localhost:1234"} {
+		write(t, dir, "endpoints.json", `{"http": "`+address+`"}`)
+		if c, err := asked(); err != nil || c.base != address {
+			t.Errorf("%s: %+v, %v", address, c, err)
+		}
+	}
+	file := filepath.Join(dir, "endpoints.json")
+	for path, mode := range map[string]os.FileMode{file: 0o602, dir: 0o720} {
+		before, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		chmod(t, path, mode)
+		refused(path, path, "chmod go-w")
+		chmod(t, path, before.Mode())
+	}
+	if os.Geteuid() == 0 {
+		for _, path := range []string{file, dir} {
+			chown(t, path, 12345)
+			refused(path, path, "12345")
+			chown(t, path, 0)
+		}
+	}
+	if _, err := asked(); err != nil {
+		t.Errorf("a file of this user's is refused: %v", err)
+	}
+}
+
+func chmod(t *testing.T, path string, mode os.FileMode) {
+	t.Helper()
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func chown(t *testing.T, path string, owner int) {
+	t.Helper()
+	if err := os.Chown(path, owner, -1); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
@@ -33,11 +32,7 @@ func readSmall(path string, most int64) (data []byte, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	data, err = io.ReadAll(io.LimitReader(f, most+1))
-	if err == nil && int64(len(data)) > most {
-		err = fmt.Errorf("%s is over the limit of %d KiB", path, most>>10)
-	}
-	return data, err
+	return readAtMost(f, path, most)
 }
 
 func parseSettings(data []byte) (map[string]any, error) {

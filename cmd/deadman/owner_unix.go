@@ -1,0 +1,26 @@
+//go:build unix
+
+package main
+
+import (
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+)
+
+// checkOwner refuses a file or folder that another user than this one and root owns, or may write to: that user would say
+// where tokens and events are sent.
+func checkOwner(path string, info fs.FileInfo) error {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	switch {
+	case !ok:
+		return fmt.Errorf("%s: its owner cannot be found out", path)
+	case stat.Uid != 0 && int(stat.Uid) != os.Geteuid():
+		return fmt.Errorf("%s belongs to another user (%d), who may not say where your token is sent", path, stat.Uid)
+	case info.Mode().Perm()&0o022 != 0:
+		return fmt.Errorf("%s may be written by other users (mode %04o), who may not say where your token is sent; take that away with: chmod go-w %s",
+			path, info.Mode().Perm(), path)
+	}
+	return nil
+}
