@@ -67,15 +67,19 @@ func openSQLite(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("data folder: %w", err)
 	}
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
+	if err := keepFolder(dir, o.Log); err != nil {
+		return nil, err
 	}
 	lock, err := lockDir(dir)
 	if err != nil {
 		return nil, err
 	}
 	e := &sqlite{lock: lock}
-	if err := e.connect(ctx, timed, filepath.Join(dir, DatabaseFile)); err != nil {
+	file := filepath.Join(dir, DatabaseFile)
+	if err := keepFile(file, o.Log); err != nil {
+		return nil, errors.Join(err, e.close())
+	}
+	if err := e.connect(ctx, timed, file); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
 	return &Store{engine: e, db: e.db, read: e.read, log: o.Log, alone: true}, nil

@@ -1,0 +1,94 @@
+//go:build unix
+
+package store_test
+
+import (
+	"bytes"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"deadman/store"
+)
+
+// What is in the database is for the node's user, whatever the umask is and the folder was before.
+func TestFilesOfTheDataFolderAreOfThisUserAlone(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0))
+	dir := filepath.Join(t.TempDir(), "data")
+	said := openAndClose(t, dir)
+	modeIs(t, dir, 0o700)
+	if said != "" {
+		t.Errorf("a folder of its own is warned of: %s", said)
+	}
+
+	empty := t.TempDir()
+	modeBecomes(t, empty, 0o755)
+	if said := openAndClose(t, empty); said != "" {
+		t.Errorf("an empty folder is warned of: %s", said)
+	}
+	modeIs(t, empty, 0o700)
+}
+
+// An earlier version left files that every user may read.
+func TestFilesThatAreOpenToOthersAreClosed(t *testing.T) {
+	dir := t.TempDir()
+	openAndClose(t, dir)
+	modeBecomes(t, dir, 0o755)
+	modeBecomes(t, filepath.Join(dir, store.DatabaseFile), 0o644)
+	if said := openAndClose(t, dir); !strings.Contains(said, "chmod 700 "+dir) {
+		t.Errorf("a folder that others may enter: %q", said)
+	}
+	modeIs(t, dir, 0o755)
+	group := filepath.Join(dir, store.DatabaseFile)
+	modeBecomes(t, group, 0o640) // as an operator may have it
+	s, err := store.Open(t.Context(), store.Options{DataDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, s)
+	modeIs(t, group, 0o640)
+}
+
+// openAndClose looks at the modes of all files while the store is open, and returns what the store logs.
+func openAndClose(t *testing.T, dir string) string {
+	t.Helper()
+	var said bytes.Buffer
+	s, err := store.Open(t.Context(), store.Options{DataDir: dir, Log: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, s)
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 4 {
+		t.Errorf("the database, its log, its index and the lock are not all there: %v", files)
+	}
+	for _, f := range files {
+		modeIs(t, filepath.Join(dir, f.Name()), 0o600)
+	}
+	return said.String()
+}
+
+func modeIs(t *testing.T, path string, want fs.FileMode) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode().Perm(); got != want {
+		t.Errorf("%s has the mode %04o, want %04o", path, got, want)
+	}
+}
+
+func modeBecomes(t *testing.T, path string, mode fs.FileMode) {
+	t.Helper()
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}
