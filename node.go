@@ -70,6 +70,7 @@ type node struct {
 	binding *binding
 	ticker  *ticks.Ticker
 	lookout *lookout
+	caution *cautions
 	watch   *clockWatch
 	shifter *futurejobs.Shifter
 	compare *comparison
@@ -175,6 +176,7 @@ func (n *node) assemble() {
 	n.alarms = &alarms{overdue: n.overdue, store: n.store, after: n.blind.after + 2*progressEvery, remark: n.said, log: n.log}
 	n.beats = n.heartbeats(self)
 	n.lookout = &lookout{node: n}
+	n.caution = &cautions{sources: n.sources, log: n.log, reached: make(map[string]bool), said: make(map[string]string)}
 	n.pings = n.openPings()
 
 	n.owner.Doing, n.owner.Unfit, n.owner.Unreadable = n.sweeper.Doing, n.unfitness().reason, n.unreadable

@@ -55,6 +55,7 @@ func (n *node) run(ctx context.Context) error {
 	group.Go(func() error { return n.answerAcks(working) })
 	group.Go(func() error { return n.bus.Keep(working) })
 	group.Go(func() error { return n.lookout.Run(working) })
+	group.Go(func() error { return n.caution.Run(working) })
 	group.Go(func() error { return n.reload(working) })
 	if n.people != nil {
 		group.Go(func() error { return n.people.Run(working) })

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"deadman"
+	"deadman/store/storetest"
 )
 
 // sourceFile is a file of sources.
@@ -43,4 +44,13 @@ func TestARuleNamesASourceThatThereIsNot(t *testing.T) {
 	if got.status != http.StatusUnprocessableEntity || !strings.Contains(string(got.body), "is not defined on this node") {
 		t.Errorf("%d %s", got.status, got.body)
 	}
+}
+
+// A source whose user could do more than read is warned of when the node starts, though no rule asks it yet.
+func TestASourceOfASuperuserIsWarnedOf(t *testing.T) {
+	t.Setenv("SHOP_URL", storetest.Postgres(t))
+	n := serve(t, deadman.Config{Sources: sourceFile(t, "sources: {shop: {postgres: {url_env: SHOP_URL}}}\n"), Env: os.Getenv})
+	n.eventually("the source is warned of", func() bool {
+		return strings.Contains(string(n.call(http.MethodGet, "/api/v1/sources", "").body), "is a superuser")
+	})
 }

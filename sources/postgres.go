@@ -27,10 +27,12 @@ const (
 const mostMessage = 1 << 20
 
 // postgres asks a database. All that it sets is set in a transaction, so that it works behind a
-// pooler, and nothing that a query sets outlives it.
+// pooler, and nothing that a query sets outlives it. What outlives a transaction, the locks of a session,
+// is given back with it.
 type postgres struct {
 	pool    *pgxpool.Pool
 	timeout time.Duration // of one statement
+	rights  *rights
 }
 
 // openPostgres opens a database that is asked about so many batches at once.
@@ -48,15 +50,15 @@ func openPostgres(name string, o Postgres, batches int) (lookup.Client, error) {
 	params := cfg.ConnConfig.RuntimeParams
 	params["application_name"] = cmp.Or(params["application_name"], "deadman")
 	params["timezone"], params["datestyle"] = "UTC", "ISO" // as statement.field reads instants
-	cfg.AfterConnect = func(_ context.Context, c *pgx.Conn) error {
+	p := &postgres{timeout: cmp.Or(o.StatementTimeout, statementTimeout), rights: &rights{}}
+	cfg.AfterConnect = func(ctx context.Context, c *pgx.Conn) error {
 		c.PgConn().Frontend().SetMaxBodyLen(mostMessage)
-		return nil
+		return p.rights.look(ctx, c.PgConn())
 	}
-	pool, err := pgxpool.NewWithConfig(context.Background(), cfg) // it connects when it is asked
-	if err != nil {
+	if p.pool, err = pgxpool.NewWithConfig(context.Background(), cfg); err != nil { // it connects when it is asked
 		return nil, fmt.Errorf("source %s: its pool of connections can't be made: %w", name, err)
 	}
-	return &postgres{pool: pool, timeout: cmp.Or(o.StatementTimeout, statementTimeout)}, nil
+	return p, nil
 }
 
 // Ask asks in one round trip, and in one more if a key fails.
@@ -107,6 +109,9 @@ func (p *postgres) Reach(ctx context.Context) error {
 	}
 	return nil
 }
+
+// Caution implements lookup.Cautious.
+func (p *postgres) Caution() string { return p.rights.caution() }
 
 // Close lets go of connections.
 func (p *postgres) Close() { p.pool.Close() }

@@ -116,8 +116,12 @@ func (t *trip) begin(timeout string) {
 	t.pipe.SendQueryParams("SELECT set_config('statement_timeout', $1, true)", [][]byte{[]byte(timeout)}, nil, nil, nil)
 }
 
-// roll sends its end: whatever was set in it is undone.
-func (t *trip) roll() { t.pipe.SendQueryParams("ROLLBACK", nil, nil, nil, nil) }
+// roll sends its end, which has two results: whatever was set in it is undone, and locks of the session, which a query can
+// take and no transaction gives back, are given back. It costs no trip of its own.
+func (t *trip) roll() {
+	t.pipe.SendQueryParams("ROLLBACK", nil, nil, nil, nil)
+	t.pipe.SendQueryParams("SELECT pg_catalog.pg_advisory_unlock_all()", nil, nil, nil, nil)
+}
 
 func (t *trip) sendTogether(timeout string, asked [][][]byte) {
 	t.begin(timeout)
@@ -156,7 +160,7 @@ func (t *trip) readTogether(keys int) error {
 			return t.endFailed()
 		}
 	}
-	return t.pass(2)
+	return t.pass(3) // the transaction's end, and the end of that
 }
 
 // endFailed reads up to the end of the transaction that a key ended, and has it rolled back.
@@ -168,7 +172,7 @@ func (t *trip) endFailed() error {
 	if err := t.pipe.Sync(); err != nil {
 		return err
 	}
-	return t.pass(2)
+	return t.pass(3)
 }
 
 func (t *trip) readApart(keys int) error {
@@ -179,7 +183,7 @@ func (t *trip) readApart(keys int) error {
 		if _, err := t.readKey(); err != nil {
 			return err
 		}
-		if err := t.pass(3); err != nil { // the key's end, ROLLBACK, and the end of that
+		if err := t.pass(4); err != nil { // the key's end, the transaction's, and the end of that
 			return err
 		}
 	}

@@ -21,6 +21,7 @@ type Source struct {
 	FailingSince time.Time `json:"failing_since,omitzero"`
 	Error        string    `json:"error,omitempty" doc:"Why it could not be asked last, also where it works again; without secrets."`
 	ErrorAt      time.Time `json:"error_at,omitzero" doc:"When that was."`
+	Warning      string    `json:"warning,omitempty" doc:"What it may do beyond answering questions, as where its database user is a superuser; and what to do about it."`
 	Asked        int64     `json:"asked" doc:"Keys that it was asked about, since the node started."`
 	RoundTrips   int64     `json:"round_trips" doc:"Batches that it was asked about, since then."`
 	Failures     int64     `json:"failures" doc:"How often it failed as a whole, since then."`
@@ -33,7 +34,7 @@ type Source struct {
 
 func newSource(s lookup.State) Source {
 	return Source{
-		Name: s.Name, Kind: s.Kind, State: string(s.Health), FailingSince: s.FailingSince, Error: s.Error, ErrorAt: s.ErrorAt,
+		Name: s.Name, Kind: s.Kind, State: string(s.Health), FailingSince: s.FailingSince, Error: s.Error, ErrorAt: s.ErrorAt, Warning: s.Caution,
 		Asked: s.Asked, RoundTrips: s.RoundTrips, Failures: s.Failures, Waiting: s.Waiting, Running: s.Running, Abandoned: s.Abandoned,
 		P50: milliseconds(s.P50), P99: milliseconds(s.P99),
 	}

@@ -80,3 +80,9 @@ type Client interface {
 	// Close lets go of connections.
 	Close()
 }
+
+// Cautious is a Client that knows what it may do beyond answering questions.
+type Cautious interface {
+	// Caution says what that is and what to do about it; empty: nothing, or there was no connection yet.
+	Caution() string
+}

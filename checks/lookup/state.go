@@ -18,6 +18,7 @@ type State struct {
 	FailingSince time.Time // zero: the last that was asked did not fail
 	Error        string    // why the source could not be asked last; empty: it never could not
 	ErrorAt      time.Time
+	Caution      string        // what it may do beyond answering questions; empty: nothing that is known
 	Asked        int64         // keys, ever
 	RoundTrips   int64         // batches, ever
 	Failures     int64         // of the source as a whole, ever
@@ -48,6 +49,9 @@ func (s *Source) State() State {
 	looking, lookingLeft := s.looking.count()
 	state := s.tally.state()
 	state.Name, state.Kind = s.Name, s.Kind
+	if c, ok := s.Client.(Cautious); ok {
+		state.Caution = c.Caution()
+	}
 	state.Waiting = max(len(s.line)-asking, 0)
 	state.Running, state.Abandoned = asking+looking, askingLeft+lookingLeft
 	switch circuit := s.circuit.State(); {

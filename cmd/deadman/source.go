@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -17,7 +18,7 @@ func (p *program) sourceCommand() *cobra.Command {
 		listing[web.Source]{
 			short: "List the sources and how they do on the node that is asked", path: "/sources",
 			none:   "there are no sources; serve --sources names a file of them",
-			header: []string{"name", "kind", "state", "asked", "round trips", "p99 ms", "waiting", "abandoned", "failing since", "error"},
+			header: []string{"name", "kind", "state", "asked", "round trips", "p99 ms", "waiting", "abandoned", "failing since", "error or warning"},
 			row:    sourceRow,
 		}.command(p),
 		listing[web.Outage]{
@@ -35,12 +36,12 @@ func (p *program) sourceCommand() *cobra.Command {
 }
 
 func sourceRow(p *program, s web.Source) []cell {
-	state, why := say(s.State), ""
+	state, why := say(s.State), s.Warning
 	switch s.State {
 	case "up":
 		state = sayIn(green, s.State)
 	case "failing", "down", "trying":
-		state, why = sayIn(red, s.State), s.Error
+		state, why = sayIn(red, s.State), cmp.Or(s.Error, s.Warning)
 	}
 	return []cell{
 		sayIn(bold, s.Name), say(s.Kind), state, sayNumber(s.Asked), sayNumber(s.RoundTrips), say(fmt.Sprintf("%.1f", s.P99)),
