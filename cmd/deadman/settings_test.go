@@ -217,6 +217,45 @@ func TestHeartbeatURLIsShownWithoutItsPath(t *testing.T) {
 	}
 }
 
+// An address that cannot be read may have its password anywhere.
+func TestAddressesAreShownWithoutWhatMayBeAPassword(t *testing.T) {
+	for _, value := range []string{
+		"postgres://u:pa ss@h/x", "postgres://u:pa\nss@h/x", "postgres://u:pa ss", "postgres://u:pass", "postgres:/u:pass@h/x", "postgres:u:pass@h", "postgres//u:pass", "u:pass",
+		"postgres://u:p%zzass@h/x", "postgres://u:p#ass@h/x", "postgres://u:p?ass@h/x", "postgres://u:pass/@h/x", "postgres://u:x@pa ss@h", "postgres://u:x@pass word/d", "pass word",
+		"postgres://h/d?password=pa ss", "postgres://h/d?pwd=pass", "postgres://h/d?Password=pass", "postgres://h/d#pass!", "postgres://h:pass/d", "postgres://[pass]/d", "pass",
+		"host=h password='pa ss", "host=h password='pa ss user=x", `host=h password=pa\ ss dbname=d`, "host=h pass", "host=h pwd=pass", "host=h 'pass'", "password=pass host=h",
+		"postgres://u:pass@h1,postgres://v:pa ss@h2", "nats://u:pa ss@h1,nats://v:pass@h2",
+	} {
+		for _, name := range []string{"database_url", "nats_url", "public_url"} {
+			if name == "nats_url" && value == "pass" {
+				continue // a host
+			}
+			got := (chosen{setting: setting{name: name}, value: value}).shown()
+			for _, secret := range []string{"pass", "pa ss", "ss@", "ss ", "zzass"} {
+				if strings.Contains(strings.ReplaceAll(got, "password=", ""), secret) {
+					t.Errorf("%s %q is shown as %q", name, value, got)
+				}
+			}
+		}
+	}
+	for value, want := range map[string]string{
+		"":                    "",
+		"postgres://h:5432/d": "postgres://h:5432/d",
+		"postgres://u:secret@h1:5432,h2:5433/d?target_session_attrs=read-write&x=1": "postgres://u:xxxxx@h1:5432,h2:5433/d?target_session_attrs=read-write&x=xxxxx",
+		"postgres:///d?host=/var/run/postgresql":                                    "postgres:///d?host=/var/run/postgresql",
+		"postgres://u:secret@[::1]:5432/d":                                          "postgres://u:xxxxx@[::1]:5432/d",
+		"host=h port=5432 user=me@azure password='sec ret' dbname=d options=-cx":    "host=h port=5432 user=me@azure password=xxxxx dbname=d options=xxxxx",
+		"https://deadman.example.org/a":                                             "https://deadman.example.org/a",
+	} {
+		if got := (chosen{setting: setting{name: "database_url"}, value: value}).shown(); got != want {
+			t.Errorf("%q is shown as %q, want %q", value, got, want)
+		}
+	}
+	if got := (chosen{setting: setting{name: "nats_url"}, value: "u:secret@h1:4222,h2:4222"}).shown(); got != "u:xxxxx@h1:4222,h2:4222" {
+		t.Errorf("a list without schemes is shown as %q", got)
+	}
+}
+
 func TestRedact(t *testing.T) {
 	for from, want := range map[string]string{
 		"":                           "",
