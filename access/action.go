@@ -55,8 +55,8 @@ type Audited struct {
 
 // Actions describes all actions. docs/access.md shows them as a table, and the store writes no other.
 var Actions = []Audited{
-	{RuleSave, "`rule/<name>`", "a version of the rule was saved; its number"},
-	{RuleDelete, "`rule/<name>`", "the rule was deleted"},
+	{RuleSave, "`rule/<name>`", "a version of the rule was saved; its number and bundle"},
+	{RuleDelete, "`rule/<name>`", "the rule was deleted; its last version and bundle"},
 	{RulePause, "`rule/<name>`", "the rule was paused"},
 	{RuleResume, "`rule/<name>`", "the rule was resumed"},
 	{RuleRebind, "`rule/<name>`", "subjects of the rule are read from other streams; the streams now and before"},

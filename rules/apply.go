@@ -41,6 +41,9 @@ func (r *Registry) ApplyDir(ctx context.Context, dir string) (Report, error) {
 		Registry: r, bundle: BundleOf(dir), before: make(map[string]*Listing),
 		from: make(map[string]string), refused: make(map[string]bool),
 	}
+	if r.As != nil {
+		ctx = r.As(ctx, a.bundle)
+	}
 	for i := range before {
 		a.before[before[i].Name] = &before[i]
 	}
@@ -69,12 +72,15 @@ func (a *applying) others() []string {
 	return names
 }
 
+// FilePrefix is what the names of sets of files begin with.
+const FilePrefix = "file:"
+
 // BundleOf names the set of files that a folder, or a file, is.
 func BundleOf(dir string) string {
 	if abs, err := filepath.Abs(dir); err == nil {
 		dir = abs
 	}
-	return "file:" + filepath.Base(dir)
+	return FilePrefix + filepath.Base(dir)
 }
 
 // ruleFiles returns the paths of rule files, sorted. What begins with a dot is left out.
@@ -162,7 +168,7 @@ func (a *applying) document(ctx context.Context, file string, d placed) error {
 		return nil
 	}
 	a.from[d.Name] = file
-	c, err := a.save(ctx, d, a.before[d.Name], SaveOptions{Version: AnyVersion, Bundle: a.bundle, Adopt: true})
+	c, err := a.save(ctx, d, a.before[d.Name], SaveOptions{Version: AnyVersion, Bundle: a.bundle, Adopt: true, Folder: a.As != nil})
 	var problems Problems
 	for _, warning := range c.Warnings {
 		a.Log.Warn("rule not checked in full", "rule", d.Name, "file", file, "warning", warning)

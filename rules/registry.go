@@ -78,6 +78,8 @@ type Registry struct {
 	Sources   Sources          // nil: nobody knows, and lookups are saved unchecked
 	Handlers  *checks.Handlers // nil: none
 	Log       *slog.Logger
+	// As has what is done in the context be done in the name of a folder that is applied; nil: in that of whoever applies it.
+	As func(ctx context.Context, bundle string) context.Context
 	// Only Rebind needs these: Announce says what is to be known of streams, and Now is the
 	// time.
 	Announce func(ctx context.Context, r alerts.Remark) error

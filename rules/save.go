@@ -15,6 +15,7 @@ type SaveOptions struct {
 	Version int32  // what the rule has to be at: a number, 0 for a new one, or AnyVersion
 	Bundle  string // the set of files that it comes with; empty: none
 	Adopt   bool   // a rule of another bundle is taken over
+	Folder  bool   // it is read from the node's folder: from then on it is the node's
 	DryRun  bool   // nothing is written
 	Pending bool   // pending jobs go on with the new version
 
@@ -92,7 +93,7 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	if before != nil {
 		c.After.PausedAt, c.After.PausedBy = before.PausedAt, before.PausedBy
 	}
-	c.Changed = before == nil || !before.same(c.After)
+	c.Changed = before == nil || !before.same(c.After) || o.Folder && !before.IsOfFolder()
 	if c.Changed && r.Now != nil {
 		c.Warnings = append(c.Warnings, d.Over(r.Now())...)
 	}

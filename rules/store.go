@@ -95,6 +95,10 @@ type Saved struct {
 	DeletedAt time.Time // zero: it is in force
 }
 
+// IsOfFolder reports whether a node read the version from its folder of rule files: the node saves in the name of the bundle,
+// which no token can have.
+func (s Saved) IsOfFolder() bool { return s.Bundle != "" && s.SavedBy == s.Bundle }
+
 // WaitsFor returns the streams that can end or change the rule's pending jobs, sorted; nil where the
 // document cannot be read.
 func (s Saved) WaitsFor() []string {

@@ -149,7 +149,7 @@ func (s *Store) Save(ctx context.Context, r rules.Saved, version int32) (rules.S
 		if err := c.openCursors(ctx, r.Reads); err != nil {
 			return err
 		}
-		return c.audit(ctx, access.RuleSave, fmt.Sprintf("version %d", r.Version))
+		return c.audit(ctx, access.RuleSave, versionOf(r.Version, r.Bundle))
 	})
 	if err != nil {
 		return r, failed("save rule", err)
@@ -220,12 +220,24 @@ func (s *Store) Delete(ctx context.Context, name string, version int32) (ruleID 
 		if _, err := exec(ctx, c.tx, `UPDATE rule SET deleted_at = $1 WHERE id = $2`, c.now, ruleID); err != nil {
 			return err
 		}
-		return c.audit(ctx, access.RuleDelete, "")
+		var bundle string
+		if err := c.tx.QueryRowContext(ctx, `SELECT bundle FROM rule_version WHERE rule_id = $1 AND version = $2`, ruleID, c.rule.version).Scan(&bundle); err != nil {
+			return err
+		}
+		return c.audit(ctx, access.RuleDelete, versionOf(c.rule.version, bundle))
 	})
 	if err != nil {
 		return 0, failed("delete rule "+name, err)
 	}
 	return ruleID, nil
+}
+
+// versionOf is a version of a rule, with the set of files that it came with, as the audit has it.
+func versionOf(version int32, bundle string) string {
+	if bundle == "" {
+		return fmt.Sprintf("version %d", version)
+	}
+	return fmt.Sprintf("version %d; bundle %s", version, bundle)
 }
 
 // Deleted implements rules.Store. A rule that has no jobs left is not asked about again: no

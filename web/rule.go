@@ -256,8 +256,8 @@ func (a *api) rule(ctx context.Context, in *ruleIn) (*ruleOut, error) {
 type Saving struct {
 	DryRun  bool      `query:"dry_run" doc:"Says what would change, and changes nothing."`
 	ApplyTo string    `query:"apply_to" enum:"new,pending" default:"new" doc:"pending: the jobs that are pending go on with the new version, too."`
-	Bundle  text      `query:"bundle" doc:"The set of files that the rule comes from." example:"file:orders"`
-	Adopt   bool      `query:"adopt" doc:"Takes a rule over that belongs to another set of files."`
+	Bundle  text      `query:"bundle" doc:"The set of files that the rule comes from; not the folder that a node reads (409)." example:"file:orders"`
+	Adopt   bool      `query:"adopt" doc:"Takes a rule over that belongs to another set of files; one of the folder that a node reads needs the scope admin."`
 	Since   time.Time `query:"since" doc:"Events that the streams still have since then begin waits, too." example:"2026-01-31T15:04:05Z"`
 	RawBody []byte    `contentType:"application/yaml"`
 }
@@ -323,6 +323,9 @@ func (a *api) createRule(ctx context.Context, in *Saving) (*changeOut, error) {
 	if err := a.mayCreate(ctx, in.RawBody); err != nil {
 		return nil, err
 	}
+	if err := a.mayAddTo(ctx, string(in.Bundle)); err != nil {
+		return nil, err
+	}
 	c, err := a.Rules.Save(ctx, in.RawBody, "", in.options(0))
 	if errors.Is(err, rules.ErrConflict) {
 		return nil, problemIs(RuleConflict, http.StatusConflict, "%v; PUT /rules/{name} replaces it", err)
@@ -370,6 +373,9 @@ func (a *api) putRule(ctx context.Context, in *putIn) (*changeOut, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := a.maySaveInto(ctx, string(in.Name), &in.Saving); err != nil {
+		return nil, err
+	}
 	c, err := a.Rules.Save(ctx, in.RawBody, string(in.Name), in.options(version))
 	if err != nil {
 		return nil, err
@@ -409,12 +415,15 @@ func etag(version int32) string { return `"` + strconv.Itoa(int(version)) + `"` 
 type deleteIn struct {
 	RuleName
 	IfMatch string `header:"If-Match" doc:"The ETag of the version that is deleted; absent: any." example:"\"3\""`
-	Bundle  text   `query:"bundle" doc:"The set of files that the rule comes from." example:"file:orders"`
+	Bundle  text   `query:"bundle" doc:"The set of files that the rule comes from; where that is the folder that a node reads, it needs the scope admin." example:"file:orders"`
 }
 
 func (a *api) deleteRule(ctx context.Context, in *deleteIn) error {
 	version, err := a.version(ctx, string(in.Name), Match{IfMatch: in.IfMatch})
 	if err != nil {
+		return err
+	}
+	if err := a.mayDelete(ctx, string(in.Name)); err != nil {
 		return err
 	}
 	return a.Rules.Delete(ctx, string(in.Name), version, string(in.Bundle))

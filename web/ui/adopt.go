@@ -9,6 +9,14 @@ import (
 	"deadman/web"
 )
 
+// isOfFolder reports whether a node reads a rule from its folder of rule files: it saves in the name of the bundle.
+func isOfFolder(bundle, savedBy string) bool { return bundle != "" && bundle == savedBy }
+
+// adopts reports whether the visitor may take a rule over from its files; those of a node's folder are the operator's.
+func (m may) adopts(bundle, savedBy string) bool {
+	return m.Change && bundle != "" && (m.Admin || !isOfFolder(bundle, savedBy))
+}
+
 // adopting asks whether a rule that is kept in files is to be changed here from then on.
 func (c client) adopting(name string) (sure, error) {
 	known, err := c.listed(name)

@@ -21,6 +21,7 @@ type editorView struct {
 	Name    string // empty: it is a new one
 	Version int32  // that is being changed
 	Bundle  string // that it is changed in; empty: here
+	SavedBy string // the newest version
 	Opened  int32  // the older version whose text it is; 0: it is that of the newest
 	Text    string
 	Trial   trial
@@ -40,6 +41,12 @@ func (v editorView) Unsaved() bool { return v.Text != v.saved }
 
 // Fixed reports whether the rule can't be changed here, by this visitor.
 func (v editorView) Fixed() bool { return v.Bundle != "" || !v.Change }
+
+// OfFolder reports whether a node reads the rule from its folder of rule files.
+func (v editorView) OfFolder() bool { return isOfFolder(v.Bundle, v.SavedBy) }
+
+// Adopt reports whether the visitor may take the rule over from its files.
+func (v editorView) Adopt() bool { return v.adopts(v.Bundle, v.SavedBy) }
 
 // NextVersion is what saving makes of it.
 func (v editorView) NextVersion() int32 { return v.Version + 1 }
@@ -94,7 +101,7 @@ func (c client) edited(name string) (editorView, error) {
 	if err != nil {
 		return v, err
 	}
-	v.Version, v.Bundle, v.Trial.Subjects = known.Version, known.Bundle, known.Subjects
+	v.Version, v.Bundle, v.SavedBy, v.Trial.Subjects = known.Version, known.Bundle, known.SavedBy, known.Subjects
 	if v.Text, err = c.yaml(rulePath(name)); err != nil {
 		return v, err
 	}
@@ -176,7 +183,7 @@ func (c client) around(v *editorView) (err error) {
 	if err != nil {
 		return err
 	}
-	v.Bundle, v.Trial.Subjects = known.Bundle, known.Subjects
+	v.Bundle, v.SavedBy, v.Trial.Subjects = known.Bundle, known.SavedBy, known.Subjects
 	if v.saved, err = c.yaml(rulePath(v.Name)); err != nil {
 		return err
 	}

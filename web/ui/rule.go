@@ -31,6 +31,12 @@ type ruleView struct {
 	document rules.Document
 }
 
+// OfFolder reports whether a node reads the rule from its folder of rule files.
+func (v ruleView) OfFolder() bool { return isOfFolder(v.Bundle, v.SavedBy) }
+
+// Adopt reports whether the visitor may take the rule over from its files.
+func (v ruleView) Adopt() bool { return v.adopts(v.Bundle, v.SavedBy) }
+
 // ruleDeeds are what is done to a rule.
 var ruleDeeds = deeds{
 	"saved": "The rule was saved.", "kept": "The rule was so already: there is no new version.",

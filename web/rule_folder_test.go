@@ -1,0 +1,90 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deadman/access"
+	"deadman/web"
+)
+
+// readFolder has the stand read rules from a folder of the name, as a node does when it starts.
+func (s *stand) readFolder(name string, files map[string]string) {
+	s.t.Helper()
+	dir := filepath.Join(s.t.TempDir(), name)
+	fatal(s.t, os.Mkdir(dir, 0o700))
+	for file, text := range files {
+		fatal(s.t, os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600))
+	}
+	s.rules.As = func(ctx context.Context, bundle string) context.Context {
+		return access.As(ctx, access.Actor{Name: bundle})
+	}
+	report, err := s.rules.ApplyDir(s.t.Context(), dir)
+	fatal(s.t, err)
+	if len(report.Problems) > 0 {
+		s.t.Fatal(report.Problems)
+	}
+}
+
+// What the operator of a node wrote into its folder is changed there, whatever a request calls itself.
+func TestRulesOfANodesFolderAreReadOnly(t *testing.T) {
+	s := newStand(t, closed)
+	rulesOnly, admin := s.token("ci", "", access.Rules), s.token("adm", "", access.Admin)
+	s.readFolder("orders", map[string]string{"paid.yaml": paidYAML})
+	as := func(token []string, method, path, body string) answer {
+		t.Helper()
+		return do(t, s.Server, method, "/api/v1/rules"+path, body, append([]string{"Content-Type", "application/yaml"}, token...)...)
+	}
+	const of, at = "file:orders", "--rules"
+	other := strings.Replace(paidYAML, "name: paid", "name: other", 1)
+	mine := strings.Replace(paidYAML, "after: 2h", "after: 30d", 1)
+	for _, token := range [][]string{rulesOnly, admin} {
+		isProblem(t, as(token, "PUT", "/paid", mine), 409, web.RuleConflict, of, at)
+		isProblem(t, as(token, "PUT", "/paid?bundle=file:orders", mine), 409, web.RuleConflict, of, at, "admin")
+		isProblem(t, as(token, "PUT", "/paid?bundle=file:orders&dry_run=true", mine), 409, web.RuleConflict, of, at)
+		isProblem(t, as(token, "PUT", "/other?bundle=file:orders", other), 409, web.RuleConflict, of, at, "--bundle")
+		isProblem(t, as(token, "POST", "?bundle=file:orders", other), 409, web.RuleConflict, of, at, "--bundle")
+	}
+	isProblem(t, as(rulesOnly, "PUT", "/paid?adopt=true", mine), 403, web.Forbidden, of, at, "admin")
+	isProblem(t, as(rulesOnly, "PUT", "/paid?adopt=true&bundle=file:orders", mine), 403, web.Forbidden, of, at)
+	isProblem(t, as(rulesOnly, "DELETE", "/paid?bundle=file:orders", ""), 403, web.Forbidden, of, at, "admin")
+	isProblem(t, as(rulesOnly, "DELETE", "/paid", ""), 403, web.Forbidden, of)
+	rule := func() web.Rule {
+		t.Helper()
+		var list web.Page[web.Rule]
+		fatal(t, json.Unmarshal([]byte(as(admin, "GET", "?name=paid", "").body), &list))
+		if len(list.Items) != 1 {
+			t.Fatalf("%+v", list)
+		}
+		return list.Items[0]
+	}
+	if r := rule(); r.Version != 1 || r.SavedBy != of {
+		t.Fatalf("it was changed: %+v", r)
+	}
+
+	// Bundles that no node reads are those of who applies them.
+	changed(t, as(rulesOnly, "PUT", "/other?bundle=file:mine", other), 201)
+	changed(t, as(rulesOnly, "PUT", "/other?adopt=true", other), 200)
+
+	// What came by the name of the folder before the node read it there is the node's from then on.
+	s.readFolder("late", map[string]string{"early.yaml": strings.Replace(paidYAML, "name: paid", "name: late", 1)})
+	early := strings.Replace(paidYAML, "name: paid", "name: early", 1)
+	changed(t, as(rulesOnly, "PUT", "/early?bundle=file:soon", early), 201)
+	s.readFolder("soon", map[string]string{"early.yaml": early})
+	isProblem(t, as(rulesOnly, "PUT", "/early?bundle=file:soon", mine), 409, web.RuleConflict, "file:soon", at)
+
+	// Who may do everything clears up what is in no file any more, and the audit says what that was.
+	changed(t, as(admin, "PUT", "/late?adopt=true", strings.Replace(mine, "name: paid", "name: late", 1)), 200)
+	if a := as(admin, "DELETE", "/paid?bundle=file:orders", ""); a.StatusCode != 204 {
+		t.Fatalf("%d %s", a.StatusCode, a.body)
+	}
+	var audit web.Page[web.Entry]
+	fatal(t, json.Unmarshal([]byte(do(t, s.Server, "GET", "/api/v1/audit?action=rule.delete", "", admin...).body), &audit))
+	if len(audit.Items) != 1 || audit.Items[0].Detail != "version 1; bundle file:orders" {
+		t.Errorf("%+v", audit.Items)
+	}
+}
