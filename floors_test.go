@@ -19,7 +19,7 @@ import (
 // A line of its own for a room's inner room, or for the program above the root package,
 // says which of the two may import the other.
 var floors = [][]string{
-	{"papers", "examples"},
+	{"papers", "examples", "addresses"},
 	{"guards", "calendars", "schedules", "migrations", "failpoints"},
 	{"alerts"},
 	{"checks"},

@@ -11,10 +11,11 @@ import (
 	"net/url"
 	"syscall"
 
+	"deadman/addresses"
 	"deadman/bus"
 )
 
-// answerRead is the most that is read of the answer to a heartbeat, to keep the connection.
+// answerRead is the most that is read of the answer to a heartbeat.
 const answerRead = 4 << 10
 
 // webBeat sends heartbeats over HTTP. Its errors never have the URL in them: it may be a
@@ -24,9 +25,12 @@ type webBeat struct {
 	client *http.Client
 }
 
+// newWebBeat returns a sender that keeps no connection between two heartbeats.
 func newWebBeat(url string) webBeat {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.DialContext, transport.DisableKeepAlives = addresses.Dialer(heartbeatWithin).DialContext, true
 	return webBeat{url, &http.Client{
-		Timeout:       heartbeatWithin,
+		Transport: transport, Timeout: heartbeatWithin,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}}
 }

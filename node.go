@@ -273,7 +273,9 @@ func (n *node) openRules(ctx context.Context) error {
 	n.book.Calendars, n.book.Sources, n.book.Handlers = known, n.lookups(), handlers
 	n.rules = &rules.Registry{
 		Store: n.store, Binder: n.bus, Book: n.book, Jobs: n.ledger(), Calendars: known, Sources: n.lookups(), Handlers: handlers, Log: n.log,
-		As: func(ctx context.Context, bundle string) context.Context { return access.As(ctx, access.Actor{Name: bundle}) },
+		As: func(ctx context.Context, bundle string) context.Context {
+			return access.As(ctx, access.Actor{Name: bundle})
+		},
 	}
 	n.answers.rules = n.rules
 	if err := n.applyRules(ctx); err != nil {

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"deadman/addresses"
 )
 
 // sendTime is how long a channel may take for a message.
@@ -36,10 +38,11 @@ func Open(s Spec, client *http.Client) (Channel, error) {
 
 // NewClient returns a client for what the operator named and for nothing else: it follows
 // no redirects, waits no longer than sendTime, and reads no more of an answer than is needed to
-// tell what went wrong.
+// tell what went wrong. It connects to private addresses, where alerts may be wanted, and to no cloud's metadata.
 func NewClient() *http.Client {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxResponseHeaderBytes = 64 << 10
+	transport.DialContext = addresses.Dialer(sendTime).DialContext
 	return &http.Client{
 		Transport: bounded{transport}, Timeout: sendTime,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"code.dny.dev/ssrf"
+
+	"deadman/addresses"
 )
 
 // dialer connects to public addresses, and to those that are allowed. It looks at the address
@@ -21,7 +23,7 @@ func dialer(allow []netip.Prefix) *net.Dialer {
 	}
 }
 
-// public knows which addresses the IANA set aside for something else than the internet.
+// public knows which addresses the IANA set aside for something else than the internet. Clouds keep metadata at others, too.
 var public = ssrf.New(ssrf.WithAnyNetwork(), ssrf.WithAnyPort())
 
 // permitted says why an address with a port may not be connected to.
@@ -34,7 +36,7 @@ func permitted(address string, allow []netip.Prefix) error {
 	if slices.ContainsFunc(allow, func(p netip.Prefix) bool { return p.Contains(ip) }) {
 		return nil
 	}
-	if public.SafeAddr(ip) != nil {
+	if public.SafeAddr(ip) != nil || addresses.IsMetadata(ip) {
 		return forbidden{ip}
 	}
 	return nil
