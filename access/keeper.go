@@ -24,7 +24,8 @@ var (
 
 // Store keeps tokens and the audit.
 type Store interface {
-	// Tokens returns all tokens, newest first, which is by their ids.
+	// Tokens returns all tokens, newest first, which is by their ids. Once there was one, the
+	// newest is always there.
 	Tokens(ctx context.Context) ([]Token, error)
 	// TokenByHash returns the token of a secret's hash, dead or alive, or ErrNotFound.
 	TokenByHash(ctx context.Context, hash [32]byte) (Token, error)
@@ -127,23 +128,32 @@ func (k *Keeper) Revoke(ctx context.Context, id string) error {
 }
 
 // List returns all tokens, newest first, those that ended too for as long as the audit is
-// kept.
+// kept, and the newest for good.
 func (k *Keeper) List(ctx context.Context) ([]Token, error) { return k.store.Tokens(ctx) }
 
 // Governed reports whether there is a live token that may do everything. Without one nobody
-// could make tokens if every request needed one. That there is none is believed for seconds,
-// unless one is made here: a node that is open asks with each request.
+// could make tokens if every request needed one.
 func (k *Keeper) Governed(ctx context.Context) (bool, error) {
+	tokens, err := k.List(ctx)
+	if err != nil {
+		return false, err
+	}
+	now := k.now()
+	return slices.ContainsFunc(tokens, func(t Token) bool { return t.Live(now) && t.May(Admin, "") }), nil
+}
+
+// EverIssued reports whether there ever was a token in this database, also one that was revoked or
+// is expired. The store keeps the newest token for good, so that the answer stays true. That there
+// is none is believed for seconds, unless one is made here: a node that is open asks with each
+// request.
+func (k *Keeper) EverIssued(ctx context.Context) (bool, error) {
 	now, changes := k.now(), k.recent.changes()
 	if k.recent.free(now) {
 		return false, nil
 	}
 	tokens, err := k.List(ctx)
-	if err != nil {
-		return false, err
-	}
-	if slices.ContainsFunc(tokens, func(t Token) bool { return t.Live(now) && t.May(Admin, "") }) {
-		return true, nil
+	if err != nil || len(tokens) > 0 {
+		return len(tokens) > 0, err
 	}
 	k.recent.keepFree(now, changes)
 	return false, nil

@@ -390,7 +390,7 @@ func TestRevocationWhileATokenIsRead(t *testing.T) {
 	denied(t, k, secret)
 }
 
-// That nobody may do everything is not remembered where that changed while the store was asked.
+// That there is no token is not remembered where one is made while the store is asked.
 func TestATokenIsMadeWhileTheStoreIsAsked(t *testing.T) {
 	s := open(t, t.TempDir())
 	k := access.NewKeeper(s, newClock().Now)
@@ -399,8 +399,8 @@ func TestATokenIsMadeWhileTheStoreIsAsked(t *testing.T) {
 		create(t, k, wish("first", "admin"))
 	}
 	for _, want := range []bool{false, true} { // the first came before
-		if got, err := k.Governed(t.Context()); err != nil || got != want {
-			t.Errorf("governed: %v, %v, want %v", got, err, want)
+		if got, err := k.EverIssued(t.Context()); err != nil || got != want {
+			t.Errorf("ever issued: %v, %v, want %v", got, err, want)
 		}
 	}
 }
@@ -447,6 +447,30 @@ func TestGoverned(t *testing.T) {
 	is(false)
 }
 
+// That a token was issued stays true when it is revoked or expires, whatever it allowed.
+func TestATokenThatEndedWasIssued(t *testing.T) {
+	for name, end := range map[string]func(*access.Keeper, *clock) error{
+		"revoked": func(k *access.Keeper, _ *clock) error { return k.Revoke(t.Context(), "ci") },
+		"expired": func(_ *access.Keeper, c *clock) error { c.pass(2 * time.Hour); return nil },
+	} {
+		c := newClock()
+		k := access.NewKeeper(open(t, t.TempDir()), c.Now)
+		if got, err := k.EverIssued(t.Context()); err != nil || got {
+			t.Errorf("%s: issued before any was: %v, %v", name, got, err)
+		}
+		create(t, k, access.Wish{Name: "ci", Scopes: scopesOf("events"), Expires: time.Hour})
+		if err := end(k, c); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := k.EverIssued(t.Context()); err != nil || !got {
+			t.Errorf("%s: %v, %v, want true", name, got, err)
+		}
+		if got, err := k.Governed(t.Context()); err != nil || got {
+			t.Errorf("%s: governed: %v, %v", name, got, err)
+		}
+	}
+}
+
 // A store that fails is never taken for a stranger at the door.
 func TestAStoreThatFailsIsNotADenial(t *testing.T) {
 	k := keeper(t)
@@ -458,6 +482,9 @@ func TestAStoreThatFailsIsNotADenial(t *testing.T) {
 	}
 	if _, err := k.Governed(gone); err == nil {
 		t.Error("governed: no error")
+	}
+	if _, err := k.EverIssued(gone); err == nil {
+		t.Error("ever issued: no error")
 	}
 	identified(t, k, secret, "ci")
 }

@@ -23,7 +23,7 @@ type recent struct {
 	mu      sync.Mutex
 	tokens  map[[32]byte]seen
 	changed int       // how often tokens were changed here
-	freeAt  time.Time // when the store said that nobody may do everything; zero: it did not
+	freeAt  time.Time // when the store said that there was no token yet; zero: it did not
 }
 
 // seen is a token, and when the store said so.
@@ -105,7 +105,7 @@ func (r *recent) forget() {
 	clear(r.tokens)
 }
 
-// free reports whether the store said a moment ago that nobody may do everything.
+// free reports whether the store said a moment ago that there was no token yet.
 func (r *recent) free(now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

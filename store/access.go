@@ -212,9 +212,10 @@ func (w *where) like(column, wanted string) {
 const lastRune = '\U0010FFFF'
 
 // PruneAudit takes away what the audit has from before, and tokens that ended before, in
-// bounded transactions. It returns how many entries.
+// bounded transactions. It returns how many entries. The newest token stays for good: by it, a
+// node knows that it may never be open again.
 func (s *Store) PruneAudit(ctx context.Context, before time.Time) (int64, error) {
-	if _, err := exec(ctx, s.db, `DELETE FROM token WHERE revoked_at < $1 OR expires_at < $1`, before); err != nil {
+	if _, err := exec(ctx, s.db, `DELETE FROM token WHERE (revoked_at < $1 OR expires_at < $1) AND id < (SELECT max(n.id) FROM token n)`, before); err != nil {
 		return 0, err
 	}
 	return s.pruneAll(ctx, "audit", `DELETE FROM audit WHERE id IN

@@ -3,11 +3,13 @@ package web
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -104,10 +106,7 @@ func (a *api) sameSite() func(http.Handler) http.Handler {
 
 // loopback refuses requests for hosts that are not this machine.
 func (a *api) loopback() func(http.Handler) http.Handler {
-	public := ""
-	if u, err := url.Parse(a.PublicURL); err == nil {
-		public = u.Hostname()
-	}
+	public := hostOf(a.PublicURL)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			host := hostname(r.Host)
@@ -120,6 +119,30 @@ func (a *api) loopback() func(http.Handler) http.Handler {
 		})
 	}
 }
+
+// forwarded is the header of a request by which a proxy says that it passed the request on; empty:
+// there is none.
+func forwarded(r *http.Request) string {
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		known := strings.ToLower(name)
+		if known == "forwarded" || known == "via" || known == "x-real-ip" || strings.HasPrefix(known, "x-forwarded") {
+			return name
+		}
+	}
+	return ""
+}
+
+// hostOf is the host of an address of the web; empty: the address has none.
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// IsLoopbackURL reports whether an address of the web is of this machine alone.
+func IsLoopbackURL(address string) bool { return isLoopback(hostOf(address)) }
 
 // hostname is the Host header without port and brackets.
 func hostname(host string) string {

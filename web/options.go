@@ -57,6 +57,8 @@ type Options struct {
 	Keeper *access.Keeper
 	// Open reports whether everybody gets in without a token, to everything. nil: nobody.
 	Open func(context.Context) bool
+	// Proxied lets a node that is open answer requests that a proxy passed on, too.
+	Proxied bool
 
 	// Faults are the sentinels of other rooms and the statuses they come to. They are
 	// looked at before web's own.

@@ -58,7 +58,7 @@ func (a *api) mountTokens() {
 	}, shown(a.tokens))
 	add(a, operation{
 		ID: "create-token", Tag: tagTokens, Method: "POST", Path: "/tokens", Does: "makes a token",
-		Says:  "It takes no Idempotency-Key: its secret is not kept, so that it cannot be answered again.",
+		Says:  "It takes no Idempotency-Key: its secret is not kept, so that it cannot be answered again. The first token of a node has the scope admin and no prefix.",
 		Scope: access.Admin, Reach: everything, Status: http.StatusCreated, Errors: []int{http.StatusConflict},
 	}, shown(a.createToken))
 	add(a, operation{
@@ -128,11 +128,27 @@ func (a *api) createToken(ctx context.Context, in *newTokenIn) (NewToken, error)
 		}
 		wish.Expires = time.Duration(span)
 	}
+	if err := mayComeFirst(ctx, k, wish); err != nil {
+		return NewToken{}, err
+	}
 	t, secret, err := k.Create(ctx, wish)
 	if err != nil {
 		return NewToken{}, err
 	}
 	return NewToken{Token: newToken(t, a.Now()), Secret: secret}, nil
+}
+
+// mayComeFirst refuses a token that would be the first one and could make no others: from the
+// first one on, nobody gets in without a token.
+func mayComeFirst(ctx context.Context, k *access.Keeper, w access.Wish) error {
+	if !visitorOf(ctx).open || w.Prefix == "" && slices.Contains(w.Scopes, access.Admin) {
+		return nil
+	}
+	issued, err := k.EverIssued(ctx)
+	if err != nil || issued {
+		return err
+	}
+	return refused("body.scopes", "this would be the first token, and from then on nobody gets in without one; make one with the scope admin and no prefix before it")
 }
 
 func (a *api) revokeToken(ctx context.Context, in *struct {

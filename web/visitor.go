@@ -70,13 +70,23 @@ func acceptsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("A
 
 func (a *api) visitor(r *http.Request) (visitor, error) {
 	if a.Open(r.Context()) {
-		return visitor{open: true}, nil
+		return visitor{open: true}, a.direct(r)
 	}
 	secret, err := secretOf(r)
 	if err != nil {
 		return visitor{}, err
 	}
 	return a.known(r.Context(), secret)
+}
+
+// direct refuses a request to an open node that a proxy passed on: its sender may be anywhere.
+func (a *api) direct(r *http.Request) error {
+	header := forwarded(r)
+	if a.Proxied || header == "" {
+		return nil
+	}
+	return problem(http.StatusForbidden, "this node is open to its own machine alone, and the header %s says that a proxy passed this request on; "+
+		"make a token on that machine (deadman token create NAME --scope admin), and send it with each request", header)
 }
 
 // known is who has the secret, or access.ErrDenied.

@@ -56,7 +56,7 @@ func TestConfirm(t *testing.T) {
 	all := []string{"job", "cancel", "--entity", "order", "1"}
 	n.answered("no\n", all...).check(t, all, 1, "end all waits for order 1?", "nothing was changed")
 	n.answered("YES\n", all...).check(t, all, 0, "cancelled: 1 wait for order 1")
-	n.does("token", "create", "ci", "--scope", "read")
+	n.env = append(n.env, "DEADMAN_TOKEN="+read[web.NewToken](n, "token", "create", "ci", "--scope", "admin").Secret)
 	revoke := []string{"token", "revoke", "ci"}
 	n.answered("n\n", revoke...).check(t, revoke, 1, "revoke token ci?")
 	n.answered("y\n", revoke...).check(t, revoke, 0, "revoked")

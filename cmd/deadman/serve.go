@@ -23,8 +23,10 @@ With nothing set it is embedded: SQLite in a data folder, a NATS server in the p
 HTTP and NATS on loopback. A setting is taken from its flag, else from DEADMAN_<NAME>, else
 from the file that --config names, else from its default; deadman config shows the result.
 
-On loopback it is open: whoever is on the machine may do everything, without a token. Bound
-anywhere else it takes tokens, and where there is none yet it makes one and prints it, once.`,
+On loopback, without a public URL elsewhere, it is open until the first token: whoever is on
+the machine may do everything over HTTP, without a token. Anywhere else, and for good once there
+was a token, it takes tokens; where none may do everything it makes one and prints it, once.
+Clients of NATS log in as one of the users in the folder nats-users of the data folder.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			r, err := resolve(cmd.Flags(), p.env)
@@ -77,8 +79,8 @@ func hangUps() (told <-chan struct{}, stop func()) {
 // Without it nobody gets in, so that it is shown in every format of the log.
 func (p *program) firstToken(secret, login string) {
 	fmt.Fprintf(p.out, `
-  This node answers to tokens only, and there was none. It has made the first one, which may
-  do everything. Keep it now: it is not shown again.
+  This node answers to tokens only, and none may do everything. It has made one that does.
+  Keep it now: it is not shown again.
 
     token  %s
     login  %s
@@ -112,5 +114,5 @@ func openness(at deadman.Endpoints) string {
 	if !at.Open {
 		return ""
 	}
-	return "\n  It is open: whoever reaches it may do everything, without a token (docs/access.md).\n"
+	return "\n  It is open: whoever reaches it may do everything over HTTP, without a token (docs/access.md).\n"
 }

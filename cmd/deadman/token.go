@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -106,11 +105,7 @@ func (p *program) showNewToken(t web.NewToken) error {
 	}
 	_, err := fmt.Fprintln(p.err, "Keep the secret now: it is not shown again. Clients of deadman take it from the variable DEADMAN_TOKEN.")
 	if t.CreatedBy == access.Loopback {
-		said := "The node is open still: it takes tokens only as soon as there is one with --scope admin."
-		if slices.Contains(t.Scopes, string(access.Admin)) && t.Prefix == "" {
-			said = "The node takes tokens only from now on: set DEADMAN_TOKEN to this one."
-		}
-		_, err = fmt.Fprintln(p.err, said)
+		_, err = fmt.Fprintln(p.err, "The node takes tokens only from now on, unless it was started with --insecure: set DEADMAN_TOKEN to this one.")
 	}
 	return err
 }

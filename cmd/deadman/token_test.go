@@ -79,7 +79,7 @@ func TestTokenOfAnOpenNode(t *testing.T) {
 	n := serveHere(t)
 	n.says(0, []string{"token", "list"}, "there are no tokens")
 	n.says(0, []string{"token", "self"}, "loopback", "asks nobody for a token", "read, events, oncall, rules, admin")
-	n.says(0, []string{"token", "create", "ci", "--scope", "events"}, "The node is open still", "--scope admin")
+	n.says(1, []string{"token", "create", "ci", "--scope", "events"}, "first token", "the scope admin and no prefix")
 	n.says(0, []string{"token", "create", "me", "--scope", "admin"}, "takes tokens only from now on", "DEADMAN_TOKEN")
 	n.says(1, []string{"token", "list"}, "DEADMAN_TOKEN")
 }
@@ -99,7 +99,7 @@ func TestWelcome(t *testing.T) {
 	}
 	out.Reset()
 	p.welcome(deadman.Endpoints{HTTP: "http://h", Open: true})
-	if !strings.Contains(out.String(), "It is open: whoever reaches it may do everything") {
+	if !strings.Contains(out.String(), "It is open: whoever reaches it may do everything over HTTP") {
 		t.Errorf("the node is open:\n%s", &out)
 	}
 }

@@ -188,12 +188,19 @@ func (a *asked) Tokens(ctx context.Context) ([]access.Token, error) {
 	return a.world.Tokens(ctx)
 }
 
-// Two nodes are open because nobody may do everything, and ask for it with each request. A
-// token that one of them makes closes that one at once, and the other within seconds.
+// Two nodes are open because there never was a token, and ask for one with each request. A
+// token that one of them makes closes that one at once, and the other within seconds; that it is
+// revoked opens neither.
 func tokensGovernEveryNode(t *testing.T, w *world) {
 	now, s := w.at, &asked{world: w}
 	here := access.NewKeeper(s, func() time.Time { return now })
 	there := access.NewKeeper(s, func() time.Time { return now })
+	issued := func(k *access.Keeper, want bool) {
+		t.Helper()
+		if got := must[bool](t)(k.EverIssued(w.ctx())); got != want {
+			t.Errorf("ever issued: %v at %s, want %v", got, now, want)
+		}
+	}
 	governed := func(k *access.Keeper, want bool) {
 		t.Helper()
 		if got := must[bool](t)(k.Governed(w.ctx())); got != want {
@@ -201,20 +208,24 @@ func tokensGovernEveryNode(t *testing.T, w *world) {
 		}
 	}
 	for range 100 {
-		governed(here, false)
-		governed(there, false)
+		issued(here, false)
+		issued(there, false)
 	}
 	if s.times != 2 {
 		t.Errorf("the store was asked %d times, want once by each", s.times)
 	}
 	_, _, err := here.Create(w.ctx(), access.Wish{Name: "first", Scopes: []access.Scope{access.Admin}})
 	w.must(err)
+	issued(here, true)
 	governed(here, true)
 	now = now.Add(5 * time.Second)
+	issued(there, true)
 	governed(there, true)
 	w.must(here.Revoke(w.ctx(), "first"))
-	governed(here, false)
-	governed(there, false)
+	for _, k := range []*access.Keeper{here, there} {
+		issued(k, true)
+		governed(k, false)
+	}
 }
 
 func tokensAreTouchedForward(t *testing.T, w *world) {
@@ -380,6 +391,11 @@ func auditIsPruned(t *testing.T, w *world) {
 	left(now.Add(-3*time.Hour), "expired live revoked", 4)
 	left(now.Add(-time.Hour), "live revoked", 4)
 	left(now.Add(futurejobs.Day), "live", 0)
+	w.must(w.RevokeToken(w.ctx(), "live", now))
+	must[int64](t)(w.PruneAudit(w.ctx(), now.Add(3*futurejobs.Day)))
+	if got := must[[]access.Token](t)(w.Tokens(w.ctx())); len(got) != 1 || got[0].Name != "live" {
+		t.Errorf("of the tokens, all of which ended, %v is left, want the newest", got)
+	}
 	w.insert("next")
 	if got := w.deeds(); len(got) != 1 || got[0] != "token.create token/next" {
 		t.Errorf("the audit goes on with %v", got)

@@ -1,0 +1,154 @@
+package deadman_test
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"deadman"
+	"deadman/bus/bustest"
+	"deadman/store/storetest"
+)
+
+// handedOut collects the first tokens that nodes make. It is safe for concurrent use.
+type handedOut struct {
+	mu      sync.Mutex
+	secrets []string
+}
+
+func (h *handedOut) take(secret, _ string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.secrets = append(h.secrets, secret)
+}
+
+func (h *handedOut) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.secrets)
+}
+
+// bearer is the header that shows a token.
+func bearer(secret string) []string { return []string{"Authorization", "Bearer " + secret} }
+
+// A node on loopback that people reach by a public URL is closed from its first start: what speaks
+// for a proxy in front of it is the URL alone.
+func TestANodeWithAPublicURLIsClosed(t *testing.T) {
+	t.Parallel()
+	for url, open := range map[string]bool{
+		"": true, "http://localhost:8080": true, "http://127.0.0.1": true, "http://[::1]:8080/x": true,
+		"https://deadman.example.org": false, "http://localhost.example.org": false, "http://localhost@example.org": false, "http://10.0.0.1:8080": false,
+	} {
+		var first handedOut
+		n := serve(t, deadman.Config{PublicURL: url, FirstToken: first.take})
+		if n.Open != open || len(first.all()) == 1 == open {
+			t.Errorf("%q: open %t, with %d first tokens", url, n.Open, len(first.all()))
+		}
+		if !open {
+			n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "")
+			n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[0])...)
+		}
+		n.end()
+	}
+}
+
+// A request that a proxy passed on gets nothing from an open node, and everything with a token.
+func TestAnOpenNodeBehindAProxy(t *testing.T) {
+	t.Parallel()
+	n := serve(t, deadman.Config{})
+	for _, header := range [][]string{
+		{"Via", "1.1 nginx"}, {"X-Forwarded-For", "203.0.113.7"}, {"X-Forwarded-Proto", "https"}, {"X-Forwarded-Anything", ""},
+		{"Forwarded", "for=203.0.113.7"}, {"X-Real-Ip", "203.0.113.7"}, {"x-forwarded-host", "a"},
+	} {
+		for _, of := range [][3]string{
+			{http.MethodGet, "/api/v1/tokens", ""}, {http.MethodGet, "/", ""}, {http.MethodGet, "/metrics", ""},
+			{http.MethodPost, "/api/v1/tokens", `{"name":"pwned","scopes":["admin"]}`}, {http.MethodPost, "/api/v1/events/a.b", `{}`},
+		} {
+			got := n.want(http.StatusForbidden, of[0], of[1], of[2], header...)
+			var why struct{ Detail string }
+			got.read(t, &why)
+			if !strings.Contains(strings.ToLower(why.Detail), strings.ToLower(header[0])) || !strings.Contains(why.Detail, "deadman token create") {
+				t.Errorf("%v: %s", header, why.Detail)
+			}
+		}
+		n.want(http.StatusOK, http.MethodGet, "/healthz", "", header...)
+	}
+	var made struct{ Secret string }
+	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"me","scopes":["admin"]}`).read(t, &made)
+	n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "", "Via", "1.1 nginx")
+	n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", append(bearer(made.Secret), "Via", "1.1 nginx")...)
+	n.end()
+
+	n = serve(t, deadman.Config{Insecure: true})
+	n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", "Via", "1.1 nginx")
+}
+
+// Once there was a token, neither its end nor a restart opens the node: a node that nobody can get
+// into makes a first token again.
+func TestADoorThatWasClosedStaysClosed(t *testing.T) {
+	t.Parallel()
+	var first handedOut
+	c := deadman.Config{DataDir: bustest.Dir(t), FirstToken: first.take}
+	n := serve(t, c)
+	n.want(http.StatusUnprocessableEntity, http.MethodPost, "/api/v1/tokens", `{"name":"ci","scopes":["events"]}`)
+	n.want(http.StatusUnprocessableEntity, http.MethodPost, "/api/v1/tokens", `{"name":"ci","scopes":["admin"],"prefix":"a-*"}`)
+	n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "")
+	var made struct{ Secret string }
+	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"first","scopes":["admin"]}`).read(t, &made)
+	var narrow struct{ Secret string }
+	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"first-2","scopes":["read"]}`, bearer(made.Secret)...).read(t, &narrow)
+	n.want(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/first", "", bearer(made.Secret)...)
+	n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "")
+	n.end()
+
+	for i := range 2 { // the second start finds the token of the first
+		n = serve(t, c)
+		if n.Open || len(first.all()) != 1 {
+			t.Fatalf("start %d: open %t, with %d first tokens", i, n.Open, len(first.all()))
+		}
+		n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "")
+		n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[0])...)
+		n.end()
+	}
+	// A live token of the name that may do less is no reason to hand out none.
+	n = serve(t, c)
+	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"boss","scopes":["admin"]}`, bearer(first.all()[0])...).read(t, &made)
+	n.want(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/first", "", bearer(made.Secret)...)
+	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"first","scopes":["read"]}`, bearer(made.Secret)...)
+	n.want(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/boss", "", bearer(made.Secret)...)
+	n.end()
+	n = serve(t, c)
+	if n.Open || len(first.all()) != 2 {
+		t.Fatalf("open %t, with %d first tokens", n.Open, len(first.all()))
+	}
+	n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[1])...)
+}
+
+// Of several nodes on one database that start at the same moment, one makes the first token.
+func TestManyNodesMakeOneFirstToken(t *testing.T) {
+	t.Parallel()
+	database, natsURL := storetest.Postgres(t), broker(t)
+	var first handedOut
+	var nodes []*node
+	var all []<-chan deadman.Endpoints
+	for range 3 {
+		n, ready := begin(t, deadman.Config{DatabaseURL: database, NATSURL: natsURL, PublicURL: "https://deadman.example.org", FirstToken: first.take, Shards: 4})
+		nodes, all = append(nodes, n), append(all, ready)
+	}
+	for i, ready := range all {
+		select {
+		case nodes[i].Endpoints = <-ready:
+		case err := <-nodes[i].ended:
+			t.Fatalf("serve: %v", err)
+		}
+	}
+	if len(first.all()) != 1 {
+		t.Fatalf("%d first tokens", len(first.all()))
+	}
+	for _, n := range nodes {
+		n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "")
+		n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[0])...)
+	}
+}
