@@ -12,6 +12,7 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"deadman"
+	"deadman/bus"
 )
 
 // insistent calls until somebody is on it.
@@ -58,11 +59,7 @@ func acknowledge(t *testing.T, nc *nats.Conn, alert, body string) (answer acknow
 // it ends it all the same, and then there is nothing to acknowledge.
 func TestAcknowledgingOverNATS(t *testing.T) {
 	n := serve(t, deadman.Config{Rules: ruleFolder(t, map[string]string{"insistent.yaml": insistent})})
-	nc, err := nats.Connect(n.NATS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
+	nc := n.as(bus.UserAcks)
 	n.sends(`{"id":"1"}`)
 	var said struct {
 		Items []struct{ ID, Step, Status string }

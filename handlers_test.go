@@ -21,6 +21,7 @@ import (
 
 	"deadman"
 	"deadman/alerts"
+	"deadman/bus"
 	"deadman/bus/bustest"
 	"deadman/checks"
 	"deadman/handlers"
@@ -117,6 +118,7 @@ func TestAHandlerInJavaScript(t *testing.T) {
 		t.Fatalf("npm ci: %v\n%s", err, out)
 	}
 	n := serve(t, deadman.Config{Rules: filepath.Join(dir, "rules")})
+	t.Setenv("DEADMAN_DATA_DIR", n.dir)
 	program(t, dir, "node", "handler.js", n.NATS)
 	n.tells()
 }
@@ -143,11 +145,7 @@ at_most_once: true
 slot: 1s
 guards: {max_checks: 2, attempts: 1, horizon: 1d}
 `)
-	conn, err := nats.Connect(n.NATS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
+	conn := n.as(bus.UserHandlers)
 	service, err := micro.AddService(conn, micro.Config{Name: "shipping", Version: "1.0.0", Endpoint: &micro.EndpointConfig{
 		Subject: handlers.Subject("shipping"), Handler: micro.HandlerFunc(answerByKey),
 	}})
@@ -224,11 +222,7 @@ func handled(name, handler string) string {
 // serviceAt answers checks by their key, as a service on the node's broker.
 func (n *node) serviceAt(name string) {
 	n.Helper()
-	conn, err := nats.Connect(n.NATS)
-	if err != nil {
-		n.Fatal(err)
-	}
-	n.Cleanup(conn.Close)
+	conn := n.as(bus.UserHandlers)
 	service, err := micro.AddService(conn, micro.Config{Name: name, Version: "1.2.3", Endpoint: &micro.EndpointConfig{
 		Subject: handlers.Subject(name), Handler: micro.HandlerFunc(answerByKey),
 	}})
@@ -252,11 +246,7 @@ func TestWhoAnswersForHandlers(t *testing.T) {
 	})})
 	n.serviceAt("shipping")
 	n.serviceAt("unwanted")
-	conn, err := nats.Connect(n.NATS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
+	conn := n.as(bus.UserHandlers)
 	if _, err := conn.Subscribe(handlers.Subject("plain"), func(m *nats.Msg) { _ = m.Respond([]byte(`{"next": null}`)) }); err != nil {
 		t.Fatal(err)
 	}

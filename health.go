@@ -223,8 +223,12 @@ func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
 		Pending: rows.Pending, Due: rows.Due, Unpublished: rows.Unpublished,
 		Overdue: late.jobs(), Unreadable: len(n.sweeper.Unreadable()), Fit: n.owner.UnfitFor() == "",
 		ShardsHeld: len(n.owner.Holding()), AlertsFilled: filled, Channels: n.channelGauges(ctx), Sources: n.sources.States(),
-		Abandoned: n.sweeper.Abandoned(),
+		Abandoned: n.sweeper.Abandoned(), Foreign: n.bus.Foreign(),
 		IntakeLag: map[string]time.Duration{}, OldestRow: map[string]time.Duration{},
+	}
+	if n.server != nil {
+		logins, permissions := n.server.Refused()
+		g.Refused = map[string]uint64{"login": logins, "permission": permissions}
 	}
 	if !rows.OldestDue.IsZero() {
 		g.SweepLag = max(now.Sub(rows.OldestDue), 0)

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman"
+	"deadman/bus"
 )
 
 // overNATS is a rule that looks up over NATS, and says what it found.
@@ -24,11 +25,7 @@ guards: {attempts: 1}
 // order decides about it, and nobody's word is an outage.
 func TestLookupsOverTheNodesOwnConnection(t *testing.T) {
 	n := serve(t, deadman.Config{Sources: sourceFile(t, "sources: {bus: {nats: {}}}\n")})
-	conn, err := nats.Connect(n.NATS)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
+	conn := n.as(bus.UserAdmin)
 	orders := map[string]string{"open": `{"status":"UNSHIPPED"}`, "shipped": `{"status":"SHIPPED"}`, "gone": "null", "odd": "[]"}
 	if _, err := conn.Subscribe("shop.orders.*", func(m *nats.Msg) {
 		_ = m.Respond([]byte(orders[strings.TrimPrefix(m.Subject, "shop.orders.")]))

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -231,7 +232,7 @@ func (n *node) openBus(ctx context.Context) (err error) {
 	if n.NATSURL == "" {
 		n.server, err = bus.StartServer(bus.ServerOptions{
 			Dir: n.natsDir(), Addr: cmp.Or(n.NATSAddr, DefaultNATSAddr), Move: n.NATSAddr == "",
-			TokenFile: n.NATSToken, Insecure: n.Insecure, Log: n.log,
+			Users: filepath.Join(n.DataDir, bus.UsersDir), TokenFile: n.NATSToken, Insecure: n.Insecure, Log: n.log,
 		})
 		if err != nil {
 			return err

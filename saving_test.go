@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"deadman"
+	"deadman/bus"
 	"deadman/bus/bustest"
 	futurejobs "deadman/future_jobs"
 	"deadman/store/storetest"
@@ -86,7 +87,7 @@ func TestAlertsAreDecidedWhileRulesAreSaved(t *testing.T) {
 					c.DatabaseURL, c.NATSURL = storetest.Postgres(t), broker(t)
 				}
 				n := serve(t, c)
-				streams := n.NATS
+				streams := n.address(bus.UserAdmin)
 				if c.NATSURL != "" {
 					streams = c.NATSURL
 				}

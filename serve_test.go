@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+
 	"deadman"
 	"deadman/bus"
 	"deadman/bus/bustest"
@@ -27,9 +29,27 @@ const within = 2 * time.Minute
 type node struct {
 	*testing.T
 	deadman.Endpoints
+	dir   string // of data
 	log   *bustest.Log
 	stop  func()
 	ended chan error
+}
+
+// address is where a user of the node's own NATS server connects.
+func (n *node) address(user string) string {
+	n.Helper()
+	return bustest.LogIn(n, n.dir, n.NATS, user)
+}
+
+// as connects to the node's own NATS server as one of its users, until the test ends.
+func (n *node) as(user string, options ...nats.Option) *nats.Conn {
+	n.Helper()
+	conn, err := nats.Connect(n.address(user), append(options, nats.CustomInboxPrefix("_INBOX."+user))...)
+	if err != nil {
+		n.Fatal(err)
+	}
+	n.Cleanup(conn.Close)
+	return conn
 }
 
 // byDefault stands for an address that nobody set.
@@ -56,7 +76,7 @@ func beginWith(t *testing.T, c deadman.Config, log func(slog.Handler) slog.Handl
 		}
 	}
 	serves := make(chan deadman.Endpoints, 1)
-	n = &node{T: t, log: &bustest.Log{}, ended: make(chan error, 1)}
+	n = &node{T: t, dir: c.DataDir, log: &bustest.Log{}, ended: make(chan error, 1)}
 	c.Ready = func(e deadman.Endpoints) { serves <- e }
 	c.Log = slog.New(log(slog.NewJSONHandler(n.log, nil)))
 	ctx, cancel := context.WithCancel(context.Background())

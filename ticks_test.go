@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman"
+	"deadman/bus"
 	"deadman/bus/bustest"
 )
 
@@ -81,7 +82,7 @@ func TestTicksOfANode(t *testing.T) {
 // is there.
 func TestAnEmissionNeedsAStreamThatKeepsIt(t *testing.T) {
 	n := serve(t, deadman.Config{})
-	js := bustest.JetStream(t, n.NATS)
+	js := bustest.JetStream(t, n.address(bus.UserAdmin))
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"}, Retention: jetstream.WorkQueuePolicy}); err != nil {
 		t.Fatal(err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
@@ -19,16 +20,17 @@ type Reply struct {
 
 // Answer answers requests on a subject until ctx ends, one at a time; of those who answer as the
 // same group, one gets each request. do is given the request's subject and body, and up to five
-// seconds. Who does not wait for an answer gets none. Where the broker does not let its user listen
-// or answer, that is in the log, and nobody is answered.
+// seconds. A message that is no request of a client is dropped, see asks. Where the broker does not
+// let its user listen or answer, that is in the log, and nobody is answered.
 func (b *Bus) Answer(ctx context.Context, subject, group string, do func(ctx context.Context, subject string, body []byte) Reply) error {
 	asked, err := b.nc.QueueSubscribe(subject, group, func(m *nats.Msg) {
+		if !b.asks(m) {
+			b.log.Debug("a message that is no request is dropped", "subject", m.Subject, "reply", m.Reply)
+			return
+		}
 		ctx, done := context.WithTimeout(ctx, answerTimeout)
 		defer done()
 		reply := do(ctx, m.Subject, m.Data)
-		if m.Reply == "" {
-			return
-		}
 		if err := m.RespondMsg(reply.message()); err != nil {
 			b.log.Warn("a request is not answered", "subject", m.Subject, "err", err)
 		}
@@ -40,6 +42,24 @@ func (b *Bus) Answer(ctx context.Context, subject, group string, do func(ctx con
 	_ = asked.Unsubscribe() // it fails without a connection, which has none to end
 	return nil
 }
+
+// asks reports whether a message is the request of a client. A client that may not publish on a
+// subject can have JetStream do so, as the answer to something that it may ask for: such a message
+// has a status, no reply subject, or one of the broker's own. And an answer goes to clients alone,
+// not where it would be taken for an event or an alert.
+func (b *Bus) asks(m *nats.Msg) bool {
+	first, _, _ := strings.Cut(m.Reply, ".")
+	switch {
+	case m.Reply == "" || m.Header.Get(statusHeader) != "":
+		return false
+	case b.opts.InProcess != nil: // its users have no other inboxes
+		return first == "_INBOX"
+	}
+	return first != "deadman" && !strings.HasPrefix(first, "$")
+}
+
+// statusHeader is that of a message by which the broker tells how a request went.
+const statusHeader = "Status"
 
 func (r Reply) message() *nats.Msg {
 	m := &nats.Msg{Data: r.Data}

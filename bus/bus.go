@@ -49,6 +49,7 @@ type Bus struct {
 	filling  filling
 	denied   denials
 	plight   plight
+	foreign  foreign
 	up       atomic.Pointer[time.Time] // since when the connection stands; nil: it does not
 }
 

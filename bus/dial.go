@@ -77,7 +77,7 @@ func (b *Bus) dialing() (opts []nats.Option, made *atomic.Pointer[nats.Conn]) {
 		}),
 	}
 	if o.InProcess != nil {
-		return append(opts, nats.InProcessServer(o.InProcess), nats.Token(o.InProcess.token)), made
+		return append(opts, nats.InProcessServer(o.InProcess), o.InProcess.self()), made
 	}
 	return append(opts, b.identify(made)...), made
 }

@@ -6,6 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"log/slog"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -19,7 +22,8 @@ import (
 const followWait = time.Second
 
 // Follow yields alerts as a consumer sees them: the last backlog of them, then what comes,
-// until ctx ends. A connection that is lost is waited for. Any other error is yielded last.
+// until ctx ends. A message that is no alert is passed over. A connection that is lost is waited
+// for. Any other error is yielded last.
 func (b *Bus) Follow(ctx context.Context, backlog int) iter.Seq2[alerts.Alert, error] {
 	return func(yield func(alerts.Alert, error) bool) {
 		info, err := b.Info(ctx, AlertsStream)
@@ -59,7 +63,10 @@ func (b *Bus) follow(ctx context.Context, after uint64, yield func(alerts.Alert,
 			return after, err
 		}
 		for _, e := range got {
-			if !yield(alertOf(e)) {
+			a, err := alertOf(e)
+			if err != nil {
+				b.foreign.skip(b.log, err)
+			} else if !yield(a, nil) {
 				return after, nil
 			}
 			after = e.Seq
@@ -67,12 +74,39 @@ func (b *Bus) follow(ctx context.Context, after uint64, yield func(alerts.Alert,
 	}
 }
 
+// errForeign means that a message on the stream of alerts is no alert of deadman.
+var errForeign = errors.New("is not an alert")
+
+// alertOf is the alert that a message is, or errForeign. An alert is on the subject that it has by
+// what it says: whatever else is there, somebody else published.
 func alertOf(e futurejobs.Event) (a alerts.Alert, err error) {
 	if err := json.Unmarshal(e.Data, &a); err != nil {
-		return a, fmt.Errorf("message %d of %s is not an alert: %w", e.Seq, e.Stream, err)
+		return a, fmt.Errorf("message %d of %s on %s %w: %w", e.Seq, e.Stream, e.Subject, errForeign, err)
+	}
+	if e.Subject != a.Subject() {
+		return a, fmt.Errorf("message %d of %s on %s %w: as one, it would be on %s", e.Seq, e.Stream, e.Subject, errForeign, a.Subject())
 	}
 	return a, nil
 }
+
+// foreign counts the messages on the stream of alerts that are no alerts. It is safe for concurrent
+// use.
+type foreign struct {
+	skipped atomic.Uint64
+	first   sync.Once
+}
+
+// skip counts one, and logs the first.
+func (f *foreign) skip(log *slog.Logger, err error) {
+	f.skipped.Add(1)
+	f.first.Do(func() {
+		log.Warn("a message on the stream of alerts is passed over, and later ones are only counted; permit nobody but deadman to publish on "+alertSubjects, "err", err)
+	})
+}
+
+// Foreign is how many messages on the stream of alerts were no alerts, and were passed over; each
+// follower counts.
+func (b *Bus) Foreign() uint64 { return b.foreign.skipped.Load() }
 
 // passing reports whether reading may go on after a while.
 func passing(err error) bool {

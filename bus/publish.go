@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strconv"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -184,12 +186,12 @@ func (b *Bus) acked(ctx context.Context, f jetstream.PubAckFuture, begun time.Ti
 		select {
 		case ack := <-f.Ok():
 			if ack.Duplicate {
-				return b.there(ctx, f.Msg().Subject)
+				return b.there(ctx, f.Msg())
 			}
 			return nil
 		case err := <-f.Err():
 			if isCode(err, jetstream.JSErrCodeStreamWrongLastSequence) {
-				err = b.there(ctx, f.Msg().Subject)
+				err = b.there(ctx, f.Msg())
 			}
 			return err
 		case <-denied:
@@ -199,13 +201,32 @@ func (b *Bus) acked(ctx context.Context, f jetstream.PubAckFuture, begun time.Ti
 	}
 }
 
-// there makes sure of an alert that the stream refused as a repeat.
-func (b *Bus) there(ctx context.Context, subject string) error {
-	m, err := b.next(ctx, AlertsStream, subject, 1)
-	if err == nil && m.Seq == 0 {
+// there makes sure of an alert that the stream refused as a repeat. Where messages of somebody else
+// have its subject, and not the alert, the alert goes behind them: nobody silences it so.
+func (b *Bus) there(ctx context.Context, alert *nats.Msg) error {
+	id := alert.Header.Get(jetstream.MsgIDHeader)
+	first, err := b.next(ctx, AlertsStream, alert.Subject, 1)
+	if err == nil && first.Seq == 0 {
 		err = errRemembered
 	}
+	if err != nil || first.has(id) {
+		return err
+	}
+	last, err := b.last(ctx, AlertsStream, alert.Subject)
+	if err != nil || last.has(id) {
+		return err
+	}
+	b.log.Warn("somebody published on the subject of an alert before it was said; it is said behind that", "subject", alert.Subject, "alert", id)
+	behind := &nats.Msg{Subject: alert.Subject, Data: alert.Data, Header: maps.Clone(alert.Header)}
+	behind.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last.Seq, 10))
+	_, err = b.js.PublishMsg(ctx, behind)
 	return err
+}
+
+// has reports whether a message was published with an id.
+func (m stored) has(id string) bool {
+	header, err := nats.DecodeHeadersMsg(m.Header)
+	return err == nil && header.Get(jetstream.MsgIDHeader) == id
 }
 
 // publishing says what a person can do about alerts that do not get out.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
 )
 
 // bufferedMessages is how many core publishes a stream holds while it writes. The server's
@@ -25,21 +26,24 @@ type ServerOptions struct {
 	Dir       string       // streams are stored here
 	Addr      string       // host:port; port 0 picks a free one
 	Move      bool         // a port that is taken moves to a free one, instead of being an error
-	TokenFile string       // holds what clients have to show; empty: nothing
-	Insecure  bool         // without a token, also beyond loopback
+	Users     string       // a folder with the secrets of the users, which are made where they are missing; empty: there are none
+	TokenFile string       // holds a token of clients that may do everything; empty: there is none
+	Insecure  bool         // without a token, answer everybody, also beyond loopback
 	Log       *slog.Logger // nil: slog.Default()
 }
 
 // Server is a NATS server with JetStream inside this process. Every write is on disk before
 // it is acknowledged.
 type Server struct {
-	nats  *natsserver.Server
-	token string // what clients show; empty: nothing
-	moved bool
+	nats     *natsserver.Server
+	users    *users // nil: it answers everybody
+	refusals *refusals
+	moved    bool
 }
 
 // StartServer returns once the server takes connections. It returns ErrListen where it cannot or
-// must not listen, and ErrIdentity when there is no good token in the file.
+// must not listen, and ErrIdentity when a file holds no good token or secret. Clients log in as a
+// user or with the token. A server with neither users nor a token answers everybody.
 func StartServer(o ServerOptions) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.Default()
@@ -48,7 +52,8 @@ func StartServer(o ServerOptions) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	token, err := o.token(host)
+	refused := &refusals{log: o.Log, dir: o.Users}
+	logins, err := o.logins(host, refused)
 	if err != nil {
 		return nil, err
 	}
@@ -59,21 +64,38 @@ func StartServer(o ServerOptions) (*Server, error) {
 	} else if err != nil {
 		return nil, fmt.Errorf("%w: NATS address %s: %w; stop what listens there, or set another address (port 0 picks a free one)", ErrListen, o.Addr, err)
 	}
-	srv, err := start(&natsserver.Options{
-		ServerName: "deadman", Host: host, Port: port, NoSigs: true, Authorization: token,
+	options := &natsserver.Options{
+		ServerName: "deadman", Host: host, Port: port, NoSigs: true,
 		JetStream: true, StoreDir: o.Dir, SyncAlways: true,
 		StreamMaxBufferedMsgs: bufferedMessages, DisableJetStreamBanner: true,
-	}, o.Log)
+	}
+	if logins != nil {
+		options.CustomClientAuthentication = logins
+	}
+	srv, err := start(options, o.Log, refused)
 	if err != nil {
 		return nil, err
 	}
-	return &Server{nats: srv, token: token, moved: moved}, nil
+	return &Server{nats: srv, users: logins, refusals: refused, moved: moved}, nil
+}
+
+// logins are the users; nil: everybody gets in.
+func (o ServerOptions) logins(host string, refused *refusals) (*users, error) {
+	token, err := o.token(host)
+	if err != nil {
+		return nil, err
+	}
+	known, err := newUsers(o.Users, token, refused)
+	if err != nil || token == "" && (o.Insecure || o.Users == "") {
+		return nil, err
+	}
+	return known, nil
 }
 
 // leastToken is how long a token is that nobody guesses, in bytes of text.
 const leastToken = 16
 
-// token is what clients have to show. Without one, only this machine may reach the server.
+// token is that of clients that may do everything. Without one, only this machine may reach the server.
 func (o ServerOptions) token(host string) (string, error) {
 	if o.TokenFile == "" {
 		if !o.Insecure && !loopback(host) {
@@ -97,12 +119,12 @@ func loopback(host string) bool {
 	return err == nil && addr.IP.IsLoopback()
 }
 
-func start(opts *natsserver.Options, log *slog.Logger) (*natsserver.Server, error) {
+func start(opts *natsserver.Options, log *slog.Logger, refused *refusals) (*natsserver.Server, error) {
 	srv, err := natsserver.NewServer(opts)
 	if err != nil {
 		return nil, fmt.Errorf("start NATS: %w", err)
 	}
-	bridge := &serverLog{log: log, fatal: make(chan string, 1)}
+	bridge := &serverLog{log: log, refused: refused, fatal: make(chan string, 1)}
 	srv.SetLogger(bridge, false, false)
 	ready := make(chan bool, 1)
 	go func() {
@@ -159,8 +181,12 @@ func (s *Server) Loopback() bool {
 	return ok && addr.IP.IsLoopback()
 }
 
-// Guarded reports whether clients have to show a token.
-func (s *Server) Guarded() bool { return s.token != "" }
+// Guarded reports whether clients have to log in.
+func (s *Server) Guarded() bool { return s.users != nil }
+
+// Refused returns how many clients could not log in, and how often one that did was not permitted
+// what it wanted.
+func (s *Server) Refused() (logins, permissions uint64) { return s.refusals.counts() }
 
 // Moved reports whether the port that was asked for was taken.
 func (s *Server) Moved() bool { return s.moved }
@@ -168,6 +194,14 @@ func (s *Server) Moved() bool { return s.moved }
 // InProcessConn is a connection that does not touch the network. It makes a Server fit for
 // a client in the same process.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.nats.InProcessConn() }
+
+// self logs a client in the same process in as the node.
+func (s *Server) self() nats.Option {
+	if s.users == nil {
+		return func(*nats.Options) error { return nil }
+	}
+	return nats.UserInfo(userNode, s.users.node)
+}
 
 // Close stops the server and returns once everything is on disk.
 func (s *Server) Close() {

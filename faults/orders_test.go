@@ -18,6 +18,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"deadman"
+	"deadman/bus"
 	"deadman/bus/bustest"
 	"deadman/faults"
 	"deadman/store/storetest"
@@ -79,7 +80,7 @@ func playRealOrders(t *testing.T, database string, pause bool) {
 	}
 
 	at, stop := serve(t, config)
-	lastSlot := publishOrders(t, at.NATS, orders)
+	lastSlot := publishOrders(t, bustest.LogIn(t, config.DataDir, at.NATS, bus.UserEvents), orders)
 	if pause {
 		stop()
 		for time.Now().Before(lastSlot) { // the slots have to come, and pass, while nobody looks
@@ -145,7 +146,7 @@ func serve(t *testing.T, config deadman.Config) (at deadman.Endpoints, stop func
 // were handed over are shipped. It returns when the last step of the last order is over.
 func publishOrders(t *testing.T, url string, orders []order) (lastSlot time.Time) {
 	t.Helper()
-	conn, err := nats.Connect(url)
+	conn, err := nats.Connect(url, nats.CustomInboxPrefix("_INBOX."+bus.UserEvents))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +193,7 @@ func checkerOf(t *testing.T, config deadman.Config, at deadman.Endpoints) *fault
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	conn, err := nats.Connect(at.NATS)
+	conn, err := nats.Connect(bustest.LogIn(t, config.DataDir, at.NATS, bus.UserAdmin))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,6 +34,8 @@ type Gauges struct {
 	Channels     []alerts.ChannelState    // that people are told by
 	Sources      []lookup.State           // that rules look up in
 	Abandoned    int                      // handlers that ignored their timeout and have not returned
+	Refused      map[string]uint64        // by what was refused to NATS clients by a server in the process: how often
+	Foreign      uint64                   // messages of the stream of alerts that are no alerts, and were passed over
 }
 
 var (
@@ -54,6 +56,8 @@ var (
 	sourceUpDesc    = desc("deadman_source_up", "0 while the last that a source was asked failed, or it is left alone.", "source")
 	abandonedDesc   = desc("deadman_source_abandoned", "Questions that ignored their deadline and have not returned.", "source")
 	handlersDesc    = desc("deadman_handlers_abandoned", "Handlers that ignored their timeout and have not returned.")
+	refusedDesc     = desc("deadman_nats_refused_total", "How often the NATS server in the process refused a client: its login, or something that it has no permission for.", "what")
+	foreignDesc     = desc("deadman_alerts_foreign_total", "Messages on the stream of alerts that are no alerts, and that a follower passed over; each follower counts.")
 	failedDesc      = desc("deadman_gauges_failed", "1 when the gauges could not be read; they are absent then.")
 )
 
@@ -76,6 +80,7 @@ func (g *gauges) Describe(ch chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		pendingDesc, dueDesc, unpublishedDesc, filledDesc, heldDesc, sweepLagDesc, intakeLagDesc, oldestDesc, failedDesc,
 		overdueDesc, unreadableDesc, fitDesc, waitingDesc, sentDesc, failingDesc, sourceUpDesc, abandonedDesc, handlersDesc,
+		refusedDesc, foreignDesc,
 	} {
 		ch <- d
 	}
@@ -107,6 +112,13 @@ func (g *gauges) Collect(ch chan<- prometheus.Metric) {
 	put(heldDesc, float64(now.ShardsHeld))
 	put(handlersDesc, float64(now.Abandoned))
 	put(sweepLagDesc, now.SweepLag.Seconds())
+	count := func(d *prometheus.Desc, n uint64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.CounterValue, float64(n), labels...)
+	}
+	count(foreignDesc, now.Foreign)
+	for what, n := range now.Refused {
+		count(refusedDesc, n, what)
+	}
 	for stream, lag := range now.IntakeLag {
 		put(intakeLagDesc, lag.Seconds(), stream)
 	}

@@ -40,6 +40,7 @@ func TestMetrics(t *testing.T) {
 			Pending: 5, Due: 4, Unpublished: 3, AlertsFilled: 0.25, ShardsHeld: 16, SweepLag: 1500 * time.Millisecond,
 			IntakeLag: map[string]time.Duration{"ORDERS": 2 * time.Second},
 			OldestRow: map[string]time.Duration{"history": time.Hour},
+			Refused:   map[string]uint64{"login": 3, "permission": 0}, Foreign: 2,
 		}, nil
 	})
 	m.Checked("r", "exhausted", 3*time.Millisecond)
@@ -59,7 +60,8 @@ func TestMetrics(t *testing.T) {
 		`deadman_heartbeats_total{outcome="sent",to="http"} 1`, `deadman_dead_letters_total 2`,
 		`deadman_pings_total{outcome="taken"} 2`, `deadman_pings_total{outcome="refused"} 2`, `deadman_pings_total{outcome="failed"} 1`, `deadman_jobs_pending 5`, `deadman_jobs_due 4`, `deadman_alerts_unpublished 3`,
 		`deadman_alerts_stream_filled_ratio 0.25`, `deadman_shards_held 16`, `deadman_sweep_lag_seconds 1.5`, `deadman_intake_lag_seconds{stream="ORDERS"} 2`,
-		`deadman_oldest_row_seconds{table="history"} 3600`, `deadman_gauges_failed 0`)
+		`deadman_oldest_row_seconds{table="history"} 3600`, `deadman_gauges_failed 0`,
+		`deadman_nats_refused_total{what="login"} 3`, `deadman_nats_refused_total{what="permission"} 0`, `deadman_alerts_foreign_total 2`)
 	for _, part := range []string{`deadman_build_info{go_version="go`, `version="v1.2.3"} 1`, "\ngo_goroutines ", "\nprocess_cpu_seconds_total "} {
 		if !strings.Contains(text, part) {
 			t.Errorf("there is no %s", part)

@@ -47,7 +47,7 @@ const about = `deadman tells people when something has not happened.
 Instants are RFC 3339, in UTC. A list answers {"items": [...], "next": "cursor"}; give next as cursor for the page after it. ` +
 	`Unknown query parameters and fields are refused. What goes wrong is a problem (RFC 9457) with a type that does not change.
 
-A node that is open, as one on loopback is where nothing else was set, takes requests without a token. ` +
+A node that is open, as one on loopback is that has no public URL and never had a token, takes requests without one that no proxy passed on. ` +
 	`Any other takes Authorization: Bearer and a token with the scope that the operation names.
 
 A POST that changes something takes an Idempotency-Key: the same request with the same key is answered as it was the first time, for 24 hours.`

@@ -8,6 +8,7 @@ import (
 
 	"deadman/web"
 
+	"deadman/bus"
 	"deadman/bus/bustest"
 )
 
@@ -74,5 +75,5 @@ func TestRepublish(t *testing.T) {
 // streamsOf connects to a node's own broker.
 func streamsOf(t *testing.T, n *node) jetstream.JetStream {
 	t.Helper()
-	return bustest.JetStream(t, endpointsOf(t, n).NATS)
+	return bustest.JetStream(t, bustest.LogIn(t, n.dir, endpointsOf(t, n).NATS, bus.UserAdmin))
 }

@@ -17,6 +17,7 @@ import (
 type here struct {
 	t    *testing.T
 	at   deadman.Endpoints
+	dir  string // of data
 	env  []string
 	stop func() // waits until the node is gone
 }
@@ -35,7 +36,7 @@ func serveHere(t *testing.T, change ...func(*deadman.Config)) *here {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- deadman.Serve(ctx, c) }()
-	h := &here{t: t}
+	h := &here{t: t, dir: c.DataDir}
 	h.stop = func() {
 		cancel()
 		if err := <-ended; err != nil {

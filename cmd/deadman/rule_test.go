@@ -15,6 +15,7 @@ import (
 	"deadman/rules"
 	"deadman/web"
 
+	"deadman/bus"
 	"deadman/bus/bustest"
 )
 
@@ -388,7 +389,7 @@ func TestSchema(t *testing.T) {
 func TestApplySaysWhatIsNotHeard(t *testing.T) {
 	t.Parallel()
 	n := serveHere(t)
-	js := bustest.JetStream(t, n.at.NATS)
+	js := bustest.JetStream(t, bustest.LogIn(t, n.dir, n.at.NATS, bus.UserAdmin))
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "SHOP", Subjects: []string{"orders.*"}}); err != nil {
 		t.Fatal(err)
 	}

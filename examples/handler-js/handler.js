@@ -1,8 +1,11 @@
 // A handler of deadman in JavaScript: node handler.js [the address of NATS]
+// It logs in as the user handlers, whose secret is in the data folder of the node.
+import { readFileSync } from "node:fs";
 import { connect } from "@nats-io/transport-node";
 import { Svcm } from "@nats-io/services";
 
-const nc = await connect({ servers: process.argv[2] ?? "nats://127.0.0.1:4222" });
+const secret = readFileSync(`${process.env.DEADMAN_DATA_DIR ?? "deadman-data"}/nats-users/handlers`, "utf8").trim();
+const nc = await connect({ servers: process.argv[2] ?? "nats://127.0.0.1:4222", user: "handlers", pass: secret });
 const service = await new Svcm(nc).add({ name: "shipping", version: "1.0.0", queue: "handlers" });
 
 service.addEndpoint("shipping", {
