@@ -63,10 +63,10 @@ func TestNATSUsersKeepToTheirOwn(t *testing.T) {
 	anyone := []string{
 		purge, drop, "$JS.API.STREAM.UPDATE.DEADMAN_ALERTS", "$JS.API.STREAM.MSG.DELETE.DEADMAN_ALERTS", "$JS.API.STREAM.CREATE.MINE",
 		"$JS.API.STREAM.MSG.GET.DEADMAN_EVENTS", "$JS.API.DIRECT.GET.DEADMAN_EVENTS", "$JS.API.CONSUMER.CREATE.DEADMAN_EVENTS.mine",
-		"$JS.API.CONSUMER.DELETE.DEADMAN_ALERTS.theirs", "$JS.API.STREAM.LIST", "$JS.ACK.DEADMAN_EVENTS.a.1.1.1.1.0",
+		"$JS.API.CONSUMER.DELETE.DEADMAN_ALERTS.theirs", "$JS.API.DIRECT.GET.DEADMAN_ALERTS", "$JS.API.STREAM.LIST", "$JS.ACK.DEADMAN_EVENTS.a.1.1.1.1.0",
 		"$KV.orders.x", "$SRV.PING", "$SYS.REQ.SERVER.PING", "_INBOX.deadman.x", "_INBOX.x", alert, handlers.Subject("shipping"),
 	}
-	theirs := []string{"$JS.API.STREAM.INFO.DEADMAN_ALERTS", "$JS.API.CONSUMER.CREATE.DEADMAN_ALERTS.mine", "$JS.API.DIRECT.GET.DEADMAN_ALERTS"}
+	theirs := []string{"$JS.API.STREAM.INFO.DEADMAN_ALERTS", "$JS.API.CONSUMER.CREATE.DEADMAN_ALERTS.mine"}
 	deaf := []string{">", "*.*", "orders.>", "_INBOX.>", "_INBOX.deadman.>", "_INBOX.*.*", "$JS.>", "$SYS.>", "deadman.>"}
 	for user, of := range map[string]trespasses{
 		bus.UserEvents:   {append(theirs, append(anyone, ack)...), append(deaf, "deadman.alerts.>", "deadman.acks.*", "deadman.handlers.>", "$SRV.>")},
@@ -180,6 +180,38 @@ func TestAnswersOfJetStreamForgeNothing(t *testing.T) {
 	}
 	if m, err := reader.Request(next, []byte(`{"batch":1,"no_wait":true}`), within); err != nil || m.Header.Get("Status") != "404" {
 		t.Fatalf("a consumer of nothing: %+v, %v", m, err)
+	}
+	// The same on the subject of an event whose key is in the subject, and whose body nothing reads;
+	// and what else JetStream says and delivers there.
+	n.put(http.StatusCreated, "", "name: shipped\nentity: ship\nslot: 1s\ntrigger: {event: ships.*, key: wildcard(1)}\nescalate: [{after: 1h, step: late}]\n")
+	for i, of := range [][2]string{
+		{next, `{"batch":1,"no_wait":true}`}, {"$JS.API.STREAM.INFO.DEADMAN_ALERTS", ""}, {"$JS.API.CONSUMER.INFO.DEADMAN_ALERTS.none", ""},
+		{"$JS.API.CONSUMER.CREATE.DEADMAN_ALERTS.other", `{"stream_name":"DEADMAN_ALERTS","config":{"name":"other","deliver_policy":"all","ack_policy":"none"}}`},
+		{"$JS.API.CONSUMER.MSG.NEXT.DEADMAN_ALERTS.other", `{"batch":10,"no_wait":true}`},
+		{"$JS.API.CONSUMER.CREATE.DEADMAN_ALERTS.spill", `{"stream_name":"DEADMAN_ALERTS","config":{"name":"spill","deliver_subject":"ships.spilled","idle_heartbeat":100000000,"deliver_policy":"all","ack_policy":"none"}}`},
+	} {
+		if err := reader.PublishRequest(of[0], fmt.Sprint("ships.", i), []byte(of[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.eventually("what came there is refused", func() bool {
+		var refused list
+		n.get("/api/v1/dead-letters?limit=500", &refused)
+		heartbeats, answers := 0, 0
+		for _, l := range refused.Items {
+			if strings.HasPrefix(l.Reason, "the broker answered a request") {
+				if l.Subject == "ships.spilled" {
+					heartbeats++
+				} else {
+					answers++
+				}
+			}
+		}
+		return heartbeats >= 2 && answers >= 5
+	})
+	var jobs list
+	if n.get("/api/v1/jobs?rule=shipped", &jobs); len(jobs.Items) != 0 {
+		t.Errorf("%d jobs began by what nobody sent", len(jobs.Items))
 	}
 	// An event is acknowledged to its sender by a message, too.
 	sender := n.as(bus.UserEvents)

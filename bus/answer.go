@@ -58,9 +58,6 @@ func (b *Bus) asks(m *nats.Msg) bool {
 	return first != "deadman" && !strings.HasPrefix(first, "$")
 }
 
-// statusHeader is that of a message by which the broker tells how a request went.
-const statusHeader = "Status"
-
 func (r Reply) message() *nats.Msg {
 	m := &nats.Msg{Data: r.Data}
 	if r.Why != "" {

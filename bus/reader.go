@@ -48,8 +48,7 @@ type reader struct {
 
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc
-	batch      jetstream.MessageBatch
-	endPull    context.CancelFunc
+	batch      *pull     // nil: there is no request at the broker
 	pulled     time.Time // when the broker was asked last
 	delivered  uint64    // the consumer's sequence of the last message
 	reconnects uint64
@@ -141,16 +140,16 @@ func (r *reader) Next(ctx context.Context, limit int, wait time.Duration) ([]fut
 
 // one returns the next message, or nil when none came in time. With some in hand already it
 // does not wait.
-func (r *reader) one(ctx context.Context, timeout <-chan time.Time, some bool) (jetstream.Msg, error) {
+func (r *reader) one(ctx context.Context, timeout <-chan time.Time, some bool) (*nats.Msg, error) {
 	for {
 		if err := r.pull(); err != nil {
 			return nil, err
 		}
-		if some && len(r.batch.Messages()) == 0 {
+		if some && len(r.batch.messages) == 0 {
 			return nil, nil
 		}
 		select {
-		case msg, ok := <-r.batch.Messages():
+		case msg, ok := <-r.batch.messages:
 			if ok {
 				return msg, nil
 			}
@@ -173,7 +172,7 @@ func (r *reader) one(ctx context.Context, timeout <-chan time.Time, some bool) (
 
 // pull keeps one request at the broker.
 func (r *reader) pull() error {
-	if r.batch != nil && len(r.batch.Messages()) > 0 {
+	if r.batch != nil && len(r.batch.messages) > 0 {
 		return nil
 	}
 	if r.closed.Load() || r.bus.nc.Stats().Reconnects != r.reconnects {
@@ -183,24 +182,20 @@ func (r *reader) pull() error {
 		return nil
 	}
 	r.pulled = time.Now()
-	ctx, cancel := context.WithTimeout(r.ctx, pullExpiry)
-	batch, err := r.consumer.Fetch(pullMessages, jetstream.FetchContext(ctx),
-		jetstream.FetchMaxBytes(max(pullBytes, int(r.bus.nc.MaxPayload())+pullBytes/8)),
-		jetstream.FetchHeartbeat(pullHeartbeat))
+	batch, err := startPull(r.ctx, r.bus.nc, r.stream, r.name, max(pullBytes, int(r.bus.nc.MaxPayload())+pullBytes/8))
 	if err != nil {
-		cancel()
 		return r.lost(err)
 	}
-	r.batch, r.endPull = batch, cancel
+	r.batch = batch
 	return nil
 }
 
 // ended judges why a pull came to its end, and makes way for the next one.
 func (r *reader) ended() error {
-	err := r.batch.Error()
-	r.endPull()
+	err := r.batch.err
+	r.batch.stop()
 	r.batch = nil
-	if err == nil || errors.Is(err, nats.ErrTimeout) || errors.Is(err, jetstream.ErrBatchCompleted) || errors.Is(err, context.DeadlineExceeded) {
+	if err == nil {
 		return nil
 	}
 	return r.lost(r.bus.denied.explain(err, r.pulled, consumerAPI("MSG.NEXT", r.stream)))
@@ -215,7 +210,7 @@ func (r *reader) lost(why error) error {
 }
 
 // event makes an event of a message; ok is false for one that nobody asked for.
-func (r *reader) event(msg jetstream.Msg) (e futurejobs.Event, ok bool, err error) {
+func (r *reader) event(msg *nats.Msg) (e futurejobs.Event, ok bool, err error) {
 	meta, err := msg.Metadata()
 	if err != nil {
 		return e, false, r.lost(err)
@@ -228,12 +223,12 @@ func (r *reader) event(msg jetstream.Msg) (e futurejobs.Event, ok bool, err erro
 	if r.accounts {
 		r.skip(meta.Sequence.Stream, at)
 	}
-	if r.match && !within(msg.Subject(), r.subjects) {
+	if r.match && !within(msg.Subject, r.subjects) {
 		return e, false, nil
 	}
 	return futurejobs.Event{
-		Stream: r.stream, Subject: msg.Subject(), Seq: meta.Sequence.Stream, At: at,
-		ID: givenID(msg.Headers()), Header: msg.Headers(), Data: msg.Data(), StreamCreatedAt: r.created,
+		Stream: r.stream, Subject: msg.Subject, Seq: meta.Sequence.Stream, At: at,
+		ID: givenID(msg.Header), Header: msg.Header, Data: msg.Data, StreamCreatedAt: r.created,
 	}, true, nil
 }
 
@@ -252,7 +247,7 @@ func (r *reader) Close() {
 	}
 	r.cancel()
 	if r.batch != nil {
-		r.endPull()
+		r.batch.stop()
 	}
 	if !r.bus.Connected() {
 		return // the broker forgets the consumer by itself

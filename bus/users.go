@@ -63,7 +63,6 @@ func permissionsOf(name string) *natsserver.Permissions {
 			"$JS.API.CONSUMER.DURABLE.CREATE." + AlertsStream + ".*",
 			"$JS.API.CONSUMER.INFO." + AlertsStream + ".*",
 			"$JS.API.CONSUMER.MSG.NEXT." + AlertsStream + ".*",
-			"$JS.API.DIRECT.GET." + AlertsStream, "$JS.API.DIRECT.GET." + AlertsStream + ".>",
 			"$JS.ACK." + AlertsStream + ".>", "$JS.FC." + AlertsStream + ".>",
 		}, []string{alertSubjects})
 	case UserAcks:

@@ -1,0 +1,110 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// The statuses by which the broker tells how a pull goes. They come without a reply subject.
+const (
+	statusHeader      = "Status"
+	descriptionHeader = "Description"
+
+	statusHeartbeat    = "100"
+	statusNothing      = "404"
+	statusExpired      = "408"
+	statusConflict     = "409"
+	statusNoResponders = "503"
+)
+
+// pull is one request for the messages of a consumer, and what comes of it.
+//
+// The client has such a request, too (Consumer.Fetch). It takes a message without a body for a status
+// if a header of it says Status. So a sender of one such message would keep everybody from reading the
+// stream past it. Here, a message of the stream is what has a reply subject: the broker alone sets it.
+type pull struct {
+	messages chan *nats.Msg // closed at the end
+	err      error          // why it ended; set before messages is closed
+	stop     context.CancelFunc
+}
+
+// startPull asks for up to pullMessages messages and mostBytes, until ctx ends.
+func startPull(ctx context.Context, nc *nats.Conn, stream, consumer string, mostBytes int) (*pull, error) {
+	body, err := json.Marshal(struct {
+		Batch     int           `json:"batch"`
+		MaxBytes  int           `json:"max_bytes"`
+		Expires   time.Duration `json:"expires"`
+		Heartbeat time.Duration `json:"idle_heartbeat"`
+	}{pullMessages, mostBytes, pullExpiry, pullHeartbeat})
+	if err != nil {
+		return nil, err
+	}
+	arrived := make(chan *nats.Msg, 2*pullMessages)
+	sub, err := nc.ChanSubscribe(nc.NewInbox(), arrived)
+	if err != nil {
+		return nil, err
+	}
+	if err := nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+stream+"."+consumer, sub.Subject, body); err != nil {
+		return nil, errors.Join(err, sub.Unsubscribe())
+	}
+	p := &pull{messages: make(chan *nats.Msg, pullMessages)}
+	ctx, p.stop = context.WithCancel(ctx)
+	go func() {
+		defer close(p.messages)
+		p.err = p.run(ctx, arrived, mostBytes)
+		_ = sub.Unsubscribe() // it fails without a connection, which has none to end
+	}()
+	return p, nil
+}
+
+// run passes messages on until the request is answered in full. No error means that the next
+// request may follow.
+func (p *pull) run(ctx context.Context, arrived <-chan *nats.Msg, mostBytes int) error {
+	silence := time.NewTimer(2 * pullHeartbeat)
+	defer silence.Stop()
+	messages, bytes := 0, 0
+	for messages < pullMessages && bytes < mostBytes {
+		select {
+		case m := <-arrived:
+			silence.Reset(2 * pullHeartbeat)
+			if m.Reply == "" {
+				if over, err := ended(m); over {
+					return err
+				}
+				continue
+			}
+			p.messages <- m
+			messages, bytes = messages+1, bytes+m.Size()
+		case <-silence.C:
+			return jetstream.ErrNoHeartbeat
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// ended reports whether a status ends a pull, and whether that is an error.
+func ended(status *nats.Msg) (over bool, err error) {
+	code, words := status.Header.Get(statusHeader), status.Header.Get(descriptionHeader)
+	switch code {
+	case statusHeartbeat:
+		return false, nil
+	case statusNothing, statusExpired:
+		return true, nil
+	case statusNoResponders:
+		return true, nats.ErrNoResponders
+	case statusConflict:
+		if full := strings.ToLower(words); strings.Contains(full, "message size exceeds maxbytes") || strings.Contains(full, "batch completed") {
+			return true, nil
+		}
+	}
+	return true, fmt.Errorf("the broker ends the request for messages: %s %s", code, words)
+}
