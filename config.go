@@ -81,8 +81,10 @@ type Config struct {
 // Endpoints is where a node can be reached.
 type Endpoints struct {
 	HTTP string `json:"http"`
-	NATS string `json:"nats"`           // without who logs in there
-	Open bool   `json:"open,omitempty"` // whoever reaches it may do everything
+	NATS string `json:"nats"` // without who logs in there
+	// NATSUsers is a folder, with the secrets of the users of a NATS server in the process; empty: none are needed.
+	NATSUsers string `json:"nats_users,omitempty"`
+	Open      bool   `json:"open,omitempty"` // whoever reaches it may do everything
 }
 
 func (c Config) withDefaults() Config {

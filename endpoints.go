@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"deadman/bus"
 )
 
 // endpointsFile, in the data folder, says where the node that runs there can be reached,
@@ -18,11 +20,16 @@ const endpointsFile = "endpoints.json"
 
 func (n *node) natsDir() string { return filepath.Join(n.DataDir, "nats") }
 
+func (n *node) natsUsersDir() string { return filepath.Join(n.DataDir, bus.UsersDir) }
+
 // announce says where the node serves, to the data folder and to Config.Ready.
 func (n *node) announce(addr net.Addr) error {
 	at := Endpoints{HTTP: "http://" + reachable(addr), NATS: withoutUser(n.NATSURL), Open: n.open.Load()}
 	if n.server != nil {
 		at.NATS = n.server.ClientURL()
+		if n.server.Guarded() {
+			at.NATSUsers = n.natsUsersDir()
+		}
 	}
 	if n.embedded() {
 		text, err := json.MarshalIndent(at, "", "  ")

@@ -69,10 +69,14 @@ func TestNATSUsersKeepToTheirOwn(t *testing.T) {
 	theirs := []string{"$JS.API.STREAM.INFO.DEADMAN_ALERTS", "$JS.API.CONSUMER.CREATE.DEADMAN_ALERTS.mine"}
 	deaf := []string{">", "*.*", "orders.>", "_INBOX.>", "_INBOX.deadman.>", "_INBOX.*.*", "$JS.>", "$SYS.>", "deadman.>"}
 	for user, of := range map[string]trespasses{
-		bus.UserEvents:   {append(theirs, append(anyone, ack)...), append(deaf, "deadman.alerts.>", "deadman.acks.*", "deadman.handlers.>", "$SRV.>")},
-		bus.UserAlerts:   {append(anyone, ack, "orders.shipped"), append(deaf, "deadman.acks.*", "deadman.handlers.>", "$SRV.>")},
-		bus.UserAcks:     {append(theirs, append(anyone, "orders.shipped")...), append(deaf, "deadman.alerts.>", "deadman.acks.*", "deadman.handlers.>", "$SRV.>")},
-		bus.UserHandlers: {append(theirs, append(anyone, ack, "orders.shipped")...), append(deaf, "deadman.alerts.>", "deadman.acks.*")},
+		bus.UserEvents: {append(theirs, append(anyone, ack)...), append(deaf, "deadman.alerts.>", "deadman.acks.*", "deadman.handlers.>", "$SRV.>")},
+		bus.UserAlerts: {
+			append(theirs, append(anyone, ack, "orders.shipped", "$JS.API.CONSUMER.MSG.NEXT.DEADMAN_ALERTS.theirs", "$JS.ACK.DEADMAN_ALERTS.a.1.1.1.1.0")...),
+			append(deaf, "deadman.acks.*", "deadman.handlers.>", "$SRV.>"),
+		},
+		bus.UserConsumers: {append(anyone, ack, "orders.shipped"), append(deaf, "deadman.acks.*", "deadman.handlers.>", "$SRV.>")},
+		bus.UserAcks:      {append(theirs, append(anyone, "orders.shipped")...), append(deaf, "deadman.alerts.>", "deadman.acks.*", "deadman.handlers.>", "$SRV.>")},
+		bus.UserHandlers:  {append(theirs, append(anyone, ack, "orders.shipped")...), append(deaf, "deadman.alerts.>", "deadman.acks.*")},
 	} {
 		nc := n.as(user)
 		for _, subject := range of.publish {
@@ -111,18 +115,22 @@ func (n *node) isDenied(nc *nats.Conn, user, what string) {
 	}
 }
 
-// A user of alerts reads them as they come and from the stream; one of events publishes, and is
-// told that the event is durable.
+// Users of alerts read them as they come, and consumers from the stream; one of events publishes, and
+// is told that the event is durable.
 func TestNATSUsersDoWhatTheyAreFor(t *testing.T) {
 	t.Parallel()
 	n := serve(t, deadman.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
-	reader := n.as(bus.UserAlerts)
-	live, err := reader.SubscribeSync("deadman.alerts.>")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := reader.Flush(); err != nil {
-		t.Fatal(err)
+	var live []*nats.Subscription
+	for _, user := range []string{bus.UserAlerts, bus.UserConsumers} {
+		reader := n.as(user)
+		sub, err := reader.SubscribeSync("deadman.alerts.>")
+		if err == nil {
+			err = reader.Flush()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		live = append(live, sub)
 	}
 	sender, err := jetstream.New(n.as(bus.UserEvents))
 	if err != nil {
@@ -131,10 +139,12 @@ func TestNATSUsersDoWhatTheyAreFor(t *testing.T) {
 	if ack, err := sender.Publish(t.Context(), "payments.started", []byte(`{"id":"x"}`)); err != nil || ack.Stream != bus.EventsStream {
 		t.Fatalf("published: %+v, %v", ack, err)
 	}
-	if m, err := live.NextMsg(within); err != nil || !strings.HasPrefix(m.Subject, "deadman.alerts.payment-unconfirmed.") {
-		t.Fatalf("live: %+v, %v", m, err)
+	for _, sub := range live {
+		if m, err := sub.NextMsg(within); err != nil || !strings.HasPrefix(m.Subject, "deadman.alerts.payment-unconfirmed.") {
+			t.Fatalf("live: %+v, %v", m, err)
+		}
 	}
-	js, err := jetstream.New(reader)
+	js, err := jetstream.New(n.as(bus.UserConsumers))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +164,7 @@ func TestNATSUsersDoWhatTheyAreFor(t *testing.T) {
 }
 
 // What a user may ask of JetStream is answered on any subject that the user names: also there, an
-// answer is no acknowledgement, no event and no alert.
+// answer is no acknowledgement and no alert.
 func TestAnswersOfJetStreamForgeNothing(t *testing.T) {
 	t.Parallel()
 	n := serve(t, deadman.Config{Rules: ruleFolder(t, map[string]string{"insistent.yaml": insistent})})
@@ -166,7 +176,7 @@ func TestAnswersOfJetStreamForgeNothing(t *testing.T) {
 	ack := "deadman.acks." + said.Items[0].ID
 
 	// A consumer of nothing answers at once that it has no message, without a body.
-	reader := n.as(bus.UserAlerts)
+	reader := n.as(bus.UserConsumers)
 	js, err := jetstream.New(reader)
 	if err != nil {
 		t.Fatal(err)
@@ -180,38 +190,6 @@ func TestAnswersOfJetStreamForgeNothing(t *testing.T) {
 	}
 	if m, err := reader.Request(next, []byte(`{"batch":1,"no_wait":true}`), within); err != nil || m.Header.Get("Status") != "404" {
 		t.Fatalf("a consumer of nothing: %+v, %v", m, err)
-	}
-	// The same on the subject of an event whose key is in the subject, and whose body nothing reads;
-	// and what else JetStream says and delivers there.
-	n.put(http.StatusCreated, "", "name: shipped\nentity: ship\nslot: 1s\ntrigger: {event: ships.*, key: wildcard(1)}\nescalate: [{after: 1h, step: late}]\n")
-	for i, of := range [][2]string{
-		{next, `{"batch":1,"no_wait":true}`}, {"$JS.API.STREAM.INFO.DEADMAN_ALERTS", ""}, {"$JS.API.CONSUMER.INFO.DEADMAN_ALERTS.none", ""},
-		{"$JS.API.CONSUMER.CREATE.DEADMAN_ALERTS.other", `{"stream_name":"DEADMAN_ALERTS","config":{"name":"other","deliver_policy":"all","ack_policy":"none"}}`},
-		{"$JS.API.CONSUMER.MSG.NEXT.DEADMAN_ALERTS.other", `{"batch":10,"no_wait":true}`},
-		{"$JS.API.CONSUMER.CREATE.DEADMAN_ALERTS.spill", `{"stream_name":"DEADMAN_ALERTS","config":{"name":"spill","deliver_subject":"ships.spilled","idle_heartbeat":100000000,"deliver_policy":"all","ack_policy":"none"}}`},
-	} {
-		if err := reader.PublishRequest(of[0], fmt.Sprint("ships.", i), []byte(of[1])); err != nil {
-			t.Fatal(err)
-		}
-	}
-	n.eventually("what came there is refused", func() bool {
-		var refused list
-		n.get("/api/v1/dead-letters?limit=500", &refused)
-		heartbeats, answers := 0, 0
-		for _, l := range refused.Items {
-			if strings.HasPrefix(l.Reason, "the broker answered a request") {
-				if l.Subject == "ships.spilled" {
-					heartbeats++
-				} else {
-					answers++
-				}
-			}
-		}
-		return heartbeats >= 2 && answers >= 5
-	})
-	var jobs list
-	if n.get("/api/v1/jobs?rule=shipped", &jobs); len(jobs.Items) != 0 {
-		t.Errorf("%d jobs began by what nobody sent", len(jobs.Items))
 	}
 	// An event is acknowledged to its sender by a message, too.
 	sender := n.as(bus.UserEvents)

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
-	"path/filepath"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -232,7 +231,7 @@ func (n *node) openBus(ctx context.Context) (err error) {
 	if n.NATSURL == "" {
 		n.server, err = bus.StartServer(bus.ServerOptions{
 			Dir: n.natsDir(), Addr: cmp.Or(n.NATSAddr, DefaultNATSAddr), Move: n.NATSAddr == "",
-			Users: filepath.Join(n.DataDir, bus.UsersDir), TokenFile: n.NATSToken, Insecure: n.Insecure, Log: n.log,
+			Users: n.natsUsersDir(), TokenFile: n.NATSToken, Insecure: n.Insecure, Log: n.log,
 		})
 		if err != nil {
 			return err

@@ -87,7 +87,7 @@ func TestAlertsAreDecidedWhileRulesAreSaved(t *testing.T) {
 					c.DatabaseURL, c.NATSURL = storetest.Postgres(t), broker(t)
 				}
 				n := serve(t, c)
-				streams := n.address(bus.UserAdmin)
+				streams := n.natsAs(bus.UserAdmin)
 				if c.NATSURL != "" {
 					streams = c.NATSURL
 				}

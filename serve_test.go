@@ -35,8 +35,8 @@ type node struct {
 	ended chan error
 }
 
-// address is where a user of the node's own NATS server connects.
-func (n *node) address(user string) string {
+// natsAs is where a user of the node's own NATS server connects.
+func (n *node) natsAs(user string) string {
 	n.Helper()
 	return bustest.LogIn(n, n.dir, n.NATS, user)
 }
@@ -44,7 +44,7 @@ func (n *node) address(user string) string {
 // as connects to the node's own NATS server as one of its users, until the test ends.
 func (n *node) as(user string, options ...nats.Option) *nats.Conn {
 	n.Helper()
-	conn, err := nats.Connect(n.address(user), append(options, nats.CustomInboxPrefix("_INBOX."+user))...)
+	conn, err := nats.Connect(n.natsAs(user), append(options, nats.CustomInboxPrefix("_INBOX."+user))...)
 	if err != nil {
 		n.Fatal(err)
 	}

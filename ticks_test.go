@@ -82,7 +82,7 @@ func TestTicksOfANode(t *testing.T) {
 // is there.
 func TestAnEmissionNeedsAStreamThatKeepsIt(t *testing.T) {
 	n := serve(t, deadman.Config{})
-	js := bustest.JetStream(t, n.address(bus.UserAdmin))
+	js := bustest.JetStream(t, n.natsAs(bus.UserAdmin))
 	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"}, Retention: jetstream.WorkQueuePolicy}); err != nil {
 		t.Fatal(err)
 	}

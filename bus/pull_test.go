@@ -100,7 +100,7 @@ func TestReadOverManyRequests(t *testing.T) {
 			data = body
 		}
 		var err error
-		if last, err = js.PublishAsync("orders.created", data); err != nil {
+		if last, err = js.PublishAsync("orders.created", data, jetstream.WithStallWait(time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -24,11 +24,12 @@ const UsersDir = "nats-users"
 
 // The users of an embedded server that clients log in as.
 const (
-	UserAdmin    = "admin"    // does everything
-	UserEvents   = "events"   // publishes events
-	UserAlerts   = "alerts"   // reads alerts
-	UserAcks     = "acks"     // acknowledges alerts
-	UserHandlers = "handlers" // answers checks
+	UserAdmin     = "admin"     // does everything
+	UserEvents    = "events"    // publishes events
+	UserAlerts    = "alerts"    // reads alerts as they come
+	UserConsumers = "consumers" // reads the stream of alerts, too
+	UserAcks      = "acks"      // acknowledges alerts
+	UserHandlers  = "handlers"  // answers checks
 )
 
 // userNode is the node itself. Its secret is in no file: each server makes one.
@@ -45,6 +46,9 @@ var brokersOwn = []string{
 
 // permissionsOf are the permissions of a user; nil: all. Each user but the admin hears answers
 // below an inbox of its own alone, or it could hear those to others.
+//
+// Only the consumers may ask JetStream anything: it answers on any subject that the request names,
+// and a status comes to an event without a body there.
 func permissionsOf(name string) *natsserver.Permissions {
 	own := "_INBOX." + name + ".>"
 	may := func(publish, subscribe []string, deny ...string) *natsserver.Permissions {
@@ -57,6 +61,8 @@ func permissionsOf(name string) *natsserver.Permissions {
 	case UserEvents:
 		return may([]string{">"}, nil, append([]string{"deadman.>"}, brokersOwn...)...)
 	case UserAlerts:
+		return may([]string{}, []string{alertSubjects})
+	case UserConsumers:
 		return may([]string{
 			"$JS.API.STREAM.INFO." + AlertsStream,
 			"$JS.API.CONSUMER.CREATE." + AlertsStream, "$JS.API.CONSUMER.CREATE." + AlertsStream + ".>",
@@ -100,7 +106,7 @@ func newUsers(dir, token string, refusals *refusals) (*users, error) {
 	if err := private(dir); err != nil {
 		return nil, err
 	}
-	for _, name := range []string{UserAdmin, UserEvents, UserAlerts, UserAcks, UserHandlers} {
+	for _, name := range []string{UserAdmin, UserEvents, UserAlerts, UserConsumers, UserAcks, UserHandlers} {
 		secret, err := secretOf(filepath.Join(dir, name), refusals.log)
 		if err != nil {
 			return nil, fmt.Errorf("%w: the secret of the NATS user %s: %w", ErrIdentity, name, err)

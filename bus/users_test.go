@@ -17,7 +17,7 @@ import (
 )
 
 // everyUser are the users that have a file.
-var everyUser = []string{bus.UserAdmin, bus.UserEvents, bus.UserAlerts, bus.UserAcks, bus.UserHandlers}
+var everyUser = []string{bus.UserAdmin, bus.UserEvents, bus.UserAlerts, bus.UserConsumers, bus.UserAcks, bus.UserHandlers}
 
 // guarded starts a server whose users have their secrets in a data folder.
 func guarded(t *testing.T, data string, log *bustest.Log, change ...func(*bus.ServerOptions)) *bus.Server {

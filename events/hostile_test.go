@@ -10,8 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"deadman/bus"
 	"deadman/events"
 	futurejobs "deadman/future_jobs"
@@ -108,48 +106,6 @@ escalate: [{after: 1h, step: primary}]
 				t.Errorf("letters: %+v, want one because of %q", fresh, c.reason)
 			}
 		})
-	}
-}
-
-// What the broker says on a subject that somebody named for it is no event, whatever the rule reads.
-func TestWhatTheBrokerSaysIsNoEvent(t *testing.T) {
-	w := newWorld(t)
-	w.write(`
-name: looks-at-nothing
-entity: device
-trigger: {event: beats.*, key: wildcard(1)}
-escalate: [{after: 1h, step: primary}]
-`)
-	w.start()
-	js := w.js()
-	for i, c := range []struct {
-		status, body string
-		event        bool
-	}{
-		{"404", "", false}, {"100", "", false}, {"409", "", false},
-		{"", `{"type":"io.nats.jetstream.api.v1.stream_info_response","total":0}`, false},
-		{"", `{"type":"io.nats.jetstream.advisory.v1.max_deliver"}`, true}, {"", `{"id":"io.nats.jetstream.api.v1."}`, true},
-		{"404", `{}`, true}, {"shipped", "", true}, {"", "", true},
-	} {
-		m := &nats.Msg{Subject: fmt.Sprint("beats.", i), Data: []byte(c.body), Header: nats.Header{}}
-		if c.status != "" {
-			m.Header.Set("Status", c.status)
-		}
-		before := len(w.letters())
-		ack, err := js.PublishMsg(t.Context(), m)
-		if err != nil {
-			t.Fatal(err)
-		}
-		w.caughtUp(bus.EventsStream, ack.Sequence)
-		fresh := w.letters()[:len(w.letters())-before]
-		_, err = w.store.Job(t.Context(), "looks-at-nothing", fmt.Sprint(i))
-		if c.event != (err == nil) || c.event != (len(fresh) == 0) || !c.event && !strings.Contains(fresh[0].Reason, "the broker answered a request") {
-			t.Errorf("%+v: job: %v; letters: %+v", c, err, fresh)
-		}
-	}
-	retried, err := w.retrier().RetryAll(t.Context(), futurejobs.Filter{}, 0)
-	if err != nil || retried.Tried != 4 || retried.Refused != 4 {
-		t.Errorf("tried again: %+v, %v", retried, err)
 	}
 }
 

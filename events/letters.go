@@ -131,8 +131,6 @@ func (l *Letters) fold(letter futurejobs.DeadLetter) futurejobs.Batch {
 	switch {
 	case letter.Size > MaxBody:
 		refusals = []futurejobs.Refusal{{Rule: letter.Rule, Reason: TooLong(letter.Size)}}
-	case brokersWord(letter.Event) != "":
-		refusals = []futurejobs.Refusal{{Rule: letter.Rule, Reason: brokersWord(letter.Event)}}
 	case letter.Size > 0:
 		refusals = []futurejobs.Refusal{{Rule: letter.Rule, Reason: bodyGone(letter)}}
 	default:

@@ -1,7 +1,6 @@
 package events
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -130,17 +129,13 @@ func (t *tap) letter(e futurejobs.Event, size int, r futurejobs.Refusal) futurej
 	return l
 }
 
-// match asks the rules what an event means. One that is too long is cut, and not asked about; nor is
-// what the broker says.
+// match asks the rules what an event means. One that is too long is cut, and not asked about.
 func (t *tap) match(e *futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
 	if n := len(e.Data); n > MaxBody {
 		e.Data = e.Data[:MaxBody]
 		return nil, []futurejobs.Refusal{{
 			Reason: TooLong(n),
 		}}
-	}
-	if why := brokersWord(*e); why != "" {
-		return nil, []futurejobs.Refusal{{Reason: why}}
 	}
 	return t.in.Book.Match(*e)
 }
@@ -163,18 +158,4 @@ func tell(o Observer, done futurejobs.Applied, letters, ignored int) {
 	for _, a := range done.Said {
 		o.Alerted(a)
 	}
-}
-
-// answerOfBroker is how the broker's answers to requests about streams begin.
-var answerOfBroker = []byte(`{"type":"io.nats.jetstream.api.v1.`)
-
-// brokersWord is why a message is no event; empty: it is one. A client that may not publish on a
-// subject can name it as where the broker answers something that the client may ask. What comes
-// then is a status without a body, or an answer about a stream or consumer.
-func brokersWord(e futurejobs.Event) string {
-	status := e.Header["Status"]
-	if len(e.Data) == 0 && len(status) > 0 && len(status[0]) == 3 || bytes.HasPrefix(e.Data, answerOfBroker) {
-		return "the broker answered a request on this subject, and nobody sent an event; see to it that NATS users who may ask for streams or consumers are trusted with events, too"
-	}
-	return ""
 }

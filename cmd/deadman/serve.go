@@ -97,7 +97,7 @@ func (p *program) welcome(at deadman.Endpoints) {
 
     page  %s/
     API   %s/api/v1, described at %s/docs
-    NATS  %s
+    NATS  %s%s
 %s
   In a second terminal:
 
@@ -105,8 +105,16 @@ func (p *program) welcome(at deadman.Endpoints) {
     %s  shows alerts as they come
 
 `,
-		p.palette.paint(bold, "deadman"), version, at.HTTP, at.HTTP, at.HTTP, redact(at.NATS), openness(at),
+		p.palette.paint(bold, "deadman"), version, at.HTTP, at.HTTP, at.HTTP, redact(at.NATS), natsUsers(at), openness(at),
 		p.palette.paint(green, self+" demo"), p.palette.paint(green, self+" alert tail"))
+}
+
+// natsUsers says where the secrets are by which clients of NATS log in.
+func natsUsers(at deadman.Endpoints) string {
+	if at.NATSUsers == "" {
+		return ""
+	}
+	return ", for the users in " + plain(at.NATSUsers)
 }
 
 // openness says so where no token is needed.

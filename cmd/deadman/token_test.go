@@ -98,7 +98,10 @@ func TestWelcome(t *testing.T) {
 		t.Errorf("the node is not open:\n%s", &out)
 	}
 	out.Reset()
-	p.welcome(deadman.Endpoints{HTTP: "http://h", Open: true})
+	p.welcome(deadman.Endpoints{HTTP: "http://h", NATS: "nats://h:4222", NATSUsers: "data/nats-users", Open: true})
+	if !strings.Contains(out.String(), "nats://h:4222, for the users in data/nats-users\n") {
+		t.Errorf("it does not say how one logs in over NATS:\n%s", &out)
+	}
 	if !strings.Contains(out.String(), "It is open: whoever reaches it may do everything over HTTP") {
 		t.Errorf("the node is open:\n%s", &out)
 	}
