@@ -22,8 +22,9 @@ var (
 	ErrExists = errors.New("a token of this name is in use; take another name, or revoke that one first")
 )
 
-// Store keeps tokens and the audit.
+// Store keeps tokens, sessions and the audit.
 type Store interface {
+	SessionStore
 	// Tokens returns all tokens, newest first, which is by their ids. Once there was one, the
 	// newest is always there.
 	Tokens(ctx context.Context) ([]Token, error)
@@ -33,8 +34,8 @@ type Store interface {
 	// returns ErrExists where a token that is neither revoked nor expired at t.CreatedAt
 	// has the name; one that is expired gives it up.
 	InsertToken(ctx context.Context, t Token) error
-	// RevokeToken revokes the token of an id or a name and audits token.revoke in the same
-	// transaction. It returns ErrNotFound where there is none, or it is revoked.
+	// RevokeToken revokes the token of an id or a name, forgets its sessions and audits
+	// token.revoke in the same transaction. It returns ErrNotFound where there is none, or it is revoked.
 	RevokeToken(ctx context.Context, id string, at time.Time) error
 	// TouchToken notes that a token was used. It never goes back.
 	TouchToken(ctx context.Context, id string, at time.Time) error
@@ -49,9 +50,10 @@ type Store interface {
 
 // Keeper makes tokens and knows them again. It is safe for concurrent use.
 type Keeper struct {
-	store  Store
-	now    func() time.Time
-	recent recent
+	store    Store
+	now      func() time.Time
+	recent   recent // tokens
+	sessions recent
 }
 
 // NewKeeper returns a keeper of the tokens in s. Tokens expire by now.
@@ -70,7 +72,7 @@ func (k *Keeper) Create(ctx context.Context, w Wish) (t Token, secret string, er
 	if err != nil {
 		return Token{}, "", fmt.Errorf("token id: %w", err)
 	}
-	secret = newSecret()
+	secret = newSecret(mark)
 	t = Token{
 		ID: id.String(), Name: w.Name, Scopes: w.Scopes, Prefix: w.Prefix,
 		CreatedAt: micro(k.now()), CreatedBy: ActorOf(ctx).Name, Hash: hashOf(secret),
@@ -89,40 +91,70 @@ func (k *Keeper) Create(ctx context.Context, w Wish) (t Token, secret string, er
 func micro(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
 
 // Identify returns the live token that has the secret, or ErrDenied.
+func (k *Keeper) Identify(ctx context.Context, secret string) (Token, error) {
+	p, err := k.find(ctx, &k.recent, hashOf(secret), k.tokenOf)
+	return p.token, err
+}
+
+// tokenOf asks the store for a token.
+func (k *Keeper) tokenOf(ctx context.Context, hash [32]byte) (pass, error) {
+	t, err := k.store.TokenByHash(ctx, hash)
+	return pass{token: t}, err
+}
+
+// find returns what a secret opens, or ErrDenied.
 //
-//  1. The secret is hashed, whatever it looks like.
-//  2. The token is found by the hash: among the recent ones, which are live, or in the
+//  1. The secret was hashed, whatever it looks like.
+//  2. What it opens is found by the hash: among the recent ones, which are live, or in the
 //     store. How long that takes depends on the hash, which tells nothing about a secret.
 //  3. The hashes are compared in constant time, also where nothing was found. So what is
 //     unknown, expired or revoked has gone the same way when it is denied.
 //  4. The use is noted, at most once a minute.
-func (k *Keeper) Identify(ctx context.Context, secret string) (Token, error) {
-	hash, now := hashOf(secret), k.now()
-	changes := k.recent.changes()
-	t, known := k.recent.get(hash, now)
+func (k *Keeper) find(ctx context.Context, among *recent, hash [32]byte, ask func(context.Context, [32]byte) (pass, error)) (pass, error) {
+	now := k.now()
+	changes := among.changes()
+	p, known := among.get(hash, now)
 	if !known {
 		var err error
-		if t, err = k.store.TokenByHash(ctx, hash); err != nil && !errors.Is(err, ErrNotFound) {
-			return Token{}, err
+		if p, err = ask(ctx, hash); errors.Is(err, futurejobs.ErrNotFound) {
+			p = pass{}
+		} else if err != nil {
+			return pass{}, err
 		}
 	}
-	same := subtle.ConstantTimeCompare(t.Hash[:], hash[:]) == 1
-	if !same || !t.Live(now) {
-		return Token{}, ErrDenied
+	has := p.hash()
+	same := subtle.ConstantTimeCompare(has[:], hash[:]) == 1
+	if !same || !p.live(now) {
+		among.drop(hash)
+		return pass{}, ErrDenied
 	}
 	if !known {
-		k.recent.keep(t, now, changes)
+		among.keep(p, now, changes)
 	}
-	if k.recent.used(t, now) {
-		// A use that cannot be noted is no reason to deny it; a later one is noted.
-		_ = k.store.TouchToken(ctx, t.ID, micro(now))
+	if among.used(p, now) {
+		k.touch(ctx, p, micro(now))
 	}
-	return t, nil
+	return p, nil
+}
+
+// touch notes a use. A use that cannot be noted is no reason to deny it; a later one is noted.
+func (k *Keeper) touch(ctx context.Context, p pass, at time.Time) {
+	_ = k.store.TouchToken(ctx, p.token.ID, at)
+	if p.session.ID != "" {
+		_ = k.store.TouchSession(ctx, p.session.ID, at)
+	}
+}
+
+// Knows reports, without the store, whether a secret opened something lately: a token, or a session.
+func (k *Keeper) Knows(secret string) bool {
+	hash := hashOf(secret)
+	return k.recent.has(hash) || k.sessions.has(hash)
 }
 
 // Revoke ends the token of an id or a name, on this node at once and on others within
 // seconds. It returns ErrNotFound where there is none, or it is revoked already.
 func (k *Keeper) Revoke(ctx context.Context, id string) error {
+	defer k.sessions.forget()
 	defer k.recent.forget() // also after an error: it may have been done nevertheless
 	return k.store.RevokeToken(ctx, id, micro(k.now()))
 }

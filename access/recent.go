@@ -10,31 +10,57 @@ const (
 	// kept is how long an answer is believed without asking the store: the longest that a
 	// token lives on after another node revoked it, and that a node stays open after another
 	// one made the first token.
-	kept = 5 * time.Second
-	// most is how many tokens are remembered.
+	kept = 2 * time.Second
+	// most is how many secrets are remembered.
 	most = 1024
 	// noted is how far apart the uses are that are written.
 	noted = time.Minute
 )
 
-// recent remembers live tokens for moments, so that not every request asks the store. What
+// pass is what a secret opens: a token or, where it is a session's, the session and its token.
+type pass struct {
+	token   Token
+	session Session
+}
+
+// hash is that of the secret.
+func (p pass) hash() [32]byte {
+	if p.session.ID != "" {
+		return p.session.Hash
+	}
+	return p.token.Hash
+}
+
+func (p pass) live(now time.Time) bool {
+	return p.token.ID != "" && p.token.Live(now) && (p.session.ID == "" || p.session.Live(now))
+}
+
+// usedAt is which use was noted last.
+func (p *pass) usedAt() *time.Time {
+	if p.session.ID != "" {
+		return &p.session.LastUsedAt
+	}
+	return &p.token.LastUsedAt
+}
+
+// recent remembers for moments what secrets open, so that not every request asks the store. What
 // is denied is not remembered: it has to go the same way each time. The zero value is empty.
 type recent struct {
 	mu      sync.Mutex
-	tokens  map[[32]byte]seen
+	passes  map[[32]byte]seen
 	changed int       // how often tokens were changed here
 	freeAt  time.Time // when the store said that there was no token yet; zero: it did not
 }
 
-// seen is a token, and when the store said so.
+// seen is what a secret opens, and when the store said so; zero: it has to be asked again.
 type seen struct {
-	Token
+	pass
 	at time.Time
 }
 
 func (s seen) fresh(now time.Time) bool {
 	age := now.Sub(s.at)
-	return age >= 0 && age < kept && s.Live(now)
+	return age >= 0 && age < kept && s.live(now)
 }
 
 // changes is how often tokens were changed. It is read before the store is asked.
@@ -44,65 +70,88 @@ func (r *recent) changes() int {
 	return r.changed
 }
 
-func (r *recent) get(hash [32]byte, now time.Time) (Token, bool) {
+func (r *recent) get(hash [32]byte, now time.Time) (pass, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s, ok := r.tokens[hash]
-	return s.Token, ok && s.fresh(now)
+	s, ok := r.passes[hash]
+	if !ok || !s.fresh(now) {
+		return pass{}, false
+	}
+	return s.pass, true
+}
+
+// has reports whether a secret opened something lately.
+func (r *recent) has(hash [32]byte) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, ok := r.passes[hash]
+	return ok
+}
+
+// drop forgets a secret that opens nothing any more.
+func (r *recent) drop(hash [32]byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.passes, hash)
 }
 
 // keep remembers what the store said, unless tokens were changed since it was asked.
-func (r *recent) keep(t Token, now time.Time, changes int) {
+func (r *recent) keep(p pass, now time.Time, changes int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.changed != changes {
 		return
 	}
-	if s := r.tokens[t.Hash]; s.LastUsedAt.After(t.LastUsedAt) {
-		t.LastUsedAt = s.LastUsedAt // its writing is under way
+	hash := p.hash()
+	if s, ok := r.passes[hash]; ok && s.usedAt().After(*p.usedAt()) {
+		*p.usedAt() = *s.usedAt() // its writing is under way
 	}
 	r.makeRoom(now)
-	r.tokens[t.Hash] = seen{t, now}
+	r.passes[hash] = seen{p, now}
 }
 
 func (r *recent) makeRoom(now time.Time) {
-	if r.tokens == nil {
-		r.tokens = make(map[[32]byte]seen)
+	if r.passes == nil {
+		r.passes = make(map[[32]byte]seen)
 	}
-	if len(r.tokens) < most {
+	if len(r.passes) < most {
 		return
 	}
-	maps.DeleteFunc(r.tokens, func(_ [32]byte, s seen) bool { return !s.fresh(now) })
-	if len(r.tokens) >= most {
-		clear(r.tokens) // asking again is all that it costs
+	maps.DeleteFunc(r.passes, func(_ [32]byte, s seen) bool { return !s.fresh(now) })
+	if len(r.passes) >= most {
+		clear(r.passes) // asking again is all that it costs
 	}
 }
 
 // used reports whether a use has to be written. Of several at once, one has to be.
-func (r *recent) used(t Token, now time.Time) bool {
+func (r *recent) used(p pass, now time.Time) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	s, ok := r.tokens[t.Hash]
+	hash := p.hash()
+	s, ok := r.passes[hash]
 	if ok {
-		t = s.Token
+		p = s.pass
 	}
-	if now.Sub(t.LastUsedAt) < noted {
+	if now.Sub(*p.usedAt()) < noted {
 		return false
 	}
 	if ok {
-		s.LastUsedAt = now
-		r.tokens[t.Hash] = s
+		*s.usedAt() = now
+		r.passes[hash] = s
 	}
 	return true
 }
 
-// forget forgets everything.
+// forget has the store be asked again about everything.
 func (r *recent) forget() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.changed++
 	r.freeAt = time.Time{}
-	clear(r.tokens)
+	for hash, s := range r.passes {
+		s.at = time.Time{}
+		r.passes[hash] = s
+	}
 }
 
 // free reports whether the store said a moment ago that there was no token yet.

@@ -111,6 +111,9 @@ func (s *Store) RevokeToken(ctx context.Context, id string, at time.Time) error 
 		case err != nil:
 			return err
 		}
+		if _, err := exec(ctx, tx, `DELETE FROM session WHERE token_id = $1`, t.ID); err != nil {
+			return err
+		}
 		return audit(ctx, tx, now, access.TokenRevoke, "token/"+t.Name, "id "+t.ID)
 	})
 	if err != nil {

@@ -49,7 +49,7 @@ func (s *Store) Prune(ctx context.Context, r Retention) (Pruned, error) {
 	}
 	errs := []error{
 		s.ahead(ctx, now), s.forgetNodes(ctx, now), s.forgetEarly(ctx, now), s.forgetRequests(ctx, now), s.forgetBeginnings(ctx),
-		s.forgetLoads(ctx, now), s.forgetAcks(ctx),
+		s.forgetLoads(ctx, now), s.forgetAcks(ctx), s.forgetSessions(ctx, now),
 	}
 	if r.History != 0 {
 		p.History, err = s.forget(ctx, now.Add(-r.History))

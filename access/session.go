@@ -1,0 +1,154 @@
+package access
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+
+	futurejobs "deadman/future_jobs"
+)
+
+const (
+	// SessionIdle is how long a session lives without use.
+	SessionIdle = 12 * time.Hour
+	// SessionMost is how long a session lives, however it is used.
+	SessionMost = 30 * 24 * time.Hour
+	// sessionMark is how the secret of a session begins.
+	sessionMark = "ds_"
+	// maxUserAgent is how much of a browser's name is kept, in bytes.
+	maxUserAgent = 200
+)
+
+// ErrNoSession means that there is no such session. It is futurejobs.ErrNotFound, too.
+var ErrNoSession = fmt.Errorf("session %w, or ended already; `deadman session list` shows all", futurejobs.ErrNotFound)
+
+// Session is a browser in which a person logged in with a token. It may what the token may, and
+// ends no later. Its secret is known to the browser alone.
+type Session struct {
+	ID         string
+	TokenID    string
+	TokenName  string // of Sessions and SessionByHash
+	CreatedAt  time.Time
+	LastUsedAt time.Time // to the minute
+	ExpiresAt  time.Time // however it is used
+	Addr       string    // where the login came from
+	UserAgent  string    // what the browser calls itself, shortened
+	Hash       [32]byte  // SHA-256 of the secret
+}
+
+// Live reports whether the session is neither idle for too long nor expired.
+func (s Session) Live(now time.Time) bool { return now.Before(s.EndsAt()) }
+
+// EndsAt is when the session ends if it is not used until then.
+func (s Session) EndsAt() time.Time {
+	if idle := s.LastUsedAt.Add(SessionIdle); idle.Before(s.ExpiresAt) {
+		return idle
+	}
+	return s.ExpiresAt
+}
+
+// SessionStore keeps sessions.
+type SessionStore interface {
+	// TokenByID returns the token of an id, dead or alive, or ErrNotFound.
+	TokenByID(ctx context.Context, id string) (Token, error)
+	// Sessions returns all sessions, newest first, which is by their ids, also those that are over and not
+	// forgotten yet. Those of revoked tokens are left out.
+	Sessions(ctx context.Context) ([]Session, error)
+	// SessionByHash returns the session of a secret's hash, dead or alive, or ErrNoSession.
+	SessionByHash(ctx context.Context, hash [32]byte) (Session, error)
+	// InsertSession keeps a new session and audits session.create in the same transaction. It returns
+	// ErrNotFound where its token is gone or revoked.
+	InsertSession(ctx context.Context, s Session) error
+	// EndSession forgets a session and audits session.revoke in the same transaction. It returns
+	// ErrNoSession where there is none.
+	EndSession(ctx context.Context, id string) error
+	// TouchSession notes that a session was used. It never goes back.
+	TouchSession(ctx context.Context, id string, at time.Time) error
+}
+
+// Login makes a session for the holder of a token's secret. The session's own secret is returned here
+// and never again.
+//
+// It returns ErrDenied for a secret that is not a live token's.
+func (k *Keeper) Login(ctx context.Context, secret, addr, userAgent string) (s Session, sessionSecret string, err error) {
+	t, err := k.Identify(ctx, secret)
+	if err != nil {
+		return Session{}, "", err
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return Session{}, "", fmt.Errorf("session id: %w", err)
+	}
+	sessionSecret = newSecret(sessionMark)
+	now := micro(k.now())
+	s = Session{
+		ID: id.String(), TokenID: t.ID, TokenName: t.Name, CreatedAt: now, LastUsedAt: now, ExpiresAt: now.Add(SessionMost),
+		Addr: addr, UserAgent: shortAgent(userAgent), Hash: hashOf(sessionSecret),
+	}
+	if !t.ExpiresAt.IsZero() && t.ExpiresAt.Before(s.ExpiresAt) {
+		s.ExpiresAt = t.ExpiresAt
+	}
+	err = k.store.InsertSession(As(ctx, Actor{Name: t.Name, TokenID: t.ID, Addr: addr}), s)
+	switch {
+	case errors.Is(err, ErrNotFound): // it was revoked meanwhile
+		return Session{}, "", ErrDenied
+	case err != nil:
+		return Session{}, "", err
+	}
+	return s, sessionSecret, nil
+}
+
+// Resume returns the live session that has the secret and its token, or ErrDenied.
+func (k *Keeper) Resume(ctx context.Context, secret string) (Session, Token, error) {
+	p, err := k.find(ctx, &k.sessions, hashOf(secret), k.sessionOf)
+	return p.session, p.token, err
+}
+
+// sessionOf asks the store for a session and its token.
+func (k *Keeper) sessionOf(ctx context.Context, hash [32]byte) (pass, error) {
+	s, err := k.store.SessionByHash(ctx, hash)
+	if err != nil {
+		return pass{}, err
+	}
+	t, err := k.store.TokenByID(ctx, s.TokenID)
+	return pass{token: t, session: s}, err
+}
+
+// Sessions returns the live sessions, newest first.
+func (k *Keeper) Sessions(ctx context.Context) ([]Session, error) {
+	all, err := k.store.Sessions(ctx)
+	now := k.now()
+	return slices.DeleteFunc(all, func(s Session) bool { return !s.Live(now) }), err
+}
+
+// EndSession ends the session of an id, on this node at once and on others within seconds. It returns
+// ErrNoSession where there is none.
+func (k *Keeper) EndSession(ctx context.Context, id string) error {
+	defer k.sessions.forget() // also after an error: it may have been done nevertheless
+	return k.store.EndSession(ctx, id)
+}
+
+// shortAgent is what a browser calls itself, as it is kept: text that can be shown, of a bounded length.
+func shortAgent(name string) string {
+	name = strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(name, ""))
+	if len(name) <= maxUserAgent {
+		return name
+	}
+	end := maxUserAgent
+	for !utf8.RuneStart(name[end]) {
+		end--
+	}
+	return name[:end] + "…"
+}

@@ -1,0 +1,15 @@
+-- +goose Up
+
+-- A browser in which a person logged in with a token (decision 60). Of the session's secret only its SHA-256 is kept. A
+-- session that ends before its time is deleted.
+CREATE TABLE session (
+    id           TEXT PRIMARY KEY,
+    hash         BLOB NOT NULL UNIQUE,
+    token_id     TEXT NOT NULL,
+    created_at   INTEGER NOT NULL,
+    last_used_at INTEGER NOT NULL,
+    expires_at   INTEGER NOT NULL,
+    addr         TEXT NOT NULL,
+    user_agent   TEXT NOT NULL
+) STRICT;
+CREATE INDEX session_token ON session (token_id);
