@@ -76,7 +76,7 @@ func (s *Store) InsertSession(ctx context.Context, one access.Session) error {
 			one.ID, one.Hash[:], one.TokenID, one.CreatedAt, one.LastUsedAt, one.ExpiresAt, escape(one.Addr), escape(one.UserAgent)); err != nil {
 			return err
 		}
-		return audit(ctx, tx, now, "session.create", "session/"+one.ID, "token "+one.TokenName)
+		return audit(ctx, tx, now, access.SessionCreate, "session/"+one.ID, "token "+one.TokenName)
 	})
 	if err != nil {
 		return failed("create session", err)
@@ -95,7 +95,7 @@ func (s *Store) EndSession(ctx context.Context, id string) error {
 		case err != nil:
 			return err
 		}
-		return audit(ctx, tx, now, "session.revoke", "session/"+id, "token id "+token)
+		return audit(ctx, tx, now, access.SessionRevoke, "session/"+id, "token id "+token)
 	})
 	if err != nil {
 		return failed(fmt.Sprintf("end session %.70q", id), err)

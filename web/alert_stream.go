@@ -3,7 +3,6 @@ package web
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -38,8 +37,7 @@ func (a *api) streamed(ctx huma.Context, next func(huma.Context)) {
 		a.fail(w, r, err)
 		return
 	}
-	still := func() bool { _, err := a.visitor(r); return err == nil }
-	s := &alertStream{w: w, still: still, flow: http.NewResponseController(w), sees: visitorOf(r.Context()).sees}
+	s := &alertStream{w: w, flow: http.NewResponseController(w), sees: visitorOf(r.Context()).sees}
 	if err := s.run(r, a, backlog); err != nil && r.Context().Err() == nil {
 		a.Log.DebugContext(r.Context(), "a stream of alerts ended", "err", err)
 	}
@@ -80,8 +78,6 @@ type alertStream struct {
 	w    http.ResponseWriter
 	flow *http.ResponseController
 	sees func(rule string) bool // alerts of other rules are left out
-
-	still func() bool // the client may still follow: its token lives
 }
 
 // news is what Follow yields.
@@ -131,11 +127,8 @@ func (s *alertStream) pump(ctx context.Context, a *api, follow <-chan news) erro
 		case <-Leaving(ctx):
 			return nil
 		case <-ctx.Done():
-			return ctx.Err()
+			return context.Cause(ctx)
 		case <-idle.C:
-			if !s.still() {
-				return errors.New("the token is no longer live")
-			}
 		case n, more := <-follow:
 			if !more {
 				return nil

@@ -51,23 +51,27 @@ func logged(path string) string {
 	return path
 }
 
-// rescue turns a panic into a problem, once, in the log and in the answer.
+// rescue turns a panic into a problem, once, in the log and in the answer. Only an answer that was sent in
+// part is cut off.
 func (a *api) rescue(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		late := &lateWriter{ResponseWriter: w}
 		defer func() {
-			switch p := recover(); p {
-			case nil:
-			case http.ErrAbortHandler:
+			switch p := recover(); {
+			case p == nil:
+				late.begin()
+			case p == http.ErrAbortHandler:
 				panic(p)
+			case late.begun:
+				a.Log.ErrorContext(r.Context(), "an answer broke off", "method", r.Method, "path", logged(r.URL.Path), "err", p)
+				panic(http.ErrAbortHandler) // half an answer must not pass for a whole one
 			default:
-				if seen, ok := w.(middleware.WrapResponseWriter); ok && seen.Status() != 0 {
-					a.Log.ErrorContext(r.Context(), "an answer broke off", "method", r.Method, "path", logged(r.URL.Path), "err", p)
-					panic(http.ErrAbortHandler) // half an answer must not pass for a whole one
-				}
+				clear(w.Header())
+				commonHeaders(w.Header())
 				a.fail(w, r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 			}
 		}()
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(late, r)
 	})
 }
 
@@ -90,7 +94,12 @@ func bounded(next http.Handler) http.Handler {
 
 // isStream reports whether a request is for a stream: of alerts, or of what is new on a page.
 func isStream(r *http.Request) bool {
-	return acceptsStream(r) && (r.URL.Path == alertsPath || r.URL.Query().Has(LiveParameter))
+	return r.URL.Path == alertsPath && acceptsStream(r) || IsLive(r)
+}
+
+// IsLive reports whether a request is for what is new on a page.
+func IsLive(r *http.Request) bool {
+	return r.Method == http.MethodGet && !public(r.URL.Path) && !isMachine(r.URL.Path) && r.URL.Query().Has(LiveParameter)
 }
 
 // sameSite refuses what a browser sends on behalf of another site, unless it only reads, or is a

@@ -122,6 +122,9 @@ func (r *lineReader) instant(field string) (t time.Time, err error) {
 			return t, err
 		}
 		if err = t.UnmarshalText([]byte(s)); err == nil {
+			if says := outOfBounds(t); says != "" {
+				return t, lineError{field, says}
+			}
 			return t.UTC(), nil
 		}
 	}

@@ -3,6 +3,7 @@ package web
 import (
 	_ "embed"
 	"errors"
+	"fmt"
 	"html/template"
 	"net/http"
 	"net/url"
@@ -11,9 +12,6 @@ import (
 
 	"deadman/access"
 )
-
-// loginFor is how long a browser keeps a token that never expires.
-const loginFor = 30 * 24 * time.Hour
 
 // maxForm is the most that the form of the login page sends, in bytes.
 const maxForm = 4 << 10
@@ -26,42 +24,102 @@ var loginTemplate = template.Must(template.New("login").Parse(loginHTML))
 // loginPath is the way in.
 const loginPath = "/login"
 
-// login takes a token from the page's form, or from the address that the node prints when it
-// makes its first one, and keeps it in the browser's cookie. From there one goes where one wanted to.
-func (a *api) login(w http.ResponseWriter, r *http.Request) {
-	next := nextOf(r.URL.Query())
+// loginForm shows the way in. A token in the address, as the node prints it when it makes its first one, is
+// filled in, and logs nobody in before a person presses the button. Where a page of another site leads here,
+// the token is not filled in: it may be that site's.
+func (a *api) loginForm(w http.ResponseWriter, r *http.Request) {
+	asked := r.URL.Query()
+	next := nextOf(asked)
 	if a.Open(r.Context()) {
 		http.Redirect(w, r, next, http.StatusSeeOther)
 		return
 	}
-	secret := r.URL.Query().Get("token")
-	if r.Method == http.MethodPost {
-		r.Body = http.MaxBytesReader(w, r.Body, maxForm)
-		secret = r.PostFormValue("token")
-		next = nextOf(r.PostForm)
+	in := wayIn{Next: next, Token: asked.Get("token")}
+	if site := r.Header.Get("Sec-Fetch-Site"); in.Token != "" && site != "" && site != "none" && site != "same-origin" {
+		in.Token, in.Foreign = "", true
 	}
-	if secret == "" {
+	if v, err := a.visitor(r); err == nil {
+		in.Name = v.token.Name
+	}
+	a.loginPage(w, r, http.StatusOK, in)
+}
+
+// login makes a session for a token that the form of the page sends, and gives its secret to the browser. From
+// there one goes where one wanted to.
+func (a *api) login(w http.ResponseWriter, r *http.Request) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	secret := strings.TrimSpace(r.PostFormValue("token"))
+	next := nextOf(r.PostForm)
+	switch {
+	case a.Open(r.Context()):
+		http.Redirect(w, r, next, http.StatusSeeOther)
+		return
+	case secret == "":
 		a.loginPage(w, r, http.StatusOK, wayIn{Next: next})
 		return
 	}
-	v, err := a.known(r.Context(), secret)
+	session, sessionSecret, err := a.enter(r, secret)
+	p := a.problemOf(err)
 	switch {
-	case errors.Is(err, access.ErrDenied):
-		a.loginPage(w, r, http.StatusUnauthorized, wayIn{Next: next, Wrong: "This token is unknown, expired or revoked."})
-	case err != nil:
-		a.fail(w, r, err)
-	default:
-		http.SetCookie(w, a.cookie(r, secret, v.token.ExpiresAt))
+	case err == nil:
+		if err := a.leave(r); err != nil { // the session before ends by itself
+			a.Log.WarnContext(r.Context(), "session before the login not ended", "err", err)
+		}
+		http.SetCookie(w, a.cookie(r, sessionSecret, session.ExpiresAt))
 		http.Redirect(w, r, next, http.StatusSeeOther)
+	case p.Status == http.StatusUnauthorized:
+		a.loginPage(w, r, p.Status, wayIn{Next: next, Wrong: "This token is unknown, expired or revoked."})
+	case p.Status == http.StatusTooManyRequests:
+		w.Header().Set("Retry-After", p.GetHeaders().Get("Retry-After"))
+		a.loginPage(w, r, p.Status, wayIn{Next: next, Wrong: fmt.Sprintf("Too many tokens from your address were refused. Try again in %d s.", seconds(p.retry))})
+	default:
+		a.fail(w, r, err)
 	}
 }
 
-// logout takes the token out of the browser. The token itself lives on: whoever has it can log in again.
+// enter makes a session for the holder of a token. Refusals are counted.
+func (a *api) enter(r *http.Request, secret string) (access.Session, string, error) {
+	if a.Keeper == nil {
+		return access.Session{}, "", access.ErrDenied
+	}
+	shown := credential{secret, byLogin}
+	if err := a.guesses.check(r, a.Keeper, shown); err != nil {
+		return access.Session{}, "", err
+	}
+	session, sessionSecret, err := a.Keeper.Login(r.Context(), secret, clientAddr(r), r.UserAgent())
+	if errors.Is(err, access.ErrDenied) {
+		a.guesses.refused(r, shown)
+	}
+	return session, sessionSecret, err
+}
+
+// leave ends the session that a browser shows, if it is one.
+func (a *api) leave(r *http.Request) error {
+	v, err := a.visitor(r)
+	switch {
+	case err != nil && a.problemOf(err).Status == http.StatusUnauthorized:
+		return nil
+	case err != nil || v.session.ID == "":
+		return err
+	}
+	if err := a.Keeper.EndSession(v.enter(r), v.session.ID); err != nil && !errors.Is(err, access.ErrNoSession) {
+		return fmt.Errorf("log out: %w", err)
+	}
+	return nil
+}
+
+// logout ends the session of the browser. The token lives on: its holder can log in again. The browser
+// forgets the session also where the node could not end it, which is an error.
 func (a *api) logout(w http.ResponseWriter, r *http.Request) {
+	err := a.leave(r)
 	gone := a.cookie(r, "", time.Time{})
-	gone.Expires, gone.MaxAge = time.Time{}, -1
+	gone.MaxAge = -1
 	http.SetCookie(w, gone)
-	http.Redirect(w, r, "/login", http.StatusSeeOther)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	http.Redirect(w, r, loginPath, http.StatusSeeOther)
 }
 
 // loginFrom is the way in that leads to the page that was asked for.
@@ -95,24 +153,23 @@ func nextOf(asked url.Values) string {
 	return next
 }
 
-// cookie is what the browser keeps. No script reads it. Pages of other sites send it where somebody
+// cookie is what the browser keeps. No script reads it. Pages of other sites send it where a person
 // follows a link of theirs (Lax), and so an alert can be opened from a chat; nothing is changed by
 // that, for what changes something is a POST, which sameSite refuses from elsewhere.
 func (a *api) cookie(r *http.Request, secret string, expires time.Time) *http.Cookie {
-	if until := a.Now().Add(loginFor); expires.IsZero() || until.Before(expires) {
-		expires = until
-	}
-	at, err := url.Parse(a.PublicURL)
 	return &http.Cookie{
-		Name: cookieName, Value: secret, Path: "/", Expires: expires, HttpOnly: true, SameSite: http.SameSiteLaxMode,
-		Secure: r.TLS != nil || err == nil && at.Scheme == "https",
+		Name: a.sessionCookie(r), Value: secret, Path: "/", Expires: expires, HttpOnly: true, SameSite: http.SameSiteLaxMode,
+		Secure: a.isSecure(r),
 	}
 }
 
 // wayIn is what the page of the way in shows.
 type wayIn struct {
-	Next  string // where one goes from it
-	Wrong string // why the token that was given is none; empty: nobody tried yet
+	Next    string // where one goes from it
+	Token   string // that is filled in
+	Foreign bool   // another site led here with a token
+	Name    string // of the token that the browser is logged in with; empty: it is not
+	Wrong   string // why the token that was given is none; empty: nobody tried yet
 }
 
 // loginPage shows the way in.

@@ -1,12 +1,14 @@
 package web_test
 
 import (
+	"encoding/json"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
 
 	"deadman/access"
+	"deadman/web"
 )
 
 // A link to a page leads there by way of the login, whoever follows it and however often they
@@ -36,15 +38,179 @@ func TestLoginLeadsOn(t *testing.T) {
 		"/%2Fevil.example": "/", "/%5Cevil.example/": "/%5Cevil.example/", "/.//evil.example": "/evil.example", "/x/..//evil.example": "/evil.example",
 		"/ü": "/", "/%zz": "/", "/login?next=%2Flogin": "/", "/" + strings.Repeat("x", 3<<10): "/",
 	} {
-		posted := do(t, s.Server, "POST", "/login", url.Values{"token": {secret}, "next": {next}}.Encode(), form...)
-		linked := do(t, s.Server, "GET", "/login?"+url.Values{"token": {secret}, "next": {next}}.Encode(), "")
-		for _, a := range []answer{posted, linked} {
-			if got := a.Header.Get("Location"); a.StatusCode != http.StatusSeeOther || got != want {
-				t.Errorf("next %q leads to %q with %d, want %q", next, got, a.StatusCode, want)
-			}
+		a := do(t, s.Server, "POST", "/login", url.Values{"token": {secret}, "next": {next}}.Encode(), form...)
+		if got := a.Header.Get("Location"); a.StatusCode != http.StatusSeeOther || got != want {
+			t.Errorf("next %q leads to %q with %d, want %q", next, got, a.StatusCode, want)
 		}
 	}
 	if a := do(t, newStand(t).Server, "GET", way, ""); a.Header.Get("Location") != asked {
 		t.Errorf("an open node leads to %q", a.Header.Get("Location"))
+	}
+}
+
+// formOf is how a browser sends a form of the node's own pages.
+var formOf = []string{"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin"}
+
+// login logs a browser in with the token of a header, and returns the header that the browser sends from then on.
+func (s *stand) login(token []string) []string {
+	s.t.Helper()
+	a := do(s.t, s.Server, "POST", "/login", url.Values{"token": {strings.TrimPrefix(token[1], "Bearer ")}}.Encode(), formOf...)
+	if a.StatusCode != http.StatusSeeOther || len(a.Cookies()) != 1 {
+		s.t.Fatalf("%d %v %s", a.StatusCode, a.Header, a.body)
+	}
+	return []string{"Cookie", a.Cookies()[0].Name + "=" + a.Cookies()[0].Value}
+}
+
+// A link logs nobody in: it fills the form in, which takes a click. Where another site led here, it does not
+// even that.
+func TestALinkLogsNobodyIn(t *testing.T) {
+	s := newStand(t, closed)
+	token := s.token("me", "", access.Read)
+	secret := strings.TrimPrefix(token[1], "Bearer ")
+	way := "/login?" + url.Values{"token": {secret}, "next": {"/rules"}}.Encode()
+	filled := `value="` + secret + `"`
+	for site, want := range map[string]bool{"": true, "none": true, "same-origin": true, "same-site": false, "cross-site": false} {
+		header := []string{"Accept", "text/html"}
+		if site != "" {
+			header = append(header, "Sec-Fetch-Site", site)
+		}
+		a := do(t, s.Server, "GET", way, "", header...)
+		if a.StatusCode != http.StatusOK || len(a.Cookies()) != 0 || strings.Contains(a.body, filled) != want || !strings.Contains(a.body, `value="/rules"`) {
+			t.Errorf("from %q: %d, cookies %v, filled in %v: %s", site, a.StatusCode, a.Cookies(), !want, a.body)
+		}
+		if a.Header.Get("Referrer-Policy") != "no-referrer" {
+			t.Errorf("from %q: the address with the token is told to others", site)
+		}
+	}
+	if entries, _, err := s.keeper.Audit(t.Context(), access.Filter{Action: "session.*"}); err != nil || len(entries) != 0 {
+		t.Errorf("links made sessions: %+v %v", entries, err)
+	}
+
+	mine := s.login(token)
+	foreign := s.token("foreign", "", access.Events)
+	a := do(t, s.Server, "GET", "/login?token="+strings.TrimPrefix(foreign[1], "Bearer "), "", append(mine, "Sec-Fetch-Site", "cross-site")...)
+	if a.StatusCode != http.StatusOK || len(a.Cookies()) != 0 || !strings.Contains(a.body, "You are logged in as <b><bdi>me</bdi></b>") {
+		t.Errorf("a link of another site: %d %v %s", a.StatusCode, a.Cookies(), a.body)
+	}
+	if a := do(t, s.Server, "GET", "/", "", append(mine, html...)...); a.StatusCode != http.StatusOK || !strings.Contains(a.body, "<bdi>me</bdi>") {
+		t.Errorf("after it, the browser is logged in otherwise: %d", a.StatusCode)
+	}
+	a = do(t, s.Server, "POST", "/login", "token="+secret, "Content-Type", formOf[1], "Origin", "https://evil.example")
+	if a.StatusCode != http.StatusForbidden || len(a.Cookies()) != 0 {
+		t.Errorf("a form of another site: %d %v", a.StatusCode, a.Cookies())
+	}
+}
+
+// A browser has the secret of a session, and not the token; each login has another one, and ends the one before.
+func TestABrowserHasNoToken(t *testing.T) {
+	s := newStand(t, closed)
+	token := s.token("me", "", access.Read)
+	secret := strings.TrimPrefix(token[1], "Bearer ")
+	first := s.login(token)
+	if strings.Contains(first[1], secret) {
+		t.Fatalf("the cookie has the token: %s", first[1])
+	}
+	_, session, _ := strings.Cut(first[1], "=")
+	for _, header := range [][]string{
+		{"Authorization", "Bearer " + session}, {"Cookie", "deadman_session=" + secret}, {"Cookie", "deadman_token=" + secret},
+		{"Cookie", "__Host-deadman_session=" + session}, {"Cookie", "deadman_token=" + session},
+	} {
+		if a := do(t, s.Server, "GET", "/api/v1/jobs", "", header...); a.StatusCode != http.StatusUnauthorized {
+			t.Errorf("%v: %d", header, a.StatusCode)
+		}
+	}
+	a := do(t, s.Server, "POST", "/login", "token="+secret, append(first, formOf...)...)
+	if a.StatusCode != http.StatusSeeOther || a.Cookies()[0].Value == session {
+		t.Fatalf("%d %v", a.StatusCode, a.Cookies())
+	}
+	if a := do(t, s.Server, "GET", "/api/v1/jobs", "", first...); a.StatusCode != http.StatusUnauthorized {
+		t.Errorf("the session before the login: %d", a.StatusCode)
+	}
+	if a := do(t, s.Server, "GET", "/api/v1/jobs", "", "Cookie", "deadman_session="+a.Cookies()[0].Value); a.StatusCode != http.StatusOK {
+		t.Errorf("the session of the login: %d", a.StatusCode)
+	}
+}
+
+// Logging out ends the session on the node, and not in the browser alone.
+func TestLogOutEndsTheSession(t *testing.T) {
+	s := newStand(t, closed)
+	token := s.token("me", "", access.Read)
+	mine, other := s.login(token), s.login(token)
+	if a := do(t, s.Server, "POST", "/logout", "", mine...); a.StatusCode != http.StatusSeeOther || a.Cookies()[0].MaxAge >= 0 {
+		t.Fatalf("%d %v", a.StatusCode, a.Cookies())
+	}
+	for _, c := range []struct {
+		header []string
+		want   int
+	}{{mine, 401}, {other, 200}, {token, 200}} {
+		if a := do(t, s.Server, "GET", "/api/v1/jobs", "", c.header...); a.StatusCode != c.want {
+			t.Errorf("%v: %d, want %d", c.header, a.StatusCode, c.want)
+		}
+	}
+	entries, _, err := s.keeper.Audit(t.Context(), access.Filter{Action: "session.*"})
+	if err != nil || len(entries) != 3 || entries[0].Action != "session.revoke" || entries[0].Actor.Name != "me" || entries[0].Actor.Addr != "127.0.0.1" {
+		t.Errorf("the audit has %+v %v", entries, err)
+	}
+}
+
+// Sessions are listed and ended by who may: an administrator, and the holder of their token.
+func TestSessionsAreListedAndRevoked(t *testing.T) {
+	s := newStand(t, closed)
+	admin, ann, bob := s.token("root", "", access.Admin), s.token("ann", "", access.Read), s.token("bob", "acme-*", access.Read)
+	anns := s.login(ann)
+	_, bobs := s.login(bob), s.login(bob)
+	list := func(header []string) (all []web.Session) {
+		t.Helper()
+		var page web.Page[web.Session]
+		a := do(t, s.Server, "GET", "/api/v1/sessions", "", header...)
+		fatal(t, json.Unmarshal([]byte(a.body), &page))
+		if a.StatusCode != http.StatusOK || strings.Contains(a.body, "ds_") {
+			t.Errorf("%d %s", a.StatusCode, a.body)
+		}
+		return page.Items
+	}
+	if all := list(admin); len(all) != 3 || all[0].Token != "bob" || all[2].Token != "ann" || all[0].Addr != "127.0.0.1" || all[0].UserAgent == "" {
+		t.Errorf("an administrator sees %+v", all)
+	}
+	mine := list(anns)
+	if len(mine) != 1 || !mine[0].Current || mine[0].EndsAt.Sub(mine[0].LastUsedAt) != access.SessionIdle {
+		t.Errorf("ann sees %+v", mine)
+	}
+	theirs := list(bobs)
+	if len(theirs) != 2 || !theirs[0].Current || theirs[1].Current {
+		t.Errorf("bob sees %+v", theirs)
+	}
+	isProblem(t, do(t, s.Server, "DELETE", "/api/v1/sessions/"+theirs[0].ID, "", anns...), 404, web.NotFound, "session not found")
+	isProblem(t, do(t, s.Server, "DELETE", "/api/v1/sessions/x", "", admin...), 404, web.NotFound, "session")
+	if a := do(t, s.Server, "DELETE", "/api/v1/sessions/"+theirs[0].ID, "", bob...); a.StatusCode != http.StatusNoContent {
+		t.Errorf("bob ends a session of bob: %d %s", a.StatusCode, a.body)
+	}
+	isProblem(t, do(t, s.Server, "GET", "/api/v1/jobs", "", bobs...), 401, web.Unauthorized, "log in again")
+	if a := do(t, s.Server, "DELETE", "/api/v1/sessions/"+mine[0].ID, "", admin...); a.StatusCode != http.StatusNoContent {
+		t.Errorf("an administrator ends a session: %d %s", a.StatusCode, a.body)
+	}
+	if a := do(t, s.Server, "GET", "/jobs", "", append(anns, html...)...); a.StatusCode != http.StatusSeeOther || !strings.HasPrefix(a.Header.Get("Location"), "/login") {
+		t.Errorf("a browser whose session was ended: %d %v", a.StatusCode, a.Header)
+	}
+	if a := do(t, s.Server, "DELETE", "/api/v1/tokens/bob", "", admin...); a.StatusCode != http.StatusNoContent {
+		t.Fatal(a.body)
+	}
+	if all := list(admin); len(all) != 0 {
+		t.Errorf("sessions outlive their token: %+v", all)
+	}
+}
+
+// Behind https no other host and no plain http sets the cookie.
+func TestTheCookieOfHTTPS(t *testing.T) {
+	s := newStand(t, closed, func(o *web.Options, _ *stand) { o.PublicURL = "https://deadman.example.org" })
+	mine := s.login(s.token("me", "", access.Read))
+	name, secret, _ := strings.Cut(mine[1], "=")
+	if name != "__Host-deadman_session" {
+		t.Errorf("the cookie is %s", name)
+	}
+	for header, want := range map[string]int{mine[1]: 200, "deadman_session=" + secret: 401} {
+		if a := do(t, s.Server, "GET", "/api/v1/jobs", "", "Cookie", header); a.StatusCode != want {
+			t.Errorf("%s: %d, want %d", header, a.StatusCode, want)
+		}
 	}
 }

@@ -32,6 +32,7 @@ type Metrics struct {
 	asked       *prometheus.CounterVec
 	trips       *prometheus.CounterVec
 	tripTook    *prometheus.HistogramVec
+	refused     *prometheus.CounterVec
 	handler     http.Handler
 }
 
@@ -78,13 +79,16 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 			Buckets: prometheus.ExponentialBuckets(1e-3, 3, 10), // 1 ms to 20 s
 		}, []string{"source"}),
 	}
+	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "deadman_refused_tokens_total", Help: "Tokens and sessions that were refused, by how they were shown: token (a header), session (a cookie), login (the form), or limit (not looked at, because too many from the address were refused).",
+	}, []string{"kind"})
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "deadman_build_info", Help: "Always 1; the labels say what runs.",
 		ConstLabels: prometheus.Labels{"version": version, "go_version": runtime.Version()},
 	})
 	build.Set(1)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.capped, m.heartbeats, m.pings, m.ticks, m.asked, m.trips, m.tripTook, build, &gauges{read: read},
+	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.capped, m.heartbeats, m.pings, m.ticks, m.asked, m.trips, m.tripTook, m.refused, build, &gauges{read: read},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
 	return m
@@ -132,6 +136,13 @@ func (m *Metrics) Asked(source string, outcome lookup.Outcome, n int) {
 func (m *Metrics) RoundTrip(source string, took time.Duration) {
 	m.trips.WithLabelValues(source).Inc()
 	m.tripTook.WithLabelValues(source).Observe(took.Seconds())
+}
+
+// Refused counts a token or session of a kind that was refused. A node without metrics counts none.
+func (m *Metrics) Refused(kind string) {
+	if m != nil {
+		m.refused.WithLabelValues(kind).Inc()
+	}
 }
 
 // Pinged counts a ping by the error that it came to; nil: it was taken in.

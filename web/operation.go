@@ -80,7 +80,11 @@ func add[In, Out any](a *api, o operation, do func(context.Context, *In) (*Out, 
 		defer func() { body.Content, body.Required = content, required }()
 	}
 	huma.Register(a.huma, op, func(ctx context.Context, in *In) (*Out, error) {
-		out, err := do(ctx, in)
+		err := checkInstants(in)
+		var out *Out
+		if err == nil {
+			out, err = do(ctx, in)
+		}
 		if err != nil {
 			return nil, a.refuse(ctx, op.Method, op.Path, err)
 		}

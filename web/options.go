@@ -126,8 +126,11 @@ func New(o Options) http.Handler {
 	}
 	a := &api{
 		Options: o, troubles: troubles{known: make(map[string]trouble)},
-		ruleJobs: counter[map[int32]futurejobs.RuleJobs]{what: "jobs by rule", count: func(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) { return o.Lists.RuleJobs(ctx) }, now: o.Now, log: o.Log},
-		ended:    counter[endings]{what: "how jobs ended", count: (&tally{Ends: o.Lists, now: o.Now, past: make(map[time.Time][]futurejobs.Ends)}).count, now: o.Now, log: o.Log},
+		ruleJobs:     counter[map[int32]futurejobs.RuleJobs]{what: "jobs by rule", count: func(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) { return o.Lists.RuleJobs(ctx) }, now: o.Now, log: o.Log},
+		alertStreams: newStreamPlaces("streams of alerts", maxAlertStreams, maxTokenAlertStreams),
+		guesses:      newGuesses(o.Log, o.Metrics, time.Now),
+		livePages:    newStreamPlaces("live pages", maxLivePages, maxTokenLivePages),
+		ended:        counter[endings]{what: "how jobs ended", count: (&tally{Ends: o.Lists, now: o.Now, past: make(map[time.Time][]futurejobs.Ends)}).count, now: o.Now, log: o.Log},
 	}
 	r := chi.NewRouter()
 	var whole http.Handler = r
@@ -135,13 +138,13 @@ func New(o Options) http.Handler {
 	if o.LoopbackOnly {
 		r.Use(a.loopback())
 	}
-	r.Use(a.identify, a.limited)
+	r.Use(a.identify, a.limited, a.streaming)
 	r.NotFound(a.notFound)
 	r.MethodNotAllowed(a.notAllowed(r))
 
 	r.Get("/healthz", alive)
 	r.Get("/readyz", a.ready)
-	r.Get("/login", a.login)
+	r.Get("/login", a.loginForm)
 	r.Post("/login", a.login)
 	r.Post("/logout", a.logout)
 	r.Post(hooksPath+"{name}", a.hook)
@@ -174,7 +177,11 @@ type api struct {
 	spending spending
 	ruleJobs counter[map[int32]futurejobs.RuleJobs]
 	ended    counter[endings]
-	huma     huma.API
-	routes   []Route
-	spelled  func() ([]byte, error) // what huma knows of the API, as JSON
+	// The places of streams.
+	alertStreams, livePages *streamPlaces
+	guesses                 *guesses
+
+	huma    huma.API
+	routes  []Route
+	spelled func() ([]byte, error) // what huma knows of the API, as JSON
 }

@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -25,6 +27,8 @@ type Problem struct {
 	Status int      `json:"status" doc:"The HTTP status." example:"404"`
 	Detail string   `json:"detail,omitempty" doc:"What is wrong, and what to do about it." example:"rule order-unshipped: not found"`
 	Errors []Detail `json:"errors,omitempty" nullable:"false" doc:"Each thing that is wrong, and where."`
+
+	retry time.Duration // when it may be tried again; 0: after a second
 }
 
 // Detail is one thing that is wrong with a request, and where.
@@ -61,7 +65,7 @@ func (p *Problem) GetHeaders() http.Header {
 	h := http.Header{}
 	switch p.Status {
 	case http.StatusServiceUnavailable, http.StatusTooManyRequests:
-		h.Set("Retry-After", "1")
+		h.Set("Retry-After", strconv.Itoa(seconds(p.retry)))
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="deadman"`)
 	}
@@ -176,7 +180,11 @@ func (a *api) refuse(ctx context.Context, method, path string, err error) *Probl
 
 // fail answers with the problem that err is: with a page, where a person asks for one.
 func (a *api) fail(w http.ResponseWriter, r *http.Request, err error) {
-	p := a.refuse(r.Context(), r.Method, logged(r.URL.Path), err)
+	a.failWith(w, r, a.refuse(r.Context(), r.Method, logged(r.URL.Path), err))
+}
+
+// failWith answers with a problem: with a page, where a person asks for one.
+func (a *api) failWith(w http.ResponseWriter, r *http.Request, p *Problem) {
 	for name, values := range p.GetHeaders() {
 		w.Header()[name] = values
 	}
@@ -196,8 +204,13 @@ var machines = []string{"/api/", "/healthz", "/readyz", "/metrics", specPath, St
 
 // forPeople reports whether a request wants a page, and is not for an address of programs.
 func forPeople(r *http.Request) bool {
-	return acceptsPage(r) && !isStream(r) && !slices.ContainsFunc(machines, func(at string) bool {
-		return r.URL.Path == strings.TrimSuffix(at, "/") || strings.HasSuffix(at, "/") && strings.HasPrefix(r.URL.Path, at)
+	return acceptsPage(r) && !isStream(r) && !isMachine(r.URL.Path)
+}
+
+// isMachine reports whether an address is one that programs ask.
+func isMachine(path string) bool {
+	return slices.ContainsFunc(machines, func(at string) bool {
+		return path == strings.TrimSuffix(at, "/") || strings.HasSuffix(at, "/") && strings.HasPrefix(path, at)
 	})
 }
 

@@ -48,6 +48,7 @@ func (a *api) mount(r chi.Router) {
 	a.mountNodes()
 	a.mountTokens()
 	a.mountSelf()
+	a.mountSessions()
 	a.mountAudit()
 
 	index := func(context.Context, *nothing) (Index, error) {

@@ -1,8 +1,13 @@
 package web
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
 	"net/http"
+
+	"github.com/danielgtaylor/huma/v2"
 )
 
 // write sends v as JSON. It is encoded first, so that what cannot be encoded is a problem
@@ -27,8 +32,73 @@ func (a *api) send(w http.ResponseWriter, r *http.Request, kind string, status i
 // headers are those of every answer.
 func headers(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-store")
-		w.Header().Set("X-Content-Type-Options", "nosniff")
+		commonHeaders(w.Header())
 		next.ServeHTTP(w, r)
 	})
+}
+
+func commonHeaders(h http.Header) {
+	h.Set("Cache-Control", "no-store")
+	h.Set("X-Content-Type-Options", "nosniff")
+}
+
+// wholeJSON encodes an answer before any of it is sent. What cannot be encoded is a panic, which rescue
+// turns into a problem.
+var wholeJSON = huma.Format{
+	Marshal: func(w io.Writer, v any) error {
+		var out bytes.Buffer
+		if err := huma.DefaultJSONFormat.Marshal(&out, v); err != nil {
+			panic(fmt.Errorf("the answer cannot be encoded: %w", err))
+		}
+		_, err := out.WriteTo(w)
+		return err
+	},
+	Unmarshal: huma.DefaultJSONFormat.Unmarshal,
+}
+
+// lateWriter sends the status with the first byte of the body, so that an answer can be another one until
+// then.
+type lateWriter struct {
+	http.ResponseWriter
+	status int  // to be sent; 0: none was said
+	begun  bool // it was sent
+}
+
+// Unwrap is of http.ResponseController.
+func (l *lateWriter) Unwrap() http.ResponseWriter { return l.ResponseWriter }
+
+// WriteHeader implements http.ResponseWriter.
+func (l *lateWriter) WriteHeader(status int) {
+	switch {
+	case status < http.StatusOK: // it comes before the answer
+		l.ResponseWriter.WriteHeader(status)
+	case l.status == 0:
+		l.status = status
+	}
+}
+
+// Write implements http.ResponseWriter.
+func (l *lateWriter) Write(b []byte) (int, error) {
+	if l.status == 0 {
+		l.status = http.StatusOK
+	}
+	l.begin()
+	return l.ResponseWriter.Write(b)
+}
+
+// FlushError is of http.ResponseController.
+func (l *lateWriter) FlushError() error {
+	if l.status == 0 {
+		l.status = http.StatusOK
+	}
+	l.begin()
+	return http.NewResponseController(l.ResponseWriter).Flush()
+}
+
+// begin sends the status, if there is one to be sent.
+func (l *lateWriter) begin() {
+	if l.status != 0 && !l.begun {
+		l.begun = true
+		l.ResponseWriter.WriteHeader(l.status)
+	}
 }

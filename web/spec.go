@@ -74,7 +74,7 @@ func newHuma(r chi.Router, a *api) (huma.API, func() ([]byte, error)) {
 	// huma's own pages of the description would be answered without its lock; spec is ours.
 	h := humachi.New(r, huma.Config{
 		OpenAPI: described, DefaultFormat: "application/json",
-		Formats: map[string]huma.Format{"application/json": huma.DefaultJSONFormat, "json": huma.DefaultJSONFormat},
+		Formats: map[string]huma.Format{"application/json": wholeJSON, "json": wholeJSON},
 	})
 	return h, sync.OnceValues(func() ([]byte, error) { return json.Marshal(described) })
 }

@@ -141,6 +141,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 	if a := ask("PUT", "/api/v1/rules/paid", paid); a.StatusCode != 201 {
 		t.Fatal(a.body)
 	}
+	s.login(admin)
 	for _, c := range []struct {
 		method, path, body, schema string
 		status                     int
@@ -176,6 +177,7 @@ func TestAnswersAreAsDescribed(t *testing.T) {
 		{"GET", "/api/v1/outages", "", "PageOutage", 200},
 		{"POST", "/api/v1/tokens", `{"name": "x", "scopes": ["read", "events"]}`, "NewToken", 201},
 		{"GET", "/api/v1/tokens", "", "PageToken", 200},
+		{"GET", "/api/v1/sessions", "", "PageSession", 200},
 		{"GET", "/api/v1/audit", "", "PageEntry", 200},
 		{"GET", "/api/v1/jobs?limit=0", "", "Problem", 400},
 		{"PUT", "/api/v1/rules/x", "name: x", "Problem", 422},

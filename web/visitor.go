@@ -3,6 +3,7 @@ package web
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -15,13 +16,11 @@ import (
 	"deadman/pings"
 )
 
-// cookieName is the cookie that a browser keeps its token in.
-const cookieName = "deadman_token"
-
 // visitor is who sent a request, and what is open to them.
 type visitor struct {
-	token access.Token
-	open  bool // everything is, without a token
+	token   access.Token
+	session access.Session // of a browser; without an ID: a program showed the token
+	open    bool           // everything is, without a token
 }
 
 // nobody reports whether it was not found out who sent a request.
@@ -68,15 +67,23 @@ func isPage(r *http.Request) bool { return r.Method == http.MethodGet && accepts
 
 func acceptsPage(r *http.Request) bool { return strings.Contains(r.Header.Get("Accept"), "text/html") }
 
+// visitor is who sends a request. Refusals are counted and bounded.
 func (a *api) visitor(r *http.Request) (visitor, error) {
 	if a.Open(r.Context()) {
 		return visitor{open: true}, a.direct(r)
 	}
-	secret, err := secretOf(r)
+	shown, err := a.credentialOf(r)
 	if err != nil {
 		return visitor{}, err
 	}
-	return a.known(r.Context(), secret)
+	if err := a.guesses.check(r, a.Keeper, shown); err != nil {
+		return visitor{}, err
+	}
+	v, err := a.known(r.Context(), shown)
+	if errors.Is(err, access.ErrDenied) {
+		a.guesses.refused(r, shown)
+	}
+	return v, err
 }
 
 // direct refuses a request to an open node that a proxy passed on: its sender may be anywhere.
@@ -89,29 +96,16 @@ func (a *api) direct(r *http.Request) error {
 		"make a token on that machine (deadman token create NAME --scope admin), and send it with each request", header)
 }
 
-// known is who has the secret, or access.ErrDenied.
-func (a *api) known(ctx context.Context, secret string) (visitor, error) {
-	if a.Keeper == nil {
-		return visitor{}, access.ErrDenied
+// identity is who would send a request now, of which visitor knew before who sends it. Nothing is counted.
+func (a *api) identity(r *http.Request) (visitor, error) {
+	if a.Open(r.Context()) {
+		return visitor{open: true}, nil
 	}
-	token, err := a.Keeper.Identify(ctx, secret)
-	return visitor{token: token}, err
-}
-
-// secretOf is the secret that a request shows: a program's in a header, a browser's in its cookie.
-func secretOf(r *http.Request) (string, error) {
-	header := r.Header.Get("Authorization")
-	if header == "" {
-		if cookie, err := r.Cookie(cookieName); err == nil {
-			return cookie.Value, nil
-		}
-		return "", problem(http.StatusUnauthorized, "this takes a token; send Authorization: Bearer and the token, or open /login in a browser")
+	shown, err := a.credentialOf(r)
+	if err != nil {
+		return visitor{}, err
 	}
-	scheme, secret, _ := strings.Cut(header, " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return "", problem(http.StatusUnauthorized, "the Authorization header is not a Bearer token; write: Authorization: Bearer dm_…")
-	}
-	return strings.TrimSpace(secret), nil
+	return a.known(r.Context(), shown)
 }
 
 // enter is the context in which the visitor does what is done.

@@ -40,13 +40,13 @@ func TestClosedNodeAnswersNothingButHealth(t *testing.T) {
 	for _, r := range get[web.Index](t, newStand(t).Server, "/api/v1").Routes {
 		paths = append(paths, r.Method+" "+r.Path)
 	}
-	for _, path := range paths {
+	for i, path := range paths {
 		method := "GET"
 		if m, p, ok := strings.Cut(path, " "); ok {
 			method, path = m, p
 		}
-		for _, header := range [][]string{nil, {"Authorization", "Bearer dm_unknown"}, {"Authorization", "Basic eDp5"}, {"Cookie", "deadman_token=dm_unknown"}, {"Authorization", "Bearer"}} {
-			a := do(t, s.Server, method, path, "{}", header...)
+		for _, header := range [][]string{nil, {"Authorization", "Bearer dm_unknown"}, {"Authorization", "Basic eDp5"}, {"Cookie", "deadman_session=ds_unknown"}, {"Authorization", "Bearer"}} {
+			a := s.from(fmt.Sprintf("192.0.2.%d", i%250), method, path, "{}", header...)
 			isProblem(t, a, 401, web.Unauthorized, "token")
 			if !strings.HasPrefix(a.Header.Get("WWW-Authenticate"), "Bearer") || strings.Contains(a.body, "dm_unknown") {
 				t.Errorf("%s %s: %v %s", method, path, a.Header, a.body)
@@ -83,6 +83,8 @@ func TestScopes(t *testing.T) {
 		{"GET", "/api/v1/nodes", "", "read oncall rules admin"},
 		{"GET", "/api/v1/streams", "", "read oncall rules admin"},
 		{"GET", "/api/v1/tokens/self", "", "read oncall rules admin"},
+		{"GET", "/api/v1/sessions", "", "read oncall rules admin"},
+		{"DELETE", "/api/v1/sessions/x", "", "read oncall rules admin"},
 		{"GET", "/api/v1/dead-letters/reasons", "", "read oncall rules admin"},
 		{"GET", "/api/v1/outages", "", "read oncall rules admin"},
 		{"POST", "/api/v1/rules/lint", unshipped, "read oncall rules admin"},
@@ -291,7 +293,6 @@ func TestTokensAndAudit(t *testing.T) {
 func TestLogin(t *testing.T) {
 	s := newStand(t, closed)
 	secret := strings.TrimPrefix(s.token("me", "", access.Read)[1], "Bearer ")
-	form := []string{"Content-Type", "application/x-www-form-urlencoded", "Sec-Fetch-Site", "same-origin"}
 	cookie := func(a answer) *http.Cookie {
 		t.Helper()
 		if a.StatusCode != 303 || a.Header.Get("Location") != "/" || len(a.Cookies()) != 1 {
@@ -299,24 +300,18 @@ func TestLogin(t *testing.T) {
 		}
 		return a.Cookies()[0]
 	}
-	for _, a := range []answer{
-		do(t, s.Server, "POST", "/login", "token="+secret, form...),
-		do(t, s.Server, "GET", "/login?token="+secret, ""),
-	} {
-		c := cookie(a)
-		if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Secure || c.Expires.Before(s.now.Add(time.Hour)) {
-			t.Errorf("the cookie is %v", c)
-		}
-		if a := do(t, s.Server, "GET", "/", "", "Cookie", c.Name+"="+c.Value); a.StatusCode != 200 || !strings.Contains(a.body, "deadman is fine") {
-			t.Errorf("with it: %d", a.StatusCode)
-		}
+	c := cookie(do(t, s.Server, "POST", "/login", "token="+secret, formOf...))
+	if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || c.Secure || c.Expires.Before(s.now.Add(29*24*time.Hour)) {
+		t.Errorf("the cookie is %v", c)
 	}
-	for _, a := range []answer{do(t, s.Server, "POST", "/login", "token=dm_x", form...), do(t, s.Server, "GET", "/login?token=dm_x", "")} {
-		if a.StatusCode != 401 || !strings.Contains(a.body, "unknown, expired or revoked") || strings.Contains(a.body, "dm_x") || len(a.Cookies()) > 0 {
-			t.Errorf("a wrong token: %d %s", a.StatusCode, a.body)
-		}
+	if a := do(t, s.Server, "GET", "/", "", "Cookie", c.Name+"="+c.Value); a.StatusCode != 200 || !strings.Contains(a.body, "deadman is fine") {
+		t.Errorf("with it: %d", a.StatusCode)
 	}
-	if a := do(t, s.Server, "POST", "/login", "token="+secret, "Content-Type", form[1], "Sec-Fetch-Site", "cross-site"); a.StatusCode != 403 {
+	a := do(t, s.Server, "POST", "/login", "token=dm_x", formOf...)
+	if a.StatusCode != 401 || !strings.Contains(a.body, "unknown, expired or revoked") || strings.Contains(a.body, "dm_x") || len(a.Cookies()) > 0 {
+		t.Errorf("a wrong token: %d %s", a.StatusCode, a.body)
+	}
+	if a := do(t, s.Server, "POST", "/login", "token="+secret, "Content-Type", formOf[1], "Sec-Fetch-Site", "cross-site"); a.StatusCode != 403 {
 		t.Errorf("a page of another site logs in: %d", a.StatusCode)
 	}
 	page := do(t, s.Server, "GET", "/login", "")
@@ -325,8 +320,13 @@ func TestLogin(t *testing.T) {
 	}
 	secure := newStand(t, closed, func(o *web.Options, _ *stand) { o.PublicURL = "https://deadman.example.org" })
 	secret = strings.TrimPrefix(secure.token("me", "", access.Read)[1], "Bearer ")
-	if c := cookie(do(t, secure.Server, "GET", "/login?token="+secret, "")); !c.Secure {
-		t.Error("behind https the cookie is sent without it")
+	if c := cookie(do(t, secure.Server, "POST", "/login", "token="+secret, formOf...)); !c.Secure || !strings.HasPrefix(c.Name, "__Host-") {
+		t.Errorf("behind https the cookie is %v", c)
+	}
+	_, short, err := s.keeper.Create(t.Context(), access.Wish{Name: "short", Scopes: []access.Scope{access.Read}, Expires: time.Hour})
+	fatal(t, err)
+	if c := cookie(do(t, s.Server, "POST", "/login", "token="+short, formOf...)); c.Expires.After(s.now.Add(2 * time.Hour)) {
+		t.Errorf("the session outlives its token: %v", c)
 	}
 	if a := do(t, newStand(t).Server, "GET", "/login", ""); a.StatusCode != 303 {
 		t.Errorf("an open node asks for a token: %d", a.StatusCode)

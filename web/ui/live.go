@@ -16,15 +16,9 @@ const (
 )
 
 // stream sends a page's content whenever it is another than before, as server-sent events, until
-// the viewer leaves or the node stops. The browser comes again by itself after an end.
+// the viewer leaves, their token ends or the node stops. The browser comes again by itself after an end.
+// web.New bounds how many streams there are.
 func (u *UI) stream(w http.ResponseWriter, r *http.Request, name string, see sight) {
-	select {
-	case u.streams <- struct{}{}:
-		defer func() { <-u.streams }()
-	default:
-		http.Error(w, "too many pages are live; load the page again to see what is new", http.StatusServiceUnavailable)
-		return
-	}
 	h := w.Header()
 	h.Set("Content-Type", "text/event-stream")
 	h.Set("Cache-Control", "no-store")

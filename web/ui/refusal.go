@@ -54,6 +54,7 @@ var homes = []home{
 	{lettersAt, "dead letter", way{lettersAt, "All dead letters"}},
 	{"/health", "", way{"/health", "How deadman is"}},
 	{"/docs", "", way{"/docs", "The API"}},
+	{sessionsAt, "", way{sessionsAt, "All sessions"}},
 }
 
 // homeOf is the list that an address belongs to, and what it names there; empty: nothing.

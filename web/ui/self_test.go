@@ -1,13 +1,16 @@
 package ui_test
 
 import (
+	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 )
 
-// Who is logged in is said at the foot of each page, and logs out there.
+// The address that the node prints shows the form filled in, and one click logs in. Who is logged in is said at
+// the foot of each page, and logs out there.
 func TestLoggedIn(t *testing.T) {
 	c := config(t.TempDir())
 	c.HTTPAddr = "0.0.0.0:0" // beyond loopback it takes tokens, and makes the first
@@ -19,16 +22,73 @@ func TestLoggedIn(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := open(t, "http://127.0.0.1:"+at.Port(), 1400, 900)
-	b.visit("/login?token=" + <-first)
+	secret := <-first
+	b.visit("/login?token=" + secret)
+	b.shows("Log in", "12 hours without use")
+	b.accessible("the login, filled in")
+	b.shoot("login-filled-in")
+	if cookies := evaluate[string](b, `document.cookie`); cookies != "" || evaluate[string](b, `document.querySelector("#token").value`) != secret {
+		t.Errorf("the form is not filled in, or the address sets a cookie: %q", cookies)
+	}
+	b.visit("/jobs")
+	b.finds(`location.pathname === "/login"`)
+	b.visit("/login?token=" + secret)
+	b.click(".login button")
 	b.shows("deadman is fine", "Logged in as")
+	b.finds(`!location.href.includes("token")`)
 	b.accessible("logged in")
 	b.shoot("logged-in")
 	b.resize(400, 800)
 	b.dark(true)
 	b.shoot("logged-in-narrow")
+	b.dark(false)
+	b.resize(1400, 900)
+	other := b.otherBrowser(secret)
+	b.click("footer .self a")
+	b.shows("Sessions", "this browser", "Firefox/140.0 on a telephone", "A session ends 12 hours after its last use")
+	b.accessible("sessions")
+	b.shoot("sessions")
+	b.resize(400, 800)
+	b.dark(true)
+	b.shoot("sessions-narrow")
+	b.accessible("sessions, narrow")
+	b.click(`tr:has([title^="Firefox"]) button`)
+	b.shows("1 session was ended.")
+	b.finds(`!document.body.innerText.includes("on a telephone")`)
+	if status := other(); status != http.StatusUnauthorized {
+		t.Errorf("the session that was ended opens the API: %d", status)
+	}
 	b.do(chromedp.ScrollIntoView(chromedp.CSS("footer .self")))
 	b.click("footer .self button")
 	b.shows("Log in")
 	b.visit("/jobs")
 	b.finds(`location.pathname === "/login"`)
+}
+
+// otherBrowser logs another browser in, and returns how its session is answered.
+func (b *tab) otherBrowser(secret string) func() int {
+	b.Helper()
+	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	send := func(method, path, body string, cookies ...*http.Cookie) *http.Response {
+		r, err := http.NewRequestWithContext(b.Context(), method, b.home+path, strings.NewReader(body))
+		if err != nil {
+			b.Fatal(err)
+		}
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		r.Header.Set("User-Agent", "Firefox/140.0 on a telephone")
+		for _, c := range cookies {
+			r.AddCookie(c)
+		}
+		answer, err := client.Do(r)
+		if err != nil {
+			b.Fatal(err)
+		}
+		_ = answer.Body.Close()
+		return answer
+	}
+	in := send("POST", "/login", url.Values{"token": {secret}}.Encode())
+	if len(in.Cookies()) != 1 {
+		b.Fatalf("the login comes to %d", in.StatusCode)
+	}
+	return func() int { return send("GET", "/api/v1/jobs", "", in.Cookies()...).StatusCode }
 }

@@ -41,11 +41,7 @@ type UI struct {
 	assets    *static.Assets
 	templates map[string]*template.Template
 	gallery   []sample
-	streams   chan struct{} // a place for each page that is live
 }
-
-// maxStreams bounds the pages that are live at a time; others are as they were when they came.
-const maxStreams = 64
 
 // New reads the templates and returns the pages. An error is a mistake of ours.
 func New(o Options) (*UI, error) {
@@ -53,7 +49,7 @@ func New(o Options) (*UI, error) {
 	if err != nil {
 		return nil, err
 	}
-	u := &UI{Options: o, assets: assets, templates: make(map[string]*template.Template), streams: make(chan struct{}, maxStreams)}
+	u := &UI{Options: o, assets: assets, templates: make(map[string]*template.Template)}
 	if u.gallery, err = galleryOf(); err != nil {
 		return nil, fmt.Errorf("pages: %w", err)
 	}
@@ -111,6 +107,8 @@ func (u *UI) Mount(r chi.Router, api http.Handler) {
 	r.Post("/dead-letters/{id}", u.letterDeed)
 	r.Get("/health", u.page("health", u.health))
 	r.Get("/find", u.find)
+	r.Get(sessionsAt, u.page("sessions", u.sessions))
+	r.Post(sessionsAt, u.sessionsDeed)
 }
 
 // Frame answers with a page that is made elsewhere.
@@ -179,7 +177,7 @@ type sight func(c client, r *http.Request) (view, error)
 // page is a handler that renders what is seen, or streams it for ?live.
 func (u *UI) page(name string, see sight) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if r.URL.Query().Has(web.LiveParameter) {
+		if web.IsLive(r) {
 			u.stream(w, r, name, see)
 			return
 		}

@@ -1,0 +1,93 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"deadman/access"
+)
+
+// The kinds of secrets that are refused, as the metric and the log name them.
+const (
+	byToken   = "token"
+	bySession = "session"
+	byLogin   = "login"
+	// refusedUnseen is a secret that was not looked at.
+	refusedUnseen = "limit"
+)
+
+// credential is the secret that a request shows.
+type credential struct {
+	secret string
+	kind   string // byToken, bySession or byLogin
+}
+
+// denial is what is told of a secret that opens nothing.
+func (c credential) denial() error {
+	if c.kind == bySession {
+		return sessionOver{}
+	}
+	return access.ErrDenied
+}
+
+// sessionCookie is the cookie that a browser keeps the secret of its session in. Where the node is served
+// by https the name keeps other hosts and plain http from setting it.
+func (a *api) sessionCookie(r *http.Request) string {
+	if a.isSecure(r) {
+		return "__Host-deadman_session"
+	}
+	return "deadman_session"
+}
+
+// isSecure reports whether people reach the node by https.
+func (a *api) isSecure(r *http.Request) bool {
+	at, err := url.Parse(a.PublicURL)
+	return r.TLS != nil || err == nil && at.Scheme == "https"
+}
+
+// credentialOf is the secret that a request shows: a program's token in a header, or the session of a browser in
+// its cookie.
+func (a *api) credentialOf(r *http.Request) (credential, error) {
+	header := r.Header.Get("Authorization")
+	if header == "" {
+		if cookie, err := r.Cookie(a.sessionCookie(r)); err == nil {
+			return credential{cookie.Value, bySession}, nil
+		}
+		return credential{}, problem(http.StatusUnauthorized, "this takes a token; send Authorization: Bearer and the token, or open /login in a browser")
+	}
+	scheme, secret, _ := strings.Cut(header, " ")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return credential{}, problem(http.StatusUnauthorized, "the Authorization header is not a Bearer token; write: Authorization: Bearer dm_…")
+	}
+	return credential{strings.TrimSpace(secret), byToken}, nil
+}
+
+// sessionOver is what a browser is told whose session opens nothing. It is access.ErrDenied, too.
+type sessionOver struct{}
+
+// Error implements error.
+func (sessionOver) Error() string {
+	return "the session is over, or its token was revoked; log in again at /login"
+}
+
+// Is is of errors.Is.
+func (sessionOver) Is(target error) bool { return target == access.ErrDenied }
+
+// known is who shows a secret, or access.ErrDenied.
+func (a *api) known(ctx context.Context, shown credential) (visitor, error) {
+	switch {
+	case a.Keeper == nil:
+		return visitor{}, access.ErrDenied
+	case shown.kind == bySession:
+		session, token, err := a.Keeper.Resume(ctx, shown.secret)
+		if errors.Is(err, access.ErrDenied) {
+			err = shown.denial()
+		}
+		return visitor{token: token, session: session}, err
+	}
+	token, err := a.Keeper.Identify(ctx, shown.secret)
+	return visitor{token: token}, err
+}

@@ -1,0 +1,85 @@
+package web
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+)
+
+// tried is a request that comes from an address.
+func tried(addr string) *http.Request {
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/jobs", nil) //nolint:noctx // nothing waits for it
+	r.RemoteAddr = addr
+	return r
+}
+
+// Wrong secrets are looked at again a while later: nothing is locked out for ever. A network of one customer is one
+// guesser, and how many are remembered is bounded.
+func TestGuesses(t *testing.T) {
+	now := time.Date(2026, 11, 25, 12, 0, 0, 0, time.UTC)
+	g := newGuesses(slog.New(slog.DiscardHandler), nil, func() time.Time { return now })
+	n := 0
+	try := func(addr string) int {
+		t.Helper()
+		n++
+		c := credential{fmt.Sprint("dm_", n), byToken}
+		if err := g.check(tried(addr), nil, c); err != nil {
+			return 429
+		}
+		g.refused(tried(addr), c)
+		return 401
+	}
+	series := func(addr string, tries int) (looked int) {
+		for range tries {
+			if try(addr) == 401 {
+				looked++
+			}
+		}
+		return looked
+	}
+	if looked := series("192.0.2.7:1", 100); looked != maxGuesses {
+		t.Errorf("of 100 wrong tokens %d are looked at, want %d", looked, maxGuesses)
+	}
+	now = now.Add(guessInterval)
+	if looked := series("192.0.2.7:2", 100); looked != 1 {
+		t.Errorf("a while later %d are looked at, want 1", looked)
+	}
+	if looked := series("[::ffff:192.0.2.7]:2", 5); looked != 0 {
+		t.Errorf("an address that is written otherwise has %d", looked)
+	}
+	now = now.Add(time.Hour)
+	if looked := series("192.0.2.7:2", 100); looked != maxGuesses {
+		t.Errorf("an hour later %d are looked at, want %d", looked, maxGuesses)
+	}
+	looked := 0
+	for i := range 100 {
+		looked += series(fmt.Sprintf("[2001:db8::%x:1]:4", i), 1)
+	}
+	if looked != maxGuesses {
+		t.Errorf("of one IPv6 network %d are looked at, want %d", looked, maxGuesses)
+	}
+	if try("[2001:db8:0:1::1]:4") != 401 {
+		t.Error("another IPv6 network is limited with it")
+	}
+	if try("@") != 401 {
+		t.Error("a client without an address is not answered")
+	}
+	for i := range 3 * maxGuessers {
+		now = now.Add(time.Millisecond)
+		try(fmt.Sprintf("10.%d.%d.1:4", i>>8, i&255))
+	}
+	if len(g.by) > maxGuessers {
+		t.Errorf("%d addresses are remembered, want at most %d", len(g.by), maxGuessers)
+	}
+	if g.by[guesserOf(tried("10.47.255.1:4"))] == nil {
+		t.Error("the newest address is forgotten")
+	}
+	for _, one := range g.by {
+		if len(one.refused) > maxRefusals {
+			t.Errorf("%d secrets of one address are remembered", len(one.refused))
+		}
+	}
+}

@@ -1,0 +1,117 @@
+package web
+
+import (
+	"fmt"
+	"net/http"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// The years that an instant from outside may be in. Beyond them databases, RFC 3339 and time.Duration
+// do not agree on what an instant is.
+const (
+	firstYear = 1970
+	lastYear  = 2999
+)
+
+// outOfBounds is why an instant is refused; empty: it is not. The zero instant stands for none.
+func outOfBounds(at time.Time) string {
+	year := at.UTC().Year()
+	if at.IsZero() || firstYear <= year && year <= lastYear {
+		return ""
+	}
+	return fmt.Sprintf("the year %d is out of bounds; give an instant of the years %d to %d", year, firstYear, lastYear)
+}
+
+// checkInstants refuses an input with an instant that is out of bounds, wherever it is in it.
+func checkInstants(in any) error {
+	var wrong []Detail
+	eachInstant(reflect.ValueOf(in), "", func(at time.Time, location string) {
+		if says := outOfBounds(at); says != "" {
+			wrong = append(wrong, Detail{Location: location, Message: says})
+		}
+	})
+	switch {
+	case wrong == nil:
+		return nil
+	case strings.HasPrefix(wrong[0].Location, "body"):
+		return wrongs(Invalid, http.StatusUnprocessableEntity, wrong)
+	}
+	return wrongs(BadRequest, http.StatusBadRequest, wrong)
+}
+
+// eachInstant calls yield with each instant in a value, and where it is, as a problem says it.
+func eachInstant(v reflect.Value, location string, yield func(at time.Time, location string)) {
+	if !holdsInstant(v.Type(), nil) {
+		return
+	}
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			eachInstant(v.Elem(), location, yield)
+		}
+	case reflect.Slice, reflect.Array:
+		for i := range v.Len() {
+			eachInstant(v.Index(i), fmt.Sprintf("%s[%d]", location, i), yield)
+		}
+	case reflect.Map:
+		for key, value := range v.Seq2() {
+			eachInstant(value, fmt.Sprintf("%s.%v", location, key), yield)
+		}
+	case reflect.Struct:
+		if at, is := v.Interface().(time.Time); is {
+			yield(at, location)
+			return
+		}
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() {
+				eachInstant(v.Field(i), locationOf(f, location), yield)
+			}
+		}
+	}
+}
+
+// holdsInstant reports whether values of a type may have instants in them. Types that it is within are
+// not looked into again.
+func holdsInstant(t reflect.Type, within []reflect.Type) bool {
+	for _, outer := range within {
+		if t == outer {
+			return false
+		}
+	}
+	within = append(within, t)
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Array, reflect.Map:
+		return holdsInstant(t.Elem(), within)
+	case reflect.Struct:
+		if t == reflect.TypeFor[time.Time]() {
+			return true
+		}
+		for i := range t.NumField() {
+			if f := t.Field(i); f.IsExported() && holdsInstant(f.Type, within) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// locationOf is where a field of an input is, as a problem says it.
+func locationOf(f reflect.StructField, under string) string {
+	for _, in := range []string{"query", "path", "header"} {
+		if name, _, _ := strings.Cut(f.Tag.Get(in), ","); name != "" {
+			return in + "." + name
+		}
+	}
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	switch {
+	case f.Anonymous:
+		return under
+	case under == "" && f.Name == "Body":
+		return "body"
+	case name == "":
+		name = f.Name
+	}
+	return under + "." + name
+}

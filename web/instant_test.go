@@ -1,0 +1,96 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/web"
+)
+
+// Every instant that a request may name is within the years 1970 to 2999, in parameters and in bodies: what is
+// beyond is refused by its name, and no connection is cut.
+func TestInstantsAreBounded(t *testing.T) {
+	s := newStand(t)
+	s.place("1", time.Hour, `{}`)
+	alert := s.alert("1", "late", time.Hour)
+	var described struct {
+		Paths map[string]map[string]struct {
+			Parameters []struct {
+				Name, In string
+				Schema   struct{ Format string }
+			}
+		}
+	}
+	fatal(t, json.Unmarshal([]byte(do(t, s.Server, "GET", "/openapi.json", "").body), &described))
+	found := 0
+	for path, operations := range described.Paths {
+		path = strings.NewReplacer("{rule}", "order-unshipped", "{name}", "order-unshipped").Replace(path)
+		for method, o := range operations {
+			for _, p := range o.Parameters {
+				if p.In != "query" || p.Schema.Format != "date-time" {
+					continue
+				}
+				found++
+				for _, at := range []string{"9999-12-31T23:59:59.999999999Z", "3000-01-01T00:00:00Z", "2999-12-31T23:59:59-00:01", "1969-12-31T23:59:59Z", "0001-01-02T00:00:00Z"} {
+					a := do(t, s.Server, strings.ToUpper(method), path+"?"+p.Name+"="+url.QueryEscape(at), unshipped, "Content-Type", "application/yaml")
+					isProblem(t, a, 400, web.BadRequest, "query."+p.Name, "1970 to 2999")
+				}
+			}
+		}
+	}
+	if found < 8 {
+		t.Errorf("only %d instants are found: nothing is tested", found)
+	}
+	for path, body := range map[string]string{
+		"/api/v1/jobs/order-unshipped/1/snooze":        `{"until": "3000-01-01T00:00:00Z"}`,
+		"/api/v1/alerts/" + alert.ID.String() + "/ack": `{"until": "3000-01-01T00:00:00Z"}`,
+		"/api/v1/mutes":                         `{"match": {"rule": "x"}, "reason": "r", "until": "3000-01-01T00:00:00Z"}`,
+		"/api/v1/jobs":                          `{"rule": "order-unshipped", "key": "2", "since": "3000-01-01T00:00:00Z"}`,
+		"/api/v1/rules/order-unshipped/preview": `{"event": {"data": {"id": "1"}}, "until": "3000-01-01T00:00:00Z"}`,
+	} {
+		isProblem(t, do(t, s.Server, "POST", path, body), 422, web.Invalid, "body.", "1970 to 2999")
+	}
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/rules/order-unshipped/preview", `{"event": {"data": {"id": "1"}, "at": "1969-01-01T00:00:00Z"}}`), 422, web.Invalid, "body.event.at", "1970 to 2999")
+	bulk := do(t, s.Server, "POST", "/api/v1/jobs/bulk", `{"rule": "order-unshipped", "key": "3", "since": "9999-01-01T00:00:00Z"}`, "Content-Type", "application/x-ndjson")
+	var came web.BulkAnswer
+	fatal(t, json.Unmarshal([]byte(bulk.body), &came))
+	if len(came.Wrong) != 1 || came.Wrong[0].Field != "since" || !strings.Contains(came.Wrong[0].Message, "1970 to 2999") {
+		t.Errorf("%d %s", bulk.StatusCode, bulk.body)
+	}
+	for _, at := range []string{"1970-01-01T00:00:00Z", "2999-12-31T23:59:59Z"} {
+		if a := do(t, s.Server, "GET", "/api/v1/slots?bucket=1d&from="+at, ""); a.StatusCode >= 500 {
+			t.Errorf("%s: %d %s", at, a.StatusCode, a.body)
+		}
+	}
+}
+
+// farStreams are streams with an instant that JSON cannot say.
+type farStreams struct{}
+
+func (farStreams) Streams(context.Context) ([]web.Stream, error) {
+	return []web.Stream{{Name: "x", LastAt: time.Date(10000, 1, 1, 0, 0, 0, 0, time.UTC)}}, nil
+}
+
+// panicking are streams that nobody can tell of.
+type panicking struct{}
+
+func (panicking) Streams(context.Context) ([]web.Stream, error) { panic("a mistake of ours") }
+
+// An answer that cannot be made is a problem, and no connection that is cut.
+func TestAnAnswerThatCannotBeMadeIsAProblem(t *testing.T) {
+	for name, streams := range map[string]web.Streams{"not to be encoded": farStreams{}, "a panic": panicking{}} {
+		s := newStand(t, func(o *web.Options, _ *stand) { o.Streams = streams })
+		a := do(t, s.Server, "GET", "/api/v1/streams", "")
+		isProblem(t, a, 500, web.Internal, "its log says why")
+		if a.Header.Get("X-Content-Type-Options") != "nosniff" || a.Header.Get("Cache-Control") != "no-store" {
+			t.Errorf("%s: %v", name, a.Header)
+		}
+		if a := do(t, s.Server, "GET", "/health", "", html...); a.StatusCode != 200 && a.StatusCode != 500 {
+			t.Errorf("%s: the page says %d", name, a.StatusCode)
+		}
+	}
+}

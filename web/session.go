@@ -1,0 +1,88 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"time"
+
+	"deadman/access"
+)
+
+// Session is a browser that is logged in, as it goes out.
+type Session struct {
+	ID         string    `json:"id"`
+	Token      string    `json:"token" doc:"The name of the token that it was logged in with." example:"ada"`
+	CreatedAt  time.Time `json:"created_at"`
+	LastUsedAt time.Time `json:"last_used_at" doc:"To the minute."`
+	EndsAt     time.Time `json:"ends_at" doc:"When it ends if it is not used until then: 12 hours after its last use, 30 days after the login at the latest, and no later than its token."`
+	Addr       string    `json:"addr,omitempty" doc:"Where the login came from." example:"192.0.2.7"`
+	UserAgent  string    `json:"user_agent,omitempty" doc:"What the browser called itself, shortened."`
+	Current    bool      `json:"current,omitempty" doc:"It is the one that asks."`
+}
+
+func newSession(s access.Session, asks visitor) Session {
+	return Session{
+		ID: s.ID, Token: s.TokenName, CreatedAt: s.CreatedAt, LastUsedAt: s.LastUsedAt, EndsAt: s.EndsAt(),
+		Addr: s.Addr, UserAgent: s.UserAgent, Current: s.ID == asks.session.ID,
+	}
+}
+
+func (a *api) mountSessions() {
+	add(a, operation{
+		ID: "list-sessions", Tag: tagTokens, Method: "GET", Path: "/sessions", Does: "lists the browsers that are logged in, newest first",
+		Says:  "A token with the scope admin and no prefix sees all sessions, any other those that were logged in with it.",
+		Scope: access.Read, Reach: anyone,
+	}, shown(a.sessions))
+	add(a, operation{
+		ID: "revoke-session", Tag: tagTokens, Method: "DELETE", Path: "/sessions/{id}", Does: "ends a session, by its id",
+		Says:  "A token with the scope admin and no prefix ends any session, any other those that were logged in with it.",
+		Scope: access.Read, Reach: anyone, Errors: []int{http.StatusNotFound},
+	}, done(a.revokeSession))
+}
+
+// sessionsOf returns the live sessions that are the visitor's to see and to end.
+func (a *api) sessionsOf(ctx context.Context) ([]access.Session, error) {
+	k, err := a.keeper()
+	if err != nil {
+		return nil, err
+	}
+	all, err := k.Sessions(ctx)
+	v := visitorOf(ctx)
+	if v.open || v.token.May(access.Admin, "") {
+		return all, err
+	}
+	return slices.DeleteFunc(all, func(s access.Session) bool { return s.TokenID != v.token.ID }), err
+}
+
+func (a *api) sessions(ctx context.Context, in *tokenListIn) (Page[Session], error) {
+	page := Page[Session]{Items: []Session{}}
+	all, err := a.sessionsOf(ctx)
+	if err != nil {
+		return page, err
+	}
+	if in.Cursor != "" { // the id of the last one; ids of later sessions are greater
+		all = slices.DeleteFunc(all, func(s access.Session) bool { return s.ID >= string(in.Cursor) })
+	}
+	for _, s := range all[:min(in.Limit, len(all))] {
+		page.Items = append(page.Items, newSession(s, visitorOf(ctx)))
+	}
+	if n := len(page.Items); n < len(all) {
+		page.Next = page.Items[n-1].ID
+	}
+	return page, nil
+}
+
+func (a *api) revokeSession(ctx context.Context, in *struct {
+	ID text `path:"id" doc:"The session's id."`
+},
+) error {
+	theirs, err := a.sessionsOf(ctx)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(theirs, func(s access.Session) bool { return s.ID == string(in.ID) }) {
+		return access.ErrNoSession
+	}
+	return a.Keeper.EndSession(ctx, string(in.ID))
+}

@@ -1,0 +1,174 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deadman/access"
+)
+
+// A stream ends within 5 s after its visitor may not follow any more, however much is sent, and then
+// nothing is sent any more.
+func TestAStreamEndsWithinFiveSeconds(t *testing.T) {
+	for name, pause := range map[string]time.Duration{"all the time": time.Millisecond, "now and then": 3 * time.Second, "never": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				ends := time.Now().Add(7 * time.Second)
+				w := httptest.NewRecorder()
+				follow(w, httptest.NewRequestWithContext(t.Context(), "GET", "/?live=1", nil), http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					for {
+						if _, err := io.WriteString(w, "data\n"); err != nil {
+							return
+						}
+						select {
+						case <-time.After(pause):
+						case <-r.Context().Done():
+							if n, err := w.Write([]byte("late")); n > 0 || err == nil {
+								t.Error("an ended stream is written to")
+							}
+							return
+						}
+					}
+				}), func(context.Context) error {
+					if time.Now().Before(ends) {
+						return nil
+					}
+					return problem(http.StatusUnauthorized, "revoked")
+				})
+				if took := time.Since(ends); took < 0 || took > 5*time.Second {
+					t.Errorf("the stream ended %s after its token", took)
+				}
+				if strings.Contains(w.Body.String(), "late") {
+					t.Error("an ended stream was written to")
+				}
+			})
+		})
+	}
+}
+
+// A node that cannot find out for a moment ends no stream; one that cannot find out for longer does.
+func TestAStreamOutlivesOneFailedCheck(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began, asked := time.Now(), 0
+		follow(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/?live=1", nil),
+			http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }),
+			func(context.Context) error {
+				if asked++; asked == 2 || asked > 5 {
+					return errors.New("the database is away")
+				}
+				return nil
+			})
+		if took := time.Since(began); asked != 7 || took != 7*streamCheckInterval {
+			t.Errorf("the stream ended after %d checks and %s, want 7", asked, took)
+		}
+	})
+}
+
+// A client that does not read keeps no stream.
+func TestAStreamEndsToAClientThatDoesNotRead(t *testing.T) {
+	var revoked atomic.Bool
+	blocked, ended := make(chan struct{}), make(chan struct{})
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		follow(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer close(ended)
+			writes := make(chan struct{}, 1)
+			go func() { // no write for a moment: the buffers are full
+				defer close(blocked)
+				for {
+					select {
+					case <-writes:
+					case <-time.After(200 * time.Millisecond):
+						return
+					}
+				}
+			}()
+			flow := http.NewResponseController(w)
+			for {
+				_ = flow.SetWriteDeadline(time.Now().Add(writeTime)) // the write says what is wrong
+				if _, err := w.Write(make([]byte, 64<<10)); err != nil {
+					return
+				}
+				select {
+				case writes <- struct{}{}:
+				default:
+				}
+			}
+		}), func(context.Context) error {
+			if revoked.Load() {
+				return problem(http.StatusUnauthorized, "revoked")
+			}
+			return nil
+		})
+	}))
+	defer s.Close()
+	request, err := http.NewRequestWithContext(t.Context(), "GET", s.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := http.DefaultTransport.RoundTrip(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	<-blocked
+	revoked.Store(true)
+	select {
+	case <-ended:
+	case <-time.After(writeTime / 2):
+		t.Error("a stream to a client that does not read goes on after its token was revoked")
+	}
+}
+
+// One token takes a part of the places of a node, and all tokens together no more than there are.
+func TestPlacesOfStreams(t *testing.T) {
+	p := newStreamPlaces("live pages", 5, 2)
+	who := func(id string) visitor { return visitor{token: access.Token{ID: id, Name: id}} }
+	take := func(v visitor, want int, says ...string) {
+		t.Helper()
+		status := http.StatusOK
+		full := p.take(v)
+		if full != nil {
+			status = full.Status
+			for _, part := range says {
+				if !strings.Contains(full.Detail, part) {
+					t.Errorf("it does not say %q: %s", part, full.Detail)
+				}
+			}
+			if full.GetHeaders().Get("Retry-After") != "10" {
+				t.Errorf("the client is told to wait for %v", full.GetHeaders())
+			}
+		}
+		if status != want {
+			t.Errorf("%s gets %d, want %d", v.token.ID, status, want)
+		}
+	}
+	take(who("ann"), 200)
+	take(who("ann"), 200)
+	take(who("ann"), 429, "the token ann has 2 live pages", "close one of them, or use another token")
+	take(who("bob"), 200)
+	take(who("bob"), 200)
+	take(visitor{open: true}, 200)
+	take(who("cas"), 503, "5 live pages", "close one of them, or ask another node")
+	take(visitor{open: true}, 503)
+	p.leave(who("ann"))
+	take(who("bob"), 429)
+	take(who("cas"), 200)
+	for _, id := range []string{"ann", "bob", "bob", "cas"} {
+		p.leave(who(id))
+	}
+	p.leave(visitor{open: true})
+	if p.taken != 0 || len(p.byToken) != 0 {
+		t.Errorf("%d places are taken, by %v", p.taken, p.byToken)
+	}
+	for range 5 {
+		take(visitor{open: true}, 200)
+	}
+}

@@ -1,0 +1,169 @@
+package web_test
+
+import (
+	"bufio"
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/access"
+	"deadman/alerts"
+	"deadman/web"
+)
+
+// stream opens a stream and returns the answer, whatever it is. The test's end closes it.
+func stream(t *testing.T, s *stand, path string, header ...string) *http.Response {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+path, nil)
+	fatal(t, err)
+	request.Header.Set("Accept", "text/event-stream")
+	for i := 0; i < len(header); i += 2 {
+		request.Header.Set(header[i], header[i+1])
+	}
+	transport := &http.Transport{}
+	t.Cleanup(transport.CloseIdleConnections)
+	answer, err := transport.RoundTrip(request)
+	fatal(t, err)
+	t.Cleanup(func() { _ = answer.Body.Close() })
+	return answer
+}
+
+// ends waits until a stream ends. It fails the test where the stream goes on for much longer than it may.
+func ends(t *testing.T, what string, answer *http.Response) {
+	t.Helper()
+	if answer.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d", what, answer.StatusCode)
+	}
+	tooLong := time.AfterFunc(30*time.Second, func() {
+		t.Errorf("%s goes on", what)
+		_ = answer.Body.Close()
+	})
+	defer tooLong.Stop()
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		continue
+	}
+}
+
+// alertsComing publishes alerts all the time, until the test is over.
+func (s *stand) alertsComing() {
+	stop, done := make(chan struct{}), make(chan struct{})
+	s.t.Cleanup(func() {
+		close(stop)
+		<-done
+	})
+	ctx := s.t.Context()
+	go func() {
+		defer close(done)
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(20 * time.Millisecond):
+			}
+			a := alerts.Alert{ID: alerts.ID{byte(i), byte(i >> 8), 9}, Rule: "order-unshipped", Key: "1", Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Info, Text: "news"}}}
+			if _, err := s.bus.Publish(ctx, []alerts.Alert{a}); err != nil {
+				return
+			}
+		}
+	}()
+}
+
+// A stream ends with the token that it was begun with, also while alerts come all the time: where this node
+// or another one revokes the token, where it expires, where its session ends, and where the node was open
+// when the stream began.
+func TestStreamsEndWithTheirToken(t *testing.T) {
+	for _, path := range []string{"/api/v1/alerts", "/jobs?live=1"} {
+		t.Run(path, func(t *testing.T) {
+			s := newStand(t, closed)
+			s.alertsComing()
+			here := stream(t, s, path, s.token("here", "", access.Read)...)
+			there := stream(t, s, path, s.token("there", "", access.Read)...)
+			browser := stream(t, s, path, s.login(s.token("ada", "", access.Read))...)
+			_, short, err := s.keeper.Create(t.Context(), access.Wish{Name: "short", Scopes: []access.Scope{access.Read}, Expires: 3 * time.Second})
+			fatal(t, err)
+			expires := stream(t, s, path, "Authorization", "Bearer "+short)
+
+			fatal(t, s.keeper.Revoke(t.Context(), "here"))
+			fatal(t, access.NewKeeper(s.store, time.Now).Revoke(t.Context(), "there"))
+			sessions, err := s.keeper.Sessions(t.Context())
+			fatal(t, err)
+			fatal(t, s.keeper.EndSession(t.Context(), sessions[0].ID))
+			ends(t, "the stream of a token that this node revoked", here)
+			ends(t, "the stream of a token that another node revoked", there)
+			ends(t, "the stream of a session that ended", browser)
+			ends(t, "the stream of a token that expired", expires)
+		})
+	}
+}
+
+func TestStreamsThatBeganOnAnOpenNodeEnd(t *testing.T) {
+	s := newStand(t, closed, func(o *web.Options, s *stand) {
+		o.Open = func(ctx context.Context) bool {
+			some, err := s.keeper.Governed(ctx)
+			return err == nil && !some
+		}
+	})
+	s.alertsComing()
+	strangers := []*http.Response{stream(t, s, "/api/v1/alerts"), stream(t, s, "/jobs?live=1")}
+	s.token("first", "", access.Admin)
+	for _, answer := range strangers {
+		ends(t, "a stream of nobody on a node that is closed by now", answer)
+	}
+}
+
+// One token cannot take all streams of a node.
+func TestStreamsOfATokenAreBounded(t *testing.T) {
+	s := newStand(t, closed)
+	greedy, other := s.token("greedy", "", access.Read), s.token("other", "", access.Read)
+	for path, most := range map[string]int{"/api/v1/alerts": 32, "/jobs?live=1": 16} {
+		var open []*http.Response
+		for range most {
+			answer := stream(t, s, path, greedy...)
+			if answer.StatusCode != http.StatusOK {
+				t.Fatalf("%s: stream %d: %d", path, len(open)+1, answer.StatusCode)
+			}
+			open = append(open, answer)
+		}
+		for range 3 {
+			a := do(t, s.Server, "GET", path, "", append(greedy, "Accept", "text/event-stream")...)
+			isProblem(t, a, 429, web.TooManyRequests, "the token greedy", "close one of them")
+			if a.Header.Get("Retry-After") != "10" {
+				t.Errorf("%s: the client is told to wait %q", path, a.Header.Get("Retry-After"))
+			}
+		}
+		if a := stream(t, s, path, other...); a.StatusCode != http.StatusOK {
+			t.Errorf("%s: another token gets %d", path, a.StatusCode)
+		}
+		if a := do(t, s.Server, "GET", "/jobs", "", greedy...); a.StatusCode != http.StatusOK || !strings.Contains(a.body, "<h1") {
+			t.Errorf("a page that is not live: %d", a.StatusCode)
+		}
+		fatal(t, open[0].Body.Close())
+		for deadline := time.Now().Add(30 * time.Second); ; {
+			a := stream(t, s, path, greedy...)
+			if a.StatusCode == http.StatusOK {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%s: the place of a stream that was closed is not free: %d", path, a.StatusCode)
+			}
+		}
+	}
+}
+
+// What is no page in a browser that follows it is answered like any other request, and is cut off like it.
+func TestWhatIsNoStreamTakesNoPlace(t *testing.T) {
+	s := newStand(t, closed)
+	header := s.token("me", "", access.Read)
+	for range 20 {
+		for _, path := range []string{"/login?live=1", "/healthz?live=1", "/openapi.json?live=1"} {
+			if a := do(t, s.Server, "GET", path, "", append(header, "Accept", "text/event-stream")...); a.StatusCode != http.StatusOK {
+				t.Fatalf("%s: %d", path, a.StatusCode)
+			}
+		}
+		if a := do(t, s.Server, "HEAD", "/jobs?live=1", "", append(header, "Accept", "text/event-stream")...); a.StatusCode != http.StatusOK {
+			t.Fatalf("HEAD: %d", a.StatusCode)
+		}
+	}
+}

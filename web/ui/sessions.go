@@ -1,0 +1,50 @@
+package ui
+
+import (
+	"net/http"
+	"net/url"
+
+	"deadman/web"
+)
+
+// sessionsAt is the path of the sessions.
+const sessionsAt = "/sessions"
+
+// sessionsView is the browsers that are logged in, and lets them be logged out.
+type sessionsView struct {
+	listing
+	Sessions []web.Session
+	Others   bool // the visitor sees those of other tokens, too
+	Done     *doing
+}
+
+func (u *UI) sessions(c client, r *http.Request) (view, error) {
+	may, err := c.may()
+	if err != nil {
+		return view{}, err
+	}
+	v := sessionsView{listing: listingOf(r), Others: may.Rescue(), Done: doneOf(r.URL.Query(), "session", ended)}
+	var page web.Page[web.Session]
+	if err := c.get(sessionsAt, v.query(), &page); err != nil {
+		return view{}, err
+	}
+	v.Sessions = page.Items
+	v.goesOn(page.Next)
+	return view{Title: "Sessions", Body: v, Still: true}, nil
+}
+
+// sessionsDeed ends sessions.
+func (u *UI) sessionsDeed(w http.ResponseWriter, r *http.Request) {
+	if !u.form(w, r) {
+		return
+	}
+	d, chosen := doing{Noun: "session", Verb: ended, Back: sessionsAt}, r.PostForm["session"]
+	if u.noneChosen(w, r, d, chosen) {
+		return
+	}
+	c := client{u.api, r}
+	d.each(r, chosen, func(id string) error {
+		return c.do(http.MethodDelete, sessionsAt+"/"+url.PathEscape(id), nil, nil, nil)
+	})
+	u.report(w, r, d)
+}
