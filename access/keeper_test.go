@@ -245,7 +245,7 @@ func TestNotEveryRequestAsksTheStore(t *testing.T) {
 	if n := s.asked.Load(); n != 1 {
 		t.Errorf("the store was asked %d times, want once", n)
 	}
-	c.pass(4 * time.Second)
+	c.pass(time.Second)
 	identified(t, k, secret, "ci")
 	if n := s.asked.Load(); n != 1 {
 		t.Errorf("within seconds the store was asked %d times, want once", n)
@@ -371,7 +371,7 @@ func TestRevocationIsAtOnceHereAndSoonElsewhere(t *testing.T) {
 		t.Fatal(err)
 	}
 	denied(t, here, secret)
-	c.pass(5 * time.Second)
+	c.pass(2 * time.Second)
 	denied(t, there, secret)
 }
 

@@ -164,7 +164,7 @@ func TestSessionsAreListedAndRevoked(t *testing.T) {
 		var page web.Page[web.Session]
 		a := do(t, s.Server, "GET", "/api/v1/sessions", "", header...)
 		fatal(t, json.Unmarshal([]byte(a.body), &page))
-		if a.StatusCode != http.StatusOK || strings.Contains(a.body, "ds_") {
+		if a.StatusCode != http.StatusOK || strings.Contains(a.body, `"ds_`) {
 			t.Errorf("%d %s", a.StatusCode, a.body)
 		}
 		return page.Items
