@@ -86,7 +86,7 @@ func (a *api) enter(r *http.Request, secret string) (access.Session, string, err
 	if err := a.guesses.check(r, a.Keeper, shown); err != nil {
 		return access.Session{}, "", err
 	}
-	session, sessionSecret, err := a.Keeper.Login(r.Context(), secret, clientAddr(r), r.UserAgent())
+	session, sessionSecret, err := a.Keeper.Login(r.Context(), secret, clientAddr(r.Context()), r.UserAgent())
 	if errors.Is(err, access.ErrDenied) {
 		a.guesses.refused(r, shown)
 	}

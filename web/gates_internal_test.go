@@ -1,0 +1,59 @@
+package web
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// An answer of which a part was sent is cut off, so that it does not pass for a whole one; of any other that
+// fails, nothing but the problem is sent.
+func TestAnswersThatFail(t *testing.T) {
+	a := &api{Options: Options{Log: slog.New(slog.DiscardHandler)}}
+	ask := func(h http.HandlerFunc) (*http.Response, string, error) {
+		t.Helper()
+		s := httptest.NewServer(a.rescue(h))
+		defer s.Close()
+		request, err := http.NewRequestWithContext(t.Context(), "GET", s.URL, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		answer, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			return nil, "", err
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		return answer, string(body), err
+	}
+	_, body, err := ask(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, "half")
+		_ = http.NewResponseController(w).Flush()
+		panic("the rest cannot be made")
+	})
+	if err == nil {
+		t.Errorf("half an answer passes for a whole one: %q", body)
+	}
+	answer, body, err := ask(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("ETag", "1")
+		w.Header().Set("Set-Cookie", "a=b")
+		w.WriteHeader(http.StatusCreated)
+		panic("nothing can be made")
+	})
+	if err != nil || answer.StatusCode != http.StatusInternalServerError || answer.Header.Get("ETag")+answer.Header.Get("Set-Cookie") != "" || !strings.Contains(body, Internal.URN()) {
+		t.Errorf("%+v %s %v", answer, body, err)
+	}
+	for status, want := range map[int]int{0: 200, http.StatusNoContent: 204, http.StatusTeapot: 418} {
+		answer, _, err := ask(func(w http.ResponseWriter, _ *http.Request) {
+			if status != 0 {
+				w.WriteHeader(status)
+			}
+		})
+		if err != nil || answer.StatusCode != want {
+			t.Errorf("%d comes as %+v, %v", status, answer, err)
+		}
+	}
+}
