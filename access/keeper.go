@@ -74,7 +74,7 @@ func (k *Keeper) Create(ctx context.Context, w Wish) (t Token, secret string, er
 	}
 	secret = newSecret(mark)
 	t = Token{
-		ID: id.String(), Name: w.Name, Scopes: w.Scopes, Prefix: w.Prefix,
+		ID: id.String(), Name: w.Name, Scopes: w.Scopes, Prefix: w.Prefix, Given: w.Bounds,
 		CreatedAt: micro(k.now()), CreatedBy: ActorOf(ctx).Name, Hash: hashOf(secret),
 	}
 	if w.Expires != 0 {

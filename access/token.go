@@ -16,6 +16,7 @@ type Token struct {
 	Name       string    `json:"name"` // no two tokens that are not revoked have the same
 	Scopes     []Scope   `json:"scopes"`
 	Prefix     string    `json:"prefix,omitzero"` // what its rules' names begin with; empty: all rules
+	Given      Bounds    `json:"given,omitzero"`  // the lists that it was made with; Bounds says what they come to
 	CreatedAt  time.Time `json:"created_at"`
 	CreatedBy  string    `json:"created_by"`
 	ExpiresAt  time.Time `json:"expires_at,omitzero"`   // zero: never

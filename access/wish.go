@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/uuid"
+
+	"deadman/subjects"
 )
 
 // Wish is what a token is to be.
@@ -15,6 +17,7 @@ type Wish struct {
 	Name    string        // 1 to 63 of letters, digits, '.', '_', '@' and '-'
 	Scopes  []Scope       // at least one
 	Prefix  string        // "acme-*" or "acme-": rules whose names begin so; empty: all
+	Bounds  Bounds        // a nil list: all, or with a prefix nothing
 	Expires time.Duration // from now; 0: never
 }
 
@@ -53,6 +56,7 @@ func (w Wish) read() (Wish, error) {
 	w.readName(say)
 	w.readScopes(say)
 	w.readPrefix(say)
+	w.readBounds(say)
 	if w.Expires < 0 {
 		say("expires", "%s is in the past; give a span such as 90d, or leave it out for a token that never expires", w.Expires)
 	}
@@ -106,6 +110,48 @@ func (w *Wish) readPrefix(say sayer) {
 	case !prefixForm.MatchString(w.Prefix):
 		say("prefix", `%.70q is not how the name of a rule begins; write 1 to 63 of a-z, 0-9, "_" and "-", and a "*" after them if you like: "acme-*"`, given)
 	}
+}
+
+// maxBounds is how many entries a list of bounds has at most.
+const maxBounds = 100
+
+// boundForm is a name of a source or a handler, or what names begin with and a "*".
+var boundForm = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,62}\*?|\*)$`)
+
+// readBounds brings each list into one form: sorted, each entry once.
+func (w *Wish) readBounds(say sayer) {
+	if w.Prefix == "" && w.Bounds.given() && slices.Contains(w.Scopes, Admin) {
+		say("scopes", "admin without a prefix may make tokens without bounds, so that bounds hold it nowhere; leave admin out, or the bounds")
+	}
+	b := &w.Bounds
+	b.Token = ""
+	b.Subjects = readList(say, "subjects", b.Subjects, subjects.Check)
+	b.Publish = readList(say, "publish", b.Publish, subjects.Check)
+	b.Sources = readList(say, "sources", b.Sources, checkBound)
+	b.Handlers = readList(say, "handlers", b.Handlers, checkBound)
+}
+
+func checkBound(name string) error {
+	if boundForm.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf(`%.70q is not a name; write 1 to 63 of a-z, 0-9, "_" and "-", and a "*" after them for all that begin so`, name)
+}
+
+// readList reads a list of bounds; one that is not there stays so.
+func readList[L ~[]string](say sayer, field string, list L, check func(string) error) L {
+	if len(list) > maxBounds {
+		say(field, "there are %d, the most is %d; use wildcards", len(list), maxBounds)
+		return list
+	}
+	for i, one := range list {
+		if err := check(one); err != nil {
+			say(fmt.Sprintf("%s[%d]", field, i), "%v", err)
+		}
+	}
+	list = slices.Clone(list) // of nil, nil
+	slices.Sort(list)
+	return slices.Compact(list)
 }
 
 // choices are the scopes as a sentence has them.

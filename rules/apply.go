@@ -224,7 +224,7 @@ func (d placed) problem(file, pointer, message string) Problem {
 // same reports whether saving t after s would change nothing. Which streams the subjects are read from does not count:
 // Rebind follows them, and misses nothing, where a version that is saved hears what comes after the save alone.
 func (s Saved) same(t Saved) bool {
-	return s.Bundle == t.Bundle && bytes.Equal(s.Document, t.Document) && slices.Equal(subjectsOf(s.Reads), subjectsOf(t.Reads))
+	return s.Bundle == t.Bundle && s.Bounds.Equal(t.Bounds) && bytes.Equal(s.Document, t.Document) && slices.Equal(subjectsOf(s.Reads), subjectsOf(t.Reads))
 }
 
 // subjectsOf are the subjects of reads, sorted.

@@ -54,6 +54,7 @@ func Compile(d Document, saved Saved, known calendars.Set) (*Rule, error) {
 
 // compileAmid is Compile for a rule that asks others at its looks.
 func compileAmid(d Document, saved Saved, world outside) (*Rule, error) {
+	world.bounds = saved.Bounds
 	r, problems := compile(d, saved, world, nil)
 	if err := problems.orNil(); err != nil {
 		for i := range problems {
@@ -139,6 +140,7 @@ func (c *compiler) rule(saved Saved) (*Rule, Problems) {
 	c.guards(d)
 	r.labels = c.labels(d.Labels)
 	c.shapes(d)
+	c.problems = append(c.problems, d.outOf(c.bounds)...)
 	if len(c.problems) > 0 {
 		return nil, c.problems
 	}

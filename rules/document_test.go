@@ -300,7 +300,7 @@ func TestTrie(t *testing.T) {
 		}
 		for i, p := range patterns {
 			for _, q := range patterns[:i] {
-				if covers(p, q) && matches(q, subject) && !matches(p, subject) {
+				if subjects.Covers(p, q) && matches(q, subject) && !matches(p, subject) {
 					t.Fatalf("%s covers %s and does not match %s", p, q, subject)
 				}
 			}

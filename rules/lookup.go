@@ -111,7 +111,7 @@ func (c *compiler) httpLookup(p string, l *HTTPLookup, d dialect) *question {
 func (c *compiler) natsLookup(p string, l *NATSLookup, d dialect) *question {
 	c.source(p, l.Source)
 	t := c.filled(p+"/subject", l.Subject, "the subject is missing; write a template, such as shop.orders.{{key}}", d, checkRequested)
-	return &question{Question: lookup.Question{NATS: true}, source: l.Source, pointer: p + "/subject", ask: requested(t)}
+	return &question{Question: lookup.Question{NATS: true, Subject: patternOf(l.Subject)}, source: l.Source, pointer: p + "/subject", ask: requested(t, c.bounds)}
 }
 
 func (c *compiler) kvLookup(p string, l *KVLookup, d dialect) *question {

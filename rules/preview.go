@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"deadman/access"
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 )
@@ -106,6 +107,9 @@ func (r *Registry) Preview(ctx context.Context, ask PreviewRequest) (Preview, er
 	if err != nil {
 		return Preview{}, err
 	}
+	if ask.Unasked == "" {
+		ask.Unasked = rule.document.refusesLookup(access.BoundsOf(ctx))
+	}
 	f, err := foreseeing(rule, ask.Found, ask.Unasked)
 	if err != nil {
 		return Preview{}, err
@@ -132,7 +136,11 @@ func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (rule *Rul
 		if err != nil {
 			return nil, began, err
 		}
-		rule, err = previewable(documents[0].Document, Saved{Version: 1}, r.outside())
+		bounds := access.BoundsOf(ctx)
+		if err := documents[0].within(bounds); err != nil {
+			return nil, began, err
+		}
+		rule, err = previewable(documents[0].Document, Saved{Version: 1, Bounds: bounds}, r.outside())
 		return rule, began, err
 	}
 	versions, err := r.Versions(ctx, ask.Name)

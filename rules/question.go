@@ -10,6 +10,7 @@ import (
 	"time"
 	"unicode"
 
+	"deadman/access"
 	"deadman/checks/lookup"
 )
 
@@ -144,12 +145,15 @@ func checkPath(p string) error {
 	return nil
 }
 
-// requested is the subject of a request. A value is one token of it, or a part of one.
-func requested(t *template) func(scope) (lookup.Ask, error) {
+// requested is the subject of a request, within the bounds of the rule. A value is one token of it, or a part of one.
+func requested(t *template, bounds *access.Bounds) func(scope) (lookup.Ask, error) {
 	return func(s scope) (lookup.Ask, error) {
 		filled, err := t.fill(s, tokenOf)
 		if err == nil {
 			err = checkRequested(filled)
+		}
+		if err == nil {
+			err = bounds.MayPublish(filled)
 		}
 		if err != nil {
 			return lookup.Ask{}, fmt.Errorf("subject: %w", err)

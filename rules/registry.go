@@ -103,7 +103,7 @@ type Jobs interface {
 type Listing struct {
 	Saved
 	Document Document
-	Err      error     // why its document can't be read; nil: it can
+	Err      error     // why its document can't be read, or is out of its bounds; nil: it can be run
 	BeganAt  time.Time // when its first version was saved
 }
 
@@ -183,6 +183,9 @@ func (l *listed) with(changes Changes) *listed {
 
 func listing(s Saved, began time.Time) Listing {
 	d, err := decodeDocument(s.Document)
+	if err == nil {
+		err = d.outOf(s.Bounds).orNil()
+	}
 	return Listing{Saved: s, Document: d, Err: err, BeganAt: began}
 }
 

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/aymanbagabas/go-udiff"
+
+	"deadman/access"
 )
 
 // SaveOptions say how a rule is saved.
@@ -75,6 +77,10 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	if err := d.replaces(before, at, o); err != nil {
 		return Change{}, err
 	}
+	bounds := access.BoundsOf(ctx)
+	if err := d.within(bounds); err != nil {
+		return Change{}, err
+	}
 	canonical, err := d.Canonical()
 	if err != nil {
 		return Change{}, err
@@ -88,7 +94,7 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 		return Change{}, err
 	}
 	c := Change{Before: before, Document: d.Document, Warnings: warnings, After: Saved{
-		Name: d.Name, Entity: d.Entity, Document: canonical, Reads: reads, Bundle: o.Bundle,
+		Name: d.Name, Entity: d.Entity, Document: canonical, Reads: reads, Bundle: o.Bundle, Bounds: bounds,
 	}}
 	if before != nil {
 		c.After.PausedAt, c.After.PausedBy = before.PausedAt, before.PausedBy
@@ -96,6 +102,9 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	c.Changed = before == nil || !before.same(c.After) || o.Folder && !before.IsOfFolder()
 	if c.Changed && r.Now != nil {
 		c.Warnings = append(c.Warnings, d.Over(r.Now())...)
+	}
+	if other := rebound(before, bounds); other != "" {
+		c.Warnings = append(c.Warnings, other)
 	}
 	c.Diff = diffOf(before, c.After)
 	partly, risks, err := r.partly(ctx, d.Subjects())

@@ -8,6 +8,7 @@ import (
 
 	"deadman/papers"
 
+	"deadman/access"
 	"deadman/calendars"
 	"deadman/checks"
 	"deadman/checks/lookup"
@@ -42,6 +43,7 @@ type outside struct {
 	calendars calendars.Set
 	sources   Sources          // nil: nobody knows
 	handlers  *checks.Handlers // nil: nobody knows
+	bounds    *access.Bounds   // of the rule; nil: there are none
 }
 
 // source is the source of a name, or one that nobody can find anything out by.
@@ -52,13 +54,14 @@ func (o outside) source(name string) Source {
 	if s, ok := o.sources.Source(name); ok {
 		return s
 	}
-	return undefined{name: name, known: o.sources.Names()}
+	return undefined{name: name, known: askable(o.sources.Names(), o.bounds), bound: o.bounds != nil}
 }
 
 // undefined stands in the place of a source that is not defined on this node.
 type undefined struct {
 	name  string
 	known []string
+	bound bool // there may be others, of which the rule is not told
 }
 
 var _ Source = undefined{}
@@ -70,6 +73,9 @@ func (u undefined) Error() string {
 		return fmt.Sprintf("source %q is not defined on this node; did you mean %q?", u.name, near)
 	case len(u.known) > 0:
 		return fmt.Sprintf("source %q is not defined on this node, only %s", u.name, clip(strings.Join(u.known, ", "), 200))
+	}
+	if u.bound {
+		return fmt.Sprintf("source %q is not defined on this node; have it defined in the file of --sources", u.name)
 	}
 	return fmt.Sprintf("source %q is not defined on this node, nor is any other; define it in the file of --sources", u.name)
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"deadman/access"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -90,6 +91,11 @@ type Saved struct {
 	Bundle    string // the set of files that it came with; empty: by API
 	SavedAt   time.Time
 	SavedBy   string    // who saved it; empty: nobody knows
+
+	// Bounds are those of the token that saved it: what is out of them, the version does not use. They stay when the token
+	// ends. nil: there are none.
+	Bounds *access.Bounds
+
 	PausedAt  time.Time // no new waits begin, whatever the document says; zero: they do
 	PausedBy  string
 	DeletedAt time.Time // zero: it is in force

@@ -52,23 +52,6 @@ func matches(pattern, subject string) bool {
 	}
 }
 
-// covers reports whether every subject of the pattern b is one of the pattern a.
-func covers(a, b string) bool {
-	for {
-		p, restA, moreA := strings.Cut(a, ".")
-		q, restB, moreB := strings.Cut(b, ".")
-		switch {
-		case p == ">":
-			return true
-		case q == ">", p != "*" && p != q, moreA != moreB:
-			return false
-		case !moreA:
-			return true
-		}
-		a, b = restA, restB
-	}
-}
-
 // wildcardsIn is how many wildcards the pattern has.
 func wildcardsIn(pattern string) int {
 	n := 0

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"deadman/access"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -44,6 +45,9 @@ func (r *Registry) TryHandler(ctx context.Context, name, key string, event json.
 	}
 	if err := body.check(); err != nil {
 		return Trial{}, Problems{{Pointer: "/event", Message: err.Error()}}
+	}
+	if err := access.BoundsOf(ctx).MayCall(name); err != nil {
+		return Trial{}, Problems{{Pointer: "/name", Message: err.Error()}}
 	}
 	rule, named, err := r.naming(ctx, name)
 	if err != nil {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"deadman/access"
 	"deadman/checks/lookup"
 )
 
@@ -29,7 +30,9 @@ func (r *Registry) verify(ctx context.Context, d placed, before *Listing, canoni
 	q := rule.question
 	ctx, cancel := context.WithTimeout(ctx, verifyTime)
 	defer cancel()
-	columns, err := r.outside().source(q.source).Verify(ctx, q.Question, q.params)
+	world := r.outside()
+	world.bounds = access.BoundsOf(ctx)
+	columns, err := world.source(q.source).Verify(ctx, q.Question, q.params)
 	switch {
 	case errors.Is(err, lookup.ErrUndefined):
 		return nil, Problems{d.nearest(d.Lookup.sourceAt(), err.Error())}

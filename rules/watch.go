@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"deadman/checks"
+	"deadman/subjects"
 )
 
 // subject is of the event that begins a wait; "" for a schedule, which has none.
@@ -179,11 +180,11 @@ func (c *compiler) reached(pointer string, d Document, i int) {
 	if s.Event == "" || s.Distinct != "" {
 		return
 	}
-	if begins := d.Trigger.subject(); begins != "" && s.Key == d.Trigger.keyed() && (s.If == "" || s.If == d.Trigger.If) && covers(s.Event, begins) && d.Trigger.Heartbeat == nil {
+	if begins := d.Trigger.subject(); begins != "" && s.Key == d.Trigger.keyed() && (s.If == "" || s.If == d.Trigger.If) && subjects.Covers(s.Event, begins) && d.Trigger.Heartbeat == nil {
 		c.problem(pointer+"/event", "every event that begins the wait also ends it, so nothing is ever said; give the trigger or the resolve an if")
 	}
 	for j, before := range d.Resolve[:i] {
-		if before.Distinct == "" && before.Key == s.Key && (before.If == "" || before.If == s.If) && before.Event != "" && covers(before.Event, s.Event) {
+		if before.Distinct == "" && before.Key == s.Key && (before.If == "" || before.If == s.If) && before.Event != "" && subjects.Covers(before.Event, s.Event) {
 			c.problem(pointer+"/event", "%s ends the wait by every such event before, so this is never reached; put the one with the narrower if first",
 				fieldOf(c.item("/resolve", j)))
 			return

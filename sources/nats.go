@@ -52,15 +52,20 @@ func (b *broker) Ask(ctx context.Context, q lookup.Question, asks []lookup.Ask) 
 	return bucket{conn, q.KV}.get(ctx, asks)
 }
 
-// Verify finds out whether there is the bucket. Of a subject nothing can be known before it is
-// asked.
+// Verify finds out whether there is the bucket, and that no stream takes in the subject. Who answers there cannot be known
+// before it is asked.
 func (b *broker) Verify(ctx context.Context, q lookup.Question, _ int) ([]lookup.Column, error) {
 	if !q.NATS && q.KV == "" {
 		return nil, errNotNATS
 	}
 	conn, err := b.connected()
-	if err != nil || q.NATS {
+	switch {
+	case err != nil:
 		return nil, err
+	case q.NATS && q.Subject == "":
+		return nil, nil
+	case q.NATS:
+		return nil, checkStreams(ctx, conn, q.Subject)
 	}
 	_, err = bucket{conn, q.KV}.open(ctx)
 	if errors.Is(err, errNoBucket) {

@@ -14,19 +14,23 @@ import (
 
 var _ access.Store = (*Store)(nil)
 
-const tokenColumns = `id, hash, name, scopes, prefix, created_at, created_by, expires_at, revoked_at, last_used_at`
+const tokenColumns = `id, hash, name, scopes, prefix, created_at, created_by, expires_at, revoked_at, last_used_at, bounds`
 
 func readToken(row scanner, t *access.Token) error {
 	var hash []byte
 	var scopes string
+	var given *access.Bounds
 	if err := row.Scan(&t.ID, &hash, &t.Name, &scopes, &t.Prefix, at(&t.CreatedAt), (*verbatim)(&t.CreatedBy),
-		at(&t.ExpiresAt), at(&t.RevokedAt), at(&t.LastUsedAt)); err != nil {
+		at(&t.ExpiresAt), at(&t.RevokedAt), at(&t.LastUsedAt), &boundsInto{&given}); err != nil {
 		return err
 	}
 	if len(hash) != len(t.Hash) {
 		return fmt.Errorf("the hash of token %s has %d bytes", t.ID, len(hash))
 	}
 	t.Hash = [32]byte(hash)
+	if given != nil {
+		t.Given = *given
+	}
 	for s := range strings.SplitSeq(scopes, ",") {
 		t.Scopes = append(t.Scopes, access.Scope(s))
 	}
@@ -57,14 +61,18 @@ func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (access.Token, e
 // InsertToken implements access.Store. An expired token of the name is revoked as of when it
 // expired, which is what the name waits for.
 func (s *Store) InsertToken(ctx context.Context, t access.Token) error {
-	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+	bounds, err := boundsColumn(t.Given.OrNil())
+	if err != nil {
+		return failed("create token "+t.Name, err)
+	}
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
 		if _, err := exec(ctx, tx, `UPDATE token SET revoked_at = expires_at WHERE name = $1 AND revoked_at IS NULL AND expires_at <= $2`,
 			t.Name, t.CreatedAt); err != nil {
 			return err
 		}
-		n, err := exec(ctx, tx, `INSERT INTO token (`+tokenColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) ON CONFLICT DO NOTHING`,
+		n, err := exec(ctx, tx, `INSERT INTO token (`+tokenColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`,
 			t.ID, t.Hash[:], t.Name, scopeList(t.Scopes, ","), t.Prefix, t.CreatedAt, escape(t.CreatedBy),
-			when(t.ExpiresAt), when(t.RevokedAt), when(t.LastUsedAt))
+			when(t.ExpiresAt), when(t.RevokedAt), when(t.LastUsedAt), bounds)
 		if err != nil {
 			return err
 		}
@@ -75,6 +83,32 @@ func (s *Store) InsertToken(ctx context.Context, t access.Token) error {
 	})
 	if err != nil {
 		return failed("create token "+t.Name, err)
+	}
+	return nil
+}
+
+// boundsColumn are bounds as a column has them: NULL for nil.
+func boundsColumn(b *access.Bounds) (any, error) {
+	if b == nil {
+		return nil, nil
+	}
+	return access.WriteBounds(b)
+}
+
+// boundsInto reads such a column.
+type boundsInto struct{ to **access.Bounds }
+
+// Scan implements sql.Scanner.
+func (b *boundsInto) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*b.to = nil
+	case string:
+		*b.to = access.ReadBounds(v)
+	case []byte:
+		*b.to = access.ReadBounds(string(v))
+	default:
+		return fmt.Errorf("%T is not bounds", src)
 	}
 	return nil
 }
@@ -92,6 +126,9 @@ func described(t access.Token) string {
 	text := "id " + t.ID + "; scopes " + scopeList(t.Scopes, ", ")
 	if t.Prefix != "" {
 		text += "; rules " + t.Prefix + "*"
+	}
+	if b := t.Bounds(); b != nil {
+		text += "; " + b.String()
 	}
 	if t.ExpiresAt.IsZero() {
 		return text + "; never expires"

@@ -232,14 +232,18 @@ func (c *change) insertVersion(ctx context.Context, r rules.Saved) (version int3
 	if err != nil {
 		return 0, err
 	}
+	bounds, err := boundsColumn(r.Bounds)
+	if err != nil {
+		return 0, err
+	}
 	err = c.tx.QueryRowContext(ctx, `
 SELECT coalesce(max(v.version), 0) + 1 FROM rule_version v JOIN rule r ON r.id = v.rule_id WHERE r.name = $1`, r.Name).Scan(&version)
 	if err != nil {
 		return 0, err
 	}
 	_, err = exec(ctx, c.tx, `
-INSERT INTO rule_version (rule_id, version, document, reads, bundle, saved_at, saved_by, revision) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		r.RuleID, version, string(r.Document), string(reads), r.Bundle, r.SavedAt, escape(r.SavedBy), c.revision)
+INSERT INTO rule_version (rule_id, version, document, reads, bundle, saved_at, saved_by, revision, bounds) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+		r.RuleID, version, string(r.Document), string(reads), r.Bundle, r.SavedAt, escape(r.SavedBy), c.revision, bounds)
 	return version, err
 }
 

@@ -53,8 +53,8 @@ type Taken struct {
 
 	Duplicate bool `json:"duplicate,omitempty" doc:"The stream has an event of this id by the same sender on the same subject. It is the one at seq; this one is not stored."`
 
-	Concerns        []Concerned `json:"concerns,omitempty" doc:"Whose waits the event may begin, change or end, as this node knows the rules; the first 20."`
-	WouldDeadLetter []Refused   `json:"would_dead_letter,omitempty" doc:"The rules, as this node knows them, that cannot take the event in; for them it becomes a dead letter."`
+	Concerns        []Concerned `json:"concerns,omitempty" doc:"Whose waits the event may begin, change or end, as this node knows the rules; the first 20. Of the rules that the token may read."`
+	WouldDeadLetter []Refused   `json:"would_dead_letter,omitempty" doc:"The rules, as this node knows them, that cannot take the event in; for them it becomes a dead letter. Of the rules that the token may read."`
 }
 
 // Concerned is an entity that an event is about, for a rule.
@@ -149,7 +149,7 @@ func (a *api) mountEvents() {
 		ID: "publish-event", Tag: tagEvents, Method: "POST", Path: "/events/{subject}", Does: "publishes an event",
 		Says: "The answer comes once the event is durable in the stream that takes its subject in. " +
 			"The headers ce-*, Content-Type, traceparent and tracestate go with it.",
-		Scope: access.Events, Reach: everything, Status: http.StatusAccepted, Limit: MaxEventBytes, Once: true,
+		Scope: access.Events, Reach: byItself, Status: http.StatusAccepted, Limit: MaxEventBytes, Once: true,
 		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge},
 		RequestBody: &huma.RequestBody{Description: "The event's body, of any type.", Content: map[string]*huma.MediaType{
 			jsonType:                   {Schema: &huma.Schema{}, Example: map[string]any{"id": "1234", "total": 12.5}},
@@ -160,6 +160,9 @@ func (a *api) mountEvents() {
 
 func (a *api) event(ctx context.Context, in *eventIn) (Taken, error) {
 	key, subject := cmp.Or(in.NATSID, in.ID), string(in.Subject)
+	if err := visitorOf(ctx).publish(subject); err != nil {
+		return Taken{}, err
+	}
 	if key != "" {
 		in.header[senderIDHeader] = []string{key}
 	}
@@ -192,14 +195,18 @@ func (a *api) meaning(ctx context.Context, taken *Taken, e futurejobs.Event) {
 	if err := a.Book.Refresh(ctx); err != nil {
 		a.Log.WarnContext(ctx, "an event's sender is told by rules that may be old", "subject", e.Subject, "err", err)
 	}
+	v := visitorOf(ctx)
 	effects, refusals := a.Book.Match(e)
 	for _, effect := range effects {
 		of := Concerned{Rule: effect.Rule.Name, Entity: effect.Rule.Entity, Key: effect.Ref.Key}
-		if len(taken.Concerns) < maxConcerned && !slices.Contains(taken.Concerns, of) {
+		if v.sees(of.Rule) && len(taken.Concerns) < maxConcerned && !slices.Contains(taken.Concerns, of) {
 			taken.Concerns = append(taken.Concerns, of)
 		}
 	}
 	for _, r := range refusals {
+		if !v.sees(r.Rule) || r.Rule == "" && v.unbound() != nil {
+			continue
+		}
 		taken.WouldDeadLetter = append(taken.WouldDeadLetter, Refused{Rule: r.Rule, Reason: r.Reason})
 	}
 }

@@ -17,6 +17,7 @@ type Token struct {
 	Name       string    `json:"name" example:"ci"`
 	Scopes     []string  `json:"scopes" nullable:"false" enum:"read,events,oncall,rules,admin"`
 	Prefix     string    `json:"prefix,omitempty" doc:"What the names of its rules begin with; absent: all rules." example:"acme-"`
+	Bounds
 	Standing   string    `json:"standing" enum:"live,expired,revoked"`
 	CreatedAt  time.Time `json:"created_at"`
 	CreatedBy  string    `json:"created_by"`
@@ -25,9 +26,30 @@ type Token struct {
 	LastUsedAt time.Time `json:"last_used_at,omitzero" doc:"To the minute; absent: never."`
 }
 
+// Bounds are what a token may use, by itself and by the rules that it saves, as it goes out.
+type Bounds struct {
+	Subjects []string `json:"subjects,omitzero" nullable:"false" doc:"Subjects that its rules may listen to, with wildcards; absent: all." example:"[\"acme.>\"]"`
+	Publish  []string `json:"publish,omitzero" nullable:"false" doc:"Subjects that it may publish on, that its rules may emit on, and that its lookups may request on; absent: all." example:"[\"acme.>\"]"`
+	Sources  []string `json:"sources,omitzero" nullable:"false" doc:"Sources that its lookups may ask; a * at the end stands for all that begin so; absent: all." example:"[\"acme-*\"]"`
+	Handlers []string `json:"handlers,omitzero" nullable:"false" doc:"Handlers that its rules may name, as sources; absent: all." example:"[\"acme-*\"]"`
+}
+
+func boundsOf(t access.Token) Bounds {
+	b := t.Bounds()
+	if b == nil {
+		return Bounds{}
+	}
+	return Bounds{b.Subjects, b.Publish, b.Sources, b.Handlers}
+}
+
+// given are the bounds that a token is made with.
+func (b Bounds) given() access.Bounds {
+	return access.Bounds{Subjects: b.Subjects, Publish: b.Publish, Sources: b.Sources, Handlers: b.Handlers}
+}
+
 func newToken(t access.Token, now time.Time) Token {
 	out := Token{
-		ID: t.ID, Name: t.Name, Scopes: []string{}, Prefix: t.Prefix, Standing: t.Standing(now),
+		ID: t.ID, Name: t.Name, Scopes: []string{}, Prefix: t.Prefix, Bounds: boundsOf(t), Standing: t.Standing(now),
 		CreatedAt: t.CreatedAt, CreatedBy: t.CreatedBy, ExpiresAt: t.ExpiresAt, RevokedAt: t.RevokedAt, LastUsedAt: t.LastUsedAt,
 	}
 	for _, s := range t.Scopes {
@@ -46,7 +68,8 @@ type NewToken struct {
 type TokenWish struct {
 	Name    string   `json:"name" doc:"No two live tokens have the same." example:"ci"`
 	Scopes  []string `json:"scopes" nullable:"false" doc:"At least one of read, events, oncall, rules and admin. oncall implies read, rules oncall, and admin all." example:"events"`
-	Prefix  string   `json:"prefix,omitempty" doc:"Only rules whose names begin so." example:"acme-*"`
+	Prefix  string   `json:"prefix,omitempty" doc:"Only rules whose names begin so. Then what is absent of subjects, publish, sources and handlers is none." example:"acme-*"`
+	Bounds
 	Expires string   `json:"expires,omitempty" doc:"A span from now; absent: never." example:"90d"`
 }
 
@@ -117,7 +140,7 @@ func (a *api) createToken(ctx context.Context, in *newTokenIn) (NewToken, error)
 	if err != nil {
 		return NewToken{}, err
 	}
-	wish := access.Wish{Name: in.Body.Name, Prefix: in.Body.Prefix}
+	wish := access.Wish{Name: in.Body.Name, Prefix: in.Body.Prefix, Bounds: in.Body.given()}
 	for _, s := range in.Body.Scopes {
 		wish.Scopes = append(wish.Scopes, access.Scope(strings.TrimSpace(s)))
 	}

@@ -111,7 +111,8 @@ func (a *api) identity(r *http.Request) (visitor, error) {
 // enter is the context in which the visitor does what is done.
 func (v visitor) enter(r *http.Request) context.Context {
 	actor := access.Actor{Name: cmp.Or(v.token.Name, access.Loopback), TokenID: v.token.ID, Addr: clientAddr(r.Context())}
-	return context.WithValue(access.As(r.Context(), actor), visitorKey{}, v)
+	ctx := access.Within(access.As(r.Context(), actor), v.token.Bounds())
+	return context.WithValue(ctx, visitorKey{}, v)
 }
 
 // reach is what of deadman an operation is about. It says what a token may do that is bound
@@ -178,6 +179,19 @@ func (v visitor) unbound() error {
 		return nil
 	}
 	return problem(http.StatusForbidden, "the token %s is for the rules %s* alone, and this belongs to no rule", v.token.Name, v.token.Prefix)
+}
+
+// publish refuses a subject that the token may not publish on. A token with a prefix and nothing to publish on is refused as
+// for all that belongs to no rule.
+func (v visitor) publish(subject string) error {
+	b := v.token.Bounds()
+	if v.token.Prefix != "" && len(b.Publish) == 0 {
+		return v.unbound()
+	}
+	if err := b.MayPublish(subject); err != nil {
+		return problem(http.StatusForbidden, "%v", err)
+	}
+	return nil
 }
 
 // sees reports whether what is about a rule is shown to the visitor.

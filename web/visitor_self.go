@@ -13,6 +13,8 @@ type Self struct {
 	Open   bool     `json:"open" doc:"The node asks nobody for a token, and everything may be done."`
 	Scopes []string `json:"scopes" nullable:"false" enum:"read,events,oncall,rules,admin" doc:"With those that they imply."`
 	Prefix string   `json:"prefix,omitempty" doc:"What the names of its rules begin with; absent: all rules." example:"acme-"`
+
+	Bounds
 }
 
 func (a *api) mountSelf() {
@@ -26,7 +28,7 @@ func (a *api) mountSelf() {
 func SelfOf(ctx context.Context) Self { return visitorOf(ctx).self() }
 
 func (v visitor) self() Self {
-	s := Self{Name: v.token.Name, Open: v.open, Scopes: []string{}, Prefix: v.token.Prefix}
+	s := Self{Name: v.token.Name, Open: v.open, Scopes: []string{}, Prefix: v.token.Prefix, Bounds: boundsOf(v.token)}
 	if v.open {
 		s.Name = access.Loopback
 	}

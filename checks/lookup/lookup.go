@@ -18,6 +18,8 @@ type Question struct {
 	HTTP *HTTP
 	NATS bool   // a request on Ask.Subject
 	KV   string // a bucket
+
+	Subject string // of NATS: the pattern of what is asked on; empty: nobody knows
 }
 
 // HTTP is how the answer to a GET is read.

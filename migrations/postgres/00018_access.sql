@@ -13,3 +13,8 @@ CREATE TABLE session (
     user_agent   text NOT NULL
 );
 CREATE INDEX session_token ON session (token_id);
+
+-- bounds: the subjects, sources and handlers that a token may use, JSON (decision 58); NULL: none were given. Of a version of a
+-- rule those of the token that saved it; NULL: it may use all. A node of the version before writes none and checks none.
+ALTER TABLE token ADD COLUMN bounds text;
+ALTER TABLE rule_version ADD COLUMN bounds text;

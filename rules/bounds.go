@@ -1,0 +1,134 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"deadman/access"
+	"deadman/subjects"
+)
+
+// claim is something that a rule uses, at the place where the document says so.
+type claim struct {
+	pointer string
+	refused error // why the bounds do not allow it; nil: they do
+}
+
+// outOf returns what the document uses out of bounds. A subject that is filled in at a check counts as all that it can come to.
+func (d Document) outOf(b *access.Bounds) Problems {
+	if b == nil {
+		return nil
+	}
+	claims := append(d.reading(b), d.lookingUp(b)...)
+	if emit := d.Trigger.Emit; emit != nil {
+		claims = append(claims, claim{"/trigger/emit/subject", b.MayPublish(emit.Subject)})
+	}
+	if d.Handler != "" {
+		claims = append(claims, claim{"/handler", b.MayCall(d.Handler)})
+	}
+	var out Problems
+	for _, c := range claims {
+		if c.refused != nil {
+			out = append(out, Problem{Pointer: c.pointer, Rule: d.Name, Message: c.refused.Error()})
+		}
+	}
+	return out
+}
+
+// reading are the subjects that the rule listens to.
+func (d Document) reading(b *access.Bounds) []claim {
+	events := []claim{{"/trigger/event", mayRead(b, d.Trigger.Event)}}
+	if d.Trigger.Heartbeat != nil {
+		events = append(events, claim{"/trigger/heartbeat/event", mayRead(b, d.Trigger.Heartbeat.Event)})
+	}
+	for i, w := range d.Update {
+		events = append(events, claim{item("/update", i) + "/event", mayRead(b, w.Event)})
+	}
+	for i, w := range d.Resolve {
+		events = append(events, claim{item("/resolve", i) + "/event", mayRead(b, w.Event)})
+	}
+	for i, w := range d.Pause {
+		events = append(events, claim{item("/pause", i) + "/event", mayRead(b, w.Event)})
+	}
+	return events
+}
+
+// mayRead refuses a subject that may not be read; one that is not written is the compiler's to refuse.
+func mayRead(b *access.Bounds, subject string) error {
+	if subject == "" {
+		return nil
+	}
+	return b.MayRead(subject)
+}
+
+// lookingUp is what the lookup asks.
+func (d Document) lookingUp(b *access.Bounds) []claim {
+	if d.Lookup == nil {
+		return nil
+	}
+	asks := []claim{{d.Lookup.sourceAt(), b.MayAsk(d.Lookup.Asks())}}
+	if d.Lookup.NATS != nil {
+		asks = append(asks, claim{"/lookup/nats/subject", b.MayPublish(patternOf(d.Lookup.NATS.Subject))})
+	}
+	return asks
+}
+
+// refusesLookup says why the bounds do not let the rule's lookup be asked; empty: they do.
+func (d Document) refusesLookup(b *access.Bounds) string {
+	if b == nil {
+		return ""
+	}
+	for _, c := range d.lookingUp(b) {
+		if c.refused != nil {
+			return c.refused.Error()
+		}
+	}
+	return ""
+}
+
+// unknown stands in a template for what an expression comes to. No subject has it.
+const unknown = "\x00"
+
+// patternOf is the pattern of all subjects that a template can come to. An expression comes to a part of one token.
+func patternOf(template string) string {
+	var text strings.Builder
+	for {
+		before, rest, found := strings.Cut(template, "{{")
+		text.WriteString(before)
+		if !found {
+			return subjects.Widened(text.String(), unknown)
+		}
+		text.WriteString(unknown)
+		end := closing(rest)
+		if end < 0 {
+			return subjects.Widened(text.String(), unknown)
+		}
+		template = rest[end+2:]
+	}
+}
+
+// within refuses a document that uses what is out of bounds, at the places of its text.
+func (d placed) within(b *access.Bounds) error {
+	problems := d.outOf(b)
+	for i, p := range problems {
+		problems[i] = d.nearest(p.Pointer, p.Message)
+	}
+	return problems.orNil()
+}
+
+// rebound says that a rule takes other bounds than it has; empty: it keeps them.
+func rebound(before *Listing, b *access.Bounds) string {
+	if before == nil || before.Bounds.Equal(b) {
+		return ""
+	}
+	if b == nil {
+		return fmt.Sprintf("the rule had the bounds of the token %s, and has none from now on", before.Bounds.Token)
+	}
+	return fmt.Sprintf("the rule takes the bounds of the token %s: %s", b.Token, b)
+}
+
+// askable are the names of sources that may be asked.
+func askable(names []string, b *access.Bounds) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return b.MayAsk(name) != nil })
+}
