@@ -282,7 +282,7 @@ func TestTheDoor(t *testing.T) {
 	n.want(http.StatusOK, http.MethodGet, "/api/v1/jobs", "", "Authorization", "Bearer "+secret)
 
 	var made struct{ Secret string }
-	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"acme","scopes":["read","rules"],"prefix":"acme-*"}`, "Authorization", "Bearer "+secret).read(t, &made)
+	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"acme","scopes":["read","rules"],"prefix":"acme-*","subjects":["shipments.>"]}`, "Authorization", "Bearer "+secret).read(t, &made)
 	acme := []string{"Authorization", "Bearer " + made.Secret}
 	n.put(http.StatusForbidden, "", shipmentRule, acme...)
 	n.put(http.StatusCreated, "", strings.Replace(shipmentRule, "shipment-late", "acme-late", 1), acme...)

@@ -143,7 +143,7 @@ func TestATokenIsMade(t *testing.T) {
 	}
 	want := access.Entry{
 		ID: entries[0].ID, At: entries[0].At, Actor: access.ActorOf(ctx), Action: "token.create", Object: "token/ci",
-		Detail: "id " + made.ID + "; scopes events; rules acme-*; expires 2027-02-18T12:00:00Z",
+		Detail: "id " + made.ID + "; scopes events; rules acme-*; subjects none; publish none; sources none; handlers none; expires 2027-02-18T12:00:00Z",
 	}
 	if diff := cmp.Diff(want, entries[0]); diff != "" {
 		t.Errorf("audit (-want +got):\n%s", diff)

@@ -87,8 +87,8 @@ func (d Document) refusesLookup(b *access.Bounds) string {
 	return ""
 }
 
-// unknown stands in a template for what an expression comes to. No subject has it.
-const unknown = "\x00"
+// filledIn stands in a template for what an expression comes to. No subject has it.
+const filledIn = "\x00"
 
 // patternOf is the pattern of all subjects that a template can come to. An expression comes to a part of one token.
 func patternOf(template string) string {
@@ -97,12 +97,12 @@ func patternOf(template string) string {
 		before, rest, found := strings.Cut(template, "{{")
 		text.WriteString(before)
 		if !found {
-			return subjects.Widened(text.String(), unknown)
+			return subjects.Widened(text.String(), filledIn)
 		}
-		text.WriteString(unknown)
+		text.WriteString(filledIn)
 		end := closing(rest)
 		if end < 0 {
-			return subjects.Widened(text.String(), unknown)
+			return subjects.Widened(text.String(), filledIn)
 		}
 		template = rest[end+2:]
 	}

@@ -12,6 +12,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/calendars"
+	"deadman/subjects"
 )
 
 // drawing draws the parts of a document without a mistake.

@@ -82,15 +82,15 @@ func CopyOf(header map[string][]string) (stream string, seq uint64, ok bool) {
 // Saved is one version of a rule as it is kept. Versions are immutable; whether the rule is
 // paused or deleted is the same for all of them.
 type Saved struct {
-	RuleID    int32
-	Version   int32
-	Name      string
-	Entity    string // the same in all versions of a rule
-	Document  []byte // the rule as JSON
-	Reads     []Read
-	Bundle    string // the set of files that it came with; empty: by API
-	SavedAt   time.Time
-	SavedBy   string    // who saved it; empty: nobody knows
+	RuleID   int32
+	Version  int32
+	Name     string
+	Entity   string // the same in all versions of a rule
+	Document []byte // the rule as JSON
+	Reads    []Read
+	Bundle   string // the set of files that it came with; empty: by API
+	SavedAt  time.Time
+	SavedBy  string // who saved it; empty: nobody knows
 
 	// Bounds are those of the token that saved it: what is out of them, the version does not use. They stay when the token
 	// ends. nil: there are none.

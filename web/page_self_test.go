@@ -94,7 +94,7 @@ func TestSendingPageSaysWhatIsMissing(t *testing.T) {
 	}{
 		{"", []access.Scope{access.Read}, "does not have the scope <code>events</code>"},
 		{"", []access.Scope{access.OnCall}, "does not have the scope <code>events</code>"},
-		{"order-*", []access.Scope{access.Read, access.Events}, "is for some rules alone"},
+		{"order-*", []access.Scope{access.Read, access.Events}, "may publish on no subject"},
 		{"", []access.Scope{access.Read, access.Events}, ">Send it<"},
 		{"", []access.Scope{access.Admin}, ">Send it<"},
 	} {

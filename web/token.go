@@ -13,10 +13,10 @@ import (
 
 // Token is a token as it goes out, without its secret.
 type Token struct {
-	ID         string    `json:"id"`
-	Name       string    `json:"name" example:"ci"`
-	Scopes     []string  `json:"scopes" nullable:"false" enum:"read,events,oncall,rules,admin"`
-	Prefix     string    `json:"prefix,omitempty" doc:"What the names of its rules begin with; absent: all rules." example:"acme-"`
+	ID     string   `json:"id"`
+	Name   string   `json:"name" example:"ci"`
+	Scopes []string `json:"scopes" nullable:"false" enum:"read,events,oncall,rules,admin"`
+	Prefix string   `json:"prefix,omitempty" doc:"What the names of its rules begin with; absent: all rules." example:"acme-"`
 	Bounds
 	Standing   string    `json:"standing" enum:"live,expired,revoked"`
 	CreatedAt  time.Time `json:"created_at"`
@@ -42,6 +42,9 @@ func boundsOf(t access.Token) Bounds {
 	return Bounds{b.Subjects, b.Publish, b.Sources, b.Handlers}
 }
 
+// Uses says what may be used, as a line for people; empty: all.
+func (b Bounds) Uses() string { return b.given().OrNil().String() }
+
 // given are the bounds that a token is made with.
 func (b Bounds) given() access.Bounds {
 	return access.Bounds{Subjects: b.Subjects, Publish: b.Publish, Sources: b.Sources, Handlers: b.Handlers}
@@ -66,11 +69,11 @@ type NewToken struct {
 
 // TokenWish is what a token is to be.
 type TokenWish struct {
-	Name    string   `json:"name" doc:"No two live tokens have the same." example:"ci"`
-	Scopes  []string `json:"scopes" nullable:"false" doc:"At least one of read, events, oncall, rules and admin. oncall implies read, rules oncall, and admin all." example:"events"`
-	Prefix  string   `json:"prefix,omitempty" doc:"Only rules whose names begin so. Then what is absent of subjects, publish, sources and handlers is none." example:"acme-*"`
+	Name   string   `json:"name" doc:"No two live tokens have the same." example:"ci"`
+	Scopes []string `json:"scopes" nullable:"false" doc:"At least one of read, events, oncall, rules and admin. oncall implies read, rules oncall, and admin all." example:"events"`
+	Prefix string   `json:"prefix,omitempty" doc:"Only rules whose names begin so. Then what is absent of subjects, publish, sources and handlers is none." example:"acme-*"`
 	Bounds
-	Expires string   `json:"expires,omitempty" doc:"A span from now; absent: never." example:"90d"`
+	Expires string `json:"expires,omitempty" doc:"A span from now; absent: never." example:"90d"`
 }
 
 // mountTokens is the part of the API that is about tokens. A node without a keeper has none.

@@ -17,15 +17,18 @@ func TestSelf(t *testing.T) {
 		name, prefix string
 		scope        access.Scope
 		want         []string
+		bounds       web.Bounds
 	}{
-		{"looks", "", access.Read, []string{"read"}},
-		{"answers", "acme-", access.OnCall, []string{"read", "oncall"}},
-		{"all", "", access.Admin, []string{"read", "events", "oncall", "rules", "admin"}},
+		{"looks", "", access.Read, []string{"read"}, web.Bounds{}},
+		{"answers", "acme-", access.OnCall, []string{"read", "oncall"}, web.Bounds{
+			Subjects: []string{"orders.>"}, Publish: []string{}, Sources: []string{}, Handlers: []string{},
+		}},
+		{"all", "", access.Admin, []string{"read", "events", "oncall", "rules", "admin"}, web.Bounds{}},
 	} {
 		a := do(t, s.Server, "GET", "/api/v1/tokens/self", "", s.token(c.name, c.prefix, c.scope)...)
 		var got web.Self
 		fatal(t, json.Unmarshal([]byte(a.body), &got))
-		if diff := cmp.Diff(web.Self{Name: c.name, Scopes: c.want, Prefix: c.prefix}, got); diff != "" {
+		if diff := cmp.Diff(web.Self{Name: c.name, Scopes: c.want, Prefix: c.prefix, Bounds: c.bounds}, got); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}

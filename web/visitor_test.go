@@ -24,7 +24,11 @@ func closed(o *web.Options, s *stand) {
 // token makes a token and returns the header that shows it.
 func (s *stand) token(name, prefix string, scopes ...access.Scope) []string {
 	s.t.Helper()
-	_, secret, err := s.keeper.Create(s.t.Context(), access.Wish{Name: name, Prefix: prefix, Scopes: scopes})
+	wish := access.Wish{Name: name, Prefix: prefix, Scopes: scopes}
+	if prefix != "" {
+		wish.Bounds.Subjects = []string{"orders.>"}
+	}
+	_, secret, err := s.keeper.Create(s.t.Context(), wish)
 	fatal(s.t, err)
 	return []string{"Authorization", "Bearer " + secret}
 }

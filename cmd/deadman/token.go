@@ -21,10 +21,10 @@ func (p *program) tokenCommand() *cobra.Command {
 		listing[web.Token]{
 			short: "List tokens, newest first, also those that ended", path: "/tokens",
 			none:   "there are no tokens; deadman token create makes one",
-			header: []string{"name", "scopes", "rules", "standing", "made", "by", "expires", "last used", "id"},
+			header: []string{"name", "scopes", "rules", "may use", "standing", "made", "by", "expires", "last used", "id"},
 			row: func(p *program, t web.Token) []cell {
 				return []cell{
-					say(t.Name), say(strings.Join(t.Scopes, " ")), say(t.Prefix + "*"), standing(t),
+					say(t.Name), say(strings.Join(t.Scopes, " ")), say(t.Prefix + "*"), uses(t.Bounds), standing(t),
 					say(web.Relative(t.CreatedAt, p.now())), say(t.CreatedBy),
 					p.sometime(t.ExpiresAt, "never"), p.sometime(t.LastUsedAt, "never"), faint("%s", t.ID),
 				}
@@ -45,6 +45,14 @@ func (p *program) sometime(t time.Time, otherwise string) cell {
 	return say(web.Relative(t, p.now()))
 }
 
+// uses is what a token may use; all where it has no bounds.
+func uses(b web.Bounds) cell {
+	if said := b.Uses(); said != "" {
+		return say(said)
+	}
+	return faint("all")
+}
+
 func standing(t web.Token) cell {
 	if t.Standing == "live" {
 		return sayIn(green, t.Standing)
@@ -57,7 +65,7 @@ func (p *program) createTokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "create NAME --scope SCOPE", Short: "Make a token; its secret is shown once",
 		Example: `  deadman token create ci --scope events --expires 90d
-  deadman token create acme --scope events --scope rules --prefix 'acme-*'
+  deadman token create acme --scope events --scope rules --prefix 'acme-*' --subject 'acme.>' --publish 'acme.>' --source 'acme-*'
   deadman token create ada --scope oncall`,
 		Args: exactly("NAME"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -85,6 +93,10 @@ func (p *program) createTokenCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringSliceVar(&wish.Scopes, "scope", nil, "what it allows: "+strings.Join(scopes, ", ")+"; more than one may be given")
 	flags.StringVar(&wish.Prefix, "prefix", "", "only for rules whose names begin so, such as 'acme-*'")
+	flags.StringSliceVar(&wish.Subjects, "subject", nil, "its rules may listen to this, such as 'acme.>'; may be repeated (default: all, or none with --prefix)")
+	flags.StringSliceVar(&wish.Publish, "publish", nil, "it may publish on this, its rules may emit on it, and its lookups may request on it; may be repeated (default: as --subject)")
+	flags.StringSliceVar(&wish.Sources, "source", nil, "its lookups may ask this source, such as shop or 'acme-*'; may be repeated (default: as --subject)")
+	flags.StringSliceVar(&wish.Handlers, "handler", nil, "its rules may name this handler, such as shipping or 'acme-*'; may be repeated (default: as --subject)")
 	flags.StringVar(&wish.Expires, "expires", "", "how long it is good for, such as 90d (default: for ever)")
 	complete(cmd, "scope", completeWords(scopes...))
 	return cmd
@@ -98,6 +110,7 @@ func (p *program) showNewToken(t web.NewToken) error {
 	s.line("token", "%s", t.Name)
 	s.line("scopes", "%s", strings.Join(t.Scopes, ", "))
 	s.line("rules", "%s*", t.Prefix)
+	s.uses(t.Bounds)
 	s.instant("expires", t.ExpiresAt)
 	s.painted("secret", green, t.Secret)
 	if err := s.end(); err != nil {

@@ -27,5 +27,22 @@ func (p *program) showSelf(cmd *cobra.Command, _ []string) error {
 	}
 	s.line("may", "%s", strings.Join(self.Scopes, ", "))
 	s.line("rules", "%s*", self.Prefix)
+	s.uses(self.Bounds)
 	return s.end()
+}
+
+// uses has a line for each kind of thing that is bound.
+func (s *sheet) uses(b web.Bounds) {
+	for _, list := range []struct {
+		name string
+		has  []string
+	}{{"subjects", b.Subjects}, {"publish", b.Publish}, {"sources", b.Sources}, {"handlers", b.Handlers}} {
+		switch {
+		case list.has == nil:
+		case len(list.has) == 0:
+			s.line(list.name, "none")
+		default:
+			s.line(list.name, "%s", strings.Join(list.has, ", "))
+		}
+	}
 }

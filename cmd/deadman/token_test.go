@@ -33,7 +33,7 @@ func TestTokenVerbs(t *testing.T) {
 	stranger := &here{t: t, env: n.env[:1]}
 	stranger.says(1, []string{"rule", "list"}, "Unauthorized", "DEADMAN_TOKEN", "deadman token create")
 
-	made := read[web.NewToken](n, "token", "create", "acme", "--scope", "rules", "--prefix", "acme-*", "--expires", "90d")
+	made := read[web.NewToken](n, "token", "create", "acme", "--scope", "rules", "--prefix", "acme-*", "--subject", "orders.>", "--source", "acme-*", "--expires", "90d")
 	if made.Prefix != "acme-" || made.Secret == "" || made.ExpiresAt.IsZero() {
 		t.Errorf("%+v", made.Token)
 	}
@@ -46,14 +46,14 @@ func TestTokenVerbs(t *testing.T) {
 		t.Errorf("it sees %+v", page.Items)
 	}
 	acme.says(1, []string{"token", "list"}, "Forbidden", "admin")
-	acme.says(0, []string{"token", "self"}, " acme\n", " read, oncall, rules\n", " acme-*\n")
+	acme.says(0, []string{"token", "self"}, " acme\n", " read, oncall, rules\n", " acme-*\n", "subjects", " orders.>\n", "publish", " none\n", "sources", " acme-*\n")
 
 	shown := n.run("", "token", "create", "ci", "--scope", "events,read")
 	shown.check(t, nil, 0, "scopes         read, events", "secret         dm_", "rules          *", "it is not shown again")
 	if strings.Contains(shown.err, "is open") {
 		t.Errorf("the node is not open: %s", shown.err)
 	}
-	n.says(0, []string{"token", "list"}, "acme-*", "in 89 d", "live", "ci", "first")
+	n.says(0, []string{"token", "list"}, "acme-*", "subjects orders.>; publish none; sources acme-*; handlers none", "in 89 d", "live", "ci", "first")
 	n.says(1, []string{"token", "create", "ci", "--scope", "read"}, "name is in use")
 	n.says(1, []string{"token", "create", "a b", "--scope", "raed"}, "name: ", "scopes[0]: ")
 	n.says(2, []string{"token", "create", "x"}, "--scope is missing", "read, events, oncall, rules, admin")

@@ -68,6 +68,7 @@ func tokensAreKept(t *testing.T, w *world) {
 	full.Scopes = []access.Scope{access.Read, access.Events, access.Rules, access.Admin}
 	full.Prefix, full.CreatedBy = "acme-", "a\\\x00\xff"
 	full.CreatedAt = w.at.Add(time.Microsecond)
+	full.Given = access.Bounds{Subjects: []string{"acme.>", "ü.*"}, Sources: []string{}}
 	full.ExpiresAt, full.LastUsedAt = w.at.Add(3*time.Microsecond), w.at.Add(2*time.Microsecond)
 	w.must(w.InsertToken(w.ctx(), full))
 
@@ -85,7 +86,7 @@ func tokensAreKept(t *testing.T, w *world) {
 		t.Errorf("by no token's hash: %+v, %v, want ErrNotFound", got, err)
 	}
 	entries := w.entries(access.Filter{Object: "token/*"})
-	want := "id " + full.ID + "; scopes read, events, rules, admin; rules acme-*; expires " + full.ExpiresAt.Format(time.RFC3339)
+	want := "id " + full.ID + "; scopes read, events, rules, admin; rules acme-*; subjects acme.>, ü.*; publish none; sources none; handlers none; expires " + full.ExpiresAt.Format(time.RFC3339)
 	if len(entries) != 2 || entries[0].Detail != want || entries[1].Detail != "id "+plain.ID+"; scopes read; never expires" {
 		t.Errorf("the audit says %+v", entries)
 	}

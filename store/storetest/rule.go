@@ -24,9 +24,10 @@ func rulesAreSaved(t *testing.T, w *world) {
 		Name: "payment", Entity: "payment", Document: []byte(`{"a":"☃"}`), Bundle: "shop",
 		Reads: []rules.Read{{Subject: "p.a", Stream: "PAY", From: 9}, {Subject: "p.b", Stream: "PAY", From: 4}},
 	}
+	first.Bounds = &access.Bounds{Token: "acme", Subjects: []string{"p.>"}, Publish: []string{}, Handlers: []string{"acme-*"}}
 	v1 := must[rules.Saved](t)(w.Save(w.ctx(), first, 0))
 	second := first
-	second.Document, second.Reads = []byte(`{"a":2}`), nil
+	second.Document, second.Reads, second.Bounds = []byte(`{"a":2}`), nil, nil
 	v2 := must[rules.Saved](t)(w.Save(access.As(w.ctx(), ada), second, 1))
 	if v1.Version != 1 || v2.Version != 2 || v1.RuleID != v2.RuleID || v1.SavedAt.IsZero() || v1.RuleID == w.rule.ID {
 		t.Errorf("saved %+v, then %+v", v1, v2)

@@ -14,14 +14,15 @@ type may struct {
 	Change bool // rules and their jobs
 	Events bool // publish them
 	Admin  bool // everything
-	Some   bool // all of this for some rules alone, and nothing that belongs to none
+	Some   bool // all of this for some rules alone, and of what belongs to none only what it may publish on
+	Sends  bool // it may publish on some subjects
 }
 
 // Mute reports whether the visitor may keep alerts from people.
 func (m may) Mute() bool { return m.Answer && !m.Some }
 
 // Publish reports whether the visitor may publish events.
-func (m may) Publish() bool { return m.Events && !m.Some }
+func (m may) Publish() bool { return m.Events && (!m.Some || m.Sends) }
 
 // Rescue reports whether the visitor may retry and drop what could not be taken in.
 func (m may) Rescue() bool { return m.Admin && !m.Some }
@@ -38,5 +39,6 @@ func (c client) may() (may, error) {
 		Events: slices.Contains(self.Scopes, string(access.Events)),
 		Admin:  slices.Contains(self.Scopes, string(access.Admin)),
 		Some:   self.Prefix != "",
+		Sends:  self.Publish == nil || len(self.Publish) > 0,
 	}, nil
 }

@@ -1,0 +1,48 @@
+package sources_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/checks/lookup"
+)
+
+// A lookup publishes no event: a stream that takes in its subject refuses the request and stores nothing.
+func TestALookupIsNoEvent(t *testing.T) {
+	server := natsServer(t)
+	conn := natsConn(t, server)
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.CreateStream(soon(t), jetstream.StreamConfig{Name: "SHIPS", Subjects: []string{"ships.>"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	client := natsSource(t, conn)
+	found, err := client.Ask(soon(t), lookup.Question{NATS: true}, []lookup.Ask{{Subject: "ships.77"}, {Subject: "ships.78"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told(t, found, "a stream takes in this subject", "a stream takes in this subject")
+	info, err := stream.Info(soon(t))
+	if err != nil || info.State.Msgs != 0 {
+		t.Errorf("the stream has %d messages, %v", info.State.Msgs, err)
+	}
+	for subject, ok := range map[string]bool{"ships.*": false, "*.77": false, "shop.*": true, "": true} {
+		_, err := client.Verify(soon(t), lookup.Question{NATS: true, Subject: subject}, 0)
+		if (err == nil) != ok || !ok && (!errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "SHIPS")) {
+			t.Errorf("%q is verified: %v", subject, err)
+		}
+	}
+	service(t, conn, "shop.*", func(m *nats.Msg) { says(t, m, `{"stream":"a river","error":{"err_code":7}}`) })
+	found, err = client.Ask(soon(t), lookup.Question{NATS: true}, []lookup.Ask{{Subject: "shop.1"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	told(t, found, `{"stream":"a river","error":{"err_code":7}}`)
+}
