@@ -112,8 +112,11 @@ func TestABrowserHasNoToken(t *testing.T) {
 	}
 	_, session, _ := strings.Cut(first[1], "=")
 	for _, header := range [][]string{
-		{"Authorization", "Bearer " + session}, {"Cookie", "deadman_session=" + secret}, {"Cookie", "deadman_token=" + secret},
-		{"Cookie", "__Host-deadman_session=" + session}, {"Cookie", "deadman_token=" + session},
+		{"Authorization", "Bearer " + session},
+		{"Cookie", "deadman_session=" + secret},
+		{"Cookie", "deadman_token=" + secret},
+		{"Cookie", "__Host-deadman_session=" + session},
+		{"Cookie", "deadman_token=" + session},
 	} {
 		if a := do(t, s.Server, "GET", "/api/v1/jobs", "", header...); a.StatusCode != http.StatusUnauthorized {
 			t.Errorf("%v: %d", header, a.StatusCode)

@@ -3,6 +3,7 @@ package web_test
 import (
 	"bufio"
 	"context"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -120,14 +121,20 @@ func TestStreamsOfATokenAreBounded(t *testing.T) {
 	for path, most := range map[string]int{"/api/v1/alerts": 32, "/jobs?live=1": 16} {
 		var open []*http.Response
 		for range most {
-			answer := stream(t, s, path, greedy...)
-			if answer.StatusCode != http.StatusOK {
-				t.Fatalf("%s: stream %d: %d", path, len(open)+1, answer.StatusCode)
+			begun := stream(t, s, path, greedy...)
+			if begun.StatusCode != http.StatusOK {
+				t.Fatalf("%s: stream %d: %d", path, len(open)+1, begun.StatusCode)
 			}
-			open = append(open, answer)
+			open = append(open, begun)
 		}
 		for range 3 {
-			a := do(t, s.Server, "GET", path, "", append(greedy, "Accept", "text/event-stream")...)
+			full := stream(t, s, path, greedy...)
+			if full.StatusCode == http.StatusOK {
+				t.Fatalf("%s: one token gets more than %d streams", path, most)
+			}
+			body, err := io.ReadAll(full.Body)
+			fatal(t, err)
+			a := answer{full, string(body)}
 			isProblem(t, a, 429, web.TooManyRequests, "the token greedy", "close one of them")
 			if a.Header.Get("Retry-After") != "10" {
 				t.Errorf("%s: the client is told to wait %q", path, a.Header.Get("Retry-After"))
