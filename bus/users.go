@@ -18,7 +18,7 @@ import (
 	natsserver "github.com/nats-io/nats-server/v2/server"
 )
 
-// UsersDir, in the data folder of a node, holds a file for each user of the embedded server. The
+// UsersDir is a folder in the data folder of a node, with a file for each user of the embedded server. The
 // file has the name of the user and contains the secret of the user.
 const UsersDir = "nats-users"
 
