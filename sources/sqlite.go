@@ -142,7 +142,7 @@ type view struct {
 }
 
 // viewed compiles a query in the place of a table, where nothing but a query can stand, and
-// reads nothing of it.
+// does not run it.
 func viewed(ctx context.Context, c *sql.Conn, q lookup.Question) (*view, error) {
 	if q.SQL == "" {
 		return nil, otherKind("a database", "sql")
@@ -151,24 +151,32 @@ func viewed(ctx context.Context, c *sql.Conn, q lookup.Question) (*view, error) 
 	if err != nil {
 		return nil, err
 	}
-	rows, err := c.QueryContext(ctx, "SELECT * FROM (\n"+query+"\n) LIMIT 0", make([]any, params)...)
-	if err != nil {
-		return nil, refusedBySQLite(ctx, err)
-	}
-	defer rows.Close()
-	types, err := rows.ColumnTypes()
+	found, err := compiled(c, "SELECT * FROM (\n"+query+"\n) LIMIT 0")
 	if err != nil {
 		return nil, refusedBySQLite(ctx, err)
 	}
 	v := &view{query: query, params: params}
-	for _, t := range types {
-		v.columns = append(v.columns, lookup.Column{Name: unnumbered(t.Name(), v.columns), Type: affinity(t.DatabaseTypeName())})
-		v.names = append(v.names, quoted(t.Name()))
+	for _, column := range found {
+		v.columns = append(v.columns, lookup.Column{Name: unnumbered(column.Name, v.columns), Type: affinity(column.DeclType)})
+		v.names = append(v.names, quoted(column.Name))
 	}
-	if err := checkColumns(v.columns); err != nil {
-		return nil, err
-	}
-	return v, rows.Err()
+	return v, checkColumns(v.columns)
+}
+
+// compiled compiles a query and returns its columns. The query is never run, not even for no rows: SQLite makes the
+// rows of a materialized part of a query before it looks at LIMIT 0.
+func compiled(c *sql.Conn, query string) (columns []sqlitedriver.ColumnInfo, err error) {
+	err = c.Raw(func(connection any) (err error) {
+		compiler, ok := connection.(interface {
+			ColumnInfo(query string) ([]sqlitedriver.ColumnInfo, error)
+		})
+		if !ok {
+			return fmt.Errorf("the driver of SQLite (%T) tells no columns of a query", connection)
+		}
+		columns, err = compiler.ColumnInfo(query)
+		return err
+	})
+	return columns, err
 }
 
 // unnumbered is the name of a column as its query has it: of several of one name, SQLite gives

@@ -103,6 +103,26 @@ func TestWhatSQLiteRefuses(t *testing.T) {
 	}
 }
 
+// TestSQLiteRunsNothingToVerify has queries verified that take for ever, or that fail by what a table holds, where any of
+// them is run: a materialized part is, before a limit of 0 is looked at.
+func TestSQLiteRunsNothingToVerify(t *testing.T) {
+	t.Parallel()
+	f := newFile(t)
+	f.run("CREATE TABLE secrets (k TEXT, v TEXT)")
+	f.run("INSERT INTO secrets VALUES ('card', '4111-1111')")
+	c := f.source()
+	for name, query := range map[string]string{
+		"without end": "with recursive c(x) as (select 1 union all select x+1 from c), m as materialized (select max(x) as v from c) select a.v from m a, m b where $1=$1",
+		"an oracle": "with m as materialized (select case when (select unicode(substr(v, 1)) from secrets where k = 'card') > 0 then abs(-9223372036854775807-1) else 1 end as v) " +
+			"select a.v from m a, m b where $1=$1",
+	} {
+		columns, err := c.Verify(within(t, 30*time.Second), lookup.Question{SQL: query}, 1)
+		if err != nil || len(columns) != 1 || columns[0].Name != "v" {
+			t.Errorf("%s: %+v, %v", name, columns, err)
+		}
+	}
+}
+
 // TestFaultsOfSQLite are errors of the second of three keys.
 func TestFaultsOfSQLite(t *testing.T) {
 	t.Parallel()

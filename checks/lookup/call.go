@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker/v2"
-
-	"deadman/checks"
 )
 
 // mercy is how long a call may take after its deadline before it is abandoned.
@@ -24,44 +22,28 @@ var errIgnores = errors.New("and what was asked ignores its deadline")
 // errNobodyWaits means that who asked went away; it says nothing about the source.
 var errNobodyWaits = errors.New("nobody waits for the answer any more")
 
-// errNoSign is in the place of an answer for which a client need not have asked its source.
-var errNoSign = errors.New("this says nothing about the source")
-
 func newCircuit(l Limits) *gobreaker.TwoStepCircuitBreaker[struct{}] {
 	return gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		MaxRequests:  1,
 		Timeout:      l.OpenFor,
 		ReadyToTrip:  func(c gobreaker.Counts) bool { return int(c.ConsecutiveFailures) >= l.OpenAfter },
 		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, ErrQuestion) },
-		IsExcluded:   func(err error) bool { return errors.Is(err, errNobodyWaits) || errors.Is(err, errNoSign) },
+		IsExcluded:   func(err error) bool { return errors.Is(err, errNobodyWaits) },
 	})
 }
 
 // through is call, where the circuit lets it. The place is given back in any case. What comes of
-// it counts as sign says.
-func through[T any](ctx context.Context, s *Source, at *places, timeout time.Duration, sign func(error) error, do func(context.Context) (T, error)) (value T, err error) {
+// it counts.
+func through[T any](ctx context.Context, s *Source, at *places, timeout time.Duration, do func(context.Context) (T, error)) (value T, err error) {
 	done, err := s.circuit.Allow()
 	if err != nil {
 		at.give()
 		return value, s.outage(s.leftAlone())
 	}
 	value, err = call(ctx, s, at, timeout, do)
-	s.tally.heard(sign(err), s.Now())
-	done(sign(err))
+	s.tally.heard(err, s.Now())
+	done(err)
 	return value, err
-}
-
-// answers counts what was asked.
-func answers(err error) error { return err }
-
-// failures counts what failed, and nothing else: a client that finds nothing wrong with a question
-// may not have asked anybody.
-func failures(err error) error {
-	var outage *checks.Outage
-	if errors.As(err, &outage) || errors.Is(err, errClient) {
-		return err
-	}
-	return errNoSign
 }
 
 // leftAlone is why a source is not asked while its circuit is not closed.

@@ -139,7 +139,7 @@ func (s *Source) askPiece(ctx context.Context, timeout time.Duration, q Question
 		s.asking.give()
 		return nil, fmt.Errorf("source %s is asked about %g keys in a second at most, and there is no time to wait for that: %w", s.Name, s.Limits.Rate, err)
 	}
-	found, err := through(ctx, s, s.asking, timeout, answers, func(ctx context.Context) ([]checks.Finding, error) {
+	found, err := through(ctx, s, s.asking, timeout, func(ctx context.Context) ([]checks.Finding, error) {
 		began := s.Now()
 		found, err := s.Client.Ask(ctx, q, asks)
 		took := s.Now().Sub(began)
@@ -164,9 +164,17 @@ const (
 )
 
 // Verify finds out what is wrong with a question without asking it, as Client.Verify does. A
-// source that is down is not asked.
+// source that is down is not asked. What comes of it does not count: the writer of a rule must not take the source from
+// the rules that ask it.
 func (s *Source) Verify(ctx context.Context, q Question, params int) ([]Column, error) {
-	return look(ctx, s, failures, func(ctx context.Context) ([]Column, error) { return s.Client.Verify(ctx, q, params) })
+	if s.circuit.State() == gobreaker.StateOpen {
+		return nil, s.outage(s.leftAlone())
+	}
+	if err := s.looking.take(ctx); err != nil {
+		return nil, s.notAsked(err)
+	}
+	columns, err := call(ctx, s, s.looking, lookTime, func(ctx context.Context) ([]Column, error) { return s.Client.Verify(ctx, q, params) })
+	return columns, s.named(err)
 }
 
 // Reach reports why the source can't be asked. A source that is down is not bothered.
@@ -174,8 +182,11 @@ func (s *Source) Reach(ctx context.Context) error {
 	if s.asking.areStuck() {
 		return s.outage(errStuck)
 	}
-	_, err := look(ctx, s, answers, s.reach)
-	return err
+	if err := s.looking.take(ctx); err != nil {
+		return s.notAsked(err)
+	}
+	_, err := through(ctx, s, s.looking, lookTime, s.reach)
+	return s.named(err)
 }
 
 // Try reports why the source can't be reached, now, also while it is left alone.
@@ -191,17 +202,12 @@ func (s *Source) reach(ctx context.Context) (struct{}, error) {
 	return struct{}{}, s.Client.Reach(ctx)
 }
 
-// look asks a source about itself, or about a question.
-func look[T any](ctx context.Context, s *Source, sign func(error) error, do func(context.Context) (T, error)) (T, error) {
-	if err := s.looking.take(ctx); err != nil {
-		var none T
-		return none, s.notAsked(err)
-	}
-	value, err := through(ctx, s, s.looking, lookTime, sign, do)
+// named names the source in an error that does not.
+func (s *Source) named(err error) error {
 	if errors.Is(err, ErrQuestion) || errors.Is(err, errClient) {
-		err = fmt.Errorf("source %s: %w", s.Name, err)
+		return fmt.Errorf("source %s: %w", s.Name, err)
 	}
-	return value, err
+	return err
 }
 
 // notAsked is why nobody was asked: no place came free.

@@ -24,6 +24,7 @@ var _ rules.Source = (*lookup.Source)(nil)
 type client struct {
 	ask             func(ctx context.Context, asks []lookup.Ask) ([]checks.Finding, error)
 	reach           func(ctx context.Context) error
+	verify          func(ctx context.Context) error
 	close           func()
 	running, most   atomic.Int32
 	asked, reaching atomic.Int32
@@ -50,7 +51,12 @@ func foundAll(asks []lookup.Ask) []checks.Finding {
 	return found
 }
 
-func (c *client) Verify(context.Context, lookup.Question, int) ([]lookup.Column, error) {
+func (c *client) Verify(ctx context.Context, _ lookup.Question, _ int) ([]lookup.Column, error) {
+	if c.verify != nil {
+		if err := c.verify(ctx); err != nil {
+			return nil, err
+		}
+	}
 	return []lookup.Column{{Name: "status", Type: lookup.Text}}, nil
 }
 
@@ -312,6 +318,25 @@ func TestAVerifiedQuestionIsNoSignOfLife(t *testing.T) {
 		time.Sleep(10*time.Second + time.Millisecond)
 		verify(lookup.Trying)
 		says(t, "one tries", outage(ask(t, s, 1)), "connection refused")
+	})
+}
+
+// Whoever writes rules cannot take a source from the rules that ask it, by questions that it cannot be found out about.
+func TestVerifyingNeverOpensTheCircuit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSource(&client{verify: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}, lookup.Limits{})
+		for range 20 {
+			var o *checks.Outage
+			if _, err := s.Verify(t.Context(), lookup.Question{}, 1); !errors.As(err, &o) {
+				t.Errorf("%v", err)
+			}
+		}
+		if state := s.State(); state.Health != lookup.New || state.Failures != 0 {
+			t.Errorf("%+v", state)
+		}
+		if found := ask(t, s, 1); found[0].Err != nil {
+			t.Error(found[0].Err)
+		}
 	})
 }
 
