@@ -38,6 +38,11 @@ test/faults:
 test/fuzz:
 	@go test -race -count=1 -timeout 4h -v ./fuzz -seed $(SEED) -requests $(REQUESTS)
 
+## test/hostile: ten minutes of hostile rules, lints, previews and events against a node in 512 MB
+.PHONY: test/hostile
+test/hostile:
+	@go test -count=1 -timeout 1h -v ./faults -run '^TestHostileRules$$' -hostile 10m
+
 ## test/schedules: 200,000 schedules from SEED on, against an oracle that looks at the clock each minute; and a million rules at midnight
 .PHONY: test/schedules
 test/schedules:

@@ -11,6 +11,7 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/rules"
 	"deadman/store"
 )
 
@@ -19,6 +20,7 @@ const (
 	unfitStep      = "unfit"
 	unreadableStep = "unreadable"
 	overdueStep    = "overdue"
+	costlyStep     = "costly"
 )
 
 // unreadableAfter is how long a job may be due before it is reported that the version of its rule cannot be read: a
@@ -46,17 +48,22 @@ type alarm struct {
 func (a *alarms) Run(ctx context.Context) error {
 	r := rounds{
 		every: progressEvery, do: a.round, log: a.log, level: slog.LevelWarn,
-		failed: "overdue jobs, unfit nodes and unreadable rules cannot be looked for", works: "overdue jobs, unfit nodes and unreadable rules are looked for again",
+		failed: "overdue jobs, unfit nodes, and unreadable and costly rules cannot be looked for",
+		works:  "overdue jobs, unfit nodes, and unreadable and costly rules are looked for again",
 	}
 	return r.Run(ctx)
 }
 
 // round is one look:
 //
-//  1. the open alerts are read first: what is found afterwards is newer;
-//  2. what is wrong is found;
-//  3. an alarm that is not open is raised, and one that is over is resolved.
+//  1. rules that cost too much are paused;
+//  2. the open alerts are read: what is found afterwards is newer;
+//  3. what is wrong is found;
+//  4. an alarm that is not open is raised, and one that is over is resolved.
 func (a *alarms) round(ctx context.Context) error {
+	if err := a.pauseCostly(ctx); err != nil {
+		return err
+	}
 	standing, err := a.store.Standing(ctx)
 	if err != nil {
 		return err
@@ -65,7 +72,7 @@ func (a *alarms) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found := slices.Concat(s.unfit(), s.unreadable(), s.overdueJobs(a.after))
+	found := slices.Concat(s.unfit(), s.unreadable(), s.costly(), s.overdueJobs(a.after))
 	for _, f := range found {
 		if !f.raise || slices.ContainsFunc(standing, f.is) {
 			continue
@@ -102,6 +109,9 @@ var overTexts = map[string]func(topic string) string{
 		rule, version := cutVersion(topic)
 		return fmt.Sprintf("version %s of rule %s can be read again, or no job of it is due", version, rule)
 	},
+	costlyStep: func(topic string) string {
+		return strings.Replace(topic, "rule/", "rule ", 1) + " is resumed, or gone; what it could not take in is among the dead letters"
+	},
 	overdueStep: func(string) string {
 		return "no due job waits for longer than it may, but where another alert names the cause"
 	},
@@ -115,6 +125,7 @@ type situation struct {
 	late      backlog // at overdueAfter
 	claims    map[futurejobs.Edition]claim
 	explained map[int32]bool // rules whose jobs wait for what another alert names
+	halted    []rules.Costly // rules that are paused because their expressions cost too much
 	blind     bool           // the sweep is blind: another alert reports all late jobs
 }
 
@@ -125,6 +136,10 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 		return s, err
 	}
 	s.claims = claimsOf(s.nodes)
+	if err = a.overdue.book.Refresh(ctx); err != nil {
+		return s, err
+	}
+	s.halted = a.overdue.book.Halted()
 	if s.late, err = a.overdue.look(ctx); err != nil || len(s.late.parts) == 0 {
 		return s, err
 	}

@@ -129,7 +129,7 @@ type applying struct {
 }
 
 func (a *applying) file(ctx context.Context, file string) error {
-	documents, err := a.parseFile(file)
+	documents, err := a.parseFile(ctx, file)
 	var problems Problems
 	if errors.As(err, &problems) {
 		a.refuseFile(documents, problems)
@@ -147,7 +147,7 @@ func (a *applying) file(ctx context.Context, file string) error {
 }
 
 // parseFile parses a file. What is wrong with it is Problems, also that it can't be read.
-func (r *Registry) parseFile(path string) ([]placed, error) {
+func (r *Registry) parseFile(ctx context.Context, path string) ([]placed, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, Problems{{File: path, Message: err.Error()}}
@@ -158,7 +158,7 @@ func (r *Registry) parseFile(path string) ([]placed, error) {
 	if err != nil {
 		return nil, Problems{{File: path, Message: err.Error()}}
 	}
-	return parse(data, path, r.Calendars)
+	return r.parse(ctx, data, path)
 }
 
 // document saves the rule if it changed.

@@ -25,6 +25,9 @@ type body struct {
 	numbers view  // with numbers to count with
 	texts   view  // with numbers as they were written
 
+	// spend is what expressions may cost together that see what is kept of a job; of other bodies it is empty.
+	spend budget
+
 	under *body // what was known before a source found data; nil: no source was asked
 	gone  bool  // a source was asked, and there is no such entity
 }
@@ -35,6 +38,9 @@ type view struct {
 	part  map[string]any
 	read  []string // the fields that were looked for; those that are there are in part
 }
+
+// forget lets go of what was taken apart. It is made again where it is needed again.
+func (b *body) forget() { b.numbers, b.texts = view{}, view{} }
 
 func newBody(data []byte) *body { return &body{data: data} }
 

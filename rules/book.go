@@ -30,6 +30,7 @@ type Book struct {
 	store   Store
 	shards  int
 	current atomic.Pointer[edition]
+	costs   costs
 
 	refreshing sync.Mutex
 }
@@ -64,8 +65,7 @@ func (b *Book) ChangedAt(stream string) int64 {
 
 // RuleChangedAt is the revision of the last change of a rule.
 func (b *Book) RuleChangedAt(id int32) int64 {
-	e := b.current.Load()
-	return max(e.whole, e.altered[id])
+	return b.current.Load().changeOf(id)
 }
 
 // Refresh reads what changed in the rules since they were read.
@@ -157,18 +157,25 @@ func (b *Book) version(ctx context.Context, e *edition, which id) (*version, err
 //     decides. It also ends waits that older versions began.
 //  2. Its trigger comes before its resolve: an event that does both leaves nothing pending,
 //     as a trigger does that is not newer than what resolved it.
+//  3. A rule whose expressions cost too much on several events is not asked any more, so that it holds up no other.
+//
+// What it returns is kept until it is applied, with the events themselves; what was made of them is not.
 func (b *Book) Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
 	m, err := newMatching(e, b.shards)
-	for _, r := range b.current.Load().listening(e.Subject) {
+	now := b.current.Load()
+	for _, r := range now.listening(e.Subject) {
 		v := r.inCharge(e)
 		switch {
 		case v == nil:
 		case err != nil:
 			return nil, []futurejobs.Refusal{{Reason: err.Error()}}
-		default:
-			m.ask(r, v)
+		case b.isCostly(now, r, v):
+			m.refuse(v.saved.Name, "", errCostly)
+		case m.ask(r, v):
+			b.costs.note(id{v.saved.RuleID, v.saved.Version}, now.changeOf(v.saved.RuleID), e)
 		}
 	}
+	m.body.forget()
 	return m.effects, m.refusals
 }
 
@@ -181,6 +188,7 @@ func (b *Book) MatchAgain(l futurejobs.DeadLetter) ([]futurejobs.Effect, []futur
 		return nil, []futurejobs.Refusal{{Rule: l.Rule, Reason: err.Error()}}
 	}
 	m.only, m.late = l.Part, true
+	defer m.body.forget()
 	now := b.current.Load()
 	if l.Rule == "" {
 		for _, r := range now.listening(l.Event.Subject) {

@@ -98,7 +98,11 @@ func in(m *meter, v, list any, lenient bool) (bool, error) {
 }
 
 func inList(m *meter, v any, list []any, lenient bool) (bool, error) {
-	if err := m.pay(len(list)); err != nil {
+	each := 1
+	if s, ok := v.(string); ok {
+		each += len(s) / quick
+	}
+	if err := m.pay(len(list) * each); err != nil {
 		return false, err
 	}
 	for _, item := range list {
@@ -124,13 +128,16 @@ func anys(list []int) []any {
 // maxJoined bounds a text that is put together, in bytes.
 const maxJoined = 64 << 10
 
-func add(a, b any) (any, error) {
+func add(m *meter, a, b any) (any, error) {
 	s, isText := a.(string)
 	t, both := b.(string)
 	switch {
 	case isText && both && len(s)+len(t) > maxJoined:
 		return nil, fmt.Errorf("a text of more than %d bytes is put together", maxJoined)
 	case isText && both:
+		if err := m.pay((len(s) + len(t)) / cheap); err != nil {
+			return nil, err
+		}
 		return s + t, nil
 	case a == nil || b == nil:
 		return nil, errMissing

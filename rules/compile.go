@@ -180,7 +180,7 @@ func (c *compiler) expression(pointer, source string, d dialect) *expression {
 	if source == "" {
 		return nil
 	}
-	d.patterns = &c.patterns
+	d.patterns, d.ended = &c.patterns, c.ended
 	x, err := compileExpression(source, d)
 	c.must(pointer, err)
 	c.read(pointer, x)
@@ -203,7 +203,7 @@ func (c *compiler) template(pointer, source string, d dialect) *template {
 	if source == "" {
 		return nil
 	}
-	d.patterns = &c.patterns
+	d.patterns, d.ended = &c.patterns, c.ended
 	t, err := compileTemplate(source, d)
 	c.must(pointer, err)
 	if err != nil {

@@ -26,6 +26,8 @@ type dialect struct {
 	hand    bool
 	// patterns is the size that is left for the patterns of the rule; nil: of the expression alone.
 	patterns *int
+	// ended is closed once nobody waits for the expression any more; nil: it is waited for.
+	ended <-chan struct{}
 }
 
 // roomForPatterns is the size that is left for patterns.

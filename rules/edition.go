@@ -88,6 +88,9 @@ func (e *edition) keep(which id, v *version) {
 	e.old[which] = v
 }
 
+// changeOf is the revision of the last change of a rule.
+func (e *edition) changeOf(rule int32) int64 { return max(e.whole, e.altered[rule]) }
+
 // sameReads reports whether two versions read the same.
 func sameReads(a, b []Read) bool {
 	return slices.EqualFunc(a, b, func(x, y Read) bool {
@@ -180,7 +183,7 @@ func newEdition(revision int64, saved []Saved, before *edition, world outside) *
 			e.names[s.Name] = rules[s.RuleID]
 			order = append(order, rules[s.RuleID])
 		}
-		rules[s.RuleID].paused = !s.PausedAt.IsZero()
+		rules[s.RuleID].paused, rules[s.RuleID].halted = !s.PausedAt.IsZero(), s.isHalted()
 		rules[s.RuleID].versions = append(rules[s.RuleID].versions, v)
 	}
 	slices.Sort(e.loud)

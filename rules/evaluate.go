@@ -21,6 +21,7 @@ type scope struct {
 	state *body
 	key   string
 	since time.Time
+	spend *budget // nil: each expression has its own bound alone
 	step  string
 	turn  int // of the step, from 1
 	turns int
@@ -55,16 +56,32 @@ func (x *expression) run(s scope) (any, error) {
 	if err := m.load(x, s); err != nil {
 		return nil, err
 	}
+	given := m.meter.left
 	v, err := m.vm.Run(x.program, m.env)
-	if err != nil {
-		return nil, x.failed(err, m.env[nameEvent])
+	if err == nil {
+		err = m.meter.weigh(costly, v)
 	}
-	return v, nil
+	s.spend.leave(given, m.meter.left)
+	switch {
+	case err == nil:
+		return v, nil
+	case m.meter.left >= 0:
+		return nil, x.failed(err, m.env[nameEvent])
+	case given < m.meter.most():
+		return nil, x.blamed(errSpent)
+	}
+	return nil, x.blamed(errCost)
 }
+
+// blamed is an error with the expression that it is of.
+func (x *expression) blamed(err error) error { return fmt.Errorf("%s: %w", clip(x.source, 120), err) }
 
 // load puts what x reads where the machine finds it.
 func (m *machine) load(x *expression, s scope) (err error) {
-	m.meter = meter{}
+	m.meter = meter{size: x.bytes(s)}
+	if m.meter.left, err = s.spend.enter(m.meter.size, m.meter.most()); err != nil {
+		return x.blamed(err)
+	}
 	if x.wild {
 		m.env[nameWild] = s.wild
 	}
@@ -81,18 +98,28 @@ func (m *machine) load(x *expression, s scope) (err error) {
 				"rule": s.rule, "since": s.since, "count": s.count, "step": s.step, "turn": s.turn, "turns": s.turns,
 			}
 		case nameEvent:
-			m.meter.size += s.event.size()
 			m.env[name], err = s.event.value(x.dialect.literal, x.event)
 		case nameState:
-			m.meter.size += s.state.size()
 			m.env[name], err = s.state.value(x.dialect.literal, x.state)
 		}
 		if err != nil {
 			return err
 		}
 	}
-	m.meter.left = leastRounds + roundsPerByte*m.meter.size
 	return nil
+}
+
+// bytes is the size of the bodies that x reads.
+func (x *expression) bytes(s scope) (n int) {
+	for _, name := range x.reads {
+		switch name {
+		case nameEvent:
+			n += s.event.size()
+		case nameState:
+			n += s.state.size()
+		}
+	}
+	return n
 }
 
 // done lets go of what was read.

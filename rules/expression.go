@@ -44,6 +44,11 @@ type expression struct {
 
 // compileExpression checks the text against its dialect. Errors are for people.
 func compileExpression(source string, d dialect) (x *expression, err error) {
+	select {
+	case <-d.ended:
+		return nil, errEnded
+	default:
+	}
 	if err := scanExpression(source); err != nil {
 		return nil, err
 	}
@@ -53,7 +58,7 @@ func compileExpression(source string, d dialect) (x *expression, err error) {
 		}
 	}()
 	patterns, err := patternsOf(source, d.roomForPatterns())
-	d.patterns = nil // of what is kept, it is no part
+	d.patterns, d.ended = nil, nil // of what is kept, they are no part
 	if err != nil {
 		return nil, err
 	}

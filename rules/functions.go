@@ -27,6 +27,7 @@ const (
 	funcMatch  = "=match"
 
 	funcMeasure = "=measure"
+	funcWeigh   = "=weigh"
 )
 
 var spans = map[string]time.Duration{"days": 24 * time.Hour, "hours": time.Hour, "minutes": time.Minute, "seconds": time.Second}
@@ -57,9 +58,10 @@ func functions(d dialect) []expr.Option {
 		}, new(func(any, any) bool)),
 		expr.Function(funcIn, func(p ...any) (any, error) { return in(p[0].(*meter), p[1], p[2], d.lenient) }, new(func(*meter, any, any) bool)),
 		expr.Function(funcDivide, func(p ...any) (any, error) { return divide(p[0], p[1]) }, new(func(any, any) float64)),
-		expr.Function(funcAdd, func(p ...any) (any, error) { return add(p[0], p[1]) }, new(func(any, any) any)),
+		expr.Function(funcAdd, func(p ...any) (any, error) { return add(p[0].(*meter), p[1], p[2]) }, new(func(*meter, any, any) any)),
 		expr.Function(funcTick, func(p ...any) (any, error) { return p[1], p[0].(*meter).pay(1) }, new(func(*meter, any) any)),
 		expr.Function(funcMeasure, func(p ...any) (any, error) { return p[2], p[0].(*meter).measure(p[1].(int), p[2]) }, new(func(*meter, int, any) any)),
+		expr.Function(funcWeigh, func(p ...any) (any, error) { return p[1], p[0].(*meter).weigh(cheap, p[1]) }, new(func(*meter, any) any)),
 	}
 	for name, span := range spans {
 		all = append(all, expr.Function(name, func(p ...any) (any, error) { return times(p[0], span) }, new(func(any) time.Duration)))

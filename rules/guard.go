@@ -122,7 +122,7 @@ func (g *guard) binary(n *ast.Node, v *ast.BinaryNode) {
 		ast.Patch(n, invoke(funcDivide, v.Left, v.Right))
 	case "+":
 		if wide(v.Left) && wide(v.Right) {
-			ast.Patch(n, invoke(funcAdd, v.Left, v.Right))
+			ast.Patch(n, invoke(funcAdd, &ast.IdentifierNode{Value: nameMeter}, v.Left, v.Right))
 		}
 	}
 	if g.dialect.literal {
@@ -153,6 +153,7 @@ func (g *guard) compare(n *ast.Node, v *ast.BinaryNode) {
 	if v.Operator == "!=" {
 		name = funcDiffer
 	}
+	compared(v)
 	ast.Patch(n, invoke(name, v.Left, v.Right))
 }
 
@@ -183,28 +184,71 @@ func (measuring) Visit(n *ast.Node) {
 		switch v.Name {
 		case "split":
 			measured(&v.Arguments[0], costly)
+		case "keys", "values":
+			measured(&v.Arguments[0], ofNames)
+		case "string", "min", "max", "mean": // they go through lists within lists
+			for i := range v.Arguments {
+				weighed(&v.Arguments[i])
+			}
 		default:
+			measured(&v.Arguments[0], cheap)
+		}
+	case *ast.CallNode:
+		if calls(v, "trim") {
 			measured(&v.Arguments[0], cheap)
 		}
 	case *ast.BinaryNode:
 		switch v.Operator {
 		case "contains", "startsWith", "endsWith":
 			measured(&v.Left, cheap)
+		case "<", "<=", ">", ">=":
+			compared(v)
 		}
 	}
 }
 
 // How many bytes make a round.
 const (
-	cheap  = 64
-	costly = 4
+	quick   = 256
+	cheap   = 64
+	ofNames = 16
+	costly  = 4
 )
 
-func measured(n *ast.Node, bytes int) {
-	if call, ok := (*n).(*ast.CallNode); ok {
-		if name, ok := call.Callee.(*ast.IdentifierNode); ok && name.Value == funcMeasure {
-			return
-		}
+// compared puts a measure before a comparison that may be of two long texts.
+func compared(v *ast.BinaryNode) {
+	if wide(v.Left) && wide(v.Right) && !isLiteral(v.Left) && !isLiteral(v.Right) {
+		measured(&v.Left, quick)
 	}
-	ast.Patch(n, invoke(funcMeasure, &ast.IdentifierNode{Value: nameMeter}, &ast.IntegerNode{Value: bytes}, *n))
+}
+
+// isLiteral reports whether a value is written out, and so is short.
+func isLiteral(n ast.Node) bool {
+	switch n.(type) {
+	case *ast.StringNode, *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NilNode, *ast.ConstantNode:
+		return true
+	}
+	return false
+}
+
+func measured(n *ast.Node, bytes int) {
+	if !calls(*n, funcMeasure) {
+		ast.Patch(n, invoke(funcMeasure, &ast.IdentifierNode{Value: nameMeter}, &ast.IntegerNode{Value: bytes}, *n))
+	}
+}
+
+func weighed(n *ast.Node) {
+	if !calls(*n, funcWeigh) && !isLiteral(*n) {
+		ast.Patch(n, invoke(funcWeigh, &ast.IdentifierNode{Value: nameMeter}, *n))
+	}
+}
+
+// calls reports whether a node calls the function of a name.
+func calls(n ast.Node, function string) bool {
+	call, ok := n.(*ast.CallNode)
+	if !ok {
+		return false
+	}
+	name, ok := call.Callee.(*ast.IdentifierNode)
+	return ok && name.Value == function
 }

@@ -35,6 +35,7 @@ func (h handler) Prompt() {}
 func (h handler) Check(_ context.Context, c checks.Check) (checks.Answer, error) {
 	r := h.rule
 	w := waitOfCheck(c)
+	w.spend = r.purse(w.spend)
 	if r.while != nil {
 		still, err := r.while.holds(w.scope)
 		if err != nil {

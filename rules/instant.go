@@ -10,8 +10,14 @@ import (
 // layouts are the instants that date reads; without a zone they are UTC.
 var layouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05.999999999", "2006-01-02 15:04:05.999999999", "2006-01-02"}
 
+// maxInstant is the longest text of an instant or a span that is read, in bytes.
+const maxInstant = 256
+
 func parseDate(s string) (time.Time, error) {
 	for _, layout := range layouts {
+		if len(s) > maxInstant {
+			break
+		}
 		if t, err := time.Parse(layout, s); err == nil {
 			return bounded(t)
 		}
@@ -54,6 +60,9 @@ func toDuration(v any) (time.Duration, error) {
 	s, ok := v.(string)
 	if !ok {
 		return 0, fmt.Errorf(`duration takes text such as "3d", not %s; or use hours(…)`, naming(v))
+	}
+	if len(s) > maxInstant {
+		return 0, fmt.Errorf(`duration takes text such as "3d", not %d bytes of it`, len(s))
 	}
 	d, err := ParseDuration(s)
 	return time.Duration(d), err

@@ -36,7 +36,7 @@ type load struct {
 // add adds the waits of a rule. Keys of one turn are looked at together.
 func (l *load) add(r *Rule, s schedules.Schedule) {
 	turns := r.turnsOfKeys()
-	even := *r
+	even, spend := *r, budget{left: previewBudget}
 	even.spread = 1
 	for tick, ticks := range l.ticks(s, latest(l.now, l.From.Add(-r.ahead()))) {
 		body, err := ticked{Tick: tick}.json()
@@ -44,6 +44,7 @@ func (l *load) add(r *Rule, s schedules.Schedule) {
 			continue // the tick says so
 		}
 		w := waitOf(futurejobs.Job{Ref: futurejobs.Ref{Key: r.keysAt(tick)[0]}, Since: tick, Event: body})
+		w.spend = &spend
 		line, err := even.timeline(w)
 		if err != nil {
 			continue

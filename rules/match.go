@@ -33,6 +33,9 @@ func newMatching(e futurejobs.Event, shards int) (matching, error) {
 type hearing struct {
 	*matching
 	*Rule
+	// spend is what the expressions of the rule may cost together on the event; over is why they would have cost more.
+	spend *budget
+	over  error
 	// made is the version that made a job: its steps and sets count.
 	made    func(futurejobs.Job) *Rule
 	paused  bool
@@ -40,12 +43,12 @@ type hearing struct {
 }
 
 // ask puts the event to a rule: what it begins comes first, then what it changes, then what
-// it ends.
-func (m *matching) ask(all *rule, v *version) {
+// it ends. It reports whether that would have cost too much.
+func (m *matching) ask(all *rule, v *version) (tooMuch bool) {
 	r, err := v.compiled()
 	if err != nil {
 		m.refuse(v.saved.Name, "", err)
-		return
+		return false
 	}
 	unbeaten := r.beats != nil && all.versions[0].document.Trigger.Heartbeat == nil // a wait that begins now, nothing would put off
 	h := hearing{matching: m, Rule: r, isApart: r.isApart(all.starts, m.event.Stream), paused: all.paused || unbeaten, made: func(j futurejobs.Job) *Rule {
@@ -54,17 +57,28 @@ func (m *matching) ask(all *rule, v *version) {
 		}
 		return r
 	}}
+	own := m.budget()
+	h.spend = &own
 	h.play()
+	return h.over != nil
 }
 
-// play plays the event to the rule, or to the one part of it that is asked.
+// budget is what the expressions of a rule may cost on the event.
+func (m *matching) budget() budget { return budgetFor(m.body.size()) }
+
+// play plays the event to the rule, or to the one part of it that is asked. Where the expressions of the rule would
+// cost too much, nothing comes of the event for the rule but one refusal.
 func (h *hearing) play() {
+	effects, refusals := len(h.effects), len(h.refusals)
 	if h.asks(futurejobs.Triggers) {
 		h.note(futurejobs.Triggers, "trigger", h.begin())
 	}
 	if h.asks(futurejobs.Updates) {
 		for i := range h.updates {
 			h.note(futurejobs.Updates, fmt.Sprintf("update[%d]", i), h.update(&h.updates[i]))
+			if h.over != nil {
+				break
+			}
 		}
 	}
 	if h.asks(futurejobs.Pauses) {
@@ -73,17 +87,23 @@ func (h *hearing) play() {
 	if h.asks(futurejobs.Resolves) {
 		h.resolveAny()
 	}
+	if h.over != nil {
+		h.effects, h.refusals = slices.Delete(h.effects, effects, len(h.effects)), h.refusals[:refusals]
+		h.refuse(h.engine.Name, h.only, h.over)
+	}
 }
 
-// asks reports whether a part of the rules is asked what the event means.
-func (m *matching) asks(part futurejobs.Part) bool { return m.only == "" || m.only == part }
+// asks reports whether a part of the rule is asked what the event means.
+func (h *hearing) asks(part futurejobs.Part) bool {
+	return h.over == nil && (h.only == "" || h.only == part)
+}
 
 // resolveAny ends a wait by the first of the resolves that waits for the event.
 func (h *hearing) resolveAny() {
 	for i := range h.resolves {
 		ended, err := h.resolve(i)
 		h.note(futurejobs.Resolves, fmt.Sprintf("resolve[%d]", i), err)
-		if ended {
+		if ended || h.over != nil {
 			return
 		}
 	}
@@ -91,7 +111,11 @@ func (h *hearing) resolveAny() {
 
 // note makes an error a refusal of the event.
 func (h *hearing) note(part futurejobs.Part, where string, err error) {
-	if err != nil {
+	switch {
+	case err == nil:
+	case isCostly(err):
+		h.over = wrap(where, err)
+	default:
 		h.refuse(h.engine.Name, part, wrap(where, err))
 	}
 }
@@ -122,7 +146,7 @@ func (h *hearing) hears(w *watch) (scope, bool) {
 	if !matches(w.subject, h.event.Subject) {
 		return scope{}, false
 	}
-	s := scope{event: h.body}
+	s := scope{event: h.body, spend: h.spend}
 	if w.wild {
 		s.wild = wildcards(w.subject, h.event.Subject)
 	}
@@ -171,7 +195,7 @@ func (h *hearing) begin() error {
 	if s.since, err = h.since(s, at); err != nil {
 		return err
 	}
-	start, err := h.start(key, s.since, at, h.body)
+	start, err := h.start(key, s.since, at, h.body, h.spend)
 	if err == nil {
 		h.want(key, start)
 	}
@@ -188,7 +212,7 @@ func (r *Rule) since(s scope, at time.Time) (time.Time, error) {
 
 // start is the beginning of a wait. An instant so far ahead that the first look would lie
 // beyond the horizon is refused: nobody would notice that the job is never looked at.
-func (r *Rule) start(key string, since, at time.Time, event *body) (futurejobs.Start, error) {
+func (r *Rule) start(key string, since, at time.Time, event *body, spend *budget) (futurejobs.Start, error) {
 	start := futurejobs.Start{
 		Job:     futurejobs.Job{Version: r.engine.Version, Since: since, Event: event.valid()},
 		Restart: r.document.Again == Restart,
@@ -202,7 +226,7 @@ func (r *Rule) start(key string, since, at time.Time, event *body) (futurejobs.S
 	if horizon := r.engine.Limits.Horizon; since.After(at.Add(horizon)) {
 		return start, fmt.Errorf("since is %s, further ahead of the event than the horizon, %s", since.Format(time.RFC3339), Duration(horizon))
 	}
-	first, err := r.first(wait{scope: scope{event: event, state: event, key: key, since: since}}, at)
+	first, err := r.first(wait{scope: scope{event: event, state: event, key: key, since: since, spend: spend}}, at)
 	if err != nil {
 		return start, err
 	}
@@ -248,7 +272,8 @@ func (r *Rule) Begin(key string, since, now time.Time, event json.RawMessage, sh
 	if since.IsZero() {
 		since = now
 	}
-	start, err := r.start(key, since.UTC().Truncate(time.Microsecond), now, b)
+	spend := budgetFor(b.size())
+	start, err := r.start(key, since.UTC().Truncate(time.Microsecond), now, b, &spend)
 	if err != nil {
 		return futurejobs.Effect{}, Problems{{Pointer: "", Rule: r.engine.Name, Message: err.Error()}}
 	}

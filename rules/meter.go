@@ -18,6 +18,9 @@ const (
 
 var errCost = errors.New("the expression takes too long on this event: its loops multiply")
 
+// most is how many rounds an evaluation may take by itself.
+func (m *meter) most() int { return leastRounds + roundsPerByte*m.size }
+
 func (m *meter) pay(rounds int) error {
 	if m.left -= rounds; m.left < 0 {
 		return errCost
@@ -36,4 +39,26 @@ func (m *meter) measure(bytes int, v any) error {
 		return m.pay(m.size / bytes)
 	}
 	return nil
+}
+
+// weigh pays for all that a value holds, as what writes it out has to: a list may hold one long text a thousand times,
+// which takes the room of one until then.
+func (m *meter) weigh(bytes int, v any) error {
+	switch v := v.(type) {
+	case string:
+		return m.pay(1 + len(v)/bytes)
+	case []any:
+		for _, item := range v {
+			if err := m.weigh(bytes, item); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		for name, item := range v {
+			if err := errors.Join(m.pay(len(name)/bytes), m.weigh(bytes, item)); err != nil {
+				return err
+			}
+		}
+	}
+	return m.pay(1)
 }

@@ -49,12 +49,17 @@ type placed struct {
 // parse is Parse, with the places. It returns the documents of a text that is wrong, too, as
 // far as they can be told apart.
 func parse(data []byte, file string, known calendars.Set) ([]placed, error) {
+	return parseAmid(data, file, outside{calendars: known})
+}
+
+// parseAmid is parse for somebody who may leave before it ends; then what it returns is of no use.
+func parseAmid(data []byte, file string, world outside) ([]placed, error) {
 	nodes, ps := readText(data)
 	var docs []placed
 	seen := make(map[string]int)
 	patterns := maxTextPatterns
 	for _, n := range nodes {
-		d, problems := readDocument(n, known, &patterns)
+		d, problems := readDocument(n, world, &patterns)
 		if line, twice := seen[d.Name]; twice && d.Name != "" {
 			problems = append(problems, Problem{
 				Line: n.line, Column: n.column, Pointer: "/name", Rule: d.Name,
@@ -97,12 +102,12 @@ func readText(data []byte) ([]node, Problems) {
 }
 
 // readDocument makes a document of a node: first its shape, then what it means.
-func readDocument(n node, known calendars.Set, patterns *int) (placed, Problems) {
+func readDocument(n node, world outside, patterns *int) (placed, Problems) {
 	r := reader{places: map[string]place{"": n.place}, single: make(map[string]bool)}
 	d := r.document(n)
 	shape := slices.Clone(r.problems)
 	room := min(*patterns, maxRulePatterns)
-	c := newCompiler(d, outside{calendars: known}, r.single, room)
+	c := newCompiler(d, world, r.single, room)
 	_, problems := c.rule(Saved{})
 	*patterns -= room - c.patterns
 	for _, p := range problems {

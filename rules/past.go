@@ -30,6 +30,7 @@ type past struct {
 	known  futurejobs.Known
 	begun  map[futurejobs.Ref]futurejobs.Event // what began the waits that are known, without its body
 	played map[string]futurejobs.Event         // the last event of each stream, without its body
+	costly int                                 // events on which the rule's expressions cost too much
 }
 
 // past plays to a rule, in memory, what its streams still have of the events up to its save.
@@ -76,6 +77,9 @@ func (p *past) play(ctx context.Context, through map[string]uint64) error {
 			e.Data, e.Header = nil, nil
 			p.played[e.Stream] = e
 		}
+		if p.costly >= costlyMost {
+			return Problems{{Rule: p.saved.Name, Message: fmt.Sprintf("the expressions of the rule take too long on %d events of before; make them simpler, or take in what is newer", p.costly)}}
+		}
 		if len(p.known.Early) > maxPast {
 			maps.DeleteFunc(p.known.Early, func(_ futurejobs.Ref, early futurejobs.Early) bool { return !early.Until.After(e.At) })
 		}
@@ -92,8 +96,13 @@ func (p *past) event(e futurejobs.Event) {
 	if err != nil {
 		return // it was nobody's then
 	}
-	h := hearing{matching: &m, Rule: p.rule, isApart: p.rule.isApart(p.rule.starts, e.Stream), paused: !p.saved.PausedAt.IsZero(), made: func(futurejobs.Job) *Rule { return p.rule }}
+	own := m.budget()
+	h := hearing{matching: &m, Rule: p.rule, spend: &own, isApart: p.rule.isApart(p.rule.starts, e.Stream), paused: !p.saved.PausedAt.IsZero(), made: func(futurejobs.Job) *Rule { return p.rule }}
 	h.play()
+	m.body.forget()
+	if h.over != nil {
+		p.costly++
+	}
 	net := futurejobs.Fold(m.effects, p.known, e.At)
 	for _, d := range slices.Concat(net.End, net.Born) {
 		delete(p.known.Pending, d.Job.Ref)

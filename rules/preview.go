@@ -132,7 +132,7 @@ const previewTime = 3 * time.Second
 // previewed is the rule that is asked about, and when it began; zero: it is not saved.
 func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (rule *Rule, began time.Time, err error) {
 	if ask.Text != nil {
-		documents, err := parse(ask.Text, "", r.Calendars)
+		documents, err := r.parse(ctx, ask.Text, "")
 		if err != nil {
 			return nil, began, err
 		}
@@ -140,7 +140,9 @@ func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (rule *Rul
 		if err := documents[0].within(bounds); err != nil {
 			return nil, began, err
 		}
-		rule, err = previewable(documents[0].Document, Saved{Version: 1, Bounds: bounds}, r.outside())
+		rule, err = r.compile(ctx, func(world outside) (*Rule, error) {
+			return previewable(documents[0].Document, Saved{Version: 1, Bounds: bounds}, world)
+		})
 		return rule, began, err
 	}
 	versions, err := r.Versions(ctx, ask.Name)
@@ -158,7 +160,7 @@ func (r *Registry) previewed(ctx context.Context, ask PreviewRequest) (rule *Rul
 	if err != nil {
 		return nil, began, err
 	}
-	rule, err = previewable(document, versions[at], r.outside())
+	rule, err = r.compile(ctx, func(world outside) (*Rule, error) { return previewable(document, versions[at], world) })
 	return rule, beganAt(versions, versions[at].RuleID), err
 }
 
@@ -200,6 +202,7 @@ func (r *Rule) Preview(ctx context.Context, events []PreviewEvent, until time.Ti
 	case !slices.IsSortedFunc(events, func(a, b PreviewEvent) int { return a.At.Compare(b.At) }):
 		return Preview{}, fmt.Errorf("%w: the events are not in the order of their times", ErrPreview)
 	}
+	r = r.onBudget(ctx)
 	if r.ticking != nil {
 		return r.previewTicks(ctx, events, until)
 	}
@@ -219,6 +222,9 @@ func (r *Rule) Preview(ctx context.Context, events []PreviewEvent, until time.Ti
 			e.Subject = r.trigger.subject
 		}
 		p.looks(ctx, latest(e.At, time.Time{}).Add(-time.Microsecond))
+		if p.isCut(ctx) {
+			break
+		}
 		p.event(e)
 	}
 	p.looks(ctx, until.Add(-time.Microsecond))
@@ -228,7 +234,7 @@ func (r *Rule) Preview(ctx context.Context, events []PreviewEvent, until time.Ti
 	if p.document.Handler != "" && p.job != nil {
 		p.out.Reason = "the preview ends here: what the handler " + p.document.Handler + " answers is known once it is asked"
 	}
-	if p.job == nil && p.out.Outcome == "" {
+	if p.job == nil && p.out.Outcome == "" && !p.isCut(ctx) {
 		p.out.Reason = "no event begins a wait: none is the trigger's with its condition met"
 	}
 	return p.out, nil
@@ -263,7 +269,8 @@ func (p *previewing) event(e PreviewEvent) {
 	m := matching{body: newBody(e.Data), shards: 1, event: futurejobs.Event{
 		Stream: previewStream, Subject: e.Subject, Seq: p.seq, At: e.At, Data: e.Data,
 	}}
-	h := hearing{matching: &m, Rule: p.Rule, made: func(futurejobs.Job) *Rule { return p.Rule }}
+	own := m.budget()
+	h := hearing{matching: &m, Rule: p.Rule, spend: p.purse(&own), made: func(futurejobs.Job) *Rule { return p.Rule }}
 	h.play()
 	if !h.listens() {
 		p.out.Unheard = append(p.out.Unheard, fmt.Sprintf("%s at %s: the rule does not listen to this subject; it listens to %s",
@@ -336,7 +343,7 @@ func (p *previewing) looks(ctx context.Context, through time.Time) {
 	if p.document.Handler != "" {
 		return
 	}
-	for p.job != nil && !p.missing() && !p.job.NextCheckAt.After(through) && len(p.out.Lines) < maxPreview && ctx.Err() == nil {
+	for p.job != nil && !p.missing() && !p.job.NextCheckAt.After(through) && len(p.out.Lines) < maxPreview && !p.isCut(ctx) {
 		at := p.job.NextCheckAt
 		d := p.engine.Look(ctx, *p.job, at)
 		line := PreviewLine{At: at, Kind: Looks, Note: d.Reason, Next: d.Job.NextCheckAt}
@@ -350,13 +357,19 @@ func (p *previewing) looks(ctx context.Context, through time.Time) {
 		}
 		p.alerts(d, at)
 	}
-	if ctx.Err() != nil {
+	switch {
+	case p.spend.left <= 0:
+		p.out.Reason = "the preview ends here: the expressions of the rule cost more than those of a preview may"
+	case ctx.Err() != nil:
 		p.out.Reason = "the preview ends here: it took too long"
 	}
 	if len(p.out.Lines) >= maxPreview && p.out.Reason == "" {
 		p.out.Reason = fmt.Sprintf("the preview ends after %d lines", maxPreview)
 	}
 }
+
+// isCut reports whether the preview ends before its end: nobody waits for it any more, or it costs too much.
+func (p *previewing) isCut(ctx context.Context) bool { return ctx.Err() != nil || p.spend.left <= 0 }
 
 func (p *previewing) alerts(d futurejobs.Decision, at time.Time) {
 	for _, a := range d.Alerts {

@@ -68,7 +68,7 @@ func (r *Rule) previewTicks(ctx context.Context, events []PreviewEvent, until ti
 // enough reports whether nothing more is to be played, with so many events to come.
 func (p *previewing) enough(ctx context.Context, events int) bool {
 	ended := p.out.Key != "" && p.job == nil || p.document.Handler != ""
-	return p.over || p.once && ended && events == 0 || ctx.Err() != nil
+	return p.over || p.once && ended && events == 0 || p.isCut(ctx)
 }
 
 // tick plays a tick.

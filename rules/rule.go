@@ -38,6 +38,8 @@ type Rule struct {
 	// offsets are where in a slot the steps of a heartbeat lie; nil: they are not written out.
 	offsets []time.Duration
 
+	spend *budget // what all expressions may cost together; nil: those of one event, or of one look
+
 	rising bool // the steps are taken in the order that they are written in, but for those repeated until somebody acknowledges
 }
 

@@ -20,6 +20,10 @@ type SaveOptions struct {
 	Folder  bool   // it is read from the node's folder: from then on it is the node's
 	DryRun  bool   // nothing is written
 	Pending bool   // pending jobs go on with the new version
+	Unasked bool   // of a dry run: sources are not asked whether they take what the rule looks up
+
+	// May refuses a rule by its name, before anything is looked at that is there; nil: none.
+	May func(name string) error
 
 	Since time.Time // what streams still have of events since then is taken in, too; zero: nothing
 }
@@ -41,8 +45,11 @@ type Change struct {
 // anything. Where nothing would change nothing is written. The error is Problems,
 // ErrConflict, ErrBundle, ErrEntityChanged, ErrSubject or of the store or the binder.
 func (r *Registry) Save(ctx context.Context, text []byte, name string, o SaveOptions) (Change, error) {
-	documents, err := parse(text, "", r.Calendars)
+	documents, err := r.parse(ctx, text, "")
 	if err != nil {
+		return Change{}, err
+	}
+	if err := o.allow(documents); err != nil {
 		return Change{}, err
 	}
 	if len(documents) > 1 {
@@ -65,6 +72,19 @@ func (r *Registry) Save(ctx context.Context, text []byte, name string, o SaveOpt
 	}
 }
 
+// allow refuses documents that may not be saved.
+func (o SaveOptions) allow(documents []placed) error {
+	if o.May == nil {
+		return nil
+	}
+	for _, d := range documents {
+		if err := o.May(d.Name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // saveTries bounds how often a rule is compared and saved again because others save it, too.
 const saveTries = 20
 
@@ -85,9 +105,11 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	if err != nil {
 		return Change{}, err
 	}
-	warnings, err := r.verify(ctx, d, before, canonical)
-	if err != nil {
-		return Change{}, err
+	var warnings []string
+	if !o.DryRun || !o.Unasked {
+		if warnings, err = r.verify(ctx, d, before, canonical); err != nil {
+			return Change{}, err
+		}
 	}
 	reads, err := r.bind(ctx, d, o)
 	if err != nil {

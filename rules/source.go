@@ -44,6 +44,8 @@ type outside struct {
 	sources   Sources          // nil: nobody knows
 	handlers  *checks.Handlers // nil: nobody knows
 	bounds    *access.Bounds   // of the rule; nil: there are none
+	// ended is closed once nobody waits any more for what is compiled; nil: it is waited for.
+	ended <-chan struct{}
 }
 
 // source is the source of a name, or one that nobody can find anything out by.

@@ -105,6 +105,12 @@ type Saved struct {
 // which no token can have.
 func (s Saved) IsOfFolder() bool { return s.Bundle != "" && s.SavedBy == s.Bundle }
 
+// HaltedBy is in the place of who paused a rule whose expressions cost too much. No token has such a name.
+const HaltedBy = "deadman (costly)"
+
+// isHalted reports whether the rule is paused because its expressions cost too much.
+func (s Saved) isHalted() bool { return !s.PausedAt.IsZero() && s.PausedBy == HaltedBy }
+
 // WaitsFor returns the streams that can end or change the rule's pending jobs, sorted; nil where the
 // document cannot be read.
 func (s Saved) WaitsFor() []string {

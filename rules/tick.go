@@ -52,7 +52,8 @@ func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futur
 	}
 	var refused []error
 	for _, key := range r.keysAt(d.At) {
-		start, err := r.start(key, d.At, d.At, keptBody(body))
+		spend := budgetFor(len(body))
+		start, err := r.start(key, d.At, d.At, keptBody(body), r.purse(&spend))
 		if err != nil {
 			refused = append(refused, fmt.Errorf("%s: %w", key, err))
 			continue

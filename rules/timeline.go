@@ -32,8 +32,13 @@ func waitOfCheck(c checks.Check) wait {
 	if c.Asked {
 		state = state.with(c.Found)
 	}
+	size := event.size()
+	if state != event {
+		size += state.size()
+	}
+	event.spend = budgetFor(size)
 	return wait{
-		scope:  scope{event: event, state: state, key: c.Key, since: c.Since, rule: c.Rule, count: c.Count, own: own},
+		scope:  scope{event: event, state: state, key: c.Key, since: c.Since, rule: c.Rule, count: c.Count, own: own, spend: &event.spend},
 		slot:   c.Slot,
 		said:   c.SaidAt,
 		heard:  c.HeardSince,

@@ -84,7 +84,7 @@ func (r *Registry) naming(ctx context.Context, handler string) (rule *Rule, name
 	if err != nil {
 		return nil, "", wrap("make up a rule", err)
 	}
-	made, err := parse(text, "", r.Calendars)
+	made, err := r.parse(ctx, text, "")
 	if err != nil {
 		return nil, "", err
 	}

@@ -22,10 +22,14 @@ func (r *Registry) verify(ctx context.Context, d placed, before *Listing, canoni
 	if d.Lookup == nil || r.Sources == nil || before != nil && bytes.Equal(before.Saved.Document, canonical) {
 		return nil, nil
 	}
-	c := newCompiler(d.Document, outside{calendars: r.Calendars}, nil, maxRulePatterns)
-	rule, problems := c.rule(Saved{})
-	if len(problems) > 0 {
-		return nil, problems
+	var c *compiler
+	rule, err := r.compile(ctx, func(world outside) (*Rule, error) {
+		c = newCompiler(d.Document, outside{calendars: r.Calendars, ended: world.ended}, nil, maxRulePatterns)
+		rule, problems := c.rule(Saved{})
+		return rule, problems.orNil()
+	})
+	if err != nil {
+		return nil, err
 	}
 	q := rule.question
 	ctx, cancel := context.WithTimeout(ctx, verifyTime)
@@ -53,7 +57,7 @@ func (r *Registry) verify(ctx context.Context, d placed, before *Listing, canoni
 // could not be asked is a warning, and what is wrong is Problems. A text that is wrong by itself
 // is to be put right first, and nobody is asked.
 func (r *Registry) VerifyText(ctx context.Context, data []byte, file string) (warnings []string, err error) {
-	documents, err := parse(data, file, r.Calendars)
+	documents, err := r.parse(ctx, data, file)
 	if err != nil {
 		return nil, err
 	}

@@ -56,6 +56,7 @@ func (v *version) grid() (futurejobs.Grid, bool) {
 type rule struct {
 	versions []*version
 	paused   bool     // no new waits begin
+	halted   bool     // its events are not evaluated: they cost too much
 	starts   []string // the streams that the triggers of all versions come by
 }
 

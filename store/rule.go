@@ -176,28 +176,52 @@ func (s *Store) Pause(ctx context.Context, name string, paused bool) error {
 			return futurejobs.ErrNotFound
 		case paused != c.rule.pausedAt.IsZero():
 			return errAsItWas
+		case paused:
+			return c.pause(ctx, access.RulePause, c.now, access.ActorOf(ctx).Name, "")
 		}
-		before, err := c.readsSoFar(ctx)
-		if err != nil {
-			return err
-		}
-		if err := c.fenceStreams(ctx, before); err != nil {
-			return err
-		}
-		deed, since, by := access.RuleResume, time.Time{}, ""
-		if paused {
-			deed, since, by = access.RulePause, c.now, access.ActorOf(ctx).Name
-		}
-		if _, err := exec(ctx, c.tx, `UPDATE rule SET paused_at = $1, paused_by = $2 WHERE id = $3`,
-			when(since), escape(by), c.rule.id); err != nil {
-			return err
-		}
-		return c.audit(ctx, deed, "")
+		return c.pause(ctx, access.RuleResume, time.Time{}, "", "")
 	})
 	if err != nil {
 		return failed("pause rule "+name, err)
 	}
 	return nil
+}
+
+// Halt pauses a rule whose expressions cost too much, also one that a person paused. It is rules.ErrConflict where the
+// rule is not at the version, and futurejobs.ErrNotFound where there is none. why is for the audit.
+func (s *Store) Halt(ctx context.Context, name string, version int32, why string) error {
+	err := s.change(ctx, name, false, func(c *change) error {
+		switch {
+		case c.rule.id == 0:
+			return futurejobs.ErrNotFound
+		case !c.rule.pausedAt.IsZero() && c.rule.pausedBy == rules.HaltedBy:
+			return errAsItWas
+		}
+		if err := c.rule.at(version); err != nil {
+			return err
+		}
+		return c.pause(ctx, access.RulePause, c.now, rules.HaltedBy, why)
+	})
+	if err != nil {
+		return failed("pause rule "+name, err)
+	}
+	return nil
+}
+
+// pause writes since when the rule is paused, and by whom. A zero time: it is not.
+func (c *change) pause(ctx context.Context, deed access.Action, since time.Time, by, why string) error {
+	before, err := c.readsSoFar(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.fenceStreams(ctx, before); err != nil {
+		return err
+	}
+	if _, err := exec(ctx, c.tx, `UPDATE rule SET paused_at = $1, paused_by = $2 WHERE id = $3`,
+		when(since), escape(by), c.rule.id); err != nil {
+		return err
+	}
+	return c.audit(ctx, deed, why)
 }
 
 // Delete implements rules.Store.

@@ -64,6 +64,9 @@ type Concerned struct {
 	Key    string `json:"key" example:"1234"`
 }
 
+// matchedAtOnce is how many events are matched at a time to tell their senders what they mean.
+const matchedAtOnce = 4
+
 // maxConcerned is how many of them an answer names.
 const maxConcerned = 20
 
@@ -194,6 +197,12 @@ func eventID(sender access.Actor, subject, key string) string {
 func (a *api) meaning(ctx context.Context, taken *Taken, e futurejobs.Event) {
 	if err := a.Book.Refresh(ctx); err != nil {
 		a.Log.WarnContext(ctx, "an event's sender is told by rules that may be old", "subject", e.Subject, "err", err)
+	}
+	select { // an event may take much more memory than its body while it is matched
+	case a.matching <- struct{}{}:
+		defer func() { <-a.matching }()
+	case <-ctx.Done():
+		return
 	}
 	v := visitorOf(ctx)
 	effects, refusals := a.Book.Match(e)

@@ -125,7 +125,7 @@ func New(o Options) http.Handler {
 		o.Now = time.Now
 	}
 	a := &api{
-		Options: o, troubles: troubles{known: make(map[string]trouble)},
+		Options: o, troubles: troubles{known: make(map[string]trouble)}, matching: make(chan struct{}, matchedAtOnce),
 		ruleJobs:     counter[map[int32]futurejobs.RuleJobs]{what: "jobs by rule", count: func(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) { return o.Lists.RuleJobs(ctx) }, now: o.Now, log: o.Log},
 		alertStreams: newStreamPlaces("streams of alerts", maxAlertStreams, maxTokenAlertStreams),
 		guesses:      newGuesses(o.Log, o.Metrics, time.Now),
@@ -175,6 +175,8 @@ type api struct {
 	troubles troubles
 	verdict  verdict
 	spending spending
+	trials   trials
+	matching chan struct{} // a place for each event that is matched for its sender
 	ruleJobs counter[map[int32]futurejobs.RuleJobs]
 	ended    counter[endings]
 	// The places of streams.

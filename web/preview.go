@@ -36,15 +36,16 @@ func (a *api) mountPreview() {
 	const says = "The events and the looks between them go through the engine itself, in a time of its own: " +
 		"which slots, which steps, which texts, and what ends the job. Nothing is written and nobody is told. " +
 		"Of a rule with a schedule the next ticks are shown, and what the first of them leads to. " +
-		"What a lookup finds is given, or its source is asked once; a handler is not asked, and the preview ends at its first look."
+		"What a lookup finds is given, or its source is asked once; a handler is not asked, and the preview ends at its first look. " +
+		"One lint or preview of a token is at work at a time, and a few wait; more are answered with 429."
 	add(a, operation{
 		ID: "preview-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/preview", Does: "shows what a saved rule would do because of an event",
-		Says: says, Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound, http.StatusRequestEntityTooLarge},
-	}, shown(a.preview))
+		Says: says, Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
+	}, shown(inTurn(&a.trials, a.preview)))
 	add(a, operation{
 		ID: "preview-unsaved-rule", Tag: tagRules, Method: "POST", Path: "/rules/preview", Does: "shows what a rule that is not saved would do because of an event",
-		Says: says, Scope: access.Read, Reach: anyone, Limit: 2 * rules.MaxSize, Errors: []int{http.StatusRequestEntityTooLarge},
-	}, shown(a.previewText))
+		Says: says, Scope: access.Read, Reach: anyone, Limit: 2 * rules.MaxSize, Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
+	}, shown(inTurn(&a.trials, a.previewText)))
 }
 
 // previewIn is a preview of a saved rule.

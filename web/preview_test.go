@@ -16,8 +16,9 @@ import (
 	"deadman/web"
 )
 
-// orders is the client of a source that finds every order unshipped, and counts its batches.
-type orders struct{ asked atomic.Int64 }
+// orders is the client of a source that finds every order unshipped, and counts its batches and the questions that it
+// verifies.
+type orders struct{ asked, verified atomic.Int64 }
 
 func (o *orders) Reach(context.Context) error { return nil }
 func (o *orders) Close()                      {}
@@ -32,6 +33,7 @@ func (o *orders) Ask(_ context.Context, _ lookup.Question, asks []lookup.Ask) ([
 }
 
 func (o *orders) Verify(context.Context, lookup.Question, int) ([]lookup.Column, error) {
+	o.verified.Add(1)
 	return nil, nil
 }
 
@@ -48,14 +50,41 @@ const looking = `{"name": "looking", "entity": "order", "trigger": {"event": "or
 	"lookup": {"sql": {"source": "shop", "query": "select status from orders where id = $1"}}, "while": "state != nil and state.status == \"UNSHIPPED\"",
 	"escalate": [{"after": "3h"}, {"after": "8h"}], "hold": "0"}`
 
-// What a lookup finds is given, or its source is asked once, for those who may change rules.
-func TestPreviewOfALookup(t *testing.T) {
+// shopped is a stand whose rules may ask the source shop.
+func shopped(t *testing.T) (*stand, *orders) {
 	client := &orders{}
-	s := newStand(t, closed, func(_ *web.Options, s *stand) {
+	return newStand(t, closed, func(_ *web.Options, s *stand) {
 		s.rules.Sources = known{lookup.NewSet(lookup.NewSource(lookup.Options{
 			Name: "shop", Kind: "postgres", Client: client, Now: time.Now, Observer: web.NewMetrics("v", nil), Log: quiet,
 		}))}
-	})
+	}), client
+}
+
+// A lint has a source verify a question for those who may write rules, and for nobody else.
+func TestLintOfALookup(t *testing.T) {
+	s, client := shopped(t)
+	for i, c := range []struct {
+		scope  access.Scope
+		prefix string
+		want   int64
+	}{{access.Read, "", 0}, {access.OnCall, "", 0}, {access.Read, "look*", 0}, {access.Rules, "", 1}, {access.Rules, "look*", 1}, {access.Admin, "", 1}} {
+		before := client.verified.Load()
+		header := append(s.token(fmt.Sprintf("t%d", i), c.prefix, c.scope), "Content-Type", "application/json")
+		if a := do(t, s.Server, "POST", "/api/v1/rules/lint", looking, header...); a.StatusCode != 200 || !strings.Contains(a.body, `"valid":true`) {
+			t.Errorf("%s: %d %s", c.scope, a.StatusCode, a.body)
+		}
+		if verified := client.verified.Load() - before; verified != c.want {
+			t.Errorf("%s: the source verifies %d questions, want %d", c.scope, verified, c.want)
+		}
+	}
+	if client.asked.Load() != 0 {
+		t.Errorf("the source is asked %d times", client.asked.Load())
+	}
+}
+
+// What a lookup finds is given, or its source is asked once, for those who may change rules.
+func TestPreviewOfALookup(t *testing.T) {
+	s, client := shopped(t)
 	reader, writer := s.token("reader", "", access.Read), s.token("writer", "", access.Rules)
 	if a := do(t, s.Server, "PUT", "/api/v1/rules/looking", looking, append(writer, "Content-Type", "application/json")...); a.StatusCode != 201 {
 		t.Fatal(a.body)

@@ -43,7 +43,7 @@ type Rule struct {
 	SavedAt     time.Time `json:"saved_at,omitzero"`
 	SavedBy     string    `json:"saved_by,omitempty"`
 	PausedAt    time.Time `json:"paused_at,omitzero" doc:"Since when it begins no new waits, whatever the document says; absent: it does."`
-	PausedBy    string    `json:"paused_by,omitempty"`
+	PausedBy    string    `json:"paused_by,omitempty" doc:"Who paused it; deadman (costly): deadman did, since its expressions took too long, and each of its events becomes a dead letter." example:"ada"`
 	Subjects    []string  `json:"subjects" nullable:"false" doc:"What it listens to."`
 	Schedule    string    `json:"schedule,omitempty" doc:"When it ticks, if it does." example:"30 1 * * 1-5"`
 	NextTickAt  time.Time `json:"next_tick_at,omitzero" doc:"When it ticks next, if it does. Nothing comes of the ticks of a rule that is paused or not enabled."`
@@ -98,6 +98,9 @@ func newRule(l rules.Listing, now time.Time) Rule {
 	return r
 }
 
+// Halted reports whether the rule is paused because its expressions cost too much.
+func (r Rule) Halted() bool { return !r.PausedAt.IsZero() && r.PausedBy == rules.HaltedBy }
+
 // state is what the rule is doing, in a word that lists are narrowed by.
 func (r Rule) state() string {
 	switch {
@@ -132,10 +135,11 @@ func (a *api) mountRules() {
 	}, a.createRule)
 	add(a, operation{
 		ID: "lint-rule", Tag: tagRules, Method: "POST", Path: "/rules/lint", Does: "says what is wrong with a rule, and changes nothing",
-		Says:  "The answer is 200 also for a rule that is refused: its problems are what was asked for.",
+		Says: "The answer is 200 also for a rule that is refused: its problems are what was asked for. " +
+			"Whether a source takes what the rule looks up is asked with the scope rules alone, and no query is run.",
 		Scope: access.Read, Reach: anyone, Limit: rules.MaxSize,
-		Errors: []int{http.StatusRequestEntityTooLarge}, RequestBody: documentBody(),
-	}, shown(a.lintRule))
+		Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}, RequestBody: documentBody(),
+	}, shown(inTurn(&a.trials, a.lintRule)))
 	add(a, operation{
 		ID: "get-rule", Tag: tagRules, Method: "GET", Path: "/rules/{name}", Does: "shows a rule's document, as JSON or YAML",
 		Says:  "Accept: application/yaml answers with YAML. GET /rules?name= shows what is known around the document, such as its next tick.",
@@ -320,13 +324,12 @@ func newChange(c rules.Change, dryRun bool, now time.Time) *changeOut {
 }
 
 func (a *api) createRule(ctx context.Context, in *Saving) (*changeOut, error) {
-	if err := a.mayCreate(ctx, in.RawBody); err != nil {
-		return nil, err
-	}
 	if err := a.mayAddTo(ctx, string(in.Bundle)); err != nil {
 		return nil, err
 	}
-	c, err := a.Rules.Save(ctx, in.RawBody, "", in.options(0))
+	options := in.options(0)
+	options.May = mayName(ctx, access.Rules)
+	c, err := a.Rules.Save(ctx, in.RawBody, "", options)
 	if errors.Is(err, rules.ErrConflict) {
 		return nil, problemIs(RuleConflict, http.StatusConflict, "%v; PUT /rules/{name} replaces it", err)
 	}
@@ -336,23 +339,11 @@ func (a *api) createRule(ctx context.Context, in *Saving) (*changeOut, error) {
 	return newChange(c, in.DryRun, a.Now()), nil
 }
 
-// mayCreate looks whether the rule in the text is one of those that the visitor's token is
-// bound to, which its path does not say.
-func (a *api) mayCreate(ctx context.Context, text []byte) error {
+// mayName refuses a rule in a text that is none of those that the visitor's token is bound to, which
+// the path does not say.
+func mayName(ctx context.Context, s access.Scope) func(name string) error {
 	v := visitorOf(ctx)
-	if v.token.Prefix == "" {
-		return nil
-	}
-	documents, err := rules.Parse(text, "")
-	if err != nil {
-		return err
-	}
-	for _, d := range documents {
-		if err := v.allow(access.Rules, d.Name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return func(name string) error { return v.allow(s, name) }
 }
 
 // Match is the version that a change is made for.

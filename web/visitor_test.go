@@ -185,6 +185,7 @@ func TestPrefix(t *testing.T) {
 		{"PUT", "/api/v1/rules/order-unshipped", unshipped},
 		{"PUT", "/api/v1/rules/zenith", foreign},
 		{"POST", "/api/v1/rules", foreign},
+		{"POST", "/api/v1/rules/lint", foreign},
 		{"DELETE", "/api/v1/rules/order-unshipped"},
 		{"POST", "/api/v1/rules/order-unshipped/pause"},
 		{"POST", "/api/v1/rules/order-unshipped/preview", `{"event": {}}`},

@@ -213,6 +213,29 @@ func rulesArePaused(t *testing.T, w *world) {
 	}
 }
 
+// rulesAreHalted pauses rules that cost too much, also those that a person paused.
+func rulesAreHalted(t *testing.T, w *world) {
+	w.must(w.Pause(access.As(w.ctx(), ada), w.rule.Name, true))
+	w.must(w.Halt(w.ctx(), w.rule.Name, 1, "it costs too much"))
+	halted := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 1))
+	if halted.PausedAt.IsZero() || halted.PausedBy != rules.HaltedBy {
+		t.Errorf("halted: %+v", halted)
+	}
+	before := must[int64](t)(w.Revision(w.ctx()))
+	w.must(w.Halt(w.ctx(), w.rule.Name, 1, "once more"))
+	w.must(w.Pause(access.As(w.ctx(), ada), w.rule.Name, true))
+	if again := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 1)); !cmp.Equal(halted, again) || must[int64](t)(w.Revision(w.ctx())) != before {
+		t.Errorf("halted again: %+v", again)
+	}
+	w.must(w.Pause(w.ctx(), w.rule.Name, false))
+	w.refuses(rules.ErrConflict, func() error { return w.Halt(w.ctx(), w.rule.Name, 2, "another version") })
+	w.refuses(futurejobs.ErrNotFound, func() error { return w.Halt(w.ctx(), "new", 1, "no such rule") })
+	entries, _, err := w.Audit(w.ctx(), access.Filter{Action: "rule.pause", Actor: access.NodeItself})
+	if err != nil || len(entries) != 1 || entries[0].Object != "rule/"+w.rule.Name || entries[0].Detail != "it costs too much" {
+		t.Errorf("the audit has %+v, %v", entries, err)
+	}
+}
+
 func rulesAreDeleted(t *testing.T, w *world) {
 	other := w.save("payment-missing", "payment")
 	w.start(w.slot(), "a", "b", "c")

@@ -107,6 +107,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"rule/entity":           rulesKeepTheirEntity,
 	"rule/version":          rulesAreSavedOverTheVersionMeant,
 	"rule/pause":            rulesArePaused,
+	"rule/halt":             rulesAreHalted,
 	"rule/delete":           rulesAreDeleted,
 	"rule/name":             namesComeBack,
 	"rule/silence":          deletedRulesSayNothing,

@@ -1,0 +1,161 @@
+package faults_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+)
+
+// hostile draws rules and events that are made to take a node's memory and time.
+type hostile struct{ random *rand.Rand }
+
+func newHostile(seed, of uint64) *hostile { return &hostile{rand.New(rand.NewPCG(seed, of))} }
+
+func (h *hostile) of(all ...string) string { return all[h.random.IntN(len(all))] }
+
+func (h *hostile) upTo(n int) int { return h.random.IntN(n + 1) }
+
+// subject is one of the few that the rules listen to.
+func (h *hostile) subject() string { return fmt.Sprintf("acme.s%d", h.random.IntN(3)) }
+
+// pattern is a regular expression that is within the bounds or, often, beyond them.
+func (h *hostile) pattern() string {
+	one := h.of("x{0,1000}[yw]", "(x{0,30}y?){0,30}", "(x+x+)+", "x{0,100}", `\\PL?`, `[\\pL\\pN]`, "(?i)[a-z]{0,50}", "((x{10}){10}){10}", ".*x", "(a|b|c|d)*")
+	return strings.Repeat(one, 1+h.upTo(12)) + h.of("z", "$", "", "(")
+}
+
+// expression loops, joins, matches and writes out, as its place wants it.
+func (h *hostile) expression(place string) string {
+	list := h.of("event.list", "event.nested", "values(event)", "keys(event.map)", `split(event.s, "")`, "[1, 2, 3, 4, 5, 6, 7, 8, 9]")
+	made := h.of(
+		"# == 1", "event.s == event.t", "upper(event.s) == event.t", `event.s matches "`+h.pattern()+`"`, "any("+list+", # == 2)",
+		"event.s in event.list", "len(string(event)) > 1", "len(map(event.list, event.s + event.t)) > 1", `trim(event.s) == ""`,
+		"count(event.list, any(event.list, # == 3)) > 1", "len(split(event.s, event.t)) > 1", "max(event.list) == 1", "event.s < event.t",
+		"len(string(map(event.list, event.s))) > 3", "len(filter(values(event), string(#) == event.s)) > 1",
+	)
+	switch place {
+	case "if", "while":
+		return h.of("count("+list+", "+made+") > 1", "any("+list+", "+made+")", `event.s matches "`+h.pattern()+`"`,
+			`event.s matches "`+h.pattern()+`" or event.t matches "`+h.pattern()+`"`, "len(map("+list+", event.s + event.t)) > 0")
+	case "key":
+		return h.of("event.id", "string(event.id)", "event.s", "event.id + event.id")
+	case "after":
+		return h.of("hours(count("+list+", "+made+"))", "seconds(1 + len(event.list))", "minutes(5)")
+	}
+	return h.of("map("+list+", event.s)", "event", "string(event)", "map("+list+", map("+list+", event.s + event.t))", "event.s + event.t", "state", "count("+list+", "+made+")")
+}
+
+func (h *hostile) watches(n int) []any {
+	var all []any
+	for range n {
+		w := map[string]any{"event": h.of(h.subject(), "acme.*"), "key": h.expression("key"), "if": h.expression("if")}
+		all = append(all, w)
+	}
+	return all
+}
+
+func (h *hostile) template() string {
+	var b strings.Builder
+	for range 1 + h.upTo(h.random.IntN(60)) {
+		fmt.Fprintf(&b, "{{%s}}", h.expression("text"))
+	}
+	return b.String()
+}
+
+// rule is a rule of a few names. Some are refused.
+func (h *hostile) rule() map[string]any {
+	trigger := map[string]any{"event": h.of(h.subject(), "acme.>"), "key": h.expression("key")}
+	if h.random.IntN(2) == 0 {
+		trigger["if"] = h.expression("if")
+	}
+	step := map[string]any{"after": h.of("1s", "1m", h.expression("after")), "text": h.template(), "severity": "info"}
+	if h.random.IntN(3) == 0 {
+		step["every"], step["times"] = "1s", 1+h.upTo(1200)
+	}
+	labels := map[string]any{}
+	for i := range h.upTo(h.random.IntN(33)) {
+		labels[fmt.Sprintf("l%d", i)] = h.template()
+	}
+	rule := map[string]any{
+		"name": fmt.Sprintf("acme-%d", h.random.IntN(8)), "entity": "spy", "trigger": trigger, "slot": "1s", "hold": "0s",
+		"escalate": []any{step}, "labels": labels,
+	}
+	for _, field := range []string{"update", "resolve"} {
+		if n := h.upTo(h.random.IntN(34)); n > 0 {
+			rule[field] = h.watches(n)
+		}
+	}
+	if h.random.IntN(2) == 0 {
+		rule["while"] = h.expression("while")
+	}
+	if h.random.IntN(3) == 0 {
+		rule["again"] = "restart"
+	}
+	return rule
+}
+
+// text is a text of rules, or of something else that a parser has to take apart.
+func (h *hostile) text() []byte {
+	switch h.random.IntN(6) {
+	case 0:
+		return []byte(strings.Repeat(h.of("[", "{\"a\":", "- ", "? a\n", "a: 1\n", "--- a\n", "&a [*a,", "k: |\n "), 1+h.upTo(60_000)))
+	case 1: // many rules
+		var all []string
+		for range 1 + h.upTo(20) {
+			if text, err := json.Marshal(h.rule()); err == nil {
+				all = append(all, string(text))
+			}
+		}
+		return []byte(strings.Join(all, "\n---\n"))
+	}
+	text, err := json.Marshal(h.rule())
+	if err != nil {
+		return nil
+	}
+	return text
+}
+
+// value is what an event carries, of up to about so many bytes.
+func (h *hostile) value(most int) map[string]any {
+	half := max(1, h.upTo(most)/2)
+	v := map[string]any{"id": fmt.Sprint(h.random.IntN(50)), "s": "x", "t": "x", "list": []int{1, 2, 3}, "map": map[string]int{}, "nested": [][]int{{1}}}
+	switch h.random.IntN(6) {
+	case 0:
+		v["s"], v["t"] = strings.Repeat(h.of("x", " ", "y"), half), strings.Repeat("x", half)
+	case 1:
+		v["list"] = make([]int, half)
+	case 2:
+		v["list"] = make([]struct{}, half*2/3)
+	case 3:
+		fields := make(map[string]int)
+		for i := range half / 8 {
+			fields[fmt.Sprint(i)] = i
+		}
+		v["map"] = fields
+	case 4:
+		nested := make([][]int, half/2)
+		for i := range nested {
+			nested[i] = []int{}
+		}
+		v["nested"], v["list"] = nested, nested
+	case 5:
+		v["list"], v["s"] = make([]int, half/2), strings.Repeat("x", half)
+	}
+	return v
+}
+
+// body is an event as it is published. Some are none that a rule can read.
+func (h *hostile) body() []byte {
+	switch h.random.IntN(8) {
+	case 0:
+		return []byte(strings.Repeat("[", 1+h.upTo(100_000)))
+	case 1:
+		return []byte(`{"id": ` + strings.Repeat("9", 1+h.upTo(200_000)) + `}`)
+	}
+	text, err := json.Marshal(h.value(250_000))
+	if err != nil {
+		return nil
+	}
+	return text
+}

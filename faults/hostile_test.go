@@ -1,0 +1,279 @@
+package faults_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+var hostileFor = flag.Duration("hostile", 20*time.Second, "for how long TestHostileRules is hostile")
+
+// hostileMemory is the most that the node may take, in bytes: less than the 512 MB that a small machine gives a container.
+const hostileMemory = 512 << 20
+
+// steady is a rule of somebody else, whose events have to be taken in beside all that is hostile.
+const steady = `{"name": "steady", "entity": "order", "trigger": {"event": "steady.created", "key": "event.id"}, "escalate": [{"after": "24h"}]}`
+
+// TestHostileRules has a node in 512 MB survive rules, lints, previews and events that are made to take its memory and
+// its time, and take in the events of another rule all the while.
+func TestHostileRules(t *testing.T) {
+	from := *seed
+	if from == 0 {
+		from = rand.Uint64()
+	}
+	t.Logf("seed %d, for %s", from, *hostileFor)
+	n := newBesieged(t)
+	ctx, stop := context.WithTimeout(t.Context(), *hostileFor)
+	defer stop()
+	var all sync.WaitGroup
+	for i, attack := range []func(context.Context, *hostile){n.lint, n.lint, n.preview, n.preview, n.save, n.publish, n.publish} {
+		all.Go(func() {
+			for h := newHostile(from, uint64(i)); ctx.Err() == nil; {
+				attack(ctx, h)
+			}
+		})
+	}
+	orders := n.order(ctx)
+	all.Wait()
+	n.survived(orders)
+}
+
+// besieged is a node that is attacked.
+type besieged struct {
+	*testing.T
+	*process
+	admin, events string
+	readers       []string
+	tenant        string
+	client        http.Client
+	answers       sync.Map // how often, by what was asked and the status
+}
+
+func newBesieged(t *testing.T) *besieged {
+	t.Helper()
+	path, err := binary()
+	if err != nil {
+		t.Fatal(err)
+	}
+	n := &besieged{T: t, client: http.Client{Timeout: time.Minute}}
+	n.process = spawn(t, path, "besieged", nil, func(line string) {
+		if strings.Contains(line, `"level":"ERROR"`) || strings.Contains(line, "panic") {
+			t.Logf("%.500s", line)
+		}
+	}, "--data-dir", t.TempDir(), "--nats-addr", "127.0.0.1:0")
+	select {
+	case <-n.serving:
+	case <-n.exited:
+		t.Fatal("the node ended at its start")
+	}
+	n.limit()
+	n.admin = n.token("admin", "", "admin")
+	n.events = n.token("events", "", "events")
+	n.tenant = n.token("tenant", "acme-*", "rules")
+	for i := range 3 {
+		n.readers = append(n.readers, n.token(fmt.Sprintf("reader%d", i), "", "read"))
+	}
+	if status, body := n.ask(t.Context(), n.admin, "POST", "/api/v1/rules", []byte(steady)); status != http.StatusCreated {
+		t.Fatalf("%d %s", status, body)
+	}
+	return n
+}
+
+// limit bounds the memory of the node by a cgroup, where this process may make one. What the node takes is looked at
+// in any case.
+func (n *besieged) limit() {
+	name := "deadman-hostile-" + strconv.Itoa(n.Process.Pid)
+	for _, c := range []struct{ root, limit string }{
+		{"/sys/fs/cgroup", "memory.max"},
+		{"/sys/fs/cgroup/memory", "memory.limit_in_bytes"},
+	} {
+		dir := filepath.Join(c.root, name)
+		if _, err := os.Stat(filepath.Join(c.root, "cgroup.procs")); err != nil || os.Mkdir(dir, 0o755) != nil {
+			continue
+		}
+		n.Cleanup(func() {
+			n.kill()
+			_ = os.Remove(dir) // it is empty now
+		})
+		if os.WriteFile(filepath.Join(dir, c.limit), []byte(strconv.Itoa(hostileMemory)), 0o600) == nil &&
+			os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(n.Process.Pid)), 0o600) == nil {
+			n.Logf("the node is limited by the cgroup %s", dir)
+			return
+		}
+	}
+	n.Logf("no cgroup can be made; the memory of the node is looked at")
+}
+
+func (n *besieged) token(name, prefix, scope string) string {
+	n.Helper()
+	wish, err := json.Marshal(map[string]any{"name": name, "scopes": []string{scope}, "prefix": prefix})
+	if err != nil {
+		n.Fatal(err)
+	}
+	status, body := n.ask(n.Context(), n.admin, "POST", "/api/v1/tokens", wish)
+	var made struct{ Secret string }
+	if err := json.Unmarshal(body, &made); err != nil || status != http.StatusCreated {
+		n.Fatalf("%d %s %v", status, body, err)
+	}
+	return made.Secret
+}
+
+// ask sends a request, and returns status 0 where none came back.
+func (n *besieged) ask(ctx context.Context, token, method, path string, body []byte) (status int, answer []byte) {
+	r, err := http.NewRequestWithContext(ctx, method, "http://"+n.at.HTTP+path, bytes.NewReader(body))
+	if err != nil {
+		n.Error(err)
+		return 0, nil
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	a, err := n.client.Do(r)
+	if err != nil {
+		n.count(method, path, 0)
+		return 0, nil
+	}
+	defer a.Body.Close()
+	answer, err = io.ReadAll(a.Body)
+	if err != nil {
+		n.count(method, path, 0)
+		return 0, nil
+	}
+	n.count(method, path, a.StatusCode)
+	if a.StatusCode == http.StatusInternalServerError {
+		n.Errorf("%s %s: %d %.300s; it was sent %.300s", method, path, a.StatusCode, answer, body)
+	}
+	return a.StatusCode, answer
+}
+
+func (n *besieged) count(method, path string, status int) {
+	parts := strings.Split(path, "/")
+	known, _ := n.answers.LoadOrStore(fmt.Sprintf("%s %s: %d", method, strings.Join(parts[3:min(len(parts), 4)], "/"), status), new(atomic.Int64))
+	known.(*atomic.Int64).Add(1)
+}
+
+// leaving is a context that sometimes ends before the answer comes.
+func (h *hostile) leaving(ctx context.Context) (context.Context, context.CancelFunc) {
+	if h.random.IntN(4) > 0 {
+		return context.WithCancel(ctx)
+	}
+	return context.WithTimeout(ctx, time.Duration(h.random.IntN(500))*time.Millisecond)
+}
+
+func (n *besieged) lint(ctx context.Context, h *hostile) {
+	ctx, cancel := h.leaving(ctx)
+	defer cancel()
+	n.ask(ctx, n.readers[h.random.IntN(len(n.readers))], "POST", "/api/v1/rules/lint", h.text())
+}
+
+func (n *besieged) preview(ctx context.Context, h *hostile) {
+	ctx, cancel := h.leaving(ctx)
+	defer cancel()
+	then := []any{}
+	for range h.random.IntN(4) {
+		then = append(then, map[string]any{"subject": h.subject(), "at": "2030-01-01T00:00:01Z", "data": h.value(60_000)})
+	}
+	ask, err := json.Marshal(map[string]any{
+		"rule": h.rule(), "event": map[string]any{"at": "2030-01-01T00:00:00Z", "data": h.value(200_000)}, "then": then,
+	})
+	if err != nil {
+		n.Error(err)
+		return
+	}
+	n.ask(ctx, n.readers[h.random.IntN(len(n.readers))], "POST", "/api/v1/rules/preview", ask)
+}
+
+// save saves one of a few rules, and resumes it where it was paused.
+func (n *besieged) save(ctx context.Context, h *hostile) {
+	rule := h.rule()
+	text, err := json.Marshal(rule)
+	if err != nil {
+		n.Error(err)
+		return
+	}
+	name := fmt.Sprint(rule["name"])
+	n.ask(ctx, n.tenant, "PUT", "/api/v1/rules/"+name, text)
+	if h.random.IntN(3) == 0 {
+		n.ask(ctx, n.tenant, "POST", "/api/v1/rules/"+name+"/resume", nil)
+	}
+}
+
+func (n *besieged) publish(ctx context.Context, h *hostile) {
+	n.ask(ctx, n.events, "POST", "/api/v1/events/"+h.subject(), h.body())
+}
+
+// order publishes events of the other rule until ctx ends, and returns how many were acknowledged.
+func (n *besieged) order(ctx context.Context) (orders int) {
+	for every := time.NewTicker(200 * time.Millisecond); ; {
+		select {
+		case <-ctx.Done():
+			every.Stop()
+			return orders
+		case <-every.C:
+		}
+		if status, _ := n.ask(n.Context(), n.events, "POST", "/api/v1/events/steady.created", fmt.Appendf(nil, `{"id": "%d"}`, orders)); status == http.StatusAccepted {
+			orders++
+		}
+	}
+}
+
+// survived checks that the node is alive and well within its memory, and has taken in what it acknowledged.
+func (n *besieged) survived(orders int) {
+	n.answers.Range(func(what, times any) bool {
+		n.Logf("%s: %d", what, times.(*atomic.Int64).Load())
+		return true
+	})
+	select {
+	case <-n.exited:
+		n.Fatalf("the node ended: %s", n.ProcessState)
+	default:
+	}
+	if orders == 0 {
+		n.Error("no order was taken in")
+	}
+	eventually(n.T, 2*time.Minute, "every order is waited for", func() bool {
+		for _, i := range []int{0, orders / 2, orders - 1} {
+			if status, _ := n.ask(n.Context(), n.admin, "GET", fmt.Sprintf("/api/v1/jobs/steady/%d", i), nil); status != http.StatusOK {
+				return false
+			}
+		}
+		return true
+	})
+	most := n.mostMemory()
+	n.Logf("%d orders; the node took %d MiB at the most", orders, most>>20)
+	if most > hostileMemory {
+		n.Errorf("the node took %d MiB, and has %d", most>>20, hostileMemory>>20)
+	}
+	n.stop()
+}
+
+// mostMemory is the most memory that the node had in use, in bytes, without what it shares with files.
+func (n *besieged) mostMemory() int64 {
+	n.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", n.Process.Pid))
+	if err != nil {
+		n.Fatal(err)
+	}
+	for line := range strings.SplitSeq(string(text), "\n") {
+		var kb int64
+		if _, err := fmt.Sscanf(line, "VmHWM: %d kB", &kb); err == nil {
+			return kb << 10
+		}
+	}
+	n.Fatalf("the system does not tell: %s", text)
+	return 0
+}

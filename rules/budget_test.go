@@ -1,0 +1,182 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+// bulky is a body with a list, and a text of so many bytes each.
+func bulky(t testing.TB, items, text int) []byte {
+	t.Helper()
+	data, err := json.Marshal(map[string]any{
+		"id": "1", "list": make([]int, items), "s": strings.Repeat("y", text), "t": strings.Repeat("y", text), "blank": strings.Repeat(" ", text),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+// What an expression makes and goes through is paid for, wherever it stands: no loop over a list makes more of one long
+// text than there is room for, nor compares or trims it once for each item.
+func TestAnEvaluationIsMetered(t *testing.T) {
+	const most = 64 << 20 // bytes that one evaluation may take
+	few, many := bulky(t, 20, 20), bulky(t, 20_000, 30_000)
+	for source, d := range map[string]dialect{
+		`len(map(event.list, event.s + event.t)) > 0`:                  inIf,
+		`len(string(map(event.list, event.s))) > 0`:                    inIf,
+		`len(map(event.list, upper(event.s))) > 0`:                     inIf,
+		`len(map(event.list, split(event.s, ""))) > 0`:                 inIf,
+		`count(event.list, event.s == event.t) > 30000`:                inIf,
+		`count(event.list, event.s != event.t) > 30000`:                inIf,
+		`count(event.list, event.s < event.t) > 30000`:                 inIf,
+		`count(event.list, event.s in [event.t, event.blank]) > 30000`: inIf,
+		`count(event.list, trim(event.blank) == "") > 30000`:           inIf,
+		`count(event.list, len(keys(event)) > 0) > 30000`:              inIf,
+		`count(event.list, string(event) == "") > 30000`:               inIf,
+		`count(event.list, max(1, event.list) == 1) > 30000`:           inIf,
+		`map(event.list, event.s)`:                                     inText,
+	} {
+		x, err := compileExpression(source, d)
+		if err != nil {
+			t.Errorf("%s: %v", source, err)
+			continue
+		}
+		if _, err := x.run(scope{event: newBody(few)}); err != nil {
+			t.Errorf("%s: of a small event: %v", source, err)
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err = x.run(scope{event: newBody(many)})
+		runtime.ReadMemStats(&after)
+		if err == nil || !strings.Contains(err.Error(), errCost.Error()) {
+			t.Errorf("%s: %v", source, err)
+		}
+		if took := after.TotalAlloc - before.TotalAlloc; took > most {
+			t.Errorf("%s took %d MiB", source, took>>20)
+		}
+	}
+}
+
+// What people are told by a text does not grow with what an expression makes.
+func TestATextIsBounded(t *testing.T) {
+	said, err := compileTemplate("{{key}}: {{map(event.list, event.s)}}{{event.id}}", inText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := said.say(scope{key: "k", event: newBody(bulky(t, 20_000, 60_000))}); len(text) > 300 || !strings.Contains(text, errCost.Error()) || !strings.HasSuffix(text, "1") {
+		t.Errorf("%q", text)
+	}
+	if text := said.say(scope{key: "k", event: newBody(bulky(t, 2, 3))}); text != `k: ["yyy","yyy"]1` {
+		t.Errorf("%q", text)
+	}
+}
+
+// loops are conditions on an event of a rule, each of which costs less than it may by itself.
+func loops(kind, subject string, n int) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s:\n", kind)
+	for i := range n {
+		fmt.Fprintf(&b, "  - {event: %s, key: event.id, if: 'count(event.list, # == %d) > 30000'}\n", subject, i+1)
+	}
+	return b.String()
+}
+
+func compiledRule(t testing.TB, text string) *Rule {
+	t.Helper()
+	documents, err := Parse([]byte(text), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Compile(documents[0], Saved{RuleID: 1, Version: 1, Name: documents[0].Name}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// heard is what a rule makes of an event.
+func heard(r *Rule, subject string, data []byte) *hearing {
+	m := matching{body: newBody(data), shards: 1, event: futurejobs.Event{Stream: "S", Subject: subject, Seq: 1, At: time.Unix(1_800_000_000, 0), Data: data}}
+	own := m.budget()
+	h := hearing{matching: &m, Rule: r, spend: &own, made: func(futurejobs.Job) *Rule { return r }}
+	h.play()
+	return &h
+}
+
+// All expressions of a rule have one budget on an event. Beyond it nothing comes of the event for the rule but one
+// refusal, also of what was found before.
+func TestTheExpressionsOfARuleHaveOneBudget(t *testing.T) {
+	text := "name: late\nentity: order\ntrigger: {event: orders.changed, key: event.id}\nescalate: [{after: 3h}]\n" +
+		loops("update", "orders.changed", 32) + loops("resolve", "orders.changed", 32)
+	r := compiledRule(t, text)
+	data := bulky(t, 20_000, 10)
+	h := heard(r, "orders.changed", data)
+	if len(h.effects) != 0 || len(h.refusals) != 1 || h.refusals[0].Part != "" || h.refusals[0].Rule != "late" || !strings.Contains(h.refusals[0].Reason, errSpent.Error()) {
+		t.Errorf("%d effects, %+v", len(h.effects), h.refusals)
+	}
+	if again := heard(r, "orders.changed", data); again.refusals[0] != h.refusals[0] {
+		t.Errorf("%+v, and once more %+v", h.refusals, again.refusals)
+	}
+	if few := heard(r, "orders.changed", bulky(t, 100, 10)); len(few.effects) != 1 || len(few.refusals) != 0 {
+		t.Errorf("a small event: %+v, %+v", few.effects, few.refusals)
+	}
+}
+
+// A look has one budget, too: the texts of a look cost no more than it, however many there are.
+func TestALookHasOneBudget(t *testing.T) {
+	x, err := compileExpression(`count(event.list, # == 1) > 0`, inText)
+	if err != nil {
+		t.Fatal(err)
+	}
+	data := bulky(t, 20_000, 10)
+	w := waitOf(futurejobs.Job{Ref: futurejobs.Ref{Key: "1"}, Event: data})
+	spent := 0
+	for range 100 {
+		if _, err := x.run(w.scope); err != nil {
+			if !isCostly(err) || !strings.Contains(err.Error(), errSpent.Error()) {
+				t.Fatal(err)
+			}
+			spent++
+		}
+	}
+	if spent < 50 || spent == 100 {
+		t.Errorf("%d of 100 are beyond the budget", spent)
+	}
+	if _, err := x.run(waitOf(futurejobs.Job{Ref: futurejobs.Ref{Key: "1"}, Event: data}).scope); err != nil {
+		t.Errorf("the next look: %v", err)
+	}
+}
+
+// A preview has one budget for all its events and looks.
+func TestAPreviewHasOneBudget(t *testing.T) {
+	text := "name: late\nentity: order\ntrigger: {event: orders.created, key: event.id}\nwhile: 'count(event.list, # == 1) < 30000'\nslot: 1s\n" +
+		"escalate: [{every: 1m, times: 900}]\nguards: {max_checks: 1000}\n"
+	p, err := compiledRule(t, text).Preview(t.Context(), []PreviewEvent{{At: time.Unix(1_800_000_000, 0), Data: bulky(t, 20_000, 10)}}, time.Time{})
+	if err != nil || len(p.Lines) < 10 || len(p.Lines) > 900 || !strings.Contains(p.Reason, "cost more than those of a preview may") {
+		t.Errorf("%d lines, %q, %v", len(p.Lines), p.Reason, err)
+	}
+}
+
+// BenchmarkHearing is what an event costs that begins a wait, and one that ends it.
+func BenchmarkHearing(b *testing.B) {
+	r := compiledRule(b, "name: late\nentity: order\ntrigger: {event: orders.created, key: event.id, if: event.total > 3}\n"+
+		"resolve: {event: orders.shipped, key: event.id, if: event.status == \"SHIPPED\"}\nescalate: [{after: 3h}]\n")
+	data := []byte(`{"id": "1042", "total": 12, "status": "SHIPPED"}`)
+	for _, subject := range []string{"orders.created", "orders.shipped"} {
+		b.Run(subject, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				if h := heard(r, subject, data); len(h.effects) != 1 {
+					b.Fatal(h.refusals)
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,112 @@
+package rules_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+)
+
+// slow is a rule of a pattern that costs too much on a long text.
+const slow = `
+name: acme-slow
+entity: spy
+trigger: {event: acme.big, key: event.id, if: 'event.s matches "(x{0,30}y?){0,3}z" or event.s matches "(x{0,30}y?){0,3}w"'}
+escalate: [{after: 1h, severity: warning}]
+`
+
+// quick listens to the same events.
+const quick = `
+name: quick
+entity: order
+trigger: {event: acme.big, key: event.id}
+escalate: [{after: 1h}]
+`
+
+// A rule that costs too much on five events is not asked any more, and the others are. What it is not asked about is kept.
+func TestACostlyRuleIsNotAskedAnyMore(t *testing.T) {
+	s := opened(t)
+	saved(t, s, 0, slow)
+	saved(t, s, 0, quick)
+	b := refreshed(t, s)
+	big := fmt.Sprintf(`{"id": "1", "s": %q}`, strings.Repeat("x", 250_000))
+	reasons := func(seq uint64, body string) (string, bool) {
+		t.Helper()
+		effects, refusals := b.Match(event(seq, "acme.big", body))
+		if !slices.ContainsFunc(effects, func(e futurejobs.Effect) bool { return e.Rule.Name == "quick" }) {
+			t.Errorf("event %d: the other rule is not asked", seq)
+		}
+		switch {
+		case len(refusals) == 0:
+			return "", false
+		case len(refusals) > 1 || refusals[0].Rule != "acme-slow" || refusals[0].Part != "":
+			t.Errorf("event %d: %+v", seq, refusals)
+		}
+		return refusals[0].Reason, strings.Contains(refusals[0].Reason, "deadman pauses the rule")
+	}
+	for range 3 { // an event that is matched again counts once
+		for seq := range uint64(4) {
+			if why, stopped := reasons(seq+1, big); !strings.Contains(why, "takes too long on this event") || stopped {
+				t.Errorf("event %d: %s", seq+1, why)
+			}
+		}
+	}
+	if why, stopped := reasons(5, `{"id": "2", "s": "z"}`); why != "" || stopped || len(b.Costly()) != 0 {
+		t.Errorf("a small event: %s; %+v", why, b.Costly())
+	}
+	reasons(6, big)
+	if why, stopped := reasons(7, `{"id": "3", "s": "z"}`); !stopped {
+		t.Errorf("after five events it is still asked: %s", why)
+	}
+	costly := b.Costly()
+	if len(costly) != 1 || costly[0] != (rules.Costly{Rule: "acme-slow", Version: 1, Severity: "warning"}) || len(b.Halted()) != 0 {
+		t.Fatalf("%+v, halted %+v", costly, b.Halted())
+	}
+	if effects, refusals := b.MatchAgain(futurejobs.DeadLetter{Rule: "acme-slow", Event: event(7, "acme.big", `{"id": "3", "s": "z"}`)}); len(effects) != 1 || len(refusals) != 0 {
+		t.Errorf("a letter of it is tried again: %+v, %+v", effects, refusals)
+	}
+
+	// Another node is told by the database.
+	if err := s.Halt(t.Context(), "acme-slow", 1, "of a test"); err != nil {
+		t.Fatal(err)
+	}
+	b = refreshed(t, s)
+	if _, stopped := reasons(8, `{"id": "4", "s": "z"}`); !stopped || len(b.Halted()) != 1 || len(b.Costly()) != 0 {
+		t.Errorf("stopped: %t, halted %+v, costly %+v", stopped, b.Halted(), b.Costly())
+	}
+	if err := s.Pause(t.Context(), "acme-slow", false); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if why, stopped := reasons(9, big); why == "" || stopped || len(b.Halted()) != 0 {
+		t.Errorf("resumed: %s, %t, %+v", why, stopped, b.Halted())
+	}
+}
+
+// A rule that was saved anew is judged by what it is now.
+func TestACostlyRuleThatWasChangedIsAskedAgain(t *testing.T) {
+	s := opened(t)
+	saved(t, s, 0, slow)
+	b := refreshed(t, s)
+	big := fmt.Sprintf(`{"id": "1", "s": %q}`, strings.Repeat("x", 250_000))
+	for seq := range uint64(5) {
+		b.Match(event(seq+1, "acme.big", big))
+	}
+	saved(t, s, 5, strings.ReplaceAll(slow, "{0,30}", "*"))
+	if err := b.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if costly := b.Costly(); len(costly) != 0 {
+		t.Errorf("%+v", costly)
+	}
+	expect(t, b, event(6, "acme.big", `{"id": "1", "s": "z"}`), "start acme-slow@2 1 11:05")
+	if err := s.Halt(t.Context(), "acme-slow", 1, "of a test"); !errors.Is(err, rules.ErrConflict) {
+		t.Errorf("halted as it was before: %v", err)
+	}
+}
