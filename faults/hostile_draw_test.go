@@ -8,9 +8,12 @@ import (
 )
 
 // hostile draws rules and events that are made to take a node's memory and time.
-type hostile struct{ random *rand.Rand }
+type hostile struct {
+	random *rand.Rand
+	beyond bool // the rule at hand goes beyond the bounds of patterns
+}
 
-func newHostile(seed, of uint64) *hostile { return &hostile{rand.New(rand.NewPCG(seed, of))} }
+func newHostile(seed, of uint64) *hostile { return &hostile{random: rand.New(rand.NewPCG(seed, of))} }
 
 func (h *hostile) of(all ...string) string { return all[h.random.IntN(len(all))] }
 
@@ -19,15 +22,18 @@ func (h *hostile) upTo(n int) int { return h.random.IntN(n + 1) }
 // subject is one of the few that the rules listen to.
 func (h *hostile) subject() string { return fmt.Sprintf("acme.s%d", h.random.IntN(3)) }
 
-// pattern is a regular expression that is within the bounds or, often, beyond them.
+// pattern is a regular expression that costs much, for its text or for its size.
 func (h *hostile) pattern() string {
-	one := h.of("x{0,1000}[yw]", "(x{0,30}y?){0,30}", "(x+x+)+", "x{0,100}", `\\PL?`, `[\\pL\\pN]`, "(?i)[a-z]{0,50}", "((x{10}){10}){10}", ".*x", "(a|b|c|d)*")
-	return strings.Repeat(one, 1+h.upTo(12)) + h.of("z", "$", "", "(")
+	if h.beyond {
+		one := h.of("x{0,1000}[yw]", "(x{0,30}y?){0,30}", "((x{10}){10}){10}", `(\\PL?){50}`, "x{0,100}")
+		return strings.Repeat(one, 1+h.upTo(40)) + h.of("z", "$", "", "(")
+	}
+	return strings.Repeat(h.of("(x+x+)+", "x{0,50}", "(x{0,30}y?){0,3}", `\\PL?`, `[\\pL\\pN]`, "(?i)[a-z]{0,20}", ".*x", "(a|b|c|d)*"), 1+h.upTo(1)) + h.of("z", "$", "")
 }
 
 // expression loops, joins, matches and writes out, as its place wants it.
 func (h *hostile) expression(place string) string {
-	list := h.of("event.list", "event.nested", "values(event)", "keys(event.map)", `split(event.s, "")`, "[1, 2, 3, 4, 5, 6, 7, 8, 9]")
+	list := h.of("event.list", "event.nested", "values(event)", "values(event.map)", "[event.t, 2, 3, event.s, 5, event.id, 7, 8, 9]")
 	made := h.of(
 		"# == 1", "event.s == event.t", "upper(event.s) == event.t", `event.s matches "`+h.pattern()+`"`, "any("+list+", # == 2)",
 		"event.s in event.list", "len(string(event)) > 1", "len(map(event.list, event.s + event.t)) > 1", `trim(event.s) == ""`,
@@ -41,7 +47,7 @@ func (h *hostile) expression(place string) string {
 	case "key":
 		return h.of("event.id", "string(event.id)", "event.s", "event.id + event.id")
 	case "after":
-		return h.of("hours(count("+list+", "+made+"))", "seconds(1 + len(event.list))", "minutes(5)")
+		return h.of("hours(count("+list+", "+made+"))", "seconds(1 + len(event.list))", "minutes(len(event.s))")
 	}
 	return h.of("map("+list+", event.s)", "event", "string(event)", "map("+list+", map("+list+", event.s + event.t))", "event.s + event.t", "state", "count("+list+", "+made+")")
 }
@@ -55,34 +61,40 @@ func (h *hostile) watches(n int) []any {
 	return all
 }
 
-func (h *hostile) template() string {
-	var b strings.Builder
-	for range 1 + h.upTo(h.random.IntN(60)) {
-		fmt.Fprintf(&b, "{{%s}}", h.expression("text"))
+// template is a text of up to so many bytes, as it is written.
+func (h *hostile) template(most int) string {
+	text := "{{event.id}}"
+	for range h.upTo(h.random.IntN(60)) {
+		if one := "{{" + h.expression("text") + "}}"; len(text)+len(one) <= most {
+			text += one
+		}
 	}
-	return b.String()
+	return text
 }
 
 // rule is a rule of a few names. Some are refused.
 func (h *hostile) rule() map[string]any {
+	h.beyond = h.random.IntN(5) == 0
 	trigger := map[string]any{"event": h.of(h.subject(), "acme.>"), "key": h.expression("key")}
 	if h.random.IntN(2) == 0 {
 		trigger["if"] = h.expression("if")
 	}
-	step := map[string]any{"after": h.of("1s", "1m", h.expression("after")), "text": h.template(), "severity": "info"}
+	step := map[string]any{"text": h.template(4 << 10), "severity": "info"}
 	if h.random.IntN(3) == 0 {
-		step["every"], step["times"] = "1s", 1+h.upTo(1200)
+		step["every"], step["times"] = "1s", 1+h.upTo(900)
+	} else {
+		step["after"] = h.of("1s", "1m", h.expression("after"))
 	}
 	labels := map[string]any{}
 	for i := range h.upTo(h.random.IntN(33)) {
-		labels[fmt.Sprintf("l%d", i)] = h.template()
+		labels[fmt.Sprintf("l%d", i)] = h.template(256)
 	}
 	rule := map[string]any{
 		"name": fmt.Sprintf("acme-%d", h.random.IntN(8)), "entity": "spy", "trigger": trigger, "slot": "1s", "hold": "0s",
-		"escalate": []any{step}, "labels": labels,
+		"escalate": []any{step}, "labels": labels, "guards": map[string]any{"max_checks": 1000},
 	}
 	for _, field := range []string{"update", "resolve"} {
-		if n := h.upTo(h.random.IntN(34)); n > 0 {
+		if n := h.upTo(h.random.IntN(33)); n > 0 {
 			rule[field] = h.watches(n)
 		}
 	}

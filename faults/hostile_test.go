@@ -133,7 +133,7 @@ func (n *besieged) token(name, prefix, scope string) string {
 
 // ask sends a request, and returns status 0 where none came back.
 func (n *besieged) ask(ctx context.Context, token, method, path string, body []byte) (status int, answer []byte) {
-	r, err := http.NewRequestWithContext(ctx, method, "http://"+n.at.HTTP+path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, n.at.HTTP+path, bytes.NewReader(body))
 	if err != nil {
 		n.Error(err)
 		return 0, nil
