@@ -228,8 +228,13 @@ func rulesAreHalted(t *testing.T, w *world) {
 		t.Errorf("halted again: %+v", again)
 	}
 	w.must(w.Pause(w.ctx(), w.rule.Name, false))
-	w.refuses(rules.ErrConflict, func() error { return w.Halt(w.ctx(), w.rule.Name, 2, "another version") })
-	w.refuses(futurejobs.ErrNotFound, func() error { return w.Halt(w.ctx(), "new", 1, "no such rule") })
+	if err := w.Halt(w.ctx(), w.rule.Name, 2, "another version"); !errors.Is(err, rules.ErrConflict) {
+		t.Errorf("of another version: %v", err)
+	}
+	w.refuses404(func() error { return w.Halt(w.ctx(), "new", 1, "no such rule") })
+	if resumed := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 1)); !resumed.PausedAt.IsZero() {
+		t.Errorf("resumed: %+v", resumed)
+	}
 	entries, _, err := w.Audit(w.ctx(), access.Filter{Action: "rule.pause", Actor: access.NodeItself})
 	if err != nil || len(entries) != 1 || entries[0].Object != "rule/"+w.rule.Name || entries[0].Detail != "it costs too much" {
 		t.Errorf("the audit has %+v, %v", entries, err)
