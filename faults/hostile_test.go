@@ -21,8 +21,11 @@ import (
 
 var hostileFor = flag.Duration("hostile", 20*time.Second, "for how long TestHostileRules is hostile")
 
-// hostileMemory is the most that the node may take, in bytes: less than the 512 MB that a small machine gives a container.
-const hostileMemory = 512 << 20
+// hostileMemory is the memory that the node has, in bytes; hostileGoal is what docs/performance.md has it told of that.
+const (
+	hostileMemory = 512 << 20
+	hostileGoal   = "GOMEMLIMIT=400MiB"
+)
 
 // steady is a rule of somebody else, whose events have to be taken in beside all that is hostile.
 const steady = `{"name": "steady", "entity": "order", "trigger": {"event": "steady.created", "key": "event.id"}, "escalate": [{"after": "24h"}]}`
@@ -55,6 +58,7 @@ func TestHostileRules(t *testing.T) {
 type besieged struct {
 	*testing.T
 	*process
+	limited       bool // by a cgroup
 	admin, events string
 	readers       []string
 	tenant        string
@@ -69,7 +73,7 @@ func newBesieged(t *testing.T) *besieged {
 		t.Fatal(err)
 	}
 	n := &besieged{T: t, client: http.Client{Timeout: time.Minute}}
-	n.process = spawn(t, path, "besieged", nil, func(line string) {
+	n.process = spawn(t, path, "besieged", []string{hostileGoal}, func(line string) {
 		if strings.Contains(line, `"level":"ERROR"`) || strings.Contains(line, "panic") {
 			t.Logf("%.500s", line)
 		}
@@ -92,8 +96,8 @@ func newBesieged(t *testing.T) *besieged {
 	return n
 }
 
-// limit bounds the memory of the node by a cgroup, where this process may make one. What the node takes is looked at
-// in any case.
+// limit bounds the memory of the node by a cgroup, where this process may make one: the node that takes more ends.
+// Elsewhere what the node has taken at the most is compared with the limit.
 func (n *besieged) limit() {
 	name := "deadman-hostile-" + strconv.Itoa(n.Process.Pid)
 	for _, c := range []struct{ root, limit string }{
@@ -110,6 +114,7 @@ func (n *besieged) limit() {
 		})
 		if os.WriteFile(filepath.Join(dir, c.limit), []byte(strconv.Itoa(hostileMemory)), 0o600) == nil &&
 			os.WriteFile(filepath.Join(dir, "cgroup.procs"), []byte(strconv.Itoa(n.Process.Pid)), 0o600) == nil {
+			n.limited = true
 			n.Logf("the node is limited by the cgroup %s", dir)
 			return
 		}
@@ -255,7 +260,7 @@ func (n *besieged) survived(orders int) {
 	})
 	most := n.mostMemory()
 	n.Logf("%d orders; the node took %d MiB at the most", orders, most>>20)
-	if most > hostileMemory {
+	if most > hostileMemory && !n.limited { // in a cgroup, pages of files give way
 		n.Errorf("the node took %d MiB, and has %d", most>>20, hostileMemory>>20)
 	}
 	n.stop()

@@ -65,7 +65,7 @@ type Concerned struct {
 }
 
 // matchedAtOnce is how many events are matched at a time to tell their senders what they mean.
-const matchedAtOnce = 4
+const matchedAtOnce = 2
 
 // maxConcerned is how many of them an answer names.
 const maxConcerned = 20
