@@ -94,11 +94,8 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	if before != nil {
 		at = before.Version
 	}
-	if err := d.replaces(before, at, o); err != nil {
-		return Change{}, err
-	}
 	bounds := access.BoundsOf(ctx)
-	if err := d.within(bounds); err != nil {
+	if err := d.replaces(before, at, o, bounds); err != nil {
 		return Change{}, err
 	}
 	canonical, err := d.Canonical()
@@ -212,8 +209,8 @@ func (r *Registry) partly(ctx context.Context, subjects []string) (partly []Road
 	return slices.DeleteFunc(roads, func(road Road) bool { return road.Takes == nil }), warnings, err
 }
 
-// replaces refuses a document that can't be saved over the rule that is there, at a version.
-func (d placed) replaces(before *Listing, at int32, o SaveOptions) error {
+// replaces refuses a document that can't be saved over the rule that is there, at a version, or within the bounds.
+func (d placed) replaces(before *Listing, at int32, o SaveOptions, b *access.Bounds) error {
 	switch {
 	case o.Version == 0 && before != nil:
 		return fmt.Errorf("there is a rule %s already, at version %d: %w", d.Name, at, ErrConflict)
@@ -224,7 +221,7 @@ func (d placed) replaces(before *Listing, at int32, o SaveOptions) error {
 	case before != nil && before.Entity != d.Entity:
 		return Problems{d.problem("", "/entity", fmt.Sprintf("the rule waits for %q; %s", before.Entity, ErrEntityChanged))}
 	}
-	return nil
+	return d.within(b)
 }
 
 // pastOf plays what was before a change, where that is asked for, and counts it; nil where it
