@@ -136,7 +136,7 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 		return s, err
 	}
 	s.claims = claimsOf(s.nodes)
-	if err = a.overdue.book.Refresh(ctx); err != nil {
+	if err := a.overdue.book.Refresh(ctx); err != nil {
 		return s, err
 	}
 	s.halted = a.overdue.book.Halted()

@@ -59,12 +59,20 @@ func TestAnOpenNodeBehindAProxy(t *testing.T) {
 	t.Parallel()
 	n := serve(t, deadman.Config{})
 	for _, header := range [][]string{
-		{"Via", "1.1 nginx"}, {"X-Forwarded-For", "203.0.113.7"}, {"X-Forwarded-Proto", "https"}, {"X-Forwarded-Anything", ""},
-		{"Forwarded", "for=203.0.113.7"}, {"X-Real-Ip", "203.0.113.7"}, {"x-forwarded-host", "a"},
+		{"Via", "1.1 nginx"},
+		{"X-Forwarded-For", "203.0.113.7"},
+		{"X-Forwarded-Proto", "https"},
+		{"X-Forwarded-Anything", ""},
+		{"Forwarded", "for=203.0.113.7"},
+		{"X-Real-Ip", "203.0.113.7"},
+		{"x-forwarded-host", "a"},
 	} {
 		for _, of := range [][3]string{
-			{http.MethodGet, "/api/v1/tokens", ""}, {http.MethodGet, "/", ""}, {http.MethodGet, "/metrics", ""},
-			{http.MethodPost, "/api/v1/tokens", `{"name":"pwned","scopes":["admin"]}`}, {http.MethodPost, "/api/v1/events/a.b", `{}`},
+			{http.MethodGet, "/api/v1/tokens", ""},
+			{http.MethodGet, "/", ""},
+			{http.MethodGet, "/metrics", ""},
+			{http.MethodPost, "/api/v1/tokens", `{"name":"pwned","scopes":["admin"]}`},
+			{http.MethodPost, "/api/v1/events/a.b", `{}`},
 		} {
 			got := n.want(http.StatusForbidden, of[0], of[1], of[2], header...)
 			var why struct{ Detail string }

@@ -162,10 +162,8 @@ func (m *maker) broken(body []byte) []byte {
 		return body[:len(body)/2]
 	case m.chance(0.01) && len(body) > 0:
 		return bytes.Repeat(body, min(one(m, []int{100, 2000}), maxBody/len(body)))
-	case m.chance(0.02):
-		return bytes.Repeat([]byte("["), one(m, []int{100, 10_001, 100_000}))
-	case m.chance(0.02):
-		return bytes.Repeat([]byte(`{"a":`), one(m, []int{100, 10_001, 40_000}))
+	case m.chance(0.04):
+		return bytes.Repeat([]byte(one(m, []string{"[", `{"a":`})), one(m, []int{100, 10_001, 40_000}))
 	case m.chance(0.02):
 		noise := make([]byte, 200)
 		for i := range noise {

@@ -135,13 +135,17 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	if err != nil || o.DryRun {
 		return c, err
 	}
+	return r.keep(ctx, c, p, at, o)
+}
+
+// keep saves a change of the version that was compared, and does what follows from it. It returns the change as it came about.
+func (r *Registry) keep(ctx context.Context, c Change, p *past, at int32, o SaveOptions) (_ Change, err error) {
 	if c.Changed {
-		// The version that was compared is the one that is replaced.
 		if c.After, err = r.Store.Save(ctx, c.After, at); err != nil {
 			return c, err
 		}
 	} else {
-		c.After = before.Saved
+		c.After = c.Before.Saved
 	}
 	if o.Pending || c.recurs() && !r.hasMoved(c.After) {
 		if c.Moved, err = r.move(ctx, c.After); err != nil {

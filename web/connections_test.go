@@ -33,22 +33,22 @@ func bounded(t *testing.T, c web.Connections) (addr string) {
 }
 
 // connected is a connection that has been answered once.
-func connected(t *testing.T, addr string) (net.Conn, *http.Response, web.Problem) {
+func connected(t *testing.T, addr string) (net.Conn, answer, web.Problem) {
 	t.Helper()
 	conn, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", addr)
 	fatal(t, err)
 	t.Cleanup(func() { _ = conn.Close() })
 	_, err = fmt.Fprintf(conn, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
 	fatal(t, err)
-	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)
+	got, err := http.ReadResponse(bufio.NewReader(conn), nil)
 	fatal(t, err)
-	defer answer.Body.Close()
+	defer got.Body.Close()
 	var p web.Problem
-	if answer.StatusCode != http.StatusNoContent {
-		fatal(t, json.NewDecoder(answer.Body).Decode(&p))
+	if got.StatusCode != http.StatusNoContent {
+		fatal(t, json.NewDecoder(got.Body).Decode(&p))
 		fatal(t, conn.Close())
 	}
-	return conn, answer, p
+	return conn, answer{Response: got}, p
 }
 
 func TestConnectionsAreBounded(t *testing.T) {

@@ -2,6 +2,7 @@ package web
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"net"
@@ -57,10 +58,12 @@ func (a *api) rescue(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		late := &lateWriter{ResponseWriter: w}
 		defer func() {
-			switch p := recover(); {
+			p := recover()
+			err, _ := p.(error)
+			switch {
 			case p == nil:
 				late.begin()
-			case p == http.ErrAbortHandler:
+			case errors.Is(err, http.ErrAbortHandler):
 				panic(p)
 			case late.begun:
 				a.Log.ErrorContext(r.Context(), "an answer broke off", "method", r.Method, "path", logged(r.URL.Path), "err", p)

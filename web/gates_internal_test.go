@@ -13,7 +13,11 @@ import (
 // fails, nothing but the problem is sent.
 func TestAnswersThatFail(t *testing.T) {
 	a := &api{Options: Options{Log: slog.New(slog.DiscardHandler)}}
-	ask := func(h http.HandlerFunc) (*http.Response, string, error) {
+	type answer struct { // whose body was read
+		status int
+		header http.Header
+	}
+	ask := func(h http.HandlerFunc) (answer, string, error) {
 		t.Helper()
 		s := httptest.NewServer(a.rescue(h))
 		defer s.Close()
@@ -21,13 +25,13 @@ func TestAnswersThatFail(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		answer, err := http.DefaultTransport.RoundTrip(request)
+		got, err := http.DefaultTransport.RoundTrip(request)
 		if err != nil {
-			return nil, "", err
+			return answer{}, "", err
 		}
-		defer answer.Body.Close()
-		body, err := io.ReadAll(answer.Body)
-		return answer, string(body), err
+		defer got.Body.Close()
+		body, err := io.ReadAll(got.Body)
+		return answer{got.StatusCode, got.Header}, string(body), err
 	}
 	_, body, err := ask(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, "half")
@@ -37,23 +41,23 @@ func TestAnswersThatFail(t *testing.T) {
 	if err == nil {
 		t.Errorf("half an answer passes for a whole one: %q", body)
 	}
-	answer, body, err := ask(func(w http.ResponseWriter, _ *http.Request) {
+	got, body, err := ask(func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("ETag", "1")
 		w.Header().Set("Set-Cookie", "a=b")
 		w.WriteHeader(http.StatusCreated)
 		panic("nothing can be made")
 	})
-	if err != nil || answer.StatusCode != http.StatusInternalServerError || answer.Header.Get("ETag")+answer.Header.Get("Set-Cookie") != "" || !strings.Contains(body, Internal.URN()) {
-		t.Errorf("%+v %s %v", answer, body, err)
+	if err != nil || got.status != http.StatusInternalServerError || got.header.Get("ETag")+got.header.Get("Set-Cookie") != "" || !strings.Contains(body, Internal.URN()) {
+		t.Errorf("%+v %s %v", got, body, err)
 	}
 	for status, want := range map[int]int{0: 200, http.StatusNoContent: 204, http.StatusTeapot: 418} {
-		answer, _, err := ask(func(w http.ResponseWriter, _ *http.Request) {
+		got, _, err := ask(func(w http.ResponseWriter, _ *http.Request) {
 			if status != 0 {
 				w.WriteHeader(status)
 			}
 		})
-		if err != nil || answer.StatusCode != want {
-			t.Errorf("%d comes as %+v, %v", status, answer, err)
+		if err != nil || got.status != want {
+			t.Errorf("%d comes as %+v, %v", status, got, err)
 		}
 	}
 }

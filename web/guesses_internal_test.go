@@ -11,7 +11,7 @@ import (
 
 // tried is a request that comes from an address.
 func tried(addr string) *http.Request {
-	r := httptest.NewRequest(http.MethodGet, "/api/v1/jobs", nil) //nolint:noctx // nothing waits for it
+	r := httptest.NewRequest(http.MethodGet, "/api/v1/jobs", nil)
 	r.RemoteAddr = addr
 	return r
 }

@@ -77,7 +77,7 @@ func TestAStreamEndsToAClientThatDoesNotRead(t *testing.T) {
 	var revoked atomic.Bool
 	blocked, ended := make(chan struct{}), make(chan struct{})
 	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		follow(w, r, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		follow(w, r, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			defer close(ended)
 			writes := make(chan struct{}, 1)
 			go func() { // no write for a moment: the buffers are full

@@ -15,7 +15,7 @@ import (
 )
 
 // stream opens a stream and returns the answer, whatever it is. The test's end closes it.
-func stream(t *testing.T, s *stand, path string, header ...string) *http.Response {
+func stream(t *testing.T, s *stand, path string, header ...string) answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+path, nil)
 	fatal(t, err)
@@ -25,24 +25,24 @@ func stream(t *testing.T, s *stand, path string, header ...string) *http.Respons
 	}
 	transport := &http.Transport{}
 	t.Cleanup(transport.CloseIdleConnections)
-	answer, err := transport.RoundTrip(request)
+	begun, err := transport.RoundTrip(request)
 	fatal(t, err)
-	t.Cleanup(func() { _ = answer.Body.Close() })
-	return answer
+	t.Cleanup(func() { _ = begun.Body.Close() })
+	return answer{Response: begun}
 }
 
 // ends waits until a stream ends. It fails the test where the stream goes on for much longer than it may.
-func ends(t *testing.T, what string, answer *http.Response) {
+func ends(t *testing.T, what string, begun answer) {
 	t.Helper()
-	if answer.StatusCode != http.StatusOK {
-		t.Fatalf("%s: %d", what, answer.StatusCode)
+	if begun.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %d", what, begun.StatusCode)
 	}
 	tooLong := time.AfterFunc(30*time.Second, func() {
 		t.Errorf("%s goes on", what)
-		_ = answer.Body.Close()
+		_ = begun.Body.Close()
 	})
 	defer tooLong.Stop()
-	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+	for lines := bufio.NewScanner(begun.Body); lines.Scan(); {
 		continue
 	}
 }
@@ -108,7 +108,7 @@ func TestStreamsThatBeganOnAnOpenNodeEnd(t *testing.T) {
 	})
 	s.alertsComing()
 	narrow := s.token("narrow", "acme-*", access.Read) // it sees everything as long as the node is open
-	strangers := []*http.Response{stream(t, s, "/api/v1/alerts"), stream(t, s, "/jobs?live=1"), stream(t, s, "/api/v1/alerts", narrow...)}
+	strangers := []answer{stream(t, s, "/api/v1/alerts"), stream(t, s, "/jobs?live=1"), stream(t, s, "/api/v1/alerts", narrow...)}
 	s.token("first", "", access.Admin)
 	for _, answer := range strangers {
 		ends(t, "a stream that began on an open node that is closed by now", answer)
@@ -120,7 +120,7 @@ func TestStreamsOfATokenAreBounded(t *testing.T) {
 	s := newStand(t, closed)
 	greedy, other := s.token("greedy", "", access.Read), s.token("other", "", access.Read)
 	for path, most := range map[string]int{"/api/v1/alerts": 32, "/jobs?live=1": 16} {
-		var open []*http.Response
+		var open []answer
 		for range most {
 			begun := stream(t, s, path, greedy...)
 			if begun.StatusCode != http.StatusOK {
@@ -135,7 +135,7 @@ func TestStreamsOfATokenAreBounded(t *testing.T) {
 			}
 			body, err := io.ReadAll(full.Body)
 			fatal(t, err)
-			a := answer{full, string(body)}
+			a := answer{full.Response, string(body)}
 			isProblem(t, a, 429, web.TooManyRequests, "the token greedy", "close one of them")
 			if a.Header.Get("Retry-After") != "10" {
 				t.Errorf("%s: the client is told to wait %q", path, a.Header.Get("Retry-After"))

@@ -12,7 +12,7 @@ import (
 func TestRequestsOfATokenAreBounded(t *testing.T) {
 	var now atomic.Int64
 	now.Store(time.Now().UnixNano())
-	s := newStand(t, closed, func(o *web.Options, s *stand) {
+	s := newStand(t, closed, func(o *web.Options, _ *stand) {
 		o.TokenRate = 2
 		o.Now = func() time.Time { return time.Unix(0, now.Load()) }
 	})

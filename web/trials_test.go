@@ -26,7 +26,8 @@ type slowRules struct {
 func (s *slowRules) Save(ctx context.Context, _ []byte, _ string, _ rules.SaveOptions) (rules.Change, error) {
 	now := s.atWork.Add(1)
 	defer s.atWork.Add(-1)
-	for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); most = s.most.Load() {
+	for most := s.most.Load(); now > most && !s.most.CompareAndSwap(most, now); {
+		most = s.most.Load()
 	}
 	s.entered <- struct{}{}
 	select {

@@ -69,7 +69,7 @@ func TestLoggedIn(t *testing.T) {
 func (b *tab) otherBrowser(secret string) func() int {
 	b.Helper()
 	client := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	send := func(method, path, body string, cookies ...*http.Cookie) *http.Response {
+	send := func(method, path, body string, cookies ...*http.Cookie) (status int, set []*http.Cookie) {
 		r, err := http.NewRequestWithContext(b.Context(), method, b.home+path, strings.NewReader(body))
 		if err != nil {
 			b.Fatal(err)
@@ -84,11 +84,14 @@ func (b *tab) otherBrowser(secret string) func() int {
 			b.Fatal(err)
 		}
 		_ = answer.Body.Close()
-		return answer
+		return answer.StatusCode, answer.Cookies()
 	}
-	in := send("POST", "/login", url.Values{"token": {secret}}.Encode())
-	if len(in.Cookies()) != 1 {
-		b.Fatalf("the login comes to %d", in.StatusCode)
+	status, session := send("POST", "/login", url.Values{"token": {secret}}.Encode())
+	if len(session) != 1 {
+		b.Fatalf("the login comes to %d", status)
 	}
-	return func() int { return send("GET", "/api/v1/jobs", "", in.Cookies()...).StatusCode }
+	return func() int {
+		status, _ := send("GET", "/api/v1/jobs", "", session...)
+		return status
+	}
 }
