@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strconv"
 
+	"deadman/bus"
 	"deadman/bus/bustest"
 	"deadman/store"
 	"deadman/store/storetest"
@@ -24,8 +25,8 @@ func inTheNode(a *arena) {
 		return []string{"--data-dir", a.dir, "--nats-addr", fmt.Sprintf("127.0.0.1:%d", a.port)}
 	}
 	a.serving = func() {
-		a.connect(a.urls())
 		a.wait()
+		a.connect(bustest.LogIn(a.T, a.dir, a.urls(), bus.UserAdmin))
 		a.openSQLite()
 	}
 }
