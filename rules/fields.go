@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"deadman/schedules"
+	"deadman/subjects"
 )
 
 // The fields of a document, once: a reader fills them in, and a schema describes them.
@@ -85,7 +86,7 @@ func (e *Emit) fields() mapping {
 	}
 }
 
-func subjectOf(to *string) value { return text{to: to, most: maxSubject} }
+func subjectOf(to *string) value { return text{to: to, most: subjects.MaxBytes} }
 
 func keysOf(to *[]string) value {
 	return texts{to: to, most: maxKeys, item: func(to *string) value { return text{to: to, most: MaxKey} }}

@@ -12,6 +12,7 @@ import (
 
 	"deadman/access"
 	"deadman/checks/lookup"
+	"deadman/subjects"
 )
 
 // question is what a rule asks a source at each look.
@@ -174,8 +175,8 @@ func tokenOf(v string) (string, error) {
 func checkRequested(s string) error {
 	tokens := strings.Split(s, ".")
 	switch {
-	case len(s) > maxSubject:
-		return fmt.Errorf("the subject has %d bytes, the most is %d", len(s), maxSubject)
+	case len(s) > subjects.MaxBytes:
+		return fmt.Errorf("the subject has %d bytes, the most is %d", len(s), subjects.MaxBytes)
 	case slices.Contains(tokens, ""):
 		return fmt.Errorf("%q has an empty token; write tokens with single dots between, such as shop.orders.{{key}}", clip(s, 80))
 	case strings.ContainsAny(s, "*>"):
@@ -207,7 +208,7 @@ func entryKey(t *template) func(scope) (lookup.Ask, error) {
 
 // checkEntryKey says what is wrong with a key of a bucket.
 func checkEntryKey(key string) error {
-	if !kvKey.MatchString(key) || len(key) > maxSubject {
+	if !kvKey.MatchString(key) || len(key) > subjects.MaxBytes {
 		return fmt.Errorf("%q can't be a key of a bucket: that has letters, digits, / _ = - and single dots between", clip(key, 80))
 	}
 	return nil

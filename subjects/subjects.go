@@ -9,13 +9,13 @@ import (
 	"unicode"
 )
 
-// maxBytes bounds a subject.
-const maxBytes = 255
+// MaxBytes bounds a subject.
+const MaxBytes = 255
 
-// Check says what is wrong with a pattern, and what to write instead; nil where nothing is.
-func Check(pattern string) error {
-	if len(pattern) > maxBytes {
-		return fmt.Errorf("the subject has %d bytes, the most is %d", len(pattern), maxBytes)
+// CheckForm says what is wrong with how a pattern is written, and what to write instead; nil where nothing is.
+func CheckForm(pattern string) error {
+	if len(pattern) > MaxBytes {
+		return fmt.Errorf("the subject has %d bytes, the most is %d", len(pattern), MaxBytes)
 	}
 	tokens := strings.Split(pattern, ".")
 	for i, token := range tokens {
@@ -30,7 +30,21 @@ func Check(pattern string) error {
 			return fmt.Errorf(`%q has a wildcard within a token; "*" and ">" are tokens of their own`, pattern)
 		}
 	}
-	if first := tokens[0]; strings.HasPrefix(first, "$") || first == "_INBOX" || first == "deadman" {
+	return nil
+}
+
+// OfServers reports whether a pattern is about subjects that NATS or deadman have for themselves.
+func OfServers(pattern string) bool {
+	first, _, _ := strings.Cut(pattern, ".")
+	return strings.HasPrefix(first, "$") || strings.HasPrefix(first, "_INBOX") || first == "deadman"
+}
+
+// Check says what is wrong with a pattern of events' subjects, and what to write instead; nil where nothing is.
+func Check(pattern string) error {
+	if err := CheckForm(pattern); err != nil {
+		return err
+	}
+	if OfServers(pattern) {
 		return fmt.Errorf(`%q belongs to the servers ("$…", "_INBOX…" and "deadman.…"); name the subject of your events`, pattern)
 	}
 	return nil
