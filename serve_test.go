@@ -76,15 +76,16 @@ func beginWith(t *testing.T, c deadman.Config, log func(slog.Handler) slog.Handl
 		}
 	}
 	serves := make(chan deadman.Endpoints, 1)
-	n = &node{T: t, dir: c.DataDir, log: &bustest.Log{}, ended: make(chan error, 1)}
+	ended := make(chan error, 1)
+	n = &node{T: t, dir: c.DataDir, log: &bustest.Log{}, ended: ended}
 	c.Ready = func(e deadman.Endpoints) { serves <- e }
 	c.Log = slog.New(log(slog.NewJSONHandler(n.log, nil)))
 	ctx, cancel := context.WithCancel(context.Background())
 	n.stop = cancel
-	go func() { n.ended <- deadman.Serve(ctx, c); close(n.ended) }()
+	go func() { ended <- deadman.Serve(ctx, c); close(ended) }()
 	t.Cleanup(func() {
 		cancel()
-		for err := range n.ended {
+		for err := range ended {
 			if err != nil {
 				t.Errorf("serve: %v", err)
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"deadman"
+	"deadman/bus"
 	"deadman/bus/bustest"
 	"deadman/checks"
 )
@@ -87,11 +88,7 @@ func (w *tenants) publish(status int, subject, body string, headers ...string) (
 // listenAt answers requests on a subject and counts them.
 func (w *tenants) listenAt(subject string, asked *atomic.Int64) {
 	w.Helper()
-	conn, err := nats.Connect(w.NATS)
-	if err != nil {
-		w.Fatal(err)
-	}
-	w.Cleanup(conn.Close)
+	conn := w.as(bus.UserAdmin)
 	if _, err := conn.Subscribe(subject, func(m *nats.Msg) {
 		asked.Add(1)
 		_ = m.Respond([]byte(`{"secret": "of zenith"}`))

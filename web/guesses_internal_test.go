@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -13,7 +14,7 @@ import (
 func tried(addr string) *http.Request {
 	r := httptest.NewRequest(http.MethodGet, "/api/v1/jobs", nil)
 	r.RemoteAddr = addr
-	return r
+	return r.WithContext(context.WithValue(r.Context(), clientKey{}, clientOf(r, nil)))
 }
 
 // Wrong secrets are looked at again a while later: nothing is locked out for ever. A network of one customer is one

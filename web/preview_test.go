@@ -69,7 +69,13 @@ func TestLintOfALookup(t *testing.T) {
 		want   int64
 	}{{access.Read, "", 0}, {access.OnCall, "", 0}, {access.Read, "look*", 0}, {access.Rules, "", 1}, {access.Rules, "look*", 1}, {access.Admin, "", 1}} {
 		before := client.verified.Load()
-		header := append(s.token(fmt.Sprintf("t%d", i), c.prefix, c.scope), "Content-Type", "application/json")
+		wish := access.Wish{Name: fmt.Sprintf("t%d", i), Prefix: c.prefix, Scopes: []access.Scope{c.scope}}
+		if c.prefix != "" {
+			wish.Bounds = access.Bounds{Subjects: []string{"orders.>"}, Sources: []string{"shop"}}
+		}
+		_, secret, err := s.keeper.Create(t.Context(), wish)
+		fatal(t, err)
+		header := []string{"Authorization", "Bearer " + secret, "Content-Type", "application/json"}
 		if a := do(t, s.Server, "POST", "/api/v1/rules/lint", looking, header...); a.StatusCode != 200 || !strings.Contains(a.body, `"valid":true`) {
 			t.Errorf("%s: %d %s", c.scope, a.StatusCode, a.body)
 		}

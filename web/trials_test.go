@@ -77,7 +77,7 @@ func TestLintsTakeTurns(t *testing.T) {
 			s.lint(t.Context(), header, answers[i])
 		}
 		for range each - allowed { // the others wait for their turns
-			if answer := <-answers[i]; !strings.HasPrefix(answer, "429 urn:deadman:problem:too-many retry 1 ") {
+			if answer := <-answers[i]; !strings.HasPrefix(answer, "429 urn:deadman:problem:too-many-requests retry 1 ") {
 				t.Errorf("one too many: %s", answer)
 			}
 		}

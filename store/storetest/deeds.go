@@ -98,7 +98,7 @@ func changesOfRulesAreAudited(t *testing.T, w *world) {
 	must[int32](t)(w.Delete(ctx, "r", 2))
 	want := []string{
 		"ada rule.save rule/r version 1", "ada rule.save rule/r version 2",
-		"ada rule.pause rule/r ", "ada rule.resume rule/r ", "ada rule.delete rule/r ",
+		"ada rule.pause rule/r ", "ada rule.resume rule/r ", "ada rule.delete rule/r version 2",
 	}
 	if diff := cmp.Diff(want, w.audited(access.Filter{Object: "rule/r"})); diff != "" {
 		t.Errorf("audited (-want +got):\n%s", diff)

@@ -30,6 +30,7 @@ func slowed(t *testing.T, home string, slow func(r *http.Request) bool, wait tim
 			}
 		}
 		r.Host = at.Host
+		r.Header["X-Forwarded-For"] = nil // an open node answers no proxy
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() { line.CloseClientConnections(); line.Close() })
