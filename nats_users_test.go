@@ -49,16 +49,22 @@ func TestNATSIsNeverOpen(t *testing.T) {
 // trespasses are what a user tries, one after the other, and has to be denied.
 type trespasses struct{ publish, subscribe []string }
 
-// Each user may do what its name says, and none may read, silence or forge what is another's.
-func TestNATSUsersKeepToTheirOwn(t *testing.T) {
-	t.Parallel()
-	n := serve(t, deadman.Config{Rules: ruleFolder(t, map[string]string{"insistent.yaml": insistent})})
+// withAlert is a node with an alert, and the subject on which it is acknowledged.
+func withAlert(t *testing.T) (n *node, ack string) {
+	t.Helper()
+	n = serve(t, deadman.Config{Rules: ruleFolder(t, map[string]string{"insistent.yaml": insistent})})
 	n.sends(`{"id":"1"}`)
 	var said struct {
 		Items []struct{ ID string }
 	}
 	n.eventually("an alert", func() bool { n.get("/api/v1/alerts?key=1", &said); return len(said.Items) > 0 })
-	ack := "deadman.acks." + said.Items[0].ID
+	return n, "deadman.acks." + said.Items[0].ID
+}
+
+// Each user may do what its name says, and none may read, silence or forge what is another's.
+func TestNATSUsersKeepToTheirOwn(t *testing.T) {
+	t.Parallel()
+	n, ack := withAlert(t)
 	const alert = "deadman.alerts.insistent.warning.019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d"
 	anyone := []string{
 		purge, drop, "$JS.API.STREAM.UPDATE.DEADMAN_ALERTS", "$JS.API.STREAM.MSG.DELETE.DEADMAN_ALERTS", "$JS.API.STREAM.CREATE.MINE",
@@ -167,13 +173,7 @@ func TestNATSUsersDoWhatTheyAreFor(t *testing.T) {
 // answer is no acknowledgement and no alert.
 func TestAnswersOfJetStreamForgeNothing(t *testing.T) {
 	t.Parallel()
-	n := serve(t, deadman.Config{Rules: ruleFolder(t, map[string]string{"insistent.yaml": insistent})})
-	n.sends(`{"id":"1"}`)
-	var said struct {
-		Items []struct{ ID string }
-	}
-	n.eventually("an alert", func() bool { n.get("/api/v1/alerts?key=1", &said); return len(said.Items) > 0 })
-	ack := "deadman.acks." + said.Items[0].ID
+	n, ack := withAlert(t)
 
 	// A consumer of nothing answers at once that it has no message, without a body.
 	reader := n.as(bus.UserConsumers)

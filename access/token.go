@@ -56,7 +56,7 @@ func (t Token) Standing(now time.Time) string {
 // mark is how a secret begins, so that people and scanners know one when they see it.
 const mark = "dm_"
 
-// newSecret is a secret that nobody can guess: 256 random bits after a mark.
+// newSecret returns a secret: 256 random bits after a mark.
 func newSecret(mark string) string {
 	var b [32]byte
 	_, _ = rand.Read(b[:]) // it never fails: it ends the process instead

@@ -11,8 +11,8 @@ import (
 	"deadman/bus/bustest"
 )
 
-// What is no request of a client is not done: it may be what JetStream says to somebody who named the
-// subject for it. And no answer goes where it would be taken for an event, on a server in the process, or
+// A message that is no request of a client is dropped: it may be a reply of JetStream to a client that gave the
+// subject as its inbox. And no answer goes where it would be taken for an event, on a server in the process, or
 // for something of deadman or the broker.
 func TestOnlyRequestsAreAnswered(t *testing.T) {
 	t.Parallel()

@@ -77,8 +77,8 @@ func (b *Bus) follow(ctx context.Context, after uint64, yield func(alerts.Alert,
 // errForeign means that a message on the stream of alerts is no alert of deadman.
 var errForeign = errors.New("is not an alert")
 
-// alertOf is the alert that a message is, or errForeign. An alert is on the subject that it has by
-// what it says: whatever else is there, somebody else published.
+// alertOf is the alert that a message is, or errForeign. An alert's fields
+// make its subject: a message on another subject is of another publisher.
 func alertOf(e futurejobs.Event) (a alerts.Alert, err error) {
 	if err := json.Unmarshal(e.Data, &a); err != nil {
 		return a, fmt.Errorf("message %d of %s on %s %w: %w", e.Seq, e.Stream, e.Subject, errForeign, err)
@@ -100,7 +100,7 @@ type foreign struct {
 func (f *foreign) skip(log *slog.Logger, err error) {
 	f.skipped.Add(1)
 	f.first.Do(func() {
-		log.Warn("a message on the stream of alerts is passed over, and later ones are only counted; permit nobody but deadman to publish on "+alertSubjects, "err", err)
+		log.Warn("a message on the alert stream is no alert and is passed over; later ones are only counted; grant publishing to deadman alone on "+alertSubjects, "err", err)
 	})
 }
 

@@ -13,8 +13,8 @@ import (
 	"deadman/bus/bustest"
 )
 
-// What somebody else publishes on the subjects of alerts is passed over by those who follow, logged
-// once and counted, and no alert is missed for it.
+// Followers skip messages of other publishers on the subjects of alerts. The first is logged, all are counted,
+// and no alert is missed for them.
 func TestFollowersPassOverWhatIsNoAlert(t *testing.T) {
 	t.Parallel()
 	s := serve(t, bustest.Dir(t))

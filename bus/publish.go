@@ -201,8 +201,8 @@ func (b *Bus) acked(ctx context.Context, f jetstream.PubAckFuture, begun time.Ti
 	}
 }
 
-// there makes sure of an alert that the stream refused as a repeat. Where messages of somebody else
-// have its subject, and not the alert, the alert goes behind them: nobody silences it so.
+// there checks that the stream has an alert that it refused as a repeat. Where the subject has messages of another publisher
+// and not the alert, it publishes the alert behind them, so that they do not silence it.
 func (b *Bus) there(ctx context.Context, alert *nats.Msg) error {
 	id := alert.Header.Get(jetstream.MsgIDHeader)
 	first, err := b.next(ctx, AlertsStream, alert.Subject, 1)
@@ -216,7 +216,7 @@ func (b *Bus) there(ctx context.Context, alert *nats.Msg) error {
 	if err != nil || last.has(id) {
 		return err
 	}
-	b.log.Warn("somebody published on the subject of an alert before it was said; it is said behind that", "subject", alert.Subject, "alert", id)
+	b.log.Warn("the subject of an alert has a message of another publisher; the alert is published behind it", "subject", alert.Subject, "alert", id)
 	behind := &nats.Msg{Subject: alert.Subject, Data: alert.Data, Header: maps.Clone(alert.Header)}
 	behind.Header.Set(jetstream.ExpectedLastSubjSeqHeader, strconv.FormatUint(last.Seq, 10))
 	_, err = b.js.PublishMsg(ctx, behind)

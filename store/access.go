@@ -48,14 +48,7 @@ func (s *Store) Tokens(ctx context.Context) ([]access.Token, error) {
 
 // TokenByHash implements access.Store.
 func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (access.Token, error) {
-	tokens, err := query(ctx, s.read, readToken, `SELECT `+tokenColumns+` FROM token WHERE hash = $1`, hash[:])
-	switch {
-	case err != nil:
-		return access.Token{}, failed("token", err)
-	case len(tokens) == 0:
-		return access.Token{}, access.ErrNotFound
-	}
-	return tokens[0], nil
+	return first(ctx, s.read, readToken, access.ErrNotFound, "token", `SELECT `+tokenColumns+` FROM token WHERE hash = $1`, hash[:])
 }
 
 // InsertToken implements access.Store. An expired token of the name is revoked as of when it

@@ -50,14 +50,7 @@ func (s *Store) PingAddresses(ctx context.Context, ruleID int32) ([]pings.Addres
 
 // PingAddress implements pings.Store.
 func (s *Store) PingAddress(ctx context.Context, ruleID int32, key string) (pings.Address, error) {
-	found, err := query(ctx, s.read, readPingAddress, pingAddresses+onPingKey(key), ruleID, escape(key))
-	switch {
-	case err != nil:
-		return pings.Address{}, failed("address of pings", err)
-	case len(found) == 0:
-		return pings.Address{}, noPingAddress(key)
-	}
-	return found[0], nil
+	return first(ctx, s.read, readPingAddress, noPingAddress(key), "address of pings", pingAddresses+onPingKey(key), ruleID, escape(key))
 }
 
 func noPingAddress(key string) error {

@@ -30,14 +30,7 @@ FROM session s JOIN token t ON t.id = s.token_id AND t.revoked_at IS NULL`
 
 // TokenByID implements access.SessionStore.
 func (s *Store) TokenByID(ctx context.Context, id string) (access.Token, error) {
-	tokens, err := query(ctx, s.read, readToken, `SELECT `+tokenColumns+` FROM token WHERE id = $1`, document([]byte(id)))
-	switch {
-	case err != nil:
-		return access.Token{}, failed("token", err)
-	case len(tokens) == 0:
-		return access.Token{}, access.ErrNotFound
-	}
-	return tokens[0], nil
+	return first(ctx, s.read, readToken, access.ErrNotFound, "token", `SELECT `+tokenColumns+` FROM token WHERE id = $1`, document([]byte(id)))
 }
 
 // Sessions implements access.SessionStore. Ids begin with their time.
@@ -51,14 +44,7 @@ func (s *Store) Sessions(ctx context.Context) ([]access.Session, error) {
 
 // SessionByHash implements access.SessionStore.
 func (s *Store) SessionByHash(ctx context.Context, hash [32]byte) (access.Session, error) {
-	sessions, err := query(ctx, s.read, readSession, selectSessions+` WHERE s.hash = $1`, hash[:])
-	switch {
-	case err != nil:
-		return access.Session{}, failed("session", err)
-	case len(sessions) == 0:
-		return access.Session{}, access.ErrNoSession
-	}
-	return sessions[0], nil
+	return first(ctx, s.read, readSession, access.ErrNoSession, "session", selectSessions+` WHERE s.hash = $1`, hash[:])
 }
 
 // InsertSession implements access.SessionStore. It locks the row of the token, so that a revocation goes

@@ -109,6 +109,18 @@ func query[T any](ctx context.Context, q querier, scan func(scanner, *T) error, 
 	return all(rows, scan)
 }
 
+// first returns the first row of a query, or none where there is no row. what names the row in an error.
+func first[T any](ctx context.Context, q querier, scan func(scanner, *T) error, none error, what, text string, args ...any) (row T, err error) {
+	rows, err := query(ctx, q, scan, text, args...)
+	switch {
+	case err != nil:
+		return row, failed(what, err)
+	case len(rows) == 0:
+		return row, none
+	}
+	return rows[0], nil
+}
+
 // querier is a database or a transaction on it.
 type querier interface {
 	QueryContext(ctx context.Context, text string, args ...any) (*sql.Rows, error)

@@ -14,10 +14,10 @@ import (
 	"deadman/web"
 )
 
-// stream opens a stream and returns the answer, whatever it is. The test's end closes it.
-func stream(t *testing.T, s *stand, path string, header ...string) answer {
+// stream opens a stream and returns the answer, of whatever status. The test's end closes it.
+func stream(t *testing.T, url string, header ...string) answer {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), "GET", s.URL+path, nil)
+	request, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
 	fatal(t, err)
 	request.Header.Set("Accept", "text/event-stream")
 	for i := 0; i < len(header); i += 2 {
@@ -79,12 +79,12 @@ func TestStreamsEndWithTheirToken(t *testing.T) {
 		t.Run(path, func(t *testing.T) {
 			s := newStand(t, closed)
 			s.alertsComing()
-			here := stream(t, s, path, s.token("here", "", access.Read)...)
-			there := stream(t, s, path, s.token("there", "", access.Read)...)
-			browser := stream(t, s, path, s.login(s.token("ada", "", access.Read))...)
+			here := stream(t, s.URL+path, s.token("here", "", access.Read)...)
+			there := stream(t, s.URL+path, s.token("there", "", access.Read)...)
+			browser := stream(t, s.URL+path, s.login(s.token("ada", "", access.Read))...)
 			_, short, err := s.keeper.Create(t.Context(), access.Wish{Name: "short", Scopes: []access.Scope{access.Read}, Expires: 3 * time.Second})
 			fatal(t, err)
-			expires := stream(t, s, path, "Authorization", "Bearer "+short)
+			expires := stream(t, s.URL+path, "Authorization", "Bearer "+short)
 
 			fatal(t, s.keeper.Revoke(t.Context(), "here"))
 			fatal(t, access.NewKeeper(s.store, time.Now).Revoke(t.Context(), "there"))
@@ -108,7 +108,7 @@ func TestStreamsThatBeganOnAnOpenNodeEnd(t *testing.T) {
 	})
 	s.alertsComing()
 	narrow := s.token("narrow", "acme-*", access.Read) // it sees everything as long as the node is open
-	strangers := []answer{stream(t, s, "/api/v1/alerts"), stream(t, s, "/jobs?live=1"), stream(t, s, "/api/v1/alerts", narrow...)}
+	strangers := []answer{stream(t, s.URL+"/api/v1/alerts"), stream(t, s.URL+"/jobs?live=1"), stream(t, s.URL+"/api/v1/alerts", narrow...)}
 	s.token("first", "", access.Admin)
 	for _, answer := range strangers {
 		ends(t, "a stream that began on an open node that is closed by now", answer)
@@ -122,14 +122,14 @@ func TestStreamsOfATokenAreBounded(t *testing.T) {
 	for path, most := range map[string]int{"/api/v1/alerts": 32, "/jobs?live=1": 16} {
 		var open []answer
 		for range most {
-			begun := stream(t, s, path, greedy...)
+			begun := stream(t, s.URL+path, greedy...)
 			if begun.StatusCode != http.StatusOK {
 				t.Fatalf("%s: stream %d: %d", path, len(open)+1, begun.StatusCode)
 			}
 			open = append(open, begun)
 		}
 		for range 3 {
-			full := stream(t, s, path, greedy...)
+			full := stream(t, s.URL+path, greedy...)
 			if full.StatusCode == http.StatusOK {
 				t.Fatalf("%s: one token gets more than %d streams", path, most)
 			}
@@ -141,7 +141,7 @@ func TestStreamsOfATokenAreBounded(t *testing.T) {
 				t.Errorf("%s: the client is told to wait %q", path, a.Header.Get("Retry-After"))
 			}
 		}
-		if a := stream(t, s, path, other...); a.StatusCode != http.StatusOK {
+		if a := stream(t, s.URL+path, other...); a.StatusCode != http.StatusOK {
 			t.Errorf("%s: another token gets %d", path, a.StatusCode)
 		}
 		if a := do(t, s.Server, "GET", "/jobs", "", greedy...); a.StatusCode != http.StatusOK || !strings.Contains(a.body, "<h1") {
@@ -149,7 +149,7 @@ func TestStreamsOfATokenAreBounded(t *testing.T) {
 		}
 		fatal(t, open[0].Body.Close())
 		for deadline := time.Now().Add(30 * time.Second); ; {
-			a := stream(t, s, path, greedy...)
+			a := stream(t, s.URL+path, greedy...)
 			if a.StatusCode == http.StatusOK {
 				break
 			}

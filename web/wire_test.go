@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -117,17 +116,7 @@ type following struct {
 
 func follow(t *testing.T, url, query string, header ...string) *following {
 	t.Helper()
-	request, err := http.NewRequestWithContext(t.Context(), "GET", url+"/api/v1/alerts"+query, nil)
-	fatal(t, err)
-	request.Header.Set("Accept", "text/event-stream")
-	for i := 0; i < len(header); i += 2 {
-		request.Header.Set(header[i], header[i+1])
-	}
-	transport := &http.Transport{}
-	t.Cleanup(transport.CloseIdleConnections)
-	answer, err := transport.RoundTrip(request)
-	fatal(t, err)
-	t.Cleanup(func() { _ = answer.Body.Close() })
+	answer := stream(t, url+"/api/v1/alerts"+query, header...)
 	if answer.StatusCode != 200 || answer.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("%d %v", answer.StatusCode, answer.Header)
 	}
