@@ -53,6 +53,8 @@ type Config struct {
 	Workers int           // checks run at once; 0: 64
 	Drain   time.Duration // how long a stopping node may take; 0: 10 s
 
+	MemoryLimit int64 // of the process, in bytes: compiled rules take a quarter of it; 0: up to 1 GiB
+
 	HeartbeatEvery  time.Duration // 0: 1 minute; at least 1 s
 	AlertsBytes     int64         // the most that the stream of alerts may hold, when it is created; 0: 1 GiB
 	KeepHistory     time.Duration // 0: 90 days

@@ -270,6 +270,9 @@ func (n *node) openRules(ctx context.Context) error {
 	n.answers = newAnswerers(n.Handlers, handlers.NewServices(n.bus))
 	handlers := n.Handlers.With(n.answers.services.Named)
 	n.book = rules.NewBook(n.store, n.store.Shards())
+	if n.MemoryLimit > 0 {
+		n.book.LimitCompiled(n.MemoryLimit / 4)
+	}
 	n.book.Calendars, n.book.Sources, n.book.Handlers = known, n.lookups(), handlers
 	n.rules = &rules.Registry{
 		Store: n.store, Binder: n.bus, Book: n.book, Jobs: n.ledger(), Calendars: known, Sources: n.lookups(), Handlers: handlers, Log: n.log,

@@ -31,6 +31,7 @@ type Book struct {
 	shards  int
 	current atomic.Pointer[edition]
 	costs   costs
+	cache   *ruleCache
 
 	refreshing sync.Mutex
 }
@@ -43,10 +44,14 @@ type id struct{ rule, version int32 }
 // NewBook returns an empty book; Refresh fills it. shards is how many shards jobs are
 // hashed into.
 func NewBook(store Store, shards int) *Book {
-	b := &Book{store: store, shards: shards}
+	b := &Book{store: store, shards: shards, cache: &ruleCache{most: compiledMost}}
 	b.current.Store(newEdition(-1, nil, nil, outside{}))
 	return b
 }
+
+// LimitCompiled sets about how much memory compiled rules take, in bytes; 1 GiB where it is not called. It is called before
+// the first refresh. A rule beyond the limit is compiled each time that it is needed.
+func (b *Book) LimitCompiled(bytes int64) { b.cache.most = bytes }
 
 // Revision is the revision of the rule set that answers are given from; -1 before the first
 // refresh.
@@ -54,7 +59,7 @@ func (b *Book) Revision() int64 { return b.current.Load().revision }
 
 // outside is what rules may name.
 func (b *Book) outside() outside {
-	return outside{calendars: b.Calendars, sources: b.Sources, handlers: b.Handlers}
+	return outside{calendars: b.Calendars, sources: b.Sources, handlers: b.Handlers, cache: b.cache}
 }
 
 // ChangedAt is the revision of the last change of the rules that a stream is read for.

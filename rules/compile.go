@@ -65,6 +65,15 @@ func compileAmid(d Document, saved Saved, world outside) (*Rule, error) {
 	return r, nil
 }
 
+// About how much memory parts of a compiled rule take, in bytes: measured, see TestWeight.
+const (
+	weightOfRule        = 3 << 10
+	weightOfStep        = 500
+	weightOfPattern     = 250 // of each unit of its size
+	weightOfExpression  = 1000
+	weightOfInstruction = 180
+)
+
 // compiler collects what is wrong on its way through a document.
 type compiler struct {
 	document Document
@@ -77,6 +86,7 @@ type compiler struct {
 	closest  Duration   // between two looks whose times are written out; 0: there are no two
 	readings []reading
 	patterns int // the size that is left for the rule's patterns
+	weight   int // of the rule's expressions, in bytes
 	problems Problems
 }
 
@@ -145,6 +155,7 @@ func (c *compiler) rule(saved Saved) (*Rule, Problems) {
 		return nil, c.problems
 	}
 	r.engage(saved, grid, c.outside)
+	r.weight = c.weight + weightOfRule + weightOfStep*len(r.steps) + weightOfPattern*(maxRulePatterns-c.patterns)
 	return r, nil
 }
 
@@ -220,6 +231,7 @@ func (c *compiler) read(pointer string, x *expression) {
 	if x == nil {
 		return
 	}
+	c.weight += x.weight()
 	for _, u := range x.uses {
 		r := reading{use: u, pointer: pointer}
 		if !u.state {

@@ -33,28 +33,27 @@ type edition struct {
 	loud     []int32            // the rules with a version that has a critical step, in order
 
 	mu  sync.Mutex
-	old map[id]*version         // versions of deleted rules that jobs still ask for
-	own map[id]*futurejobs.Rule // versions that wait for more streams than they name
+	old map[id]*version // versions of deleted rules that jobs still ask for
 }
 
 // engine is what the engine has to know of a version of the edition. Its jobs can be ended by
 // what the newest version hears, so that they wait for its streams, too.
 func (e *edition) engine(which id, r *Rule) *futurejobs.Rule {
-	streams := union(r.engine.Streams, e.ending[which.rule])
-	if len(streams) == len(r.engine.Streams) {
+	ending := e.ending[which.rule]
+	if slices.Equal(ending, r.engine.Streams) {
 		return &r.engine
 	}
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.own[which] == nil {
-		if e.own == nil {
-			e.own = make(map[id]*futurejobs.Rule)
-		}
+	if known := r.own.Load(); known != nil && slices.Equal(known.ending, ending) {
+		return known.engine
+	}
+	engine := &r.engine
+	if streams := union(engine.Streams, ending); len(streams) > len(engine.Streams) {
 		own := r.engine
 		own.Streams = streams
-		e.own[which] = &own
+		engine = &own
 	}
-	return e.own[which]
+	r.own.Store(&ownEngine{ending, engine})
+	return engine
 }
 
 // union is what is in either list, sorted. It returns a, where b has nothing more.

@@ -93,6 +93,11 @@ func compileExpression(source string, d dialect) (x *expression, err error) {
 	return x, err
 }
 
+// weight is about how much memory the expression takes, in bytes.
+func (x *expression) weight() int {
+	return weightOfExpression + len(x.source) + weightOfInstruction*len(x.program.Bytecode)
+}
+
 func options(d dialect) []expr.Option {
 	all := append([]expr.Option{
 		expr.Env(d.names), expr.MaxNodes(maxNodes), expr.DisableAllBuiltins(),

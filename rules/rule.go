@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"deadman/alerts"
@@ -40,7 +41,17 @@ type Rule struct {
 
 	spend *budget // what all expressions may cost together; nil: those of one event, or of one look
 
+	own *atomic.Pointer[ownEngine] // the last one that was asked for
+
+	weight int // about how much memory the rule takes, in bytes
+
 	rising bool // the steps are taken in the order that they are written in, but for those repeated until somebody acknowledges
+}
+
+// ownEngine is what the engine has to know of a rule whose jobs can be ended by the streams of the newest version, too.
+type ownEngine struct {
+	ending []string // those streams
+	engine *futurejobs.Rule
 }
 
 // watch is an event that a rule listens to.
@@ -105,6 +116,7 @@ func (r *Rule) engage(saved Saved, grid futurejobs.Grid, world outside) {
 	}
 	r.orders, r.scattered = r.ordersEvents(saved.Reads), len(d.streamsOf(saved.Reads, pauseSubjects(d))) > 1
 	r.remembers = r.remembers || r.orders && d.Early > 0
+	r.own = new(atomic.Pointer[ownEngine])
 	r.engine = futurejobs.Rule{
 		ID: saved.RuleID, Version: saved.Version, Name: d.Name, Entity: d.Entity, Deleted: !saved.DeletedAt.IsZero(),
 		Grid: grid, Labels: r.labelsOf, Handler: handler{r}, Loudest: loudest(d.Escalate),

@@ -44,6 +44,7 @@ type outside struct {
 	sources   Sources          // nil: nobody knows
 	handlers  *checks.Handlers // nil: nobody knows
 	bounds    *access.Bounds   // of the rule; nil: there are none
+	cache     *ruleCache       // that holds what is compiled; nil: its caller alone does
 	// ended is closed once nobody waits any more for what is compiled; nil: it is waited for.
 	ended <-chan struct{}
 }

@@ -5,27 +5,68 @@ import (
 	"encoding/json"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	futurejobs "deadman/future_jobs"
 	"deadman/schedules"
 )
 
-// version is one saved version of a rule, compiled when it is first needed.
+// version is one saved version of a rule, compiled when it is needed.
 type version struct {
 	saved    Saved
 	document Document
 	err      error              // why the document can't be read
 	schedule schedules.Schedule // as it ticks from 1970; nil: it does not tick
-	compiled func() (*Rule, error)
+	world    outside
+
+	form      atomic.Pointer[form] // nil: it is not compiled, or was evicted from the cache
+	used      atomic.Bool          // since it was compiled, or the cache examined it
+	compiling sync.Mutex
+}
+
+// form is what a version was compiled to, or why it cannot be.
+type form struct {
+	rule *Rule
+	err  error
 }
 
 func newVersion(s Saved, world outside) *version {
-	v := &version{saved: s}
+	v := &version{saved: s, world: world}
 	v.document, v.err = decodeDocument(s.Document)
 	v.schedule = v.document.schedule()
-	v.compiled = sync.OnceValues(func() (*Rule, error) { return v.compile(world) })
 	return v
+}
+
+// compiled returns the rule of the version. The caller must not keep it for longer than it takes to answer one question: the
+// memory of what is kept is not bounded.
+func (v *version) compiled() (*Rule, error) {
+	if f := v.form.Load(); f != nil {
+		if !v.used.Load() { // a store each time would make the processors wait for each other
+			v.used.Store(true)
+		}
+		return f.rule, f.err
+	}
+	v.compiling.Lock()
+	defer v.compiling.Unlock()
+	f := v.form.Load()
+	if f == nil {
+		f = &form{}
+		f.rule, f.err = v.compile()
+		v.form.Store(f)
+		if v.world.cache != nil {
+			v.world.cache.add(v, f.weight())
+		}
+	}
+	return f.rule, f.err
+}
+
+// weight is about how much memory the form takes, in bytes.
+func (f *form) weight() int64 {
+	if f.rule == nil {
+		return 1 << 10
+	}
+	return int64(f.rule.weight)
 }
 
 // decodeDocument reads what Canonical wrote. A field that this program does not know is an
@@ -38,11 +79,11 @@ func decodeDocument(stored []byte) (Document, error) {
 	return d, wrap("read document", err)
 }
 
-func (v *version) compile(world outside) (*Rule, error) {
+func (v *version) compile() (*Rule, error) {
 	if v.err != nil {
 		return nil, fmt.Errorf("rule %s version %d: %w", v.saved.Name, v.saved.Version, v.err)
 	}
-	r, err := compileAmid(v.document, v.saved, world)
+	r, err := compileAmid(v.document, v.saved, v.world)
 	return r, wrap(fmt.Sprintf("rule %s version %d", v.saved.Name, v.saved.Version), err)
 }
 

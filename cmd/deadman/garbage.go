@@ -39,3 +39,11 @@ func limitMemory() {
 		}
 	}
 }
+
+// memoryLimit is the limit that GOMEMLIMIT sets, in bytes; 0: it sets none.
+func memoryLimit() int64 {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		return 0
+	}
+	return debug.SetMemoryLimit(-1) // a negative limit changes nothing
+}

@@ -36,7 +36,7 @@ Clients of NATS log in as one of the users in the folder nats-users of the data 
 			log := newLog(p.err, p.getenv("NO_COLOR") == "", r)
 			slog.SetDefault(log)
 			r.Log, r.Version, r.Env = log, version, p.getenv
-			r.FirstToken = p.firstToken
+			r.FirstToken, r.MemoryLimit = p.firstToken, memoryLimit()
 			if r.format != logJSON {
 				r.Ready = p.welcome
 			}

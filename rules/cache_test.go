@@ -1,0 +1,175 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+
+	"deadman/calendars"
+)
+
+// heavy is a version of a rule of so many conditions, each made of a part that is repeated, with a number in place of NUMBER.
+func heavy(t *testing.T, number int32, conditions int, part string) Saved {
+	t.Helper()
+	var updates []any
+	for i := range conditions {
+		condition := strings.ReplaceAll(part, "NUMBER", fmt.Sprint(int(number)*100+i))
+		updates = append(updates, map[string]any{"event": "orders.paid", "key": "event.id", "if": condition})
+	}
+	text, err := json.Marshal(map[string]any{
+		"name": "heavy", "entity": "order", "trigger": map[string]any{"event": "orders.created", "key": "event.id"},
+		"escalate": []any{map[string]any{"after": "1h"}}, "update": updates,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents, err := Parse(text, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := documents[0].Canonical()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Saved{RuleID: 7, Version: number, Name: "heavy", Entity: "order", Document: document, SavedAt: tenPast(int(number))}
+}
+
+// The weight of a rule is about the memory that it takes, of whatever its expressions are made.
+func TestWeightIsAboutTheMemory(t *testing.T) {
+	for name, part := range map[string]string{
+		"comparisons": strings.Repeat("event.total == NUMBER or ", 20) + "event.paid",
+		"short":       "event.total > NUMBER",
+		"loops":       "count(event.list, any(event.nested, # == NUMBER)) > 1",
+		"patterns":    `event.note matches "(x+x+)+yNUMBER"`,
+		"classes":     `event.note matches "[\\pL\\pN]NUMBER"`,
+		"text":        `event.note == "` + strings.Repeat("x", 1000) + `NUMBER"`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var versions []*version
+			for n := range int32(40) {
+				versions = append(versions, newVersion(heavy(t, n, 20, part), outside{calendars: calendars.Set{}}))
+			}
+			before := heap()
+			var weight int64
+			for _, v := range versions {
+				r, err := v.compiled()
+				if err != nil {
+					t.Fatal(err)
+				}
+				weight += int64(r.weight)
+			}
+			taken := heap() - before
+			runtime.KeepAlive(versions)
+			if ratio := float64(weight) / float64(taken); ratio < 0.5 || ratio > 2 {
+				t.Errorf("the weight is %.2f of the memory, %d of %d bytes", ratio, weight, taken)
+			}
+		})
+	}
+}
+
+// heap is the memory that is in use, in bytes.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC() // what a finalizer held
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc) //nolint:gosec // not that much memory
+}
+
+// Compiled rules take no more memory than they may, each is compiled again when it is needed, and one that is used all the
+// time stays.
+func TestRuleCacheIsBounded(t *testing.T) {
+	const most = 2 << 20
+	cache := &ruleCache{most: most}
+	world := outside{calendars: calendars.Set{}, cache: cache}
+	var versions []*version
+	for n := range int32(60) {
+		versions = append(versions, newVersion(heavy(t, n, 10, strings.Repeat("event.total == NUMBER or ", 20)+"event.paid"), world))
+	}
+	used := versions[0]
+	first, err := used.compiled()
+	if err != nil {
+		t.Fatal(err)
+	}
+	before := heap()
+	for range 2 {
+		for _, v := range versions {
+			r, err := v.compiled()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if r.engine.Version != v.saved.Version {
+				t.Fatalf("version %d compiled to version %d", v.saved.Version, r.engine.Version)
+			}
+			if cache.weight > most {
+				t.Fatalf("the cache holds %d bytes, and may hold %d", cache.weight, int64(most))
+			}
+			if again, _ := used.compiled(); again != first {
+				t.Fatalf("the rule that is used all the time was compiled again beside version %d", v.saved.Version)
+			}
+		}
+	}
+	if taken := heap() - before; taken > 2*most {
+		t.Errorf("compiled rules take %d bytes, and may take %d", taken, int64(most))
+	}
+	runtime.KeepAlive(versions)
+	held := 0
+	for _, v := range versions {
+		if v.form.Load() != nil {
+			held++
+		}
+	}
+	if held != len(cache.held) || held < 3 || held == len(versions) {
+		t.Errorf("%d of %d versions are compiled, and the cache holds %d", held, len(versions), len(cache.held))
+	}
+}
+
+// A rule that weighs more than all may is compiled, and goes with the next one.
+func TestRuleCacheHoldsWhatIsTooLarge(t *testing.T) {
+	cache := &ruleCache{most: 1}
+	world := outside{calendars: calendars.Set{}, cache: cache}
+	for n := range int32(3) {
+		if _, err := newVersion(heavy(t, n, 1, "event.total > NUMBER"), world).compiled(); err != nil {
+			t.Fatal(err)
+		}
+		if len(cache.held) != 1 {
+			t.Fatalf("the cache holds %d", len(cache.held))
+		}
+	}
+}
+
+// Many at once get the same rules from a cache that evicts all the time.
+func TestRuleCacheServesManyAtOnce(t *testing.T) {
+	cache := &ruleCache{most: 200 << 10}
+	world := outside{calendars: calendars.Set{}, cache: cache}
+	var versions []*version
+	for n := range int32(20) {
+		versions = append(versions, newVersion(heavy(t, n, 5, "event.total > NUMBER"), world))
+	}
+	var all sync.WaitGroup
+	for i := range 8 {
+		all.Go(func() {
+			for k := range 500 {
+				v := versions[(i*k+k)%len(versions)]
+				if r, err := v.compiled(); err != nil || r.engine.Version != v.saved.Version {
+					t.Errorf("version %d: %v", v.saved.Version, err)
+					return
+				}
+			}
+		})
+	}
+	all.Wait()
+	var weight int64
+	for _, one := range cache.held {
+		weight += one.weight
+		if one.version.form.Load() == nil {
+			t.Error("the cache holds a version that is not compiled")
+		}
+	}
+	if weight != cache.weight || weight > cache.most {
+		t.Errorf("the cache holds %d bytes, takes them for %d, and may hold %d", weight, cache.weight, cache.most)
+	}
+}
