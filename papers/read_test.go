@@ -230,3 +230,31 @@ func FuzzRead(f *testing.F) {
 		}
 	})
 }
+
+// A mapping has a bounded number of fields, wherever it is; lists, comments, texts and other documents have their own bounds.
+func TestFieldsAreBounded(t *testing.T) {
+	many := func(line string, n int) string { return strings.Repeat(line, n) }
+	for name, c := range map[string]struct {
+		text string
+		fits bool
+	}{
+		"of the document":     {many("a:\n", papers.MaxFields+1), false},
+		"as many as may be":   {many("a:\n", papers.MaxFields), true},
+		"of a field":          {"a:\n" + many("  b: 1\n", papers.MaxFields+1), false},
+		"of an item":          {"- a: 1\n" + many("  b: 1\n", papers.MaxFields+1), false},
+		"between blocks":      {many("a:\n  b: 1\n", papers.MaxFields+1), false},
+		"of several fields":   {many("a:\n"+many("  b: 1\n", papers.MaxFields/2), 4), true},
+		"of several items":    {many("- a: 1\n  b: 1\n", papers.MaxFields), true},
+		"items":               {"a:\n" + many("- b\n", 3*papers.MaxFields), true},
+		"of a text":           {"a: |\n" + many("  b: 1\n", 3*papers.MaxFields), true},
+		"comments":            {many("# a\n", 3*papers.MaxFields) + "a: 1\n", true},
+		"of other documents":  {many("---\n"+many("a: 1\n", papers.MaxFields/2), 4), true},
+		"items of a document": {many("- a: 1\n", 3*papers.MaxFields), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if _, p := papers.Tokens([]byte(c.text)); (p == nil) != c.fits {
+				t.Errorf("problem: %v", p)
+			}
+		})
+	}
+}

@@ -1,12 +1,34 @@
 package rules_test
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
 	"deadman/rules"
 )
+
+// Of very many problems the first are listed, and that there are more.
+func TestManyProblemsAreBounded(t *testing.T) {
+	var labels strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&labels, "  _%d: '{{ nobody }}'\n", i)
+	}
+	for name, text := range map[string]string{
+		"of a document":  "{" + strings.Repeat(`"a": 1, "b": 1, `, 5000) + `"c": 1}`,
+		"of many":        strings.Repeat("---\nname: _\n", 1000),
+		"of expressions": "name: a\nentity: b\ntrigger: {event: c, key: event.id}\nescalate:\n- after: 1h\n  text: '" + strings.Repeat("{{ no }}", 60) + "'\nlabels:\n" + labels.String(),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := rules.Parse([]byte(text), "a.yaml")
+			var ps rules.Problems
+			if !errors.As(err, &ps) || len(ps) != 101 || !strings.Contains(ps[100].Message, "there are more problems") || ps[100].Line < ps[99].Line || ps[100].File != "a.yaml" {
+				t.Errorf("%d problems, of which the last is %+v", len(ps), ps[max(0, len(ps)-1):])
+			}
+		})
+	}
+}
 
 // Texts of the largest size that took a reader long; that the tests end is what they show.
 func TestTextsThatWouldTakeLong(t *testing.T) {
@@ -17,11 +39,13 @@ func TestTextsThatWouldTakeLong(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"carriage returns": {"name: |\n " + strings.Repeat("\r", rules.MaxSize-20), "2:2: a carriage return without"},
 		"documents":        {strings.Repeat("--- a\n", rules.MaxSize/6), "holds more; split it"},
-		"fields":           {different.String(), "1:1: "},
-		"the same field":   {strings.Repeat("a: 1\n", rules.MaxSize/5), "already defined"},
+		"fields":           {different.String(), "4001:1: the mapping has more than 4000 fields"},
+		"JSON on one line": {`{"name":"a","calendars":[` + strings.Repeat("1,", rules.MaxSize/2-50) + `1]}`, "1:1: "},
+		"JSON fields":      {"{" + strings.Repeat(`"a":1,`, rules.MaxSize/6-10) + `"b":1}`, "1:2: "},
+		"the same field":   {strings.Repeat("a: 1\n", rules.MaxSize/5), "4001:1: the mapping has more than"},
 		"items":            {"escalate:\n" + strings.Repeat("- 1\n", rules.MaxSize/5), "escalate"},
 		"flow items":       {"escalate: [" + strings.Repeat("1,", rules.MaxSize/3) + "]", "escalate"},
-		"question marks":   {strings.Repeat("? a\n", rules.MaxSize/4), "already defined"},
+		"question marks":   {strings.Repeat("? a\n", rules.MaxSize/4), "4001:1: the mapping has more than"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := rules.Parse([]byte(c.text), "")

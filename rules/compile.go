@@ -99,6 +99,9 @@ type watched struct {
 }
 
 func (c *compiler) problem(pointer, format string, args ...any) {
+	if len(c.problems) > maxProblems {
+		return
+	}
 	p := Problem{Pointer: pointer, Message: fmt.Sprintf(format, args...)}
 	if !slices.Contains(c.problems, p) {
 		c.problems = append(c.problems, p)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"sort"
 	"unicode/utf8"
 
 	"deadman/papers"
@@ -12,13 +11,8 @@ import (
 
 // readJSON returns the document of a JSON text that looksLikeJSON.
 func readJSON(text []byte) ([]node, Problems) {
-	r := jsonReader{Decoder: json.NewDecoder(bytes.NewReader(text)), text: text}
+	r := jsonReader{Decoder: json.NewDecoder(bytes.NewReader(text)), text: text, at: place{1, 1}}
 	r.UseNumber()
-	for i, c := range text {
-		if c == '\n' {
-			r.breaks = append(r.breaks, i)
-		}
-	}
 	n, err := r.node(0)
 	if err != nil {
 		return nil, Problems{r.problem(err)}
@@ -35,8 +29,11 @@ func looksLikeJSON(text []byte) bool {
 
 type jsonReader struct {
 	*json.Decoder
-	text   []byte
-	breaks []int
+	text []byte
+	// at is the place of the byte that counted is the offset of. Places are asked for in the order of the text, and counted on
+	// from the last one.
+	at      place
+	counted int
 }
 
 // next returns a token and where it begins.
@@ -47,13 +44,16 @@ func (r *jsonReader) next() (json.Token, place, error) {
 	return tk, r.place(from), err
 }
 
+// place is where an offset is in the text. One before the last that was asked for has the place of that.
 func (r *jsonReader) place(offset int) place {
-	line := sort.SearchInts(r.breaks, offset)
-	start := 0
-	if line > 0 {
-		start = r.breaks[line-1] + 1
+	passed := r.text[r.counted:max(offset, r.counted)]
+	r.counted += len(passed)
+	if last := bytes.LastIndexByte(passed, '\n'); last >= 0 {
+		r.at = place{r.at.line + bytes.Count(passed, []byte{'\n'}), 1}
+		passed = passed[last+1:]
 	}
-	return place{line + 1, utf8.RuneCount(r.text[start:offset]) + 1}
+	r.at.column += utf8.RuneCount(passed)
+	return r.at
 }
 
 func (r *jsonReader) node(depth int) (node, error) {

@@ -70,6 +70,7 @@ func parseAmid(data []byte, file string, world outside) ([]placed, error) {
 		ps = append(ps, problems...)
 		docs = append(docs, d)
 	}
+	ps = ps.listed()
 	for i := range ps {
 		ps[i].File = file
 	}

@@ -55,7 +55,11 @@ func (p Problem) Field() string {
 	return b.String()
 }
 
-// Problems is all that is wrong, in the order of the text. It is an error.
+// maxProblems is how many problems of a text are listed, and how many of one document are looked for.
+const maxProblems = 100
+
+// Problems is what is wrong, in the order of the text: up to maxProblems, and one more that says that there are more. It is an
+// error.
 type Problems []Problem
 
 func (ps Problems) Error() string {
@@ -72,6 +76,17 @@ func (ps Problems) orNil() error {
 		return nil
 	}
 	return ps
+}
+
+// listed is as many of the problems as are listed.
+func (ps Problems) listed() Problems {
+	if len(ps) <= maxProblems {
+		return ps
+	}
+	last := ps[maxProblems]
+	return append(ps[:maxProblems:maxProblems], Problem{
+		Line: last.Line, Column: last.Column, Message: fmt.Sprintf("from here on there are more problems, which are not listed; mend these %d first", maxProblems),
+	})
 }
 
 // near reports whether a problem is known already at the pointer, above or below it.

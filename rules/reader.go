@@ -16,6 +16,9 @@ type reader struct {
 }
 
 func (r *reader) problem(pointer, format string, args ...any) {
+	if len(r.problems) > maxProblems {
+		return
+	}
 	at := r.nearestPlace(pointer)
 	r.problems = append(r.problems, Problem{
 		Line: at.line, Column: at.column, Pointer: pointer, Message: fmt.Sprintf(format, args...),
