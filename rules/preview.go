@@ -12,6 +12,7 @@ import (
 
 	"deadman/access"
 	"deadman/alerts"
+	"deadman/checks/lookup"
 	futurejobs "deadman/future_jobs"
 )
 
@@ -117,7 +118,7 @@ func (r *Registry) Preview(ctx context.Context, ask PreviewRequest) (Preview, er
 	if rule.ticking != nil && len(ask.Events) > 0 {
 		rule.ticking.schedule = rule.ticking.schedule.From(cmp.Or(began, ask.Events[0].At))
 	}
-	ctx, cancel := context.WithTimeout(ctx, previewTime)
+	ctx, cancel := context.WithTimeout(lookup.Trial(ctx), previewTime)
 	defer cancel()
 	p, err := rule.Preview(ctx, ask.Events, ask.Until)
 	if err == nil && f != nil {

@@ -16,12 +16,16 @@ type batch struct {
 	found []checks.Finding
 	next  int  // those before it are answered
 	apart bool // each key has a transaction of its own, since one has failed
-	vast  int  // keys that cost a connection
+	vast  int  // keys that cost a connection, by finding too much
+	lost  int  // keys whose connection was lost
 	stale int  // round trips in vain, since tables changed
 }
 
-// mostVast is how many connections a batch may cost by finding far too much.
-const mostVast = 3
+// mostVast is how many connections a batch may cost by finding far too much; mostLost is how many may be lost.
+const (
+	mostVast = 3
+	mostLost = 3
+)
 
 // answer is about the next key.
 func (b *batch) answer(f checks.Finding) {
@@ -33,10 +37,25 @@ func (b *batch) answer(f checks.Finding) {
 // the batch up after some of them.
 func (b *batch) tooVast() {
 	b.answer(checks.Finding{Err: errTooLong})
-	if b.vast++; b.vast < mostVast {
-		return
+	if b.vast++; b.vast == mostVast {
+		b.giveUp(fmt.Errorf("not asked: %d keys before it found more than %d KiB each; ask for the few fields that the rule reads", b.vast, mostMessage>>10))
 	}
-	err := fmt.Errorf("not asked: %d keys before it found more than %d KiB each; ask for the few fields that the rule reads", b.vast, mostMessage>>10)
+}
+
+// lose notes a key at which the connection was lost to a database that can be reached, and gives the rest of the batch up
+// after some of them.
+func (b *batch) lose(err error) {
+	if b.next == len(b.asks) {
+		return // it was lost behind the last answer
+	}
+	b.answer(checks.Finding{Err: err})
+	if b.lost++; b.lost == mostLost {
+		b.giveUp(fmt.Errorf("not asked: at %d keys before it, %w", b.lost, err))
+	}
+}
+
+// giveUp answers the keys that are left.
+func (b *batch) giveUp(err error) {
 	for b.next < len(b.asks) {
 		b.answer(checks.Finding{Err: err})
 	}

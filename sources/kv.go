@@ -22,13 +22,11 @@ type bucket struct {
 	name string
 }
 
-// errNoBucket means that there is no such bucket.
-var errNoBucket = errors.New("there is no such bucket")
-
 // entryKey is what JetStream takes for a key.
 var entryKey = regexp.MustCompile(`^[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*$`)
 
-// open finds out whether there is the bucket.
+// open finds out whether there is the bucket. That there is none is the fault of the question: other rules ask for other
+// buckets.
 func (b bucket) open(ctx context.Context) (jetstream.KeyValue, error) {
 	js, err := jetstream.New(b.conn)
 	if err != nil {
@@ -37,7 +35,7 @@ func (b bucket) open(ctx context.Context) (jetstream.KeyValue, error) {
 	kv, err := js.KeyValue(ctx, b.name)
 	switch {
 	case errors.Is(err, jetstream.ErrBucketNotFound), errors.Is(err, jetstream.ErrInvalidBucketName):
-		return nil, fmt.Errorf("%w: %s; make it with nats kv add, or correct its name", errNoBucket, b.name)
+		return nil, fmt.Errorf("%w: there is no such bucket: %s; make it with nats kv add, or correct its name", lookup.ErrQuestion, b.name)
 	case err != nil:
 		return nil, fmt.Errorf("bucket %s: %w", b.name, err)
 	}

@@ -68,9 +68,6 @@ func (b *broker) Verify(ctx context.Context, q lookup.Question, _ int) ([]lookup
 		return nil, checkStreams(ctx, conn, q.Subject)
 	}
 	_, err = bucket{conn, q.KV}.open(ctx)
-	if errors.Is(err, errNoBucket) {
-		err = fmt.Errorf("%w: %w", lookup.ErrQuestion, err)
-	}
 	return nil, err
 }
 

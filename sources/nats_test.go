@@ -201,11 +201,11 @@ func TestServicesAreAskedAtOnce(t *testing.T) {
 }
 
 // Where nobody is answered about, it is the service that is not there, and not the entities.
-func TestASilentServiceIsAnErrorOfTheSource(t *testing.T) {
+func TestAServiceThatIsNotThereIsAnErrorOfTheQuestion(t *testing.T) {
 	server := natsServer(t)
 	client := natsSource(t, natsConn(t, server))
 	asks := []lookup.Ask{{Subject: "shop.a"}, {Subject: "shop.b"}}
-	if _, err := client.Ask(soon(t), lookup.Question{NATS: true}, asks); !errors.Is(err, nats.ErrNoResponders) || !strings.Contains(err.Error(), "nobody answers on shop.a") {
+	if _, err := client.Ask(soon(t), lookup.Question{NATS: true}, asks); !errors.Is(err, nats.ErrNoResponders) || !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "nobody answers on shop.a") {
 		t.Errorf("without a service: %v", err)
 	}
 	var asked atomic.Int32

@@ -73,6 +73,8 @@ func (p *postgres) Ask(ctx context.Context, q lookup.Question, asks []lookup.Ask
 		case err == nil:
 		case errors.Is(err, errStale) && b.stale < int(p.pool.Config().MaxConns): // one connection has forgotten it
 			b.stale++
+		case errors.Is(err, errLost) && p.Reach(ctx) == nil: // a query can end connections, also those of others
+			b.lose(err)
 		case ctx.Err() != nil:
 			return b.done(finish(b.found, func(i int) bool { return i < b.next }, err))
 		default:

@@ -282,6 +282,22 @@ func TestBatchesThatFindTooMuch(t *testing.T) {
 	same(t, []string{`{"v":"x"}`, tooLong, `{"v":"xx"}`, tooLong, tooLong, notAsked}, lines(found, err))
 }
 
+// TestConnectionsThatAQueryEnds is of a query that ends its own connection, for some keys: they fail, and the source, which can be
+// reached, does not.
+func TestConnectionsThatAQueryEnds(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	q := lookup.Question{SQL: "select case when $1::int = 2 then pg_terminate_backend(pg_backend_pid())::text else 'x' end as v"}
+	const lost, notAsked = "error: the database ended the connection while it ran the query: terminating connection due to administrator command (SQLSTATE 57P01)",
+		"error: not asked: at 3 keys before it, the database ended the connection while it ran the query: terminating connection due to administrator command (SQLSTATE 57P01)"
+	found, err := d.source().Ask(within(t, 30*time.Second), q, keys(1, 2, 3))
+	same(t, []string{`{"v":"x"}`, lost, `{"v":"x"}`}, lines(found, err))
+	found, err = d.alone().Ask(within(t, 30*time.Second), q, keys(2, 2, 1, 2, 3))
+	same(t, []string{lost, lost, `{"v":"x"}`, lost, notAsked}, lines(found, err))
+	found, err = d.alone().Ask(within(t, 30*time.Second), lookup.Question{SQL: byID}, keys(1))
+	same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
+}
+
 // TestOneQueryChangesNothingForTheNext asks on one connection after a query that set what it
 // could.
 func TestOneQueryChangesNothingForTheNext(t *testing.T) {
@@ -422,14 +438,5 @@ func TestPostgresThatCannotBeAsked(t *testing.T) {
 		same(t, []string{whole + "no connection could be made, and none came free, in time"}, lines(found, err))
 		stop()
 		busy.Wait()
-	})
-	t.Run("it is told to stop", func(t *testing.T) {
-		t.Parallel()
-		c := with(func(*url.URL) {})
-		q := lookup.Question{SQL: "select pg_terminate_backend(pg_backend_pid(), $1) as v"}
-		found, err := c.Ask(within(t, 10*time.Second), q, keys(0, 0))
-		same(t, []string{whole + "terminating connection due to administrator command (SQLSTATE 57P01)"}, lines(found, err))
-		found, err = c.Ask(within(t, 10*time.Second), lookup.Question{SQL: byID}, keys(1))
-		same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
 	})
 }

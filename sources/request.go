@@ -56,7 +56,10 @@ func request(ctx context.Context, conn *nats.Conn, asks []lookup.Ask) ([]checks.
 	if len(found) == 0 {
 		return found, nil
 	}
-	return nil, found[0].Err
+	if err := found[0].Err; !errors.Is(err, nats.ErrNoResponders) {
+		return nil, err
+	}
+	return nil, fmt.Errorf("%w: %w", lookup.ErrQuestion, found[0].Err) // services on other subjects can be asked
 }
 
 // requestOne asks about one entity. heard is false where nobody answered.

@@ -30,6 +30,8 @@ func blamed(pg *pgconn.PgError) blame {
 		return ofPlan
 	case pg.Code == "25006": // a write in a read-only transaction
 		return ofQuestion
+	case pg.Code == "53400": // a limit on what one query takes, such as temp_file_limit
+		return ofKey
 	case strings.HasPrefix(pg.Code, "57P"): // shutdown, crash, starting up, database dropped
 		return ofSource
 	}

@@ -29,6 +29,7 @@ type trip struct {
 var (
 	errStale = errors.New("the query was prepared before the tables changed")
 	errVast  = errors.New("too much to read")
+	errLost  = errors.New("the database ended the connection while it ran the query")
 )
 
 // trip answers at least one more key of a batch, or returns why nobody is answered any more.
@@ -56,6 +57,8 @@ func (p *postgres) trip(ctx context.Context, query string, b *batch) error {
 	case errors.Is(err, errVast):
 		b.tooVast()
 		return nil
+	case err != nil && ctx.Err() == nil && pg.IsClosed():
+		return fmt.Errorf("%w: %w", errLost, unreachable(ctx, err))
 	case err != nil:
 		return unreachable(ctx, err)
 	}

@@ -46,6 +46,20 @@ func through[T any](ctx context.Context, s *Source, at *places, timeout time.Dur
 	return value, err
 }
 
+type trialKey struct{}
+
+// Trial returns a context in which what is asked of a source does not count for its health: the writer of a rule must not
+// take the source from the rules that ask it.
+func Trial(ctx context.Context) context.Context { return context.WithValue(ctx, trialKey{}, true) }
+
+// way is how the client is asked: through the circuit, or past it on trial.
+func way[T any](ctx context.Context) func(context.Context, *Source, *places, time.Duration, func(context.Context) (T, error)) (T, error) {
+	if trial, _ := ctx.Value(trialKey{}).(bool); trial {
+		return call[T]
+	}
+	return through[T]
+}
+
 // leftAlone is why a source is not asked while its circuit is not closed.
 func (s *Source) leftAlone() error {
 	if last := s.tally.lastError(); last != nil {

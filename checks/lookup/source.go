@@ -139,7 +139,7 @@ func (s *Source) askPiece(ctx context.Context, timeout time.Duration, q Question
 		s.asking.give()
 		return nil, fmt.Errorf("source %s is asked about %g keys in a second at most, and there is no time to wait for that: %w", s.Name, s.Limits.Rate, err)
 	}
-	found, err := through(ctx, s, s.asking, timeout, func(ctx context.Context) ([]checks.Finding, error) {
+	found, err := way[[]checks.Finding](ctx)(ctx, s, s.asking, timeout, func(ctx context.Context) ([]checks.Finding, error) {
 		began := s.Now()
 		found, err := s.Client.Ask(ctx, q, asks)
 		took := s.Now().Sub(began)

@@ -93,10 +93,15 @@ const timeout = 2 * time.Second
 // ask has a source asked about n keys, by somebody who found room in the line.
 func ask(t *testing.T, s *lookup.Source, n int) []checks.Finding {
 	t.Helper()
+	return askIn(t.Context(), t, s, n)
+}
+
+func askIn(ctx context.Context, t *testing.T, s *lookup.Source, n int) []checks.Finding {
+	t.Helper()
 	if !s.Enter() {
 		t.Fatal("the line is full")
 	}
-	return s.Ask(t.Context(), timeout, lookup.Question{}, keys(n))
+	return s.Ask(ctx, timeout, lookup.Question{}, keys(n))
 }
 
 // outage is why a source could not be asked about all of some; empty: it is not so.
@@ -336,6 +341,33 @@ func TestVerifyingNeverOpensTheCircuit(t *testing.T) {
 		}
 		if found := ask(t, s, 1); found[0].Err != nil {
 			t.Error(found[0].Err)
+		}
+	})
+}
+
+// What is asked on trial does not count for the health of the source, and is not asked while the source is left alone.
+func TestTrialsNeverOpenTheCircuit(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		failing := true
+		s := newSource(&client{ask: func(_ context.Context, asks []lookup.Ask) ([]checks.Finding, error) {
+			if failing {
+				return nil, errors.New("connection refused")
+			}
+			return make([]checks.Finding, len(asks)), nil
+		}}, lookup.Limits{})
+		for range 20 {
+			says(t, "on trial", outage(askIn(lookup.Trial(t.Context()), t, s, 1)), "connection refused")
+		}
+		if state := s.State(); state.Health != lookup.New || state.Failures != 0 {
+			t.Errorf("%+v", state)
+		}
+		for range 5 {
+			ask(t, s, 1)
+		}
+		failing = false
+		says(t, "on trial, left alone", outage(askIn(lookup.Trial(t.Context()), t, s, 1)), "left alone")
+		if state := s.State(); state.Health != lookup.Down {
+			t.Errorf("%+v", state)
 		}
 	})
 }
