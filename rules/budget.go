@@ -1,8 +1,10 @@
 package rules
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"fmt"
 )
 
 // budget is what all expressions of a rule may cost together, in rounds: on one event, at one look, or in one preview.
@@ -11,6 +13,7 @@ import (
 type budget struct {
 	left  int
 	ended <-chan struct{} // nobody waits for the evaluation any more; nil: it is waited for
+	spent error           // what is wrong where nothing is left; nil: errSpent
 }
 
 // What the expressions of a rule may cost together: four times what one of them may.
@@ -18,11 +21,14 @@ const (
 	leastBudget   = 4 * leastRounds
 	budgetPerByte = 4 * roundsPerByte
 	previewBudget = 10_000_000 // about a second
+	// tenantShare is how many budgets the rules of one token with bounds have together for one event.
+	tenantShare = 8
 )
 
 var (
-	errSpent = errors.New("the expressions of the rule take too long together")
-	errEnded = errors.New("nobody waits for the answer any more")
+	errSpent       = errors.New("the expressions of the rule take too long together")
+	errTenantSpent = fmt.Errorf("the rules of this rule's token take too long together on one event: beside the others, %w", errSpent)
+	errEnded       = errors.New("nobody waits for the answer any more")
 )
 
 // budgetFor is the budget of expressions that read so many bytes.
@@ -41,7 +47,7 @@ func (b *budget) enter(bytes, most int) (int, error) {
 	}
 	if b.left -= 1 + bytes/cheap; b.left <= 0 {
 		b.left = 0
-		return 0, errSpent
+		return 0, cmp.Or(b.spent, errSpent)
 	}
 	return min(most, b.left), nil
 }

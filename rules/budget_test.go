@@ -8,7 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/subjects"
 )
 
 // bulky is a body with a list, and a text of so many bytes each.
@@ -108,6 +110,60 @@ func heard(r *Rule, subject string, data []byte) *hearing {
 	h := hearing{matching: &m, Rule: r, spend: &own, made: func(futurejobs.Job) *Rule { return r }}
 	h.play()
 	return &h
+}
+
+// The rules of a token with bounds have a budget together: beyond it, each is refused the event as one that costs too much.
+// Those of other tokens, and those without bounds, are asked all the same.
+func TestTheRulesOfATenantHaveOneBudget(t *testing.T) {
+	data := bulky(t, 20_000, 10)
+	var saved []Saved
+	add := func(name string, bounds *access.Bounds) {
+		documents, err := Parse([]byte("name: "+name+"\nentity: order\ntrigger: {event: orders.changed, key: event.id, if: 'count(event.list, # == 1) > 30000'}\nescalate: [{after: 3h}]\n"), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		document, err := documents[0].Canonical()
+		if err != nil {
+			t.Fatal(err)
+		}
+		saved = append(saved, Saved{
+			RuleID: int32(len(saved) + 1), Version: 1, Name: name, Entity: "order", Document: document, Bounds: bounds, SavedAt: tenPast(0), Reads: []Read{{Subject: "orders.changed", Stream: "S"}},
+		})
+	}
+	const rules = 80
+	for i := range rules {
+		add(fmt.Sprintf("acme-%d", i), &access.Bounds{Token: "acme", Subjects: subjects.List{"orders.>"}})
+		add(fmt.Sprintf("plain-%d", i), nil)
+	}
+	add("beta", &access.Bounds{Token: "beta", Subjects: subjects.List{"orders.>"}})
+	b := &Book{shards: 1}
+	b.current.Store(newEdition(1, saved, nil, outside{}))
+	event := futurejobs.Event{Stream: "S", Subject: "orders.changed", Seq: 100, At: tenPast(30), Data: data}
+	match := func() (refused int) {
+		_, refusals := b.Match(event)
+		event.Seq++
+		for _, r := range refusals {
+			if !strings.HasPrefix(r.Rule, "acme-") {
+				t.Errorf("%+v", r)
+			}
+		}
+		return len(refusals)
+	}
+	first := match()
+	if first == 0 || first > rules-tenantShare {
+		t.Fatalf("%d of %d rules were refused the event", first, rules)
+	}
+	_, refusals := b.Match(event)
+	if !strings.Contains(refusals[len(refusals)-1].Reason, errTenantSpent.Error()) {
+		t.Errorf("%+v", refusals[len(refusals)-1])
+	}
+	for range costlyMost {
+		match()
+	}
+	costly := b.Costly()
+	if len(costly) != first {
+		t.Errorf("%d rules are to be paused, and %d were refused", len(costly), first)
+	}
 }
 
 // All expressions of a rule have one budget on an event. Beyond it nothing comes of the event for the rule but one

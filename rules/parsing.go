@@ -9,28 +9,32 @@ import (
 // and seconds.
 const parsingAtOnce = 2
 
-// parsing lets few texts be parsed at a time. Its zero value is ready to be used.
-type parsing struct {
-	once  sync.Once
-	turns chan struct{}
+// replaysAtOnce is how many saves of a registry read the past of streams at a time: each has a consumer on the connection that
+// events come by.
+const replaysAtOnce = 2
+
+// lanes let few do something at a time. The zero value is ready to be used.
+type lanes struct {
+	once sync.Once
+	free chan struct{}
 }
 
-// do does what compiles rules when it is its turn, unless ctx ends before; then what was done is of no use.
-func (p *parsing) do(ctx context.Context, compile func()) error {
-	p.once.Do(func() { p.turns = make(chan struct{}, parsingAtOnce) })
+// do does something in one of so many lanes, unless ctx ends before; then what was done is of no use.
+func (l *lanes) do(ctx context.Context, atOnce int, work func()) error {
+	l.once.Do(func() { l.free = make(chan struct{}, atOnce) })
 	select {
-	case p.turns <- struct{}{}:
+	case l.free <- struct{}{}:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	defer func() { <-p.turns }()
-	compile()
+	defer func() { <-l.free }()
+	work()
 	return ctx.Err()
 }
 
 // parse parses a text when it is its turn.
 func (r *Registry) parse(ctx context.Context, text []byte, file string) (documents []placed, err error) {
-	ended := r.parsing.do(ctx, func() {
+	ended := r.parsing.do(ctx, parsingAtOnce, func() {
 		documents, err = parseAmid(text, file, outside{calendars: r.Calendars, ended: ctx.Done()})
 	})
 	if ended != nil {
@@ -43,7 +47,7 @@ func (r *Registry) parse(ctx context.Context, text []byte, file string) (documen
 func (r *Registry) compile(ctx context.Context, how func(outside) (*Rule, error)) (rule *Rule, err error) {
 	world := r.outside()
 	world.ended = ctx.Done()
-	if ended := r.parsing.do(ctx, func() { rule, err = how(world) }); ended != nil {
+	if ended := r.parsing.do(ctx, parsingAtOnce, func() { rule, err = how(world) }); ended != nil {
 		return nil, ended
 	}
 	return rule, err

@@ -85,7 +85,8 @@ type Registry struct {
 	Announce func(ctx context.Context, r alerts.Remark) error
 	Now      func() time.Time
 
-	parsing   parsing
+	parsing   lanes
+	replays   lanes
 	listed    atomic.Pointer[listed]
 	expecting sync.Map // by rule, the version whose expected beats are waited for, as takenUp
 	moved     sync.Map // by rule, the version that all that is waited for went on with

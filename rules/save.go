@@ -238,7 +238,11 @@ func (r *Registry) pastOf(ctx context.Context, c *Change, o SaveOptions) (*past,
 	if !c.Changed {
 		saved = c.Before.Saved
 	}
-	p, err := r.past(ctx, saved, o.Since)
+	var p *past
+	var err error
+	if ended := r.replays.do(ctx, replaysAtOnce, func() { p, err = r.past(ctx, saved, o.Since) }); ended != nil {
+		return nil, wrap("replay the past", ended)
+	}
 	if err == nil {
 		c.Past = len(p.waits(saved))
 	}

@@ -54,6 +54,7 @@ type Taken struct {
 	Duplicate bool `json:"duplicate,omitempty" doc:"The stream has an event of this id by the same sender on the same subject. It is the one at seq; this one is not stored."`
 
 	Concerns        []Concerned `json:"concerns,omitempty" doc:"Whose waits the event may begin, change or end, as this node knows the rules; the first 20. Of the rules that the token may read."`
+	Unmatched       bool        `json:"unmatched,omitempty" doc:"The node is busy and did not find out what the event means: nothing follows from the absence of concerns and would_dead_letter. The event is taken in."`
 	WouldDeadLetter []Refused   `json:"would_dead_letter,omitempty" doc:"The rules, as this node knows them, that cannot take the event in; for them it becomes a dead letter. Of the rules that the token may read."`
 }
 
@@ -66,6 +67,9 @@ type Concerned struct {
 
 // matchedAtOnce is how many events are matched at a time to tell their senders what they mean.
 const matchedAtOnce = 2
+
+// matchWait is how long a sender waits for a place to learn that. The event is in the stream already.
+const matchWait = 250 * time.Millisecond
 
 // maxConcerned is how many of them an answer names.
 const maxConcerned = 20
@@ -198,9 +202,14 @@ func (a *api) meaning(ctx context.Context, taken *Taken, e futurejobs.Event) {
 	if err := a.Book.Refresh(ctx); err != nil {
 		a.Log.WarnContext(ctx, "an event's sender is told by rules that may be old", "subject", e.Subject, "err", err)
 	}
+	wait := time.NewTimer(matchWait)
+	defer wait.Stop()
 	select { // an event may take much more memory than its body while it is matched
 	case a.matching <- struct{}{}:
 		defer func() { <-a.matching }()
+	case <-wait.C:
+		taken.Unmatched = true
+		return
 	case <-ctx.Done():
 		return
 	}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -28,12 +29,7 @@ func (a *api) hook(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, problem(http.StatusNotFound, "there is no hook of this name; the file that --hooks names has them"))
 		return
 	}
-	body, whole := peek(r, MaxEventBytes)
-	if !whole {
-		a.fail(w, r, problem(http.StatusRequestEntityTooLarge, "the body is over the limit of %d bytes, or broke off", MaxEventBytes))
-		return
-	}
-	id, err := h.Prove(r.Header.Get, body, a.Now())
+	body, id, err := a.proven(w, r, h)
 	if err != nil {
 		a.fail(w, r, err)
 		return
@@ -55,6 +51,22 @@ func (a *api) hook(w http.ResponseWriter, r *http.Request) {
 	default:
 		a.first(w, r, once, func(w http.ResponseWriter) { a.takeHook(w, r, h, body, id) })
 	}
+}
+
+// proven reads a webhook when there is a place for it, and makes sure whose it is. id is as of hooks.Hook.Prove.
+func (a *api) proven(w http.ResponseWriter, r *http.Request, h *hooks.Hook) (body []byte, id string, err error) {
+	client := guesserOf(r)
+	if full := a.unproven.take(client); full != nil {
+		return nil, "", full
+	}
+	defer a.unproven.leave(client)
+	_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(hookReadTime)) // a writer without deadlines is no server's
+	body, whole := peek(r, MaxEventBytes)
+	if !whole {
+		return nil, "", problem(http.StatusRequestEntityTooLarge, "the body is over the limit of %d bytes, or broke off", MaxEventBytes)
+	}
+	id, err = h.Prove(r.Header.Get, body, a.Now())
+	return body, id, err
 }
 
 // takeHook publishes a webhook, and answers when it is durable. Its id is apart from those of other hooks and of tokens.

@@ -126,6 +126,7 @@ func New(o Options) http.Handler {
 	}
 	a := &api{
 		Options: o, troubles: troubles{known: make(map[string]trouble)}, matching: make(chan struct{}, matchedAtOnce),
+		trials: newTrials(), saves: newSaves(),
 		ruleJobs:     counter[map[int32]futurejobs.RuleJobs]{what: "jobs by rule", count: func(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) { return o.Lists.RuleJobs(ctx) }, now: o.Now, log: o.Log},
 		alertStreams: newStreamPlaces("streams of alerts", maxAlertStreams, maxTokenAlertStreams),
 		guesses:      newGuesses(o.Log, o.Metrics, time.Now),
@@ -175,7 +176,9 @@ type api struct {
 	troubles troubles
 	verdict  verdict
 	spending spending
-	trials   trials
+	trials   *turns // of lints and previews
+	saves    *turns // of rules
+	unproven unproven
 	matching chan struct{} // a place for each event that is matched for its sender
 	ruleJobs counter[map[int32]futurejobs.RuleJobs]
 	ended    counter[endings]

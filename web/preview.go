@@ -41,11 +41,11 @@ func (a *api) mountPreview() {
 	add(a, operation{
 		ID: "preview-rule", Tag: tagRules, Method: "POST", Path: "/rules/{name}/preview", Does: "shows what a saved rule would do because of an event",
 		Says: says, Scope: access.Read, Reach: ofRule, Errors: []int{http.StatusNotFound, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
-	}, shown(inTurn(&a.trials, a.preview)))
+	}, shown(inTurn(a.trials, a.preview)))
 	add(a, operation{
 		ID: "preview-unsaved-rule", Tag: tagRules, Method: "POST", Path: "/rules/preview", Does: "shows what a rule that is not saved would do because of an event",
 		Says: says, Scope: access.Read, Reach: anyone, Limit: 2 * rules.MaxSize, Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
-	}, shown(inTurn(&a.trials, a.previewText)))
+	}, shown(inTurn(a.trials, a.previewText)))
 }
 
 // previewIn is a preview of a saved rule.

@@ -131,15 +131,15 @@ func (a *api) mountRules() {
 		ID: "create-rule", Tag: tagRules, Method: "POST", Path: "/rules", Does: "creates a rule",
 		Says:  "A rule of the name that is there already is a conflict; PUT /rules/{name} replaces it.",
 		Scope: access.Rules, Reach: byItself, Status: http.StatusCreated, Once: true, Limit: rules.MaxSize,
-		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge}, RequestBody: documentBody(), Responses: changeAnswers(),
-	}, a.createRule)
+		Errors: []int{http.StatusConflict, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}, RequestBody: documentBody(), Responses: changeAnswers(),
+	}, inTurn(a.saves, a.createRule))
 	add(a, operation{
 		ID: "lint-rule", Tag: tagRules, Method: "POST", Path: "/rules/lint", Does: "says what is wrong with a rule, and changes nothing",
 		Says: "The answer is 200 also for a rule that is refused: its problems are what was asked for. " +
 			"Whether a source takes what the rule looks up is asked with the scope rules alone, and no query is run.",
 		Scope: access.Read, Reach: anyone, Limit: rules.MaxSize,
 		Errors: []int{http.StatusRequestEntityTooLarge, http.StatusTooManyRequests}, RequestBody: documentBody(),
-	}, shown(inTurn(&a.trials, a.lintRule)))
+	}, shown(inTurn(a.trials, a.lintRule)))
 	add(a, operation{
 		ID: "get-rule", Tag: tagRules, Method: "GET", Path: "/rules/{name}", Does: "shows a rule's document, as JSON or YAML",
 		Says:  "Accept: application/yaml answers with YAML. GET /rules?name= shows what is known around the document, such as its next tick.",
@@ -150,9 +150,9 @@ func (a *api) mountRules() {
 		Says: "If-Match with the rule's ETag replaces that version alone, and If-None-Match: * creates alone; " +
 			"otherwise the answer is 412. A rule that would not change is not saved again.",
 		Scope: access.Rules, Reach: ofRule, Limit: rules.MaxSize,
-		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge},
+		Errors:      []int{http.StatusConflict, http.StatusPreconditionFailed, http.StatusRequestEntityTooLarge, http.StatusTooManyRequests},
 		RequestBody: documentBody(), Responses: changeAnswers(),
-	}, a.putRule)
+	}, inTurn(a.saves, a.putRule))
 	add(a, operation{
 		ID: "delete-rule", Tag: tagRules, Method: "DELETE", Path: "/rules/{name}", Does: "deletes a rule, and ends its jobs",
 		Scope: access.Rules, Reach: ofRule, Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusPreconditionFailed},

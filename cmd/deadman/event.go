@@ -63,6 +63,9 @@ func (p *program) showTaken(subject string, taken web.Taken) error {
 		}
 		fmt.Fprintf(p.err, "%s: %s (deadman dead-letter list)\n", by, plain(r.Reason))
 	}
+	if taken.Unmatched {
+		fmt.Fprintf(p.err, "the node is busy and does not say which rules take it in\n")
+	}
 	how := "taken in"
 	if taken.Duplicate {
 		how = "taken in before, and not again"

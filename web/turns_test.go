@@ -53,6 +53,11 @@ func (s *stand) lint(ctx context.Context, header []string, ended chan<- string) 
 	r, err := http.NewRequestWithContext(ctx, "POST", s.URL+"/api/v1/rules/lint", strings.NewReader("name: x"))
 	fatal(s.t, err)
 	r.Header.Set(header[0], header[1])
+	s.send(r, ended)
+}
+
+// send sends a request, and says how it ended.
+func (s *stand) send(r *http.Request, ended chan<- string) {
 	go func() {
 		a, err := http.DefaultClient.Do(r)
 		if err != nil {
@@ -91,6 +96,44 @@ func TestLintsTakeTurns(t *testing.T) {
 				t.Errorf("one that waited: %s", answer)
 			}
 		}
+	}
+	if most := slow.most.Load(); most != 2 {
+		t.Errorf("%d were at work at a time", most)
+	}
+}
+
+// One save of a token is at work at a time, some wait, and more are refused; another token's save waits for none of them.
+func TestSavesTakeTurns(t *testing.T) {
+	s, slow := lints(t)
+	const each, allowed = 20, 16
+	save := func(header []string, ended chan<- string) {
+		r, err := http.NewRequestWithContext(t.Context(), "PUT", s.URL+"/api/v1/rules/acme-x?dry_run=true&since=2026-01-01T00:00:00Z", strings.NewReader("name: acme-x"))
+		fatal(t, err)
+		r.Header.Set(header[0], header[1])
+		r.Header.Set("Content-Type", "application/yaml")
+		s.send(r, ended)
+	}
+	first, other := make(chan string, each), make(chan string, 1)
+	header := s.token("acme", "acme-*", access.Rules)
+	for range each {
+		save(header, first)
+	}
+	for range each - allowed {
+		if answer := <-first; !strings.HasPrefix(answer, "429 urn:deadman:problem:too-many-requests retry 1 ") {
+			t.Errorf("one too many: %s", answer)
+		}
+	}
+	<-slow.entered
+	save(s.token("other", "", access.Rules), other)
+	<-slow.entered // beside the first one
+	close(slow.free)
+	for range allowed {
+		if answer := <-first; !strings.HasPrefix(answer, "200 ") {
+			t.Errorf("one that waited: %s", answer)
+		}
+	}
+	if answer := <-other; !strings.HasPrefix(answer, "200 ") {
+		t.Errorf("another token's: %s", answer)
 	}
 	if most := slow.most.Load(); most != 2 {
 		t.Errorf("%d were at work at a time", most)
