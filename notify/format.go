@@ -26,14 +26,21 @@ func formatOf(u *url.URL) format {
 		return visible
 	case "smtp":
 		if isOff(option(u, "usehtml")) {
-			return visible
+			return unencoded(visible)
 		}
+		return unencoded(unmarked)
 	case "ntfy":
 		if !isOff(option(u, "markdown")) {
 			return markdown
 		}
 	}
 	return unmarked
+}
+
+// unencoded is a format for texts that stand in headers of mails, too: the text has no encoded words (RFC 2047), by which a mail
+// program would turn ASCII into what a format has taken out.
+func unencoded(f format) format {
+	return func(text string) string { return strings.ReplaceAll(f(text), "=?", "= ?") }
 }
 
 // option is an option of a service in lower case, as its URL has it.

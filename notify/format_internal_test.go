@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"html"
 	"math/rand/v2"
+	"mime"
 	"net/url"
 	"regexp"
 	"strings"
@@ -25,7 +26,7 @@ var services = []string{
 
 // hostile are parts of texts that mention, link, hide or turn around.
 var hostile = []string{
-	"<!channel>", "<!here|x>", "<@U123>", "<@&123>", "@everyone", "@here", "x@everyone", "@channel", "@all", "@**all**", "@bob", "<users/all>", `<at user_id="all">`,
+	"=?utf-8?B?4oCuSGVsbG8=?=", "=?", "=", "?", "<!channel>", "<!here|x>", "<@U123>", "<@&123>", "@everyone", "@here", "x@everyone", "@channel", "@all", "@**all**", "@bob", "<users/all>", `<at user_id="all">`,
 	"<https://evil.example/login|View in deadman>", "[View](https://evil.example)", "![a](https://evil.example)", "[a][b]", "<a href=\"https://evil.example\">", "<https://evil.example>",
 	"https://good.example@evil.example/", "`code`", "*a*", "_b_", "~~c~~", "||d||", "\\", "](", "&#91;", "&lt;", "\u202e", "\u2066", "\u200b", "\u200d", "\ufeff", "\u2028", "\u0085",
 	"\u00ad", "\U000e0041", "\x1b[2J", "\x00", "\n", " ", "<", ">", "|", "(", ")", "]", "[", "@", "a", "é", "9", "ש",
@@ -101,6 +102,11 @@ func judge(t *testing.T, service, row, got string) {
 	}
 	if !utf8.ValidString(got) {
 		t.Errorf("%s: %q becomes %q", service, row, got)
+	}
+	if strings.HasPrefix(service, "smtp") {
+		if said, err := new(mime.WordDecoder).DecodeHeader(got); err != nil || said != got {
+			t.Errorf("%s: a mail program reads %q as %q", service, got, said)
+		}
 	}
 	if service == "smtp://h/" || strings.HasPrefix(service, "pagerduty") {
 		return // a plain text

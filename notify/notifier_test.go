@@ -116,6 +116,57 @@ routes: [{to: hook, group_by: key, group_wait: 0s, max_per_hour: 3}]
 	})
 }
 
+// A rule with many messages does not keep people from being told of other rules for long, and there are no more messages in an
+// hour than there may be.
+func TestMaxPerHourLeavesRoomForOthers(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		n := w.notifier(`
+channels: {hook: {kind: webhook, url: $URL}}
+routes: [{to: hook, group_by: key, group_wait: 0s, max_per_hour: 10}]
+`)
+		send := func() []told {
+			for range 12 {
+				w.later(n, 0)
+			}
+			return messages(t, w.ear.take())
+		}
+		w.fire(alerts.Error, nil, numberedKeys("flood", 150)...)
+		first := len(send())
+		if first != 8 {
+			t.Fatalf("%d messages at once, want 8", first)
+		}
+		w.fire(alerts.Critical, nil, "innocent")
+		if got := send(); len(got) != 0 {
+			t.Fatalf("%d messages more", len(got))
+		}
+		w.now = w.now.Add(20 * time.Minute)
+		got := send()
+		if len(got) != 1 || got[0].Count != 143 {
+			t.Fatalf("after 20 minutes: %+v", got)
+		}
+		// The flood goes on: of ten hours, none has more messages than it may have.
+		var at []time.Time
+		for i := range 10 * 60 {
+			w.fire(alerts.Error, nil, numberedKeys(fmt.Sprintf("flood-%d-", i), 2)...)
+			w.now = w.now.Add(time.Minute)
+			for range send() {
+				at = append(at, w.now)
+			}
+		}
+		for i := range at {
+			if i >= 10 && at[i].Sub(at[i-10]) < time.Hour {
+				t.Errorf("11 messages from %s to %s", at[i-10], at[i])
+			}
+			if i > 0 && at[i].Sub(at[i-1]) > 25*time.Minute {
+				t.Errorf("no message from %s to %s", at[i-1], at[i])
+			}
+		}
+		if len(at) < 60 {
+			t.Errorf("%d messages in ten hours", len(at))
+		}
+	})
+}
+
 func TestResolvedGoesWhereItWasTold(t *testing.T) {
 	onBoth(t, func(t *testing.T, w *world) {
 		n := w.notifier(`

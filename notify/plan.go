@@ -177,27 +177,47 @@ func (p *planner) laneOf(r Route, channel string) (*lane, error) {
 	return l, nil
 }
 
+// gatheredPart is the part of max_per_hour that is kept for messages that gather: one in so many.
+const gatheredPart = 5
+
 // notice returns which of the plan's messages is for a topic: one that is open, or a new one.
-// Where there were max_per_hour within an hour already, it is the one that gathers the rest, as soon
-// as the hour is over. What is returned beside it is its topic.
+//
+//  1. A fifth of max_per_hour is for messages that gather. Where there were the others within an hour already, it is
+//     the one that gathers the rest.
+//  2. That one comes some minutes after the message before it, so that one rule, of whomever, cannot use up what tells people of
+//     the other rules. There are no more than max_per_hour in any hour.
+//
+// What is returned beside it is its topic.
 func (p *planner) notice(l *lane, r Route, channel, topic string) (int, string) {
 	if i, ok := p.join(l, topic); ok {
 		return i, topic
 	}
 	at := p.now.Add(r.Wait)
-	if len(l.planned) >= r.PerHour {
-		if free := l.planned[r.PerHour-1].Add(time.Hour); free.After(at) {
-			topic, at = rest, free
-			if i, ok := p.join(l, rest); ok {
-				return i, rest
-			}
+	gathered := r.PerHour / gatheredPart
+	if l.freeAt(r.PerHour - gathered).After(at) {
+		topic = rest
+		if i, ok := p.join(l, rest); ok {
+			return i, rest
 		}
+		free := []time.Time{at, l.freeAt(r.PerHour)}
+		if gathered > 0 {
+			free = append(free, l.planned[0].Add(time.Hour/time.Duration(gathered+1)))
+		}
+		at = slices.MaxFunc(free, time.Time.Compare)
 	}
 	l.open[topic] = len(p.made.Notices)
 	l.planned = append(l.planned, at)
 	slices.SortFunc(l.planned, func(a, b time.Time) int { return b.Compare(a) })
 	p.made.Notices = append(p.made.Notices, alerts.Notice{Channel: channel, Route: r.Name, Topic: topic, PlannedAt: at})
 	return l.open[topic], topic
+}
+
+// freeAt is when there were fewer than so many messages within an hour; zero: there are fewer.
+func (l *lane) freeAt(most int) time.Time {
+	if len(l.planned) < most {
+		return time.Time{}
+	}
+	return l.planned[most-1].Add(time.Hour)
 }
 
 // join returns the open message of a topic, as one of the plan's.
