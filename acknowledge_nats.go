@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"unicode"
 
 	"github.com/google/uuid"
 
@@ -68,6 +69,9 @@ func (n *node) ackAsked(ctx context.Context, subject string, body []byte) (futur
 	}
 	if len(of.By) > ackMostBy {
 		return futurejobs.Listed{}, wrongAck("by has %d bytes, the most is %d", len(of.By), ackMostBy)
+	}
+	if i := strings.IndexFunc(of.By, func(r rune) bool { return !unicode.IsPrint(r) }); i >= 0 {
+		return futurejobs.Listed{}, wrongAck("by has a character at byte %d that cannot be printed; leave it out", i)
 	}
 	ack, err := of.Ack(n.clock.Now())
 	if err != nil {

@@ -88,7 +88,7 @@ func TestAcknowledgingOverNATS(t *testing.T) {
 
 	for body, want := range map[string]string{
 		`{"for": "soon"}`: "422 body.for", `{"by": "` + strings.Repeat("x", 101) + `"}`: "422 by has 101 bytes", `{"note": "` + strings.Repeat("x", 501) + `"}`: "422 body.note",
-		`{"til": "1h"}`: `422 the request is not like`, `nonsense`: "422 the request is not like",
+		`{"by": "a\u001b[31m"}`: "422 by has a character at byte 1", `{"til": "1h"}`: `422 the request is not like`, `nonsense`: "422 the request is not like",
 		`{"for": "1h"}{"for": "2h"}`: `422 the request is not like {"for": "2h", "note": "I am on it", "by": "ada"}: something follows the object`,
 		`{"for": 2}`:                 `422 the request is not like {"for": "2h", "note": "I am on it", "by": "ada"}: for cannot be of the type number`,
 		`"2h"`:                       `422 the request is not like {"for": "2h", "note": "I am on it", "by": "ada"}: it is no object but of the type string`,

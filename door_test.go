@@ -1,6 +1,8 @@
 package deadman_test
 
 import (
+	"io"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -66,6 +68,14 @@ func TestAnOpenNodeBehindAProxy(t *testing.T) {
 		{"Forwarded", "for=203.0.113.7"},
 		{"X-Real-Ip", "203.0.113.7"},
 		{"x-forwarded-host", "a"},
+		{"CF-Connecting-IP", "203.0.113.7"},
+		{"True-Client-IP", "203.0.113.7"},
+		{"X-Cluster-Client-IP", "203.0.113.7"},
+		{"Fly-Client-IP", "203.0.113.7"},
+		{"CDN-Loop", "cloudflare"},
+		{"X-Original-Host", "deadman.example.org"},
+		{"X-Envoy-External-Address", "203.0.113.7"},
+		{"Tailscale-User-Login", "ann@example.org"},
 	} {
 		for _, of := range [][3]string{
 			{http.MethodGet, "/api/v1/tokens", ""},
@@ -83,6 +93,9 @@ func TestAnOpenNodeBehindAProxy(t *testing.T) {
 		}
 		n.want(http.StatusOK, http.MethodGet, "/healthz", "", header...)
 	}
+	if got := n.answerTo(t, "GET /api/v1/tokens HTTP/1.0\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n\r\n"); !strings.Contains(got, " 403 ") || !strings.Contains(got, "its version, HTTP/1.0") {
+		t.Errorf("as nginx asks: %s", got)
+	}
 	var made struct{ Secret string }
 	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"me","scopes":["admin"]}`).read(t, &made)
 	n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "", "Via", "1.1 nginx")
@@ -91,6 +104,24 @@ func TestAnOpenNodeBehindAProxy(t *testing.T) {
 
 	n = serve(t, deadman.Config{Insecure: true})
 	n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", "Via", "1.1 nginx")
+}
+
+// answerTo is what the node writes to a request as it is sent.
+func (n *node) answerTo(t *testing.T, request string) string {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(n.HTTP, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(got)
 }
 
 // Once there was a token, neither its end nor a restart opens the node: a node that nobody can get

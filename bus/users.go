@@ -161,7 +161,8 @@ func private(dir string) error {
 	return nil
 }
 
-// secretOf reads a secret from its file, and makes both where there is no file.
+// secretOf reads a secret from its file, and makes both where there is no file. A secret that every user of the machine could
+// read or write is one no more: another takes its place.
 func secretOf(path string, log *slog.Logger) (string, error) {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -170,11 +171,16 @@ func secretOf(path string, log *slog.Logger) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if runtime.GOOS != "windows" && info.Mode().Perm()&0o077 != 0 {
+	switch open := info.Mode().Perm(); {
+	case runtime.GOOS == "windows":
+	case open&0o007 != 0:
+		log.Warn("the secret of a NATS user was open to every user of this machine; another took its place, which the programs of that user need", "file", path)
+		return makeSecret(path)
+	case open&0o070 != 0:
 		if err := os.Chmod(path, 0o600); err != nil {
 			return "", err
 		}
-		log.Warn("the secret of a NATS user was open to others on this machine, and is no longer; to make another, remove the file and start the node again", "file", path)
+		log.Warn("the secret of a NATS user was open to a group of this machine, and is no longer; to make another, remove the file and start the node again", "file", path)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {

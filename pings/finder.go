@@ -190,6 +190,16 @@ func (f *Finder) Create(ctx context.Context, a Address, replace bool) (kept Addr
 	return f.Store.CreatePingAddress(ctx, a, replace)
 }
 
+// Sharers are the names of the rules that have an id, which are several where it is a ping key.
+func (f *Finder) Sharers(ctx context.Context, id string) ([]string, error) {
+	found, err := f.Store.PingTargets(ctx, id)
+	names := make([]string, len(found))
+	for i, a := range found {
+		names[i] = a.Rule
+	}
+	return names, err
+}
+
 // Addresses are those of a rule. The errors are those of Store.PingAddresses.
 func (f *Finder) Addresses(ctx context.Context, ruleID int32) ([]Address, error) {
 	return f.Store.PingAddresses(ctx, ruleID)

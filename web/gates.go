@@ -137,12 +137,21 @@ func (a *api) loopback() func(http.Handler) http.Handler {
 func forwarded(r *http.Request) string {
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
 		known := strings.ToLower(name)
-		if known == "forwarded" || known == "via" || known == "x-real-ip" || strings.HasPrefix(known, "x-forwarded") {
+		if slices.Contains(proxyHeaders, known) || slices.ContainsFunc(proxyPrefixes, func(p string) bool { return strings.HasPrefix(known, p) }) {
 			return name
 		}
 	}
 	return ""
 }
+
+// proxyHeaders and proxyPrefixes are the headers that proxies set, and what those begin with, in lower case.
+var (
+	proxyHeaders = []string{
+		"forwarded", "forwarded-for", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip", "fastly-client-ip",
+		"fly-client-ip", "x-azure-clientip", "x-original-url", "x-original-host", "x-rewrite-url",
+	}
+	proxyPrefixes = []string{"x-forwarded", "x-envoy-", "x-appengine-", "cf-", "cdn-loop", "tailscale-"}
+)
 
 // hostOf is the host of an address of the web; empty: the address has none.
 func hostOf(address string) string {

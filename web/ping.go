@@ -20,10 +20,11 @@ type Pings interface {
 	// Take takes a ping in: where it returns nil, what it says is committed. pings.Taker says
 	// which errors it returns.
 	Take(ctx context.Context, p pings.Ping) error
-	// Addresses, Address, Create and Delete are about where pings come in, History is what came;
+	// Addresses, Address, Create, Sharers and Delete are about where pings come in, History is what came;
 	// pings.Store and pings.Finder say which errors they return.
 	Addresses(ctx context.Context, ruleID int32) ([]pings.Address, error)
 	Create(ctx context.Context, a pings.Address, replace bool) (kept pings.Address, created bool, err error)
+	Sharers(ctx context.Context, id string) ([]string, error)
 	Delete(ctx context.Context, ruleID int32, key string) error
 	History(ctx context.Context, ruleID int32, key string, before int64, limit int) ([]pings.Entry, error)
 }

@@ -136,6 +136,25 @@ type pingAddressOut struct {
 	Body   PingAddress
 }
 
+func pingIDTaken() error {
+	return problem(http.StatusConflict, "the id is that of another key, of this rule or another; choose another, or leave it out for a new one")
+}
+
+// mayShare refuses an id that a rule has which the token may not change: two rules with one ping key can make pings of the other
+// ambiguous.
+func (a *api) mayShare(ctx context.Context, id string) error {
+	names, err := a.Pings.Sharers(ctx, id)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if visitorOf(ctx).allow(access.Rules, name) != nil {
+			return pingIDTaken()
+		}
+	}
+	return nil
+}
+
 func (a *api) createPingAddress(ctx context.Context, in *struct {
 	RuleName
 	Body PingAddressWish
@@ -150,11 +169,14 @@ func (a *api) createPingAddress(ctx context.Context, in *struct {
 		if wish.ID, err = pings.ParseID(in.Body.ID, wish.IsPingKey()); err != nil {
 			return nil, refused("body.id", "%v", err)
 		}
+		if err := a.mayShare(ctx, wish.ID); err != nil {
+			return nil, err
+		}
 	}
 	kept, created, err := a.Pings.Create(ctx, wish, in.Body.Rotate)
 	switch {
 	case errors.Is(err, pings.ErrTaken):
-		return nil, problem(http.StatusConflict, "the id is that of another key, of this rule or another; choose another, or leave it out for a new one")
+		return nil, pingIDTaken()
 	case errors.Is(err, pings.ErrFull):
 		return nil, problem(http.StatusConflict, "%v", err)
 	case err != nil:

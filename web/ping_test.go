@@ -366,6 +366,20 @@ func TestPingAddresses(t *testing.T) {
 	}
 }
 
+// A ping key of a rule that a token may not change is like one that is taken: with it, pings of that rule would be ambiguous.
+func TestATenantTakesNoPingKeyOfAnother(t *testing.T) {
+	p := newPinged(t, closed)
+	acme := strings.Replace(backup, "name: backup", "name: acme-beat", 1)
+	p.save(acme)
+	ours, all := p.token("acme", "acme-*", access.Rules), p.token("all", "", access.Admin)
+	const key = `{"id": "fqOOd6-F4MMNuCEnzTU01w"}`
+	changed(t, do(t, p.Server, "POST", "/api/v1/rules/backup/pings", key, all...), 201)
+	for _, body := range []string{key, strings.Replace(key, "}", `, "rotate": true}`, 1)} {
+		isProblem(t, do(t, p.Server, "POST", "/api/v1/rules/acme-beat/pings", body, ours...), 409, web.Conflict, "the id is that of another key")
+	}
+	changed(t, do(t, p.Server, "POST", "/api/v1/rules/acme-beat/pings", key, all...), 201) // who may change both
+}
+
 // Lists of addresses and of the log go page by page.
 func TestPingPages(t *testing.T) {
 	p := newPinged(t)

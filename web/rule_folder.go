@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
@@ -24,12 +25,18 @@ func (a *api) maySaveInto(ctx context.Context, name string, in *Saving) error {
 		return err
 	case l.IsOfFolder() && !in.Adopt:
 		return problemIs(RuleConflict, http.StatusConflict, "%s", readOnly(l.Saved))
-	case l.IsOfFolder() && visitorOf(ctx).may(access.Admin) != nil:
+	case l.IsOfFolder() && mayTakeOver(ctx) != nil:
 		return problem(http.StatusForbidden, "%s", readOnly(l.Saved))
 	case l.Bundle == string(in.Bundle):
 		return nil
 	}
 	return a.mayAddTo(ctx, string(in.Bundle))
+}
+
+// mayTakeOver refuses those who may not change what the operator of the node wrote, as all who are bound to a prefix.
+func mayTakeOver(ctx context.Context) error {
+	v := visitorOf(ctx)
+	return cmp.Or(v.may(access.Admin), v.unbound())
 }
 
 // mayAddTo refuses to add a rule to those that a node reads from its folder.
@@ -50,7 +57,7 @@ func (a *api) mayAddTo(ctx context.Context, bundle string) error {
 // mayDelete refuses to delete a rule that a node reads from its folder.
 func (a *api) mayDelete(ctx context.Context, name string) error {
 	l, err := a.ruleOrNone(ctx, name)
-	if err == nil && l.IsOfFolder() && visitorOf(ctx).may(access.Admin) != nil {
+	if err == nil && l.IsOfFolder() && mayTakeOver(ctx) != nil {
 		err = problem(http.StatusForbidden, "%s", readOnly(l.Saved))
 	}
 	return err

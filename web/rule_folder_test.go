@@ -34,6 +34,7 @@ func (s *stand) readFolder(name string, files map[string]string) {
 func TestRulesOfANodesFolderAreReadOnly(t *testing.T) {
 	s := newStand(t, closed)
 	rulesOnly, admin := s.token("ci", "", access.Rules), s.token("adm", "", access.Admin)
+	tenant := s.token("tenant", "pa-*", access.Admin)
 	s.readFolder("orders", map[string]string{"paid.yaml": paidYAML})
 	as := func(token []string, method, path, body string) answer {
 		t.Helper()
@@ -53,6 +54,9 @@ func TestRulesOfANodesFolderAreReadOnly(t *testing.T) {
 	isProblem(t, as(rulesOnly, "PUT", "/paid?adopt=true&bundle=file:orders", mine), 403, web.Forbidden, of, at)
 	isProblem(t, as(rulesOnly, "DELETE", "/paid?bundle=file:orders", ""), 403, web.Forbidden, of, at, "admin")
 	isProblem(t, as(rulesOnly, "DELETE", "/paid", ""), 403, web.Forbidden, of)
+	s.readFolder("tenants", map[string]string{"pa.yaml": strings.Replace(paidYAML, "name: paid", "name: pa-id", 1)})
+	isProblem(t, as(tenant, "PUT", "/pa-id?adopt=true", strings.Replace(paidYAML, "name: paid", "name: pa-id", 1)), 403, web.Forbidden, "file:tenants", at)
+	isProblem(t, as(tenant, "DELETE", "/pa-id?bundle=file:tenants", ""), 403, web.Forbidden, "file:tenants", at)
 	rule := func() web.Rule {
 		t.Helper()
 		var list web.Page[web.Rule]

@@ -152,6 +152,9 @@ func (a *api) createToken(ctx context.Context, in *newTokenIn) (NewToken, error)
 		if err != nil {
 			return NewToken{}, refused("body.expires", "%v", err)
 		}
+		if span <= 0 {
+			return NewToken{}, refused("body.expires", "%s is not over 0; give a span such as 90d, or leave it out for a token that never expires", in.Body.Expires)
+		}
 		wish.Expires = time.Duration(span)
 	}
 	if err := mayComeFirst(ctx, k, wish); err != nil {

@@ -88,12 +88,20 @@ func (a *api) visitor(r *http.Request) (visitor, error) {
 
 // direct refuses a request to an open node that a proxy passed on: its sender may be anywhere.
 func (a *api) direct(r *http.Request) error {
-	header := forwarded(r)
-	if a.Proxied || header == "" {
+	if a.Proxied {
 		return nil
 	}
-	return problem(http.StatusForbidden, "this node is open to its own machine alone, and the header %s says that a proxy passed this request on; "+
-		"make a token on that machine (deadman token create NAME --scope admin), and send it with each request", header)
+	var sign string
+	switch header := forwarded(r); {
+	case header != "":
+		sign = "the header " + header
+	case !r.ProtoAtLeast(1, 1): // as nginx speaks, where it is not told otherwise
+		sign = "its version, " + r.Proto + ","
+	default:
+		return nil
+	}
+	return problem(http.StatusForbidden, "this node is open to its own machine alone, and %s says that a proxy passed this request on; "+
+		"make a token on that machine (deadman token create NAME --scope admin), and send it with each request", sign)
 }
 
 // identity is who would send a request now, of which visitor knew before who sends it. Nothing is counted.

@@ -250,7 +250,9 @@ func TestTokensAndAudit(t *testing.T) {
 	}
 	isProblem(t, do(t, s.Server, "POST", "/api/v1/tokens", `{"name": "ci", "scopes": ["events"]}`, admin...), 409, web.Conflict, "in use")
 	isProblem(t, do(t, s.Server, "POST", "/api/v1/tokens", `{"name": "-", "scopes": ["evnts"]}`, admin...), 422, web.Invalid, "body.name", "body.scopes[0]", "did you mean events?")
-	isProblem(t, do(t, s.Server, "POST", "/api/v1/tokens", `{"name": "b", "scopes": ["read"], "expires": "soon"}`, admin...), 422, web.Invalid, "body.expires")
+	for _, expires := range []string{"soon", "0s", "-1h"} {
+		isProblem(t, do(t, s.Server, "POST", "/api/v1/tokens", fmt.Sprintf(`{"name": "b", "scopes": ["read"], "expires": %q}`, expires), admin...), 422, web.Invalid, "body.expires")
+	}
 	isProblem(t, do(t, s.Server, "POST", "/api/v1/tokens", `{"name": "b", "scopes": ["read"]}`, append([]string{"Idempotency-Key", "k"}, admin...)...), 400, web.BadRequest, "Idempotency-Key")
 
 	mine := []string{"Authorization", "bearer " + made.Secret}

@@ -31,6 +31,7 @@ const (
 // client asks a node over HTTP.
 type client struct {
 	base  string // without a slash at its end
+	node  string // base for people, without a password
 	from  string // where base was taken from, for people
 	token string
 	http  *http.Client
@@ -67,9 +68,9 @@ func (p *program) client() (*client, error) {
 	}
 	u, err := url.Parse(c.base)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, usage("%s (%s) is no web address; write it in full, such as http://127.0.0.1:8080", c.base, c.from)
+		return nil, usage("%s is no web address; write it in full, such as http://127.0.0.1:8080", c.from)
 	}
-	c.base = strings.TrimRight(c.base, "/")
+	c.base, c.node = strings.TrimRight(c.base, "/"), strings.TrimRight(u.Redacted(), "/")
 	return c, nil
 }
 
@@ -85,9 +86,9 @@ func (c *client) ask(ctx context.Context, method, path string, query url.Values,
 	data, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswer+1))
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("the answer of %s broke off: %w", c.base, err)
+		return nil, fmt.Errorf("the answer of %s broke off: %w", c.node, err)
 	case len(data) > maxAnswer:
-		return nil, fmt.Errorf("the answer of %s is over %d MiB; ask for less with --limit", c.base, maxAnswer>>20)
+		return nil, fmt.Errorf("the answer of %s is over %d MiB; ask for less with --limit", c.node, maxAnswer>>20)
 	}
 	return data, nil
 }
@@ -129,13 +130,13 @@ func (c *client) unreachable(ctx context.Context, err error, there bool) error {
 		return ctx.Err()
 	}
 	if there && ctx.Err() != nil {
-		return fmt.Errorf("%s (from %s) does not answer within %s\n%s", c.base, c.from, askTime, readyHint)
+		return fmt.Errorf("%s (from %s) does not answer within %s\n%s", c.node, c.from, askTime, readyHint)
 	}
 	var of *url.Error
 	if errors.As(err, &of) {
 		err = of.Err // without the address, which is said here
 	}
-	return fmt.Errorf("cannot reach %s (from %s): %w\n%s", c.base, c.from, err, startHint)
+	return fmt.Errorf("cannot reach %s (from %s): %w\n%s", c.node, c.from, err, startHint)
 }
 
 // refused is the error that a bad answer is.
@@ -146,7 +147,7 @@ func (c *client) refused(answer *http.Response) error {
 	if err == nil && kind == "application/problem+json" && json.Unmarshal(data, p) == nil {
 		return refusal{p}
 	}
-	return fmt.Errorf("%s (from %s) answers %s, but not as deadman does; is another program there?", c.base, c.from, answer.Status)
+	return fmt.Errorf("%s (from %s) answers %s, but not as deadman does; is another program there?", c.node, c.from, answer.Status)
 }
 
 // refusal is a problem that the node answered with.
@@ -184,7 +185,7 @@ func get[T any](ctx context.Context, c *client, path string, query url.Values) (
 }
 
 func (c *client) unreadable(err error) error {
-	return fmt.Errorf("the answer of %s cannot be read: %w; are client and node of the same version?", c.base, err)
+	return fmt.Errorf("the answer of %s cannot be read: %w; are client and node of the same version?", c.node, err)
 }
 
 // tell asks for something to be done with v, sent as JSON unless it is nil, and returns the

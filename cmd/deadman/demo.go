@@ -216,7 +216,7 @@ func (d *demo) gaveUp(ctx context.Context) error {
 			}
 		}
 	}
-	return fmt.Errorf("these alerts did not come within %s:%s\nlook at the node's log, and at %s/readyz", demoTime, said, d.c.base)
+	return fmt.Errorf("these alerts did not come within %s:%s\nlook at the node's log, and at %s/readyz", demoTime, said, d.c.node)
 }
 
 // tell says what the demo does. With -o json the output is the alerts alone.

@@ -40,5 +40,5 @@ func (d *demo) giveRules(ctx context.Context) error {
 // otherRules is what to do where a node has rules, and not the one that the demo is made for.
 func (d *demo) otherRules() string {
 	return fmt.Sprintf("the demo is made for the sample rule order-unshipped: save it as it is at %s/new-rule?from=order-unshipped, "+
-		"or name a node without rules with --url, to which the demo gives that rule itself", d.c.base)
+		"or name a node without rules with --url, to which the demo gives that rule itself", d.c.node)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -140,6 +141,31 @@ func TestEndpointsFile(t *testing.T) {
 }
 
 // Where a command is run may be a folder of anybody. What lies there does not get the token.
+// A password in the address of the node goes to the node, and is shown to nobody.
+func TestThePasswordOfAnAddressIsNotShown(t *testing.T) {
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if user, password, _ := r.BasicAuth(); user != "ann" || password != "hidden" {
+			t.Errorf("the node is sent %q and %q", user, password)
+		}
+		w.WriteHeader(http.StatusTeapot)
+	}))
+	defer other.Close()
+	for _, address := range []string{
+		strings.Replace(other.URL, "http://", "http://ann:hidden@", 1), "http://ann:hidden@127.0.0.1:1", "ftp://ann:hidden@127.0.0.1:1", "http://ann:hidden@127.0.0.1:x",
+	} {
+		var out, errs bytes.Buffer
+		p := inProcess(&out, &errs, "DEADMAN_URL="+address)
+		if c, err := p.client(); err == nil {
+			_, err = c.ask(t.Context(), http.MethodGet, "/jobs", nil, nil, nil)
+			if err == nil || strings.Contains(err.Error(), "hidden") || !strings.Contains(err.Error(), "ann:xxxxx@127.0.0.1") {
+				t.Errorf("%s: %v", address, err)
+			}
+		} else if strings.Contains(err.Error(), "hidden") || !strings.Contains(err.Error(), "DEADMAN_URL") {
+			t.Errorf("%s: %v", address, err)
+		}
+	}
+}
+
 func TestATokenGoesToTheNodeThatWasNamed(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	asked := func(env ...string) (*client, error) {

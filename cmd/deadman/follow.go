@@ -96,7 +96,7 @@ func (f *following) listen(ctx context.Context, yield func(heard, error) bool) (
 	defer alarm.Stop()
 	for m, err := range messages(&watched{answer.Body, alarm}) {
 		if err != nil {
-			return false, fmt.Errorf("the connection to %s was cut: %w", f.base, cmp.Or(context.Cause(ctx), err))
+			return false, fmt.Errorf("the connection to %s was cut: %w", f.node, cmp.Or(context.Cause(ctx), err))
 		}
 		h, err := f.take(m)
 		if err != nil {
@@ -106,7 +106,7 @@ func (f *following) listen(ctx context.Context, yield func(heard, error) bool) (
 			return true, nil
 		}
 	}
-	return false, fmt.Errorf("%s closed the connection", f.base)
+	return false, fmt.Errorf("%s closed the connection", f.node)
 }
 
 // take returns the alert that a message is, unless it is another or was yielded before.
@@ -115,7 +115,7 @@ func (f *following) take(m message) (*heard, error) {
 	case "alert":
 		h := &heard{raw: m.data}
 		if err := json.Unmarshal(m.data, &h.Alert); err != nil {
-			return nil, fmt.Errorf("an alert from %s cannot be read: %w", f.base, err)
+			return nil, fmt.Errorf("an alert from %s cannot be read: %w", f.node, err)
 		}
 		if f.repeats(h.ID) {
 			return nil, nil
@@ -124,7 +124,7 @@ func (f *following) take(m message) (*heard, error) {
 	case "problem":
 		p := new(web.Problem)
 		if err := json.Unmarshal(m.data, p); err != nil {
-			return nil, fmt.Errorf("what %s says cannot be read: %w", f.base, err)
+			return nil, fmt.Errorf("what %s says cannot be read: %w", f.node, err)
 		}
 		f.trouble(p)
 	}
