@@ -73,7 +73,7 @@ func (w *Wish) readName(say sayer) {
 	switch {
 	case !nameForm.MatchString(w.Name):
 		say("name", `%.70q is not 1 to 63 of letters, digits, ".", "_", "@" and "-", beginning with a letter or digit`, w.Name)
-	case slices.Contains(reserved, w.Name):
+	case slices.ContainsFunc(reserved, func(name string) bool { return strings.EqualFold(name, w.Name) }):
 		say("name", "%q is what the audit calls somebody else; take another name", w.Name)
 	case uuid.Validate(w.Name) == nil:
 		say("name", "%q looks like a token's id; take another name", w.Name)

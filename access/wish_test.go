@@ -53,6 +53,7 @@ func TestBadWishesChangeNothing(t *testing.T) {
 		{wish(strings.Repeat("n", 64), "read"), `name: "` + strings.Repeat("n", 64) + `" ` + names},
 		{wish(strings.Repeat("n", 9999), "read"), `name: "` + strings.Repeat("n", 70) + `" ` + names},
 		{wish("deadman", "read"), `name: "deadman" is what the audit calls somebody else; take another name`},
+		{wish("Deadman", "read"), `name: "Deadman" is what the audit calls somebody else; take another name`},
 		{wish("loopback", "read"), `name: "loopback" is what the audit calls somebody else; take another name`},
 		{
 			wish("01890a5d-ac96-774b-bcce-b302099a8057", "read"),
