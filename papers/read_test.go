@@ -233,7 +233,7 @@ func FuzzRead(f *testing.F) {
 
 // A mapping has a bounded number of fields, wherever it is; lists, comments, texts and other documents have their own bounds.
 func TestFieldsAreBounded(t *testing.T) {
-	many := func(line string, n int) string { return strings.Repeat(line, n) }
+	many := strings.Repeat
 	for name, c := range map[string]struct {
 		text string
 		fits bool
