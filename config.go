@@ -37,6 +37,7 @@ type Config struct {
 	Calendars   string // a file of calendars that rules may name; empty: none
 	Hooks       string // a file of webhooks of others that are taken in; empty: none
 	Sources     string // a file of what rules may look up in; empty: nothing
+	Login       string // a file of how people log in without a token; empty: they do not
 	Notify      string // a file of channels and routes for people; empty: nobody is told
 	// Where a heartbeat goes while all shards are swept; empty: nowhere.
 	HeartbeatURL     string // is asked with POST; it may be a secret
@@ -61,7 +62,7 @@ type Config struct {
 	KeepAlerts      time.Duration // 0: 30 days
 	KeepDeadLetters time.Duration // 0: 7 days
 
-	// Env is what a variable of the environment holds that the file Sources names; nil: nothing.
+	// Env is what a variable of the environment holds that the files Sources and Login name; nil: nothing.
 	Env func(name string) string
 
 	// Clock is the clock of the database in DataDir; nil: the machine's. Tests set it.
@@ -73,7 +74,7 @@ type Config struct {
 	Log     *slog.Logger    // nil: slog.Default()
 	Version string          // of the program, for people; empty: "dev"
 	Ready   func(Endpoints) // called once the node serves; may be nil
-	Reload  <-chan struct{} // each time, the files Hooks and Notify are read again; may be nil
+	Reload  <-chan struct{} // each time, the files Hooks, Notify and Login are read again; may be nil
 	// FirstToken is called where the node made its first token itself, with the token and
 	// the address to log in at, before Ready. It is the only time that anybody sees it.
 	// nil: it is logged.
@@ -134,6 +135,9 @@ func (c Config) check() error {
 	}
 	if c.DatabaseURL != "" && c.NATSURL == "" {
 		return fmt.Errorf("%w: DEADMAN_DATABASE_URL is set and DEADMAN_NATS_URL is not; set both, or neither for an embedded node", ErrHalfConfigured)
+	}
+	if c.Login != "" && c.Insecure {
+		return errors.New("DEADMAN_INSECURE answers everybody without a login, and DEADMAN_LOGIN is set; leave one of them out")
 	}
 	if c.HeartbeatEvery < heartbeatLeast {
 		return fmt.Errorf("DEADMAN_HEARTBEAT_EVERY is %s; write %s or more", c.HeartbeatEvery, heartbeatLeast)

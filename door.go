@@ -21,14 +21,17 @@ const (
 // door decides whether the node answers everybody without a token.
 //
 //  1. A node with --insecure does.
-//  2. A node does that is reached on its own machine alone, as far as its settings say, and in
-//     whose database there never was a token. The web layer refuses a request to it that came
+//  2. A node does that is reached on its own machine alone, as far as its settings say, where people
+//     log in with tokens alone, and in whose database there never was a token. The web layer refuses a request to it that came
 //     through a proxy.
 //  3. Any other node is closed. Where no live token may do everything, it makes a first token,
 //     and hands it out once.
 func (n *node) door(ctx context.Context, addr net.Addr) error {
 	if n.server != nil && !n.server.Loopback() && !n.server.Guarded() {
 		n.log.Warn("the NATS server in this process answers whoever reaches it: it was started with --insecure and without DEADMAN_NATS_TOKEN_FILE", "nats", n.server.ClientURL())
+	}
+	if err := n.checkWayBack(addr); err != nil {
+		return err
 	}
 	if n.Insecure {
 		n.open.Store(true)
@@ -58,7 +61,7 @@ func (n *node) door(ctx context.Context, addr net.Addr) error {
 
 // local reports whether the settings say of no way to the node but that on its own machine.
 func (n *node) local(addr net.Addr) bool {
-	return isLoopback(addr) && (n.PublicURL == "" || web.IsLoopbackURL(n.PublicURL))
+	return isLoopback(addr) && n.Login == "" && (n.PublicURL == "" || web.IsLoopbackURL(n.PublicURL))
 }
 
 // giveFirst makes a token that may do everything, and hands it out once. Of several nodes that

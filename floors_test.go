@@ -26,7 +26,7 @@ var floors = [][]string{
 	{"checks/lookup"},
 	{"future_jobs"},
 	{"access"},
-	{"rules", "events", "ticks", "hooks"},
+	{"rules", "events", "ticks", "hooks", "logins"},
 	{"pings"},
 	{"web/static"},
 	{"store", "bus", "web", "sources", "handlers", "notify"},
@@ -37,7 +37,7 @@ var floors = [][]string{
 }
 
 // provers only prove, or show: they may import every room, and no room imports them.
-var provers = []string{"bus/bustest", "deploy", "examples/handler-go", "faults", "fuzz", "store/storetest"}
+var provers = []string{"bus/bustest", "deploy", "examples/handler-go", "faults", "fuzz", "logins/logintest", "store/storetest"}
 
 // clocks are the rooms that may ask the machine for the time: floor 4 and above.
 var clocks = []string{"store", "bus", "web", "web/ui", "sources", "handlers", "notify", ".", "bench", "cmd/deadman"}

@@ -22,6 +22,7 @@ import (
 	futurejobs "deadman/future_jobs"
 	"deadman/handlers"
 	"deadman/hooks"
+	"deadman/logins"
 	"deadman/notify"
 	"deadman/rules"
 	"deadman/store"
@@ -53,6 +54,7 @@ type node struct {
 	intake  *events.Intake
 	letters *events.Letters
 	hooks   atomic.Pointer[hooks.Set]
+	logins  atomic.Pointer[logins.Config] // nil: people log in with tokens alone
 	hearing *futurejobs.Hearing
 	relay   *alerts.Relay
 	people  *notify.Notifier // nil: there is no file of channels
@@ -90,6 +92,9 @@ func open(ctx context.Context, c Config) (n *node, err error) {
 		return n, err
 	}
 	if err := n.readHooks(ctx); err != nil {
+		return n, err
+	}
+	if err := n.readLogin(ctx); err != nil {
 		return n, err
 	}
 	defer func() {
@@ -327,6 +332,7 @@ func (n *node) applyRules(ctx context.Context) error {
 func (n *node) close() error {
 	var errs []error
 	n.sources.Close()
+	n.useLogin(nil)
 	if n.bus != nil {
 		n.bus.Close()
 	}

@@ -82,8 +82,8 @@ var Actions = []Audited{
 	{SourceTest, "`source/<name>`", "the source was tested; whether it was reached, or the reason"},
 	{TokenCreate, "`token/<name>`", "a token was created; its id, scopes, prefix and expiry"},
 	{TokenRevoke, "`token/<name>`", "the token was revoked; its id"},
-	{SessionCreate, "`session/<id>`", "a browser logged in; the token's name"},
-	{SessionRevoke, "`session/<id>`", "the session was ended, also by *Log out*; its token's id"},
+	{SessionCreate, "`session/<id>`", "a browser logged in; the token's name, or the person's id and groups"},
+	{SessionRevoke, "`session/<id>`", "the session was ended, also by *Log out*; its token's id, or the person"},
 }
 
 // Check returns an error unless the action is one of Actions.

@@ -3,7 +3,7 @@ package access
 import "context"
 
 // The names of actors that have no token. That of a bundle of rule files is "file:" and the
-// bundle's.
+// bundle's; those of people are Person.String.
 const (
 	NodeItself = "deadman"
 	Loopback   = "loopback" // anybody on a node that is open
@@ -11,8 +11,8 @@ const (
 
 // Actor is who does something.
 type Actor struct {
-	Name    string `json:"name"`              // the token's, or one of those above
-	TokenID string `json:"token_id,omitzero"` // empty: without a token
+	Name    string `json:"name"`              // the token's, a person's, or one of those above
+	TokenID string `json:"token_id,omitzero"` // or Person.ID; empty: without a token
 	Addr    string `json:"addr,omitzero"`     // where a request came from
 }
 

@@ -11,13 +11,13 @@ import (
 	"deadman/subjects"
 )
 
-// ErrOutside means that a token, or the rule that it saved, wanted what is out of the token's bounds.
+// ErrOutside means that a token or a person, or a rule that they saved, wanted what is out of their bounds.
 var ErrOutside = errors.New("out of the token's bounds")
 
 // Bounds are the subjects, sources and handlers that a token may use by itself and by the rules that it saves. A nil list
 // bounds nothing, and an empty one leaves nothing. A nil *Bounds bounds nothing at all.
 type Bounds struct {
-	Token    string        `json:"token,omitzero"`    // the name of the token
+	Token    string        `json:"token,omitzero"`    // the name of the token, or a person
 	Subjects subjects.List `json:"subjects,omitzero"` // that its rules may read
 	Publish  subjects.List `json:"publish,omitzero"`  // that it may publish on, its rules may emit on, and its lookups may request on
 	Sources  []string      `json:"sources,omitzero"`  // that its lookups may ask: names, or what names begin with and a "*"
@@ -76,8 +76,11 @@ func (b *Bounds) refuse(verb, kind, what, list, flag string, allowed []string) e
 	case len(has) > maxShown:
 		has = strings.ToValidUTF8(has[:maxShown], "") + "…"
 	}
-	return fmt.Errorf("the token %s may not %s %s %.300q, which is %w (%s: %s); leave it out, or ask for a token made with %s",
-		b.Token, verb, kind, what, ErrOutside, list, has, flag)
+	remedy := "ask for a token made with " + flag
+	if isPerson(b.Token) {
+		remedy = "ask for more " + list + " for your group in the login file"
+	}
+	return fmt.Errorf("%s may not %s %s %.300q, which is %w (%s: %s); leave it out, or %s", whoIs(b.Token), verb, kind, what, ErrOutside, list, has, remedy)
 }
 
 // Equal reports whether two bounds leave the same, whichever tokens they are of.

@@ -139,7 +139,9 @@ func (k *Keeper) find(ctx context.Context, among *recent, hash [32]byte, ask fun
 
 // touch notes a use. A use that cannot be noted is no reason to deny it; a later one is noted.
 func (k *Keeper) touch(ctx context.Context, p pass, at time.Time) {
-	_ = k.store.TouchToken(ctx, p.token.ID, at)
+	if p.token.ID != "" {
+		_ = k.store.TouchToken(ctx, p.token.ID, at)
+	}
 	if p.session.ID != "" {
 		_ = k.store.TouchSession(ctx, p.session.ID, at)
 	}

@@ -17,7 +17,7 @@ const (
 	noted = time.Minute
 )
 
-// pass is what a secret opens: a token or, where it is a session's, the session and its token.
+// pass is what a secret opens: a token or, where it is a session's, the session and its token, unless it is a person's.
 type pass struct {
 	token   Token
 	session Session
@@ -32,7 +32,8 @@ func (p pass) hash() [32]byte {
 }
 
 func (p pass) live(now time.Time) bool {
-	return p.token.ID != "" && p.token.Live(now) && (p.session.ID == "" || p.session.Live(now))
+	held := p.session.Person != nil || p.token.ID != "" && p.token.Live(now)
+	return held && (p.session.ID == "" || p.session.Live(now))
 }
 
 // usedAt is which use was noted last.

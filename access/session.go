@@ -20,6 +20,9 @@ const (
 	SessionIdle = 12 * time.Hour
 	// SessionMost is how long a session lives, however it is used.
 	SessionMost = 30 * 24 * time.Hour
+	// PersonMost is how long a session of a person lives, however it is used: who vouches for the person is asked at
+	// the login alone.
+	PersonMost = 12 * time.Hour
 	// sessionMark is how the secret of a session begins.
 	sessionMark = "ds_"
 	// maxUserAgent is how much of a browser's name is kept, in bytes.
@@ -29,12 +32,13 @@ const (
 // ErrNoSession means that there is no such session. It is futurejobs.ErrNotFound, too.
 var ErrNoSession = fmt.Errorf("session %w, or ended already; `deadman session list` shows all", futurejobs.ErrNotFound)
 
-// Session is a browser in which a person logged in with a token. It may what the token may, and
-// ends no later. Its secret is known to the browser alone.
+// Session is a browser in which a person logged in: with a token, or by a provider. The first may what
+// the token may, and ends no later; of the second, the person's groups decide. Its secret is known to the browser alone.
 type Session struct {
 	ID         string
-	TokenID    string
+	TokenID    string // empty: of a person
 	TokenName  string // of Sessions and SessionByHash
+	Person     *Person // nil: of a token
 	CreatedAt  time.Time
 	LastUsedAt time.Time // to the minute
 	ExpiresAt  time.Time // however it is used
@@ -54,6 +58,14 @@ func (s Session) EndsAt() time.Time {
 	return s.ExpiresAt
 }
 
+// Holder is who has the session, as an actor: the name and the id of the token, or of the person.
+func (s Session) Holder() (name, id string) {
+	if s.Person != nil {
+		return s.Person.String(), s.Person.ID()
+	}
+	return s.TokenName, s.TokenID
+}
+
 // SessionStore keeps sessions.
 type SessionStore interface {
 	// TokenByID returns the token of an id, dead or alive, or ErrNotFound.
@@ -64,7 +76,7 @@ type SessionStore interface {
 	// SessionByHash returns the session of a secret's hash, dead or alive, or ErrNoSession.
 	SessionByHash(ctx context.Context, hash [32]byte) (Session, error)
 	// InsertSession keeps a new session and audits session.create in the same transaction. It returns
-	// ErrNotFound where its token is gone or revoked.
+	// ErrNotFound where its token is gone or revoked; that of a person has none.
 	InsertSession(ctx context.Context, s Session) error
 	// EndSession forgets a session and audits session.revoke in the same transaction. It returns
 	// ErrNoSession where there is none.
@@ -82,30 +94,42 @@ func (k *Keeper) Login(ctx context.Context, secret, addr, userAgent string) (s S
 	if err != nil {
 		return Session{}, "", err
 	}
+	s = Session{TokenID: t.ID, TokenName: t.Name, ExpiresAt: k.now().Add(SessionMost), Addr: addr, UserAgent: userAgent}
+	if !t.ExpiresAt.IsZero() && t.ExpiresAt.Before(s.ExpiresAt) {
+		s.ExpiresAt = t.ExpiresAt
+	}
+	s, sessionSecret, err = k.begin(ctx, s)
+	if errors.Is(err, ErrNotFound) { // it was revoked meanwhile
+		err = ErrDenied
+	}
+	return s, sessionSecret, err
+}
+
+// Admit makes a session for a person for whom a provider vouches. The session's secret is returned here and
+// never again.
+func (k *Keeper) Admit(ctx context.Context, p Person, addr, userAgent string) (s Session, sessionSecret string, err error) {
+	return k.begin(ctx, Session{Person: &p, ExpiresAt: k.now().Add(PersonMost), Addr: addr, UserAgent: userAgent})
+}
+
+// begin keeps a new session of a holder, from now until it expires.
+func (k *Keeper) begin(ctx context.Context, s Session) (Session, string, error) {
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Session{}, "", fmt.Errorf("session id: %w", err)
 	}
-	sessionSecret = newSecret(sessionMark)
+	secret := newSecret(sessionMark)
 	now := micro(k.now())
-	s = Session{
-		ID: id.String(), TokenID: t.ID, TokenName: t.Name, CreatedAt: now, LastUsedAt: now, ExpiresAt: now.Add(SessionMost),
-		Addr: addr, UserAgent: shortAgent(userAgent), Hash: hashOf(sessionSecret),
-	}
-	if !t.ExpiresAt.IsZero() && t.ExpiresAt.Before(s.ExpiresAt) {
-		s.ExpiresAt = t.ExpiresAt
-	}
-	err = k.store.InsertSession(As(ctx, Actor{Name: t.Name, TokenID: t.ID, Addr: addr}), s)
-	switch {
-	case errors.Is(err, ErrNotFound): // it was revoked meanwhile
-		return Session{}, "", ErrDenied
-	case err != nil:
+	s.ID, s.CreatedAt, s.LastUsedAt, s.ExpiresAt = id.String(), now, now, micro(s.ExpiresAt)
+	s.UserAgent, s.Hash = shortAgent(s.UserAgent), hashOf(secret)
+	name, holder := s.Holder()
+	if err := k.store.InsertSession(As(ctx, Actor{Name: name, TokenID: holder, Addr: s.Addr}), s); err != nil {
 		return Session{}, "", err
 	}
-	return s, sessionSecret, nil
+	return s, secret, nil
 }
 
-// Resume returns the live session that has the secret and its token, or ErrDenied.
+// Resume returns the live session that has the secret and its token, or ErrDenied. A person's session has no token: what
+// the person may is the caller's to find.
 func (k *Keeper) Resume(ctx context.Context, secret string) (Session, Token, error) {
 	p, err := k.find(ctx, &k.sessions, hashOf(secret), k.sessionOf)
 	return p.session, p.token, err
@@ -114,8 +138,8 @@ func (k *Keeper) Resume(ctx context.Context, secret string) (Session, Token, err
 // sessionOf asks the store for a session and its token.
 func (k *Keeper) sessionOf(ctx context.Context, hash [32]byte) (pass, error) {
 	s, err := k.store.SessionByHash(ctx, hash)
-	if err != nil {
-		return pass{}, err
+	if err != nil || s.Person != nil {
+		return pass{session: s}, err
 	}
 	t, err := k.store.TokenByID(ctx, s.TokenID)
 	return pass{token: t, session: s}, err

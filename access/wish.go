@@ -54,9 +54,7 @@ func (w Wish) read() (Wish, error) {
 		ps = append(ps, Problem{field, fmt.Sprintf(format, args...)})
 	}
 	w.readName(say)
-	w.readScopes(say)
-	w.readPrefix(say)
-	w.readBounds(say)
+	w.readRights(say)
 	if w.Expires < 0 {
 		say("expires", "%s is in the past; give a span such as 90d, or leave it out for a token that never expires", w.Expires)
 	}
@@ -64,6 +62,24 @@ func (w Wish) read() (Wish, error) {
 		return Wish{}, ps
 	}
 	return w, nil
+}
+
+// Granted returns a wish without a name in its one form, as it is granted to a group, or Problems.
+func (w Wish) Granted() (Wish, error) {
+	var ps Problems
+	w.readRights(func(field, format string, args ...any) {
+		ps = append(ps, Problem{field, fmt.Sprintf(format, args...)})
+	})
+	if ps != nil {
+		return Wish{}, ps
+	}
+	return w, nil
+}
+
+func (w *Wish) readRights(say sayer) {
+	w.readScopes(say)
+	w.readPrefix(say)
+	w.readBounds(say)
 }
 
 // sayer takes down a problem of a field.

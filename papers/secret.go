@@ -37,3 +37,22 @@ func (v Value) Secret(read func(path string) ([]byte, error)) string {
 	}
 	return secret
 }
+
+// Variable is what the variable of the environment holds that v names, without the white space around it. env is os.Getenv
+// or the like.
+func (v Value) Variable(env func(name string) string) string {
+	name := v.Text()
+	if name == "" {
+		return ""
+	}
+	value := strings.TrimSpace(env(name))
+	switch {
+	case value == "":
+		v.Problem("%s is not set in the environment of the node; set it before the node starts", name)
+		return ""
+	case len(value) > maxSecret || strings.ContainsAny(value, "\n\x00"):
+		v.Problem("%s does not hold one line of up to %d bytes; set it to the secret, and nothing else", name, maxSecret)
+		return ""
+	}
+	return value
+}

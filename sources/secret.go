@@ -2,13 +2,9 @@ package sources
 
 import (
 	"os"
-	"strings"
 
 	"deadman/papers"
 )
-
-// maxSecret is the most bytes of a secret in the environment.
-const maxSecret = 8 << 10
 
 // url is the URL that is in a file or in the environment. It may hold a password, and is
 // never in the file of sources.
@@ -24,27 +20,9 @@ func (r reader) secret(v, file, env papers.Value) string {
 	case file.Given():
 		return file.Secret(os.ReadFile)
 	case env.Given():
-		return r.variable(env)
+		return env.Variable(r.env)
 	case !v.Wrong():
 		v.ProblemAtName("%s is missing; name a file that holds it, or with %s a variable of the environment", file.Name, env.Name)
 	}
 	return ""
-}
-
-// variable is what the variable holds that v names.
-func (r reader) variable(v papers.Value) string {
-	name := v.Text()
-	if name == "" {
-		return ""
-	}
-	value := strings.TrimSpace(r.env(name))
-	switch {
-	case value == "":
-		v.Problem("%s is not set in the environment of the node; set it before the node starts", name)
-		return ""
-	case len(value) > maxSecret || strings.ContainsAny(value, "\n\x00"):
-		v.Problem("%s does not hold one line of up to %d bytes; set it to the secret, and nothing else", name, maxSecret)
-		return ""
-	}
-	return value
 }

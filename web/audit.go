@@ -11,8 +11,8 @@ import (
 type Entry struct {
 	ID      int64     `json:"id"`
 	At      time.Time `json:"at"`
-	Actor   string    `json:"actor" doc:"The token's name, loopback, file: and a bundle, or deadman." example:"ci"`
-	TokenID string    `json:"token_id,omitempty"`
+	Actor   string    `json:"actor" doc:"The token's name; proxy: or oidc: and a name for a person; loopback, file: and a bundle, or deadman." example:"ci"`
+	TokenID string    `json:"token_id,omitempty" doc:"Of the token, or by which a person is known for good."`
 	Addr    string    `json:"addr,omitempty" doc:"Where the request came from."`
 	Action  string    `json:"action" example:"rule.save"`
 	Object  string    `json:"object" example:"rule/order-unshipped"`

@@ -12,11 +12,13 @@ import (
 // clientKey is the context's key for the address of the client.
 type clientKey struct{}
 
-// fromClient finds the address that a request comes from. Requests that a page makes in the process keep its visitor's.
+// fromClient finds the address that a request comes from, and whom a trusted proxy names. Requests that a page makes in the
+// process keep its visitor's.
 func (a *api) fromClient(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if clientAddr(r.Context()) == "" {
-			r = r.WithContext(context.WithValue(r.Context(), clientKey{}, clientOf(r, a.TrustedProxies)))
+			ctx := context.WithValue(r.Context(), clientKey{}, clientOf(r, a.TrustedProxies))
+			r = r.WithContext(a.withNamed(ctx, r))
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -37,11 +39,8 @@ func clientAddr(ctx context.Context) string {
 //  3. A proxy writes one of the headers and may let the other one pass. Where both are there and name different
 //     clients, where an address cannot be read, or where all are trusted, the client is the proxy.
 func clientOf(r *http.Request, trusted []netip.Prefix) string {
-	peer := r.RemoteAddr
-	if host, _, err := net.SplitHostPort(peer); err == nil {
-		peer = host
-	}
-	if at, err := netip.ParseAddr(peer); err != nil || !inAny(trusted, at) {
+	peer, isTrusted := peerOf(r, trusted)
+	if !isTrusted {
 		return peer
 	}
 	var named []netip.Addr
@@ -54,6 +53,16 @@ func clientOf(r *http.Request, trusted []netip.Prefix) string {
 		return peer
 	}
 	return named[0].String()
+}
+
+// peerOf is the address of the connection, and whether it is one of the trusted.
+func peerOf(r *http.Request, trusted []netip.Prefix) (peer string, isTrusted bool) {
+	peer = r.RemoteAddr
+	if host, _, err := net.SplitHostPort(peer); err == nil {
+		peer = host
+	}
+	at, err := netip.ParseAddr(peer)
+	return peer, err == nil && inAny(trusted, at)
 }
 
 // rightmost is the last address of a header's elements that is not trusted; invalid, where there is none or what stands

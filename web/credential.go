@@ -4,17 +4,19 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 
 	"deadman/access"
 )
 
-// The kinds of secrets that are refused, as the metric and the log name them.
+// The kinds of secrets and people that are refused, as the metric and the log name them.
 const (
 	byToken   = "token"
 	bySession = "session"
 	byLogin   = "login"
+	// Of people: by a proxy's headers, and by a provider.
+	byProxy    = access.ByProxy
+	byProvider = access.ByOIDC
 	// refusedUnseen is a secret that was not looked at.
 	refusedUnseen = "limit"
 )
@@ -22,7 +24,7 @@ const (
 // credential is the secret that a request shows.
 type credential struct {
 	secret string
-	kind   string // byToken, bySession or byLogin
+	kind   string // byToken, bySession, byLogin or byProvider
 }
 
 // denial is what is told of a secret that opens nothing.
@@ -44,8 +46,7 @@ func (a *api) sessionCookie(r *http.Request) string {
 
 // isSecure reports whether people reach the node by https.
 func (a *api) isSecure(r *http.Request) bool {
-	at, err := url.Parse(a.PublicURL)
-	return r.TLS != nil || err == nil && at.Scheme == "https"
+	return r.TLS != nil || IsHTTPS(a.PublicURL)
 }
 
 // credentialOf is the secret that a request shows: a program's token in a header, or the session of a browser in
@@ -86,7 +87,12 @@ func (a *api) known(ctx context.Context, shown credential) (visitor, error) {
 		if errors.Is(err, access.ErrDenied) {
 			err = shown.denial()
 		}
-		return visitor{token: token, session: session}, err
+		if err != nil || session.Person == nil {
+			return visitor{token: token, session: session}, err
+		}
+		v, err := a.admitted(*session.Person)
+		v.session = session
+		return v, err
 	}
 	token, err := a.Keeper.Identify(ctx, shown.secret)
 	return visitor{token: token}, err

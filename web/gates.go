@@ -165,6 +165,12 @@ func hostOf(address string) string {
 // IsLoopbackURL reports whether an address of the web is of this machine alone.
 func IsLoopbackURL(address string) bool { return isLoopback(hostOf(address)) }
 
+// IsHTTPS reports whether an address of the web is reached with TLS.
+func IsHTTPS(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Scheme == "https"
+}
+
 // hostname is the Host header without port and brackets.
 func hostname(host string) string {
 	if h, _, err := net.SplitHostPort(host); err == nil {

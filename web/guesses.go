@@ -76,7 +76,7 @@ func (g *guesses) check(r *http.Request, keeper *access.Keeper, c credential) er
 		p.retry = wait
 		return p
 	case again:
-		g.note(r, c)
+		g.note(r, c.kind)
 		return c.denial()
 	}
 	return nil
@@ -104,7 +104,7 @@ func (g *guesses) state(from netip.Prefix, c credential) (again bool, wait time.
 
 // refused takes down a secret that was looked at and opens nothing.
 func (g *guesses) refused(r *http.Request, c credential) {
-	g.note(r, c)
+	g.note(r, c.kind)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now, from := g.now(), guesserOf(r)
@@ -125,9 +125,9 @@ func (g *guesses) refused(r *http.Request, c credential) {
 	one.left.AllowN(now, 1) // there may be none left, where several came at once
 }
 
-// note counts a refusal, and says so in the log from time to time.
-func (g *guesses) note(r *http.Request, c credential) {
-	g.metrics.Refused(c.kind)
+// note counts a refusal, and says so in the log from time to time, with more about it.
+func (g *guesses) note(r *http.Request, kind string, more ...any) {
+	g.metrics.Refused(kind)
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	now := g.now()
@@ -135,7 +135,8 @@ func (g *guesses) note(r *http.Request, c credential) {
 		g.unlogged++
 		return
 	}
-	g.log.WarnContext(r.Context(), "token refused", "kind", c.kind, "from", clientAddr(r.Context()), "path", logged(r.URL.Path), "others_not_logged", g.unlogged)
+	about := []any{"kind", kind, "from", clientAddr(r.Context()), "path", logged(r.URL.Path), "others_not_logged", g.unlogged}
+	g.log.WarnContext(r.Context(), "token refused", append(about, more...)...)
 	g.loggedAt, g.unlogged = now, 0
 }
 

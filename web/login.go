@@ -1,6 +1,7 @@
 package web
 
 import (
+	"context"
 	_ "embed"
 	"errors"
 	"fmt"
@@ -38,10 +39,27 @@ func (a *api) loginForm(w http.ResponseWriter, r *http.Request) {
 	if site := r.Header.Get("Sec-Fetch-Site"); in.Token != "" && site != "" && site != "none" && site != "same-origin" {
 		in.Token, in.Foreign = "", true
 	}
+	if a.isNamed(w, r, next) {
+		return
+	}
 	if v, err := a.visitor(r); err == nil {
 		in.Name = v.token.Name
 	}
 	a.loginPage(w, r, http.StatusOK, in)
+}
+
+// isNamed answers a request whose person a proxy names, and who so has nothing to log in with: with the page that was asked for, or
+// the reason why there is none.
+func (a *api) isNamed(w http.ResponseWriter, r *http.Request, next string) bool {
+	if _, named := namedBy(r.Context()); !named || r.Header.Get("Authorization") != "" {
+		return false
+	}
+	if _, err := a.visitor(r); err != nil {
+		a.fail(w, r, err)
+	} else {
+		http.Redirect(w, r, next, http.StatusSeeOther)
+	}
+	return true
 }
 
 // login makes a session for a token that the form of the page sends, and gives its secret to the browser. From
@@ -54,11 +72,18 @@ func (a *api) login(w http.ResponseWriter, r *http.Request) {
 	case a.Open(r.Context()):
 		http.Redirect(w, r, next, http.StatusSeeOther)
 		return
+	case a.isNamed(w, r, next):
+		return
 	case secret == "":
 		a.loginPage(w, r, http.StatusOK, wayIn{Next: next})
 		return
 	}
-	session, sessionSecret, err := a.enter(r, secret)
+	a.letIn(w, r, next, func(context.Context) (access.Session, string, error) { return a.enter(r, secret) })
+}
+
+// letIn gives the secret of a new session to the browser, ends the session that it had, and leads on.
+func (a *api) letIn(w http.ResponseWriter, r *http.Request, next string, begin func(context.Context) (access.Session, string, error)) {
+	session, sessionSecret, err := begin(r.Context())
 	p := a.problemOf(err)
 	switch {
 	case err == nil:
@@ -93,19 +118,37 @@ func (a *api) enter(r *http.Request, secret string) (access.Session, string, err
 	return session, sessionSecret, err
 }
 
-// leave ends the session that a browser shows, if it is one.
+// leave ends the session that a browser shows, if it is one, also where its person may nothing any more.
 func (a *api) leave(r *http.Request) error {
-	v, err := a.visitor(r)
-	switch {
-	case err != nil && a.problemOf(err).Status == http.StatusUnauthorized:
+	cookie, err := r.Cookie(a.sessionCookie(r))
+	if err != nil || a.Keeper == nil {
 		return nil
-	case err != nil || v.session.ID == "":
-		return err
 	}
-	if err := a.Keeper.EndSession(v.enter(r), v.session.ID); err != nil && !errors.Is(err, access.ErrNoSession) {
+	shown := credential{cookie.Value, bySession}
+	if err := a.guesses.check(r, a.Keeper, shown); err != nil {
+		return orNone(err)
+	}
+	session, _, err := a.Keeper.Resume(r.Context(), shown.secret)
+	if err != nil {
+		if errors.Is(err, access.ErrDenied) {
+			a.guesses.refused(r, shown)
+		}
+		return orNone(err)
+	}
+	name, holder := session.Holder()
+	ctx := access.As(r.Context(), access.Actor{Name: name, TokenID: holder, Addr: clientAddr(r.Context())})
+	if err := a.Keeper.EndSession(ctx, session.ID); err != nil && !errors.Is(err, access.ErrNoSession) {
 		return fmt.Errorf("log out: %w", err)
 	}
 	return nil
+}
+
+// orNone is the error with which a session was not found; nil: there is none to end.
+func orNone(err error) error {
+	if errors.Is(err, access.ErrDenied) {
+		return nil
+	}
+	return err
 }
 
 // logout ends the session of the browser. The token lives on: its holder can log in again. The browser
@@ -170,9 +213,13 @@ type wayIn struct {
 	Foreign bool   // another site led here with a token
 	Name    string // of the token that the browser is logged in with; empty: it is not
 	Wrong   string // why the token that was given is none; empty: nobody tried yet
+	Title   string // of the provider with which people log in; empty: there is none
 }
 
 // loginPage shows the way in.
 func (a *api) loginPage(w http.ResponseWriter, r *http.Request, status int, in wayIn) {
+	if provider := a.provider(); provider != nil {
+		in.Title = provider.Title()
+	}
 	a.frame(w, r, Framed{Name: "login", Title: "Log in", Status: status, Alone: true}, loginTemplate, in)
 }

@@ -33,6 +33,7 @@ type Metrics struct {
 	trips       *prometheus.CounterVec
 	tripTook    *prometheus.HistogramVec
 	refused     *prometheus.CounterVec
+	providers   prometheus.Counter
 	handler     http.Handler
 }
 
@@ -79,8 +80,11 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 			Buckets: prometheus.ExponentialBuckets(1e-3, 3, 10), // 1 ms to 20 s
 		}, []string{"source"}),
 	}
+	m.providers = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "deadman_login_provider_errors_total", Help: "Logins of people that failed because the OpenID provider did not answer as it has to, or too many were under way.",
+	})
 	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "deadman_refused_tokens_total", Help: "Tokens and sessions that were refused, by how they were shown: token (a header), session (a cookie), login (the form), or limit (not looked at, because too many from the address were refused).",
+		Name: "deadman_refused_tokens_total", Help: "Tokens, sessions and people that were refused, by how they were shown: token (a header), session (a cookie), login (the form), proxy (the headers of a proxy), oidc (a login with a provider), or limit (not looked at, because too many from the address were refused).",
 	}, []string{"kind"})
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "deadman_build_info", Help: "Always 1; the labels say what runs.",
@@ -88,7 +92,7 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 	})
 	build.Set(1)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.capped, m.heartbeats, m.pings, m.ticks, m.asked, m.trips, m.tripTook, m.refused, build, &gauges{read: read},
+	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.capped, m.heartbeats, m.pings, m.ticks, m.asked, m.trips, m.tripTook, m.refused, m.providers, build, &gauges{read: read},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
 	return m
@@ -142,6 +146,13 @@ func (m *Metrics) RoundTrip(source string, took time.Duration) {
 func (m *Metrics) Refused(kind string) {
 	if m != nil {
 		m.refused.WithLabelValues(kind).Inc()
+	}
+}
+
+// ProviderFailed counts a login that the provider is to blame for.
+func (m *Metrics) ProviderFailed() {
+	if m != nil {
+		m.providers.Inc()
 	}
 }
 

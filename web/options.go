@@ -18,6 +18,7 @@ import (
 	"deadman/checks/lookup"
 	futurejobs "deadman/future_jobs"
 	"deadman/hooks"
+	"deadman/logins"
 	"deadman/pings"
 )
 
@@ -55,6 +56,8 @@ type Options struct {
 
 	// Keeper knows the tokens. nil: there are none, and nobody gets in unless Open.
 	Keeper *access.Keeper
+	// Logins is how people log in that have no token, as it is now. nil, or a nil Config: they do not.
+	Logins func() *logins.Config
 	// Open reports whether everybody gets in without a token, to everything. nil: nobody.
 	Open func(context.Context) bool
 	// Proxied lets a node that is open answer requests that a proxy passed on, too.
@@ -121,6 +124,9 @@ func New(o Options) http.Handler {
 	if o.Hooks == nil {
 		o.Hooks = func(string) *hooks.Hook { return nil }
 	}
+	if o.Logins == nil {
+		o.Logins = func() *logins.Config { return nil }
+	}
 	if o.Now == nil {
 		o.Now = time.Now
 	}
@@ -147,6 +153,8 @@ func New(o Options) http.Handler {
 	r.Get("/readyz", a.ready)
 	r.Get("/login", a.loginForm)
 	r.Post("/login", a.login)
+	r.Post(providerPath, a.beginLogin)
+	r.Get(callbackPath, a.finishLogin)
 	r.Post("/logout", a.logout)
 	r.Post(hooksPath+"{name}", a.hook)
 	if o.Pings != nil {

@@ -1,6 +1,7 @@
 package web
 
 import (
+	"cmp"
 	"context"
 	"net/http"
 	"slices"
@@ -12,31 +13,39 @@ import (
 // Session is a browser that is logged in, as it goes out.
 type Session struct {
 	ID         string    `json:"id"`
-	Token      string    `json:"token" doc:"The name of the token that it was logged in with." example:"ada"`
+	Token      string    `json:"token,omitempty" doc:"The name of the token that it was logged in with; absent: it is a person's." example:"ada"`
+	Person     string    `json:"person,omitempty" doc:"The person for whom a provider vouched; absent: it is a token's." example:"oidc:ann@example.org"`
 	CreatedAt  time.Time `json:"created_at"`
 	LastUsedAt time.Time `json:"last_used_at" doc:"To the minute."`
-	EndsAt     time.Time `json:"ends_at" doc:"When it ends if it is not used until then: 12 hours after its last use, 30 days after the login at the latest, and no later than its token."`
+	EndsAt     time.Time `json:"ends_at" doc:"When it ends if it is not used until then: 12 hours after its last use, 30 days after the login at the latest, and no later than its token; that of a person 12 hours after the login."`
 	Addr       string    `json:"addr,omitempty" doc:"Where the login came from." example:"192.0.2.7"`
 	UserAgent  string    `json:"user_agent,omitempty" doc:"What the browser called itself, shortened."`
 	Current    bool      `json:"current,omitempty" doc:"It is the one that asks."`
 }
 
 func newSession(s access.Session, asks visitor) Session {
-	return Session{
+	out := Session{
 		ID: s.ID, Token: s.TokenName, CreatedAt: s.CreatedAt, LastUsedAt: s.LastUsedAt, EndsAt: s.EndsAt(),
 		Addr: s.Addr, UserAgent: s.UserAgent, Current: s.ID == asks.session.ID,
 	}
+	if s.Person != nil {
+		out.Person = s.Person.String()
+	}
+	return out
 }
+
+// Who is who logged in: the name of the token, or the person.
+func (s Session) Who() string { return cmp.Or(s.Person, s.Token) }
 
 func (a *api) mountSessions() {
 	add(a, operation{
 		ID: "list-sessions", Tag: tagTokens, Method: "GET", Path: "/sessions", Does: "lists the browsers that are logged in, newest first",
-		Says:  "A token with the scope admin and no prefix sees all sessions, any other those that were logged in with it.",
+		Says:  "A token or a person with the scope admin and no prefix sees all sessions, any other its own.",
 		Scope: access.Read, Reach: anyone,
 	}, shown(a.sessions))
 	add(a, operation{
 		ID: "revoke-session", Tag: tagTokens, Method: "DELETE", Path: "/sessions/{id}", Does: "ends a session, by its id",
-		Says:  "A token with the scope admin and no prefix ends any session, any other those that were logged in with it.",
+		Says:  "A token or a person with the scope admin and no prefix ends any session, any other its own.",
 		Scope: access.Read, Reach: anyone, Errors: []int{http.StatusNotFound},
 	}, done(a.revokeSession))
 }
@@ -52,7 +61,10 @@ func (a *api) sessionsOf(ctx context.Context) ([]access.Session, error) {
 	if v.open || v.token.May(access.Admin, "") {
 		return all, err
 	}
-	return slices.DeleteFunc(all, func(s access.Session) bool { return s.TokenID != v.token.ID }), err
+	return slices.DeleteFunc(all, func(s access.Session) bool {
+		_, holder := s.Holder()
+		return holder != v.token.ID
+	}), err
 }
 
 func (a *api) sessions(ctx context.Context, in *tokenListIn) (Page[Session], error) {

@@ -25,6 +25,9 @@ const (
 	streamCheckTimeout = 500 * time.Millisecond
 	// lastWriteTimeout bounds the write that is under way when a stream ends.
 	lastWriteTimeout = 500 * time.Millisecond
+	// maxProxiedStream is how long a stream of a person may last whom a proxy names: the node asks nobody whether the
+	// person may still come.
+	maxProxiedStream = time.Minute
 	// streamRetry is when a client that got no place may come again.
 	streamRetry = 10 * time.Second
 )
@@ -32,6 +35,10 @@ const (
 // errOtherVisitor ends a stream that would begin with other rights now, such as one that began while
 // the node was open.
 var errOtherVisitor = errors.New("the stream began with other rights than it would have now")
+
+// errStreamOver ends a stream of a person whom a proxy named. The client begins another one, for which the proxy has to name
+// the person again.
+var errStreamOver = errors.New("the proxy has to name the person again")
 
 // streamPlaces counts the streams of one kind and refuses those beyond its bounds. It is safe for
 // concurrent use.
@@ -56,8 +63,8 @@ func (p *streamPlaces) take(v visitor) *Problem {
 	var full *Problem
 	switch {
 	case !v.open && p.byToken[v.token.ID] >= p.perToken:
-		full = problem(http.StatusTooManyRequests, "the token %s has %d %s on this node, and no token may have more; close one of them, or use another token",
-			v.token.Name, p.perToken, p.what)
+		full = problem(http.StatusTooManyRequests, "%s has %d %s on this node, and may have no more; close one of them",
+			v.token.Who(), p.perToken, p.what)
 	case p.taken >= p.perNode:
 		full = problem(http.StatusServiceUnavailable, "this node sends %d %s, and no more at a time; close one of them, or ask another node", p.perNode, p.what)
 	default:
@@ -96,7 +103,13 @@ func (a *api) streaming(next http.Handler) http.Handler {
 			return
 		}
 		defer places.leave(v)
-		follow(w, r, next, func(ctx context.Context) error { return a.remains(r.WithContext(ctx), v) })
+		began := time.Now()
+		follow(w, r, next, func(ctx context.Context) error {
+			if v.isProxied() && time.Since(began) >= maxProxiedStream {
+				return errStreamOver
+			}
+			return a.remains(r.WithContext(ctx), v)
+		})
 	})
 }
 
@@ -148,18 +161,19 @@ func watchStream(ctx context.Context, remains func(context.Context) error) error
 // not find out.
 func isDenial(err error) bool {
 	var p *Problem
-	return errors.As(err, &p) && p.Status == http.StatusUnauthorized || errors.Is(err, errOtherVisitor)
+	refused := errors.As(err, &p) && (p.Status == http.StatusUnauthorized || p.Status == http.StatusForbidden)
+	return refused || errors.Is(err, errOtherVisitor) || errors.Is(err, errStreamOver)
 }
 
 // remains refuses a request that is no longer the visitor's.
 func (a *api) remains(r *http.Request, v visitor) error {
 	now, err := a.identity(r)
 	switch {
-	case err != nil && a.problemOf(err).Status == http.StatusUnauthorized:
+	case err != nil && a.problemOf(err).Status < http.StatusInternalServerError:
 		return a.problemOf(err)
 	case err != nil:
 		return err
-	case now.open != v.open || now.token.ID != v.token.ID:
+	case now.open != v.open || now.token.ID != v.token.ID || !now.token.Alike(v.token):
 		return errOtherVisitor
 	}
 	return nil

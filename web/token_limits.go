@@ -84,7 +84,7 @@ func (a *api) limited(next http.Handler) http.Handler {
 				a.Log.WarnContext(r.Context(), "a token sends too many requests", "token", token.Name, "token_id", token.ID, "from", clientAddr(r.Context()), "per_second", a.TokenRate)
 			}
 			a.fail(w, r, problem(http.StatusTooManyRequests,
-				"the token %s sends more than %d requests a second; wait a second, send fewer, or have --token-rate raised", token.Name, a.TokenRate))
+				"%s sends more than %d requests a second; wait a second, send fewer, or have --token-rate raised", token.Who(), a.TokenRate))
 			return
 		}
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), countedKey{}, true)))

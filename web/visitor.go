@@ -18,8 +18,9 @@ import (
 
 // visitor is who sent a request, and what is open to them.
 type visitor struct {
-	token   access.Token
-	session access.Session // of a browser; without an ID: a program showed the token
+	token   access.Token   // of a person, what is granted to the person's groups
+	session access.Session // of a browser; without an ID: a program showed the token, or a proxy named the person
+	person  *access.Person // nil: it is a token
 	open    bool           // everything is, without a token
 }
 
@@ -39,7 +40,7 @@ func visitorOf(ctx context.Context) visitor {
 // the way in and out, what pages load, hooks, whose requests prove themselves, and pings, whose addresses
 // are secrets.
 func public(path string) bool {
-	return path == "/healthz" || path == "/readyz" || path == "/login" || path == "/logout" ||
+	return path == "/healthz" || path == "/readyz" || path == loginPath || path == "/logout" || path == providerPath || path == callbackPath ||
 		strings.HasPrefix(path, StaticPath) || strings.HasPrefix(path, hooksPath) || strings.HasPrefix(path, pings.Prefix)
 }
 
@@ -72,16 +73,27 @@ func (a *api) visitor(r *http.Request) (visitor, error) {
 	if a.Open(r.Context()) {
 		return visitor{open: true}, a.direct(r)
 	}
+	if v, named, err := a.proxied(r); named {
+		if err != nil {
+			a.guesses.note(r, byProxy, "err", err)
+		}
+		return v, err
+	}
 	shown, err := a.credentialOf(r)
 	if err != nil {
+		a.noteForeignHeader(r)
 		return visitor{}, err
 	}
 	if err := a.guesses.check(r, a.Keeper, shown); err != nil {
 		return visitor{}, err
 	}
 	v, err := a.known(r.Context(), shown)
-	if errors.Is(err, access.ErrDenied) {
+	var no *stranger
+	switch {
+	case errors.Is(err, access.ErrDenied):
 		a.guesses.refused(r, shown)
+	case errors.As(err, &no):
+		a.guesses.note(r, byProvider, "err", err)
 	}
 	return v, err
 }
@@ -108,6 +120,9 @@ func (a *api) direct(r *http.Request) error {
 func (a *api) identity(r *http.Request) (visitor, error) {
 	if a.Open(r.Context()) {
 		return visitor{open: true}, nil
+	}
+	if v, named, err := a.proxied(r); named {
+		return v, err
 	}
 	shown, err := a.credentialOf(r)
 	if err != nil {
@@ -167,7 +182,7 @@ func (v visitor) may(s access.Scope) error {
 	if v.open || v.token.May(s, v.token.Prefix) {
 		return nil
 	}
-	return problem(http.StatusForbidden, "the token %s does not have the scope %s; it has %s", v.token.Name, s, v.scopes())
+	return problem(http.StatusForbidden, "%s does not have the scope %s; it has %s", v.token.Who(), s, v.scopes())
 }
 
 // allow refuses what the token does not allow on a rule.
@@ -178,7 +193,7 @@ func (v visitor) allow(s access.Scope, rule string) error {
 	if err := v.may(s); err != nil {
 		return err
 	}
-	return problem(http.StatusForbidden, "the token %s is for the rules %s*, and %q is none of them", v.token.Name, v.token.Prefix, rule)
+	return problem(http.StatusForbidden, "%s is for the rules %s*, and %q is none of them", v.token.Who(), v.token.Prefix, rule)
 }
 
 // unbound refuses a token that is bound to a prefix.
@@ -186,7 +201,7 @@ func (v visitor) unbound() error {
 	if v.token.Prefix == "" {
 		return nil
 	}
-	return problem(http.StatusForbidden, "the token %s is for the rules %s* alone, and this belongs to no rule", v.token.Name, v.token.Prefix)
+	return problem(http.StatusForbidden, "%s is for the rules %s* alone, and this belongs to no rule", v.token.Who(), v.token.Prefix)
 }
 
 // publish refuses a subject that the token may not publish on. A token with a prefix and nothing to publish on is refused as

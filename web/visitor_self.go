@@ -9,7 +9,8 @@ import (
 
 // Self is who asks, and what they may.
 type Self struct {
-	Name   string   `json:"name" doc:"The token's; loopback where the node is open." example:"ci"`
+	Name   string   `json:"name" doc:"The token's; loopback where the node is open; proxy: or oidc: and a name for a person without a token." example:"ci"`
+	Login  string   `json:"login,omitempty" enum:"proxy,oidc" doc:"Who vouches for the person: a trusted proxy, or an OpenID provider. Absent: it is a token, or the node is open."`
 	Open   bool     `json:"open" doc:"The node asks nobody for a token, and everything may be done."`
 	Scopes []string `json:"scopes" nullable:"false" enum:"read,events,oncall,rules,admin" doc:"With those that they imply."`
 	Prefix string   `json:"prefix,omitempty" doc:"What the names of its rules begin with; absent: all rules." example:"acme-"`
@@ -31,6 +32,9 @@ func (v visitor) self() Self {
 	s := Self{Name: v.token.Name, Open: v.open, Scopes: []string{}, Prefix: v.token.Prefix, Bounds: boundsOf(v.token)}
 	if v.open {
 		s.Name = access.Loopback
+	}
+	if v.person != nil {
+		s.Login = v.person.By
 	}
 	for _, scope := range access.Scopes {
 		if v.may(scope) == nil {

@@ -16,7 +16,7 @@ func (p *program) serveCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "serve", Short: "Run a node",
 		Long: `Runs a node until it is told to stop (SIGTERM or Ctrl-C; a second one ends it at once).
-SIGHUP has it read the files of hooks and channels again; a bad one is refused, and said.
+SIGHUP has it read the files of hooks, channels and logins again; a bad one is refused, and said.
 The files of calendars and sources are read at the start only.
 
 With nothing set it is embedded: SQLite in a data folder, a NATS server in the process,

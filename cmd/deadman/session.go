@@ -17,10 +17,10 @@ func (p *program) sessionCommand() *cobra.Command {
 		listing[web.Session]{
 			short: "List the browsers that are logged in, newest first", path: "/sessions",
 			none:   "no browser is logged in",
-			header: []string{"token", "logged in", "last used", "ends", "from", "browser", "id"},
+			header: []string{"who", "logged in", "last used", "ends", "from", "browser", "id"},
 			row: func(p *program, s web.Session) []cell {
 				return []cell{
-					say(s.Token), say(web.Relative(s.CreatedAt, p.now())), say(web.Relative(s.LastUsedAt, p.now())),
+					say(s.Who()), say(web.Relative(s.CreatedAt, p.now())), say(web.Relative(s.LastUsedAt, p.now())),
 					say(web.Relative(s.EndsAt, p.now())), say(s.Addr), say(s.UserAgent), faint("%s", s.ID),
 				}
 			},

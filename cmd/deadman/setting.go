@@ -56,6 +56,7 @@ var settings = []setting{
 	{"calendars", "file of calendars that rules may name", "", text(func(r *running) *string { return &r.Calendars })},
 	{"sources", "file of databases and services that rules may look up in", "", text(func(r *running) *string { return &r.Sources })},
 	{"hooks", "file of webhooks of others that are taken in", "", text(func(r *running) *string { return &r.Hooks })},
+	{"login", "file of how people log in without a token: by a trusted proxy or an OpenID provider", "", text(func(r *running) *string { return &r.Login })},
 	{"notify", "file of channels and routes that tell people; empty: nobody is told", "", text(func(r *running) *string { return &r.Notify })},
 	{heartbeatURL, "web address that is told while all shards are swept; empty: none", "", link(func(r *running) *string { return &r.HeartbeatURL })},
 	{"heartbeat_subject", "NATS subject that is told so; empty: none", "", text(func(r *running) *string { return &r.HeartbeatSubject })},

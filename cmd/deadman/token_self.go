@@ -21,7 +21,11 @@ func (p *program) showSelf(cmd *cobra.Command, _ []string) error {
 		return writeJSON(p.out, raw)
 	}
 	s := newSheet(p)
-	s.line("token", "%s", self.Name)
+	if self.Login == "" {
+		s.line("token", "%s", self.Name)
+	} else {
+		s.line("person", "%s", self.Name)
+	}
 	if self.Open {
 		s.line("node", "open: it asks nobody for a token")
 	}

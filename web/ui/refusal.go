@@ -124,6 +124,8 @@ func (u *UI) Refuse(w http.ResponseWriter, r *http.Request, p *web.Problem, alon
 	switch {
 	case p.Status == http.StatusNotFound:
 		no.Title, no.Wrong, no.Do = strings.TrimSuffix(sentence(p.Detail), "."), nil, "Its address may be mistyped."
+	case alone && p.Title != http.StatusText(p.Status): // words of its own, to a person who may nothing
+		no.Way = way{"/login", "Log in"}
 	case alone && p.Status != http.StatusUnauthorized:
 		no = refusal{Title: "The node does not answer this", Wrong: wrongs(p)} // no page would, whatever token there is
 	}
