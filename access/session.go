@@ -36,8 +36,8 @@ var ErrNoSession = fmt.Errorf("session %w, or ended already; `deadman session li
 // the token may, and ends no later; of the second, the person's groups decide. Its secret is known to the browser alone.
 type Session struct {
 	ID         string
-	TokenID    string // empty: of a person
-	TokenName  string // of Sessions and SessionByHash
+	TokenID    string  // empty: of a person
+	TokenName  string  // of Sessions and SessionByHash
 	Person     *Person // nil: of a token
 	CreatedAt  time.Time
 	LastUsedAt time.Time // to the minute

@@ -54,8 +54,9 @@ func (p *Provider) person(c claims, subject string) (access.Person, error) {
 	if wrong := wrongText(name, MaxName); wrong != "" {
 		return access.Person{}, fmt.Errorf("%w: the claim %s is no name: %s", ErrPerson, p.nameClaim, wrong)
 	}
-	if verified, given := c["email_verified"]; p.nameClaim == emailClaim && given && verified != true && verified != "true" {
-		return access.Person{}, fmt.Errorf("%w: the provider did not verify the address %s; verify it there, or name another claim with oidc.name", ErrPerson, name)
+	// Some providers leave the claim out where it is false.
+	if verified := c["email_verified"]; p.nameClaim == emailClaim && verified != true && verified != "true" {
+		return access.Person{}, fmt.Errorf("%w: the provider does not say that it verified the address %s (email_verified); have it do so, or name another claim with oidc.name", ErrPerson, name)
 	}
 	if wrong := wrongText(subject, maxSubject); wrong != "" {
 		return access.Person{}, fmt.Errorf("%w: the claim sub is none: %s", ErrPerson, wrong)

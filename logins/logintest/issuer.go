@@ -1,0 +1,204 @@
+package logintest
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-jose/go-jose/v4"
+)
+
+// Issuer is a provider that does as a test says. It holds clients to PKCE, and knows each code once.
+type Issuer struct {
+	*httptest.Server
+	tb  testing.TB
+	Key *ecdsa.PrivateKey // whose public half it shows
+
+	mu       sync.Mutex
+	begun    map[string]url.Values // by code, what the browser was sent with
+	claims   map[string]any        // that differ from those of an honest ID token; nil: the claim is left out
+	sign     func(claims []byte) string
+	info     map[string]any // user info
+	document map[string]any // that differs in the discovery document
+	asked    map[string]int // by path
+	broken   http.HandlerFunc
+}
+
+// NewIssuer starts an honest one.
+func NewIssuer(tb testing.TB) *Issuer {
+	tb.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	i := &Issuer{tb: tb, Key: key, begun: make(map[string]url.Values), asked: make(map[string]int)}
+	i.sign = func(claims []byte) string { return Sign(tb, key, claims) }
+	i.Server = httptest.NewServer(http.HandlerFunc(i.serve))
+	tb.Cleanup(i.Close)
+	return i
+}
+
+// Claims has ID tokens differ from honest ones.
+func (i *Issuer) Claims(claims map[string]any) { i.change(func() { i.claims = claims }) }
+
+// Signs has ID tokens be made otherwise.
+func (i *Issuer) Signs(sign func(claims []byte) string) { i.change(func() { i.sign = sign }) }
+
+// Info is what the endpoint of the user info answers.
+func (i *Issuer) Info(info map[string]any) { i.change(func() { i.info = info }) }
+
+// Document has the discovery document differ.
+func (i *Issuer) Document(of map[string]any) { i.change(func() { i.document = of }) }
+
+// Break has every request be answered by a handler; nil: as before.
+func (i *Issuer) Break(by http.HandlerFunc) { i.change(func() { i.broken = by }) }
+
+func (i *Issuer) change(do func()) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	do()
+}
+
+// Asked is how often a path was asked for.
+func (i *Issuer) Asked(path string) int {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.asked[path]
+}
+
+// Authorize is a browser that goes to the address of a login and comes back: it returns where to.
+func (i *Issuer) Authorize(at string) string {
+	i.tb.Helper()
+	u, err := url.Parse(at)
+	if err != nil {
+		i.tb.Fatal(err)
+	}
+	q, code := u.Query(), rand.Text()
+	if q.Get("response_type") != "code" || q.Get("code_challenge_method") != "S256" || len(q.Get("state")) < 20 || len(q.Get("nonce")) < 20 || len(q.Get("code_challenge")) != 43 {
+		i.tb.Errorf("the browser is sent with %v", q)
+	}
+	i.change(func() { i.begun[code] = q })
+	back, err := url.Parse(q.Get("redirect_uri"))
+	if err != nil {
+		i.tb.Fatal(err)
+	}
+	back.RawQuery = url.Values{"code": {code}, "state": {q.Get("state")}}.Encode()
+	return back.String()
+}
+
+func (i *Issuer) serve(w http.ResponseWriter, r *http.Request) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	i.asked[r.URL.Path]++
+	if i.broken != nil {
+		i.broken(w, r)
+		return
+	}
+	switch r.URL.Path {
+	case "/.well-known/openid-configuration":
+		document := map[string]any{
+			"issuer": i.URL, "authorization_endpoint": i.URL + "/auth", "token_endpoint": i.URL + "/token", "jwks_uri": i.URL + "/keys", "userinfo_endpoint": i.URL + "/info",
+			"id_token_signing_alg_values_supported": []string{"ES256", "HS256", "none"},
+		}
+		maps.Copy(document, i.document)
+		answer(w, http.StatusOK, document)
+	case "/keys":
+		answer(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{{Key: &i.Key.PublicKey, KeyID: "k", Algorithm: "ES256", Use: "sig"}}})
+	case "/token":
+		i.exchange(w, r)
+	case "/info":
+		answer(w, http.StatusOK, i.info)
+	default:
+		http.NotFound(w, r)
+	}
+}
+
+// exchange gives an ID token for a code. i.mu is held.
+func (i *Issuer) exchange(w http.ResponseWriter, r *http.Request) {
+	begun, known := i.begun[r.PostFormValue("code")]
+	delete(i.begun, r.PostFormValue("code"))
+	challenge := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
+	client, secret, basic := r.BasicAuth()
+	switch {
+	case !basic || client != Client || secret != url.QueryEscape(Secret):
+		answer(w, http.StatusUnauthorized, map[string]any{"error": "invalid_client"})
+		return
+	case !known, base64.RawURLEncoding.EncodeToString(challenge[:]) != begun.Get("code_challenge"), r.PostFormValue("redirect_uri") != begun.Get("redirect_uri"):
+		answer(w, http.StatusBadRequest, map[string]any{"error": "invalid_grant"})
+		return
+	}
+	now := time.Now()
+	claims := map[string]any{
+		"iss": i.URL, "sub": "1", "aud": Client, "nonce": begun.Get("nonce"), "iat": now.Unix(), "exp": now.Add(time.Hour).Unix(),
+		"email": "ann@example.org", "email_verified": true, "groups": []string{"sre"},
+	}
+	for name, value := range i.claims {
+		if claims[name] = value; value == nil {
+			delete(claims, name)
+		}
+	}
+	text, err := json.Marshal(claims)
+	if err != nil {
+		i.tb.Error(err)
+	}
+	answer(w, http.StatusOK, map[string]any{"access_token": "access-token-of-the-issuer", "token_type": "Bearer", "id_token": i.sign(text)})
+}
+
+func answer(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the client may have left
+}
+
+// Sign signs claims with a key of the curve P-256.
+func Sign(tb testing.TB, key *ecdsa.PrivateKey, claims []byte) string {
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.ES256, Key: key}, (&jose.SignerOptions{}).WithHeader("kid", "k"))
+	if err != nil {
+		tb.Error(err)
+		return ""
+	}
+	signed, err := signer.Sign(claims)
+	if err != nil {
+		tb.Error(err)
+		return ""
+	}
+	text, err := signed.CompactSerialize()
+	if err != nil {
+		tb.Error(err)
+	}
+	return text
+}
+
+// Unsigned is claims with the algorithm none.
+func Unsigned(claims []byte) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(`{"alg":"none"}`)) + "." + base64.RawURLEncoding.EncodeToString(claims) + "."
+}
+
+// SignShared signs claims with a secret that the client has, too.
+func SignShared(tb testing.TB, secret, claims []byte) string {
+	signer, err := jose.NewSigner(jose.SigningKey{Algorithm: jose.HS256, Key: secret}, nil)
+	if err != nil {
+		tb.Error(err)
+		return ""
+	}
+	signed, err := signer.Sign(claims)
+	if err != nil {
+		tb.Error(err)
+		return ""
+	}
+	text, err := signed.CompactSerialize()
+	if err != nil {
+		tb.Error(err)
+	}
+	return text
+}
