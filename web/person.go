@@ -97,11 +97,12 @@ func (s *stranger) Unwrap() error { return s.Problem }
 const strangerTitle = "None of your groups may use deadman"
 
 func newStranger(p access.Person) *stranger {
-	brought := "brings no groups"
+	brought := "no groups, and without a group nobody may anything here; ask for the groups to be sent, by the claim or the header that the login file of this node names"
 	if len(p.Groups) > 0 {
-		brought = "brings the groups " + clipped(strings.Join(p.Groups, ", "), maxGroupsShown)
+		brought = "the groups " + clipped(strings.Join(p.Groups, ", "), maxGroupsShown) +
+			", to which the login file of this node grants nothing; ask for one of them to be added there, or to be put into another group"
 	}
-	no := problem(http.StatusForbidden, "the login of %s %s, and the login file of this node grants nothing to them; ask for one of your groups to be added, or to be put into another group", p, brought)
+	no := problem(http.StatusForbidden, "the login of %s brings %s", p, brought)
 	no.Title = strangerTitle
 	return &stranger{no}
 }

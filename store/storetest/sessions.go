@@ -134,3 +134,39 @@ func sessionsAreForgotten(t *testing.T, w *world) {
 		t.Errorf("left (-want +got):\n%s", diff)
 	}
 }
+
+// A session of a person needs no token, and no revocation ends it but its own.
+func sessionsOfPeopleAreKept(t *testing.T, w *world) {
+	token := w.insert("ann")
+	of := w.beginSession(token)
+	ann := w.session(access.Token{})
+	ann.Person = &access.Person{By: access.ByOIDC, Name: `a\nn "☃"`, Issuer: "https://id.example.org", Subject: "1", Groups: []string{"sre", "a,b"}}
+	bare := w.session(access.Token{})
+	bare.Person = &access.Person{By: access.ByOIDC, Name: "ann"}
+	for _, s := range []access.Session{ann, bare} {
+		w.must(w.InsertSession(w.ctx(), s))
+		if diff := cmp.Diff(s, must[access.Session](t)(w.SessionByHash(w.ctx(), s.Hash))); diff != "" {
+			t.Errorf("by its hash (-want +got):\n%s", diff)
+		}
+	}
+	w.must(w.RevokeToken(w.ctx(), token.ID, w.at))
+	if diff := cmp.Diff([]access.Session{bare, ann}, must[[]access.Session](t)(w.Sessions(w.ctx()))); diff != "" {
+		t.Errorf("sessions (-want +got):\n%s", diff)
+	}
+	if _, err := w.SessionByHash(w.ctx(), of.Hash); !errors.Is(err, access.ErrNoSession) {
+		t.Errorf("the session of the revoked token: %v", err)
+	}
+	w.must(w.TouchSession(w.ctx(), ann.ID, w.at.Add(time.Minute)))
+	w.must(w.EndSession(w.ctx(), ann.ID))
+	if _, err := w.SessionByHash(w.ctx(), ann.Hash); !errors.Is(err, access.ErrNoSession) {
+		t.Errorf("a session that was ended: %v", err)
+	}
+	for action, want := range map[string]string{
+		"session.create": "id oidc:https://id.example.org#1; groups sre, a,b", "session.revoke": ann.Person.String(),
+	} {
+		entries := w.entries(access.Filter{Action: action, Object: "session/" + ann.ID})
+		if len(entries) != 1 || entries[0].Detail != want {
+			t.Errorf("%s: the audit says %+v, want %q", action, entries, want)
+		}
+	}
+}

@@ -174,6 +174,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"token/govern":          tokensGovernEveryNode,
 	"token/touch":           tokensAreTouchedForward,
 	"session/keep":          sessionsAreKept,
+	"session/person":        sessionsOfPeopleAreKept,
 	"session/end":           sessionsAreEnded,
 	"session/token":         sessionsEndWithTheirToken,
 	"session/touch":         sessionsAreTouchedForward,
