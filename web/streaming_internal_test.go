@@ -152,7 +152,7 @@ func TestPlacesOfStreams(t *testing.T) {
 	}
 	take(who("ann"), 200)
 	take(who("ann"), 200)
-	take(who("ann"), 429, "the token ann has 2 live pages", "close one of them, or use another token")
+	take(who("ann"), 429, "the token ann has 2 live pages", "and may have no more; close one of them")
 	take(who("bob"), 200)
 	take(who("bob"), 200)
 	take(visitor{open: true}, 200)

@@ -55,6 +55,7 @@ func serve(redirects []string) error {
 	issuer := "http://" + listener.Addr().String()
 	storage.RegisterClients(storage.WebClient(web, secret, redirects...), storage.WebClient(thin, secret, redirects...))
 	handler := exampleop.SetupServer(issuer, store{storage.NewStorage(users{})}, slog.New(slog.DiscardHandler), true)
+	handler.Get("/favicon.ico", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) }) // browsers ask for it
 	server := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second}
 	go func() {
 		_, _ = io.Copy(io.Discard, os.Stdin) // until the test ends

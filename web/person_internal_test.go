@@ -1,0 +1,52 @@
+package web
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deadman/access"
+	"deadman/logins"
+)
+
+// A stream of a person whom a proxy names lasts a minute, for the node asks nobody whether the person may still come. That of a token
+// goes on.
+func TestAStreamBehindAProxyLastsAMinute(t *testing.T) {
+	header := logins.Header{Name: "X-User", Groups: "X-Groups", Separator: ","}
+	config := &logins.Config{Header: &header, Grants: access.Grants{{Groups: []string{"sre"}, Wish: access.Wish{Scopes: []access.Scope{access.Read}}}}}
+	ann := access.Person{By: access.ByProxy, Name: "ann", Groups: []string{"sre"}}
+	for name, c := range map[string]struct {
+		open bool
+		want time.Duration
+	}{"a person": {false, maxProxiedStream}, "another": {true, 10 * time.Minute}} {
+		synctest.Test(t, func(t *testing.T) {
+			a := &api{
+				Options:   Options{Logins: func() *logins.Config { return config }, Open: func(context.Context) bool { return c.open }, Log: slog.New(slog.DiscardHandler)},
+				livePages: newStreamPlaces("live pages", 1, 1),
+			}
+			v := visitor{open: true}
+			ctx := context.WithValue(t.Context(), namedKey{}, named{person: &ann})
+			if !c.open {
+				var err error
+				if v, err = a.granted(ann); err != nil {
+					t.Fatal(err)
+				}
+			}
+			began := time.Now()
+			r := httptest.NewRequestWithContext(context.WithValue(ctx, visitorKey{}, v), "GET", "/jobs?live=1", nil)
+			a.streaming(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+				select {
+				case <-r.Context().Done():
+				case <-time.After(10 * time.Minute):
+				}
+			})).ServeHTTP(httptest.NewRecorder(), r)
+			if took := time.Since(began); took < c.want || took > c.want+5*time.Second {
+				t.Errorf("the stream of %s lasts %s, want %s", name, took, c.want)
+			}
+		})
+	}
+}
