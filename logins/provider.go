@@ -157,12 +157,24 @@ func (p *Provider) config(d *discovered, redirect string) *oauth2.Config {
 func exchangeError(err error) error {
 	var refused *oauth2.RetrieveError
 	if !errors.As(err, &refused) {
-		return fmt.Errorf("%w: exchange the code: %w", ErrProvider, err)
+		return fmt.Errorf("%w: exchange the code: %s", ErrProvider, brief(err))
 	}
 	if refused.ErrorCode == "invalid_grant" {
 		return fmt.Errorf("%w: the provider knows the code no more, as it is old or was used before; log in again", ErrPerson)
 	}
 	return fmt.Errorf("%w: it refuses the code with %d %.60q; check client_id, the secret and the redirect URI there", ErrProvider, refused.Response.StatusCode, refused.ErrorCode)
+}
+
+// maxError is how much of an error is kept, in bytes: it may have a whole answer of the provider.
+const maxError = 600
+
+// brief is the beginning of an error.
+func brief(err error) string {
+	text := err.Error()
+	if len(text) > maxError {
+		text = text[:maxError] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
 }
 
 // verify is the ID token among tokens, once it is seen to be of this provider, for this client, in time, and of the attempt.
@@ -174,7 +186,7 @@ func (p *Provider) verify(ctx context.Context, d *discovered, a Attempt, tokens 
 	verifier := d.provider.VerifierContext(ctx, &oidc.Config{ClientID: p.clientID, SupportedSigningAlgs: signatures, Now: p.now})
 	idToken, err := verifier.Verify(ctx, raw)
 	if err != nil {
-		return nil, fmt.Errorf("%w: ID token: %w", ErrProvider, err)
+		return nil, fmt.Errorf("%w: ID token: %s", ErrProvider, brief(err))
 	}
 	var more struct {
 		Party string `json:"azp"`
@@ -205,7 +217,7 @@ func (p *Provider) complete(ctx context.Context, d *discovered, subject string, 
 	}
 	info, err := d.provider.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
 	if err != nil {
-		return fmt.Errorf("%w: user info: %w", ErrProvider, err)
+		return fmt.Errorf("%w: user info: %s", ErrProvider, brief(err))
 	}
 	if info.Subject != subject {
 		return fmt.Errorf("%w: the user info is of another person", ErrProvider)
@@ -236,7 +248,7 @@ func (p *Provider) discover(ctx context.Context) (*discovered, error) {
 	}
 	d, err := p.ask(ctx)
 	if err != nil {
-		p.failed, p.failedAt = fmt.Errorf("%w: %w", ErrProvider, err), p.now()
+		p.failed, p.failedAt = fmt.Errorf("%w: %s", ErrProvider, brief(err)), p.now()
 		return p.knownOr(p.failed)
 	}
 	d.at = now

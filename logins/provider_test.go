@@ -281,6 +281,10 @@ func TestAProviderIsAway(t *testing.T) {
 	if _, err := finish(t, i, p); err != nil || i.Asked(discovery) != 2 {
 		t.Errorf("%v, asked %d times", err, i.Asked(discovery))
 	}
+	i.Break(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, strings.Repeat("long ", 10_000), http.StatusBadGateway) })
+	if _, err := finish(t, i, provider(t, c, i.URL, logintest.Client, "")); !errors.Is(err, logins.ErrProvider) || len(err.Error()) > 1000 {
+		t.Errorf("a long answer: %.2000v", err)
+	}
 	// What is too large, or leads elsewhere, is no answer.
 	for name, by := range map[string]http.HandlerFunc{
 		"endless": func(w http.ResponseWriter, _ *http.Request) {

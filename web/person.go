@@ -42,13 +42,14 @@ func (a *api) proxied(r *http.Request) (v visitor, named bool, err error) {
 		return visitor{}, false, nil
 	}
 	by, ok := namedBy(r.Context())
-	switch config := a.Logins(); {
+	config := a.Logins()
+	switch {
 	case !ok || config == nil || config.Header == nil:
 		return visitor{}, false, nil
 	case by.err != nil:
 		return visitor{}, true, problem(http.StatusForbidden, "%v", by.err)
 	}
-	v, err = a.granted(*by.person)
+	v, err = granted(config, *by.person)
 	return v, true, err
 }
 
@@ -72,12 +73,12 @@ func (a *api) admitted(p access.Person) (visitor, error) {
 	if config == nil || config.OIDC == nil || p.By != access.ByOIDC || p.Issuer != config.OIDC.Issuer() {
 		return visitor{}, sessionOver{}
 	}
-	return a.granted(p)
+	return granted(config, p)
 }
 
-// granted is a person with what the login file grants now. The error is a stranger.
-func (a *api) granted(p access.Person) (visitor, error) {
-	token, ok := a.Logins().Grants.Of(p)
+// granted is a person with what a login file grants. The error is a stranger.
+func granted(config *logins.Config, p access.Person) (visitor, error) {
+	token, ok := config.Grants.Of(p)
 	if !ok {
 		return visitor{}, newStranger(p)
 	}

@@ -32,7 +32,7 @@ func TestAStreamBehindAProxyLastsAMinute(t *testing.T) {
 			ctx := context.WithValue(t.Context(), namedKey{}, named{person: &ann})
 			if !c.open {
 				var err error
-				if v, err = a.granted(ann); err != nil {
+				if v, err = granted(config, ann); err != nil {
 					t.Fatal(err)
 				}
 			}

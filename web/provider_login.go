@@ -35,6 +35,9 @@ var leavingTemplate = template.Must(template.New("leaving").Parse(`<div class="l
 // errNotBegun means that a browser comes back from a login that it did not begin.
 var errNotBegun = errors.New("this browser did not begin this login, or began it more than 10 minutes ago, or began another one since")
 
+// errNoProvider means that there is no provider to log in with.
+var errNoProvider = problem(http.StatusNotFound, "people do not log in with a provider here; log in with a token")
+
 // provider is the provider with which people log in now; nil: there is none.
 func (a *api) provider() *logins.Provider {
 	if config := a.Logins(); config != nil {
@@ -55,7 +58,7 @@ func (a *api) beginLogin(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	provider, next := a.provider(), nextOf(formOf(r))
 	if provider == nil {
-		a.fail(w, r, problem(http.StatusNotFound, "people do not log in with a provider here; log in with a token"))
+		a.fail(w, r, errNoProvider)
 		return
 	}
 	redirect, err := a.redirectURI(r)
@@ -125,16 +128,16 @@ func (a *api) attemptOf(r *http.Request) (begun attempt, err error) {
 //  2. The provider said no, or gives a code, which the node exchanges for an ID token. Wrong ones count as wrong tokens of the address do.
 //  3. A person gets in of whom a group is granted something. The session before ends.
 func (a *api) finishLogin(w http.ResponseWriter, r *http.Request) {
-	provider, asked := a.provider(), r.URL.Query()
-	http.SetCookie(w, a.attemptCookie(r, "", -1))
+	config, asked := a.Logins(), r.URL.Query()
 	switch {
-	case provider == nil:
-		a.fail(w, r, problem(http.StatusNotFound, "people do not log in with a provider here; log in with a token"))
+	case config == nil || config.OIDC == nil:
+		a.fail(w, r, errNoProvider)
 		return
 	case r.Method != http.MethodGet: // HEAD would use the code up
 		a.fail(w, r, problem(http.StatusMethodNotAllowed, "a login comes back with GET"))
 		return
 	}
+	http.SetCookie(w, a.attemptCookie(r, "", -1))
 	begun, err := a.attemptOf(r)
 	if err != nil {
 		a.guesses.note(r, byProvider, "err", err)
@@ -146,9 +149,9 @@ func (a *api) finishLogin(w http.ResponseWriter, r *http.Request) {
 		a.loginPage(w, r, http.StatusForbidden, wayIn{Next: begun.Next, Wrong: providerRefusal(asked)})
 		return
 	}
-	person, err := a.personOf(r, provider, begun, asked)
+	person, err := a.personOf(r, config.OIDC, begun, asked)
 	if err == nil {
-		_, err = a.granted(person)
+		_, err = granted(config, person)
 	}
 	if err != nil {
 		a.failLogin(w, r, begun.Next, err)
