@@ -62,7 +62,13 @@ func TestPeopleLogInAtANode(t *testing.T) {
 		Login: file, TrustedProxies: here, Reload: again, FirstToken: func(secret, _ string) { first <- secret },
 		Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule}),
 	})
-	token := "Bearer " + <-first
+	token := "Bearer "
+	select { // it is handed out before the node serves
+	case secret := <-first:
+		token += secret
+	default:
+		t.Fatal("the node is open, or makes no first token")
+	}
 	jobs := func(header ...string) int { return n.call(http.MethodGet, "/api/v1/tokens", "", header...).status }
 	for _, c := range []struct {
 		header []string

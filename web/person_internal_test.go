@@ -50,3 +50,18 @@ func TestAStreamBehindAProxyLastsAMinute(t *testing.T) {
 		})
 	}
 }
+
+// A stream of a person who may nothing any more ends with the first look, as that of a token which was revoked.
+func TestAStreamEndsWithTheFirstRefusal(t *testing.T) {
+	for _, status := range []int{http.StatusUnauthorized, http.StatusForbidden} {
+		synctest.Test(t, func(t *testing.T) {
+			began := time.Now()
+			follow(httptest.NewRecorder(), httptest.NewRequestWithContext(t.Context(), "GET", "/?live=1", nil),
+				http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }),
+				func(context.Context) error { return problem(status, "no") })
+			if took := time.Since(began); took != streamCheckInterval {
+				t.Errorf("with %d the stream ends after %s", status, took)
+			}
+		})
+	}
+}

@@ -101,6 +101,17 @@ func sessionsEndWithTheirToken(t *testing.T, w *world) {
 	if n := len(w.entries(access.Filter{Action: "session.create"})); n != 2 {
 		t.Errorf("the audit has %d new sessions, want 2", n)
 	}
+	// A token that expired gives its name up, and its sessions are none of the next one's.
+	old := w.token("again")
+	old.ExpiresAt = w.at.Add(time.Hour)
+	w.must(w.InsertToken(w.ctx(), old))
+	w.beginSession(old)
+	next := w.token("again")
+	next.CreatedAt = old.ExpiresAt
+	w.must(w.InsertToken(w.ctx(), next))
+	if diff := cmp.Diff([]access.Session{stays}, must[[]access.Session](t)(w.Sessions(w.ctx()))); diff != "" {
+		t.Errorf("left after the name was given up (-want +got):\n%s", diff)
+	}
 }
 
 func sessionsAreTouchedForward(t *testing.T, w *world) {
