@@ -17,11 +17,11 @@ import (
 
 // Bounds of what a login says of a person.
 const (
-	MaxName     = 128       // bytes of a name
-	MaxGroup    = 256       // bytes of a group
-	MaxGroups   = 1000      // groups of a person
+	MaxName     = 128      // bytes of a name
+	MaxGroup    = 256      // bytes of a group
+	MaxGroups   = 1000     // groups of a person
 	maxGroupSum = 32 << 10 // bytes of all groups of a person
-	maxSubject  = 255       // bytes of the id by which a provider knows a person, as OpenID Connect bounds it
+	maxSubject  = 255      // bytes of the id by which a provider knows a person, as OpenID Connect bounds it
 )
 
 // ErrPerson means that what a login says of a person cannot be used.

@@ -3,6 +3,8 @@ package logins_test
 import (
 	"io"
 	"net/http"
+	"net/url"
+	"strings"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -10,18 +12,22 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// read is the body of an answer.
-func read(t *testing.T) func(*http.Response, error) string {
-	return func(a *http.Response, err error) string {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer a.Body.Close()
-		text, err := io.ReadAll(a.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
+// visit sends a form as a browser does, and returns the page that comes of it.
+func visit(t *testing.T, browser *http.Client, method, at string, form url.Values) string {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, at, strings.NewReader(form.Encode()))
+	if err != nil {
+		t.Fatal(err)
 	}
+	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	a, err := browser.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer a.Body.Close()
+	text, err := io.ReadAll(a.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

@@ -68,7 +68,7 @@ func logIn(t *testing.T, at, name string) url.Values {
 		return nil
 	}}
 	t.Cleanup(browser.CloseIdleConnections)
-	page := read(t)(browser.Get(at))
+	page := visit(t, browser, http.MethodGet, at, nil)
 	id := authRequest.FindStringSubmatch(page)
 	if id == nil {
 		t.Fatalf("the provider shows no form: %s", page)
@@ -77,7 +77,7 @@ func logIn(t *testing.T, at, name string) url.Values {
 	if err != nil {
 		t.Fatal(err)
 	}
-	read(t)(browser.PostForm(u.Scheme+"://"+u.Host+"/login/username", url.Values{"id": {id[1]}, "username": {name}, "password": {name}}))
+	visit(t, browser, http.MethodPost, u.Scheme+"://"+u.Host+"/login/username", url.Values{"id": {id[1]}, "username": {name}, "password": {name}})
 	if back == nil {
 		t.Fatal("the provider does not lead back")
 	}
@@ -281,7 +281,9 @@ func TestAProviderIsAway(t *testing.T) {
 	if _, err := finish(t, i, p); err != nil || i.Asked(discovery) != 2 {
 		t.Errorf("%v, asked %d times", err, i.Asked(discovery))
 	}
-	i.Break(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, strings.Repeat("long ", 10_000), http.StatusBadGateway) })
+	i.Break(func(w http.ResponseWriter, _ *http.Request) {
+		http.Error(w, strings.Repeat("long ", 10_000), http.StatusBadGateway)
+	})
 	if _, err := finish(t, i, provider(t, c, i.URL, logintest.Client, "")); !errors.Is(err, logins.ErrProvider) || len(err.Error()) > 1000 {
 		t.Errorf("a long answer: %.2000v", err)
 	}
@@ -310,7 +312,7 @@ func TestLoginsAreBounded(t *testing.T) {
 	i := logintest.NewIssuer(t)
 	p := provider(t, &clock{}, i.URL, logintest.Client, "")
 	release := make(chan struct{})
-	i.Break(func(w http.ResponseWriter, r *http.Request) { <-release })
+	i.Break(func(http.ResponseWriter, *http.Request) { <-release })
 	ended := make(chan error, 17)
 	for range 17 {
 		go func() {

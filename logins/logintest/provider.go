@@ -3,6 +3,7 @@ package logintest
 
 import (
 	"bufio"
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,7 +30,7 @@ func Provider(tb testing.TB, redirects ...string) (issuer string) {
 	if err != nil {
 		tb.Fatalf("build the provider: %v", err)
 	}
-	cmd := exec.Command(strings.TrimSpace(string(path)), "-redirect", strings.Join(redirects, ",")) //nolint:gosec // it was just built
+	cmd := exec.CommandContext(context.WithoutCancel(tb.Context()), strings.TrimSpace(string(path)), "-redirect", strings.Join(redirects, ",")) //nolint:gosec // it was just built
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	if err != nil {

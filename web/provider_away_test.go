@@ -1,0 +1,53 @@
+package web_test
+
+import (
+	"net/http"
+	"net/url"
+	"regexp"
+	"strings"
+	"testing"
+
+	"deadman/access"
+	"deadman/logins/logintest"
+)
+
+// While the provider is away, the page says so, and tokens log in.
+func TestTheProviderIsAway(t *testing.T) {
+	i := logintest.NewIssuer(t)
+	p := newPeople(t, providers(i.URL))
+	i.Break(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "<b>internal</b>", http.StatusBadGateway) })
+	b := p.tab()
+	if a := b.ask("GET", "/login", ""); a.StatusCode != http.StatusOK || i.Asked("/.well-known/openid-configuration") != 0 {
+		t.Errorf("the page asks the provider: %d", a.StatusCode)
+	}
+	for range 30 { // which is more than an address may guess
+		a := b.ask("POST", "/login/oidc", "next=%2Frules", formOf...)
+		if a.StatusCode != http.StatusServiceUnavailable || !strings.Contains(a.body, "login provider does not answer") || strings.Contains(a.body, "internal") || !strings.Contains(a.body, `value="/rules"`) || len(b.cookies) > 0 {
+			t.Fatalf("%d %s", a.StatusCode, a.body)
+		}
+	}
+	if !strings.Contains(p.log.text(), "502 Bad Gateway") {
+		t.Errorf("the log: %s", p.log.text())
+	}
+	token := p.token("me", "", access.Read)
+	if a := b.ask("POST", "/login", url.Values{"token": {strings.TrimPrefix(token[1], "Bearer ")}}.Encode(), formOf...); a.StatusCode != http.StatusSeeOther || !b.isIn() {
+		t.Errorf("a token: %d", a.StatusCode)
+	}
+	metrics := do(t, p.Server, "GET", "/metrics", "", token...)
+	if !strings.Contains(metrics.body, "deadman_login_provider_errors_total 30") {
+		t.Errorf("the failures are not counted: %s", regexp.MustCompile(`deadman_login.*`).FindAllString(metrics.body, -1))
+	}
+	i.Break(nil)
+	// Codes that are guessed are bounded as tokens are, and cost the provider no more.
+	b = p.tab()
+	status := 0
+	p.use(t, providers(i.URL))
+	for range 40 {
+		if status = b.ask("GET", b.with(b.back(i, "/"), "code", "x"+b.cookies["deadman_login"][:9]), "").StatusCode; status == http.StatusTooManyRequests {
+			break
+		}
+	}
+	if asked := i.Asked("/token"); status != http.StatusTooManyRequests || asked > 21 {
+		t.Errorf("%d after %d codes", status, asked)
+	}
+}
