@@ -1,6 +1,7 @@
 package papers
 
 import (
+	"crypto/x509"
 	"path/filepath"
 	"strings"
 )
@@ -55,4 +56,21 @@ func (v Value) Variable(env func(name string) string) string {
 		return ""
 	}
 	return value
+}
+
+// Certificates is what the file holds that v names: certificates of who vouches for a service, in PEM. read is os.ReadFile or
+// the like.
+func (v Value) Certificates(read func(path string) ([]byte, error)) []byte {
+	path := v.Path()
+	if path == "" {
+		return nil
+	}
+	data, err := read(path)
+	switch {
+	case err != nil:
+		v.Problem("%v; name a file that the node can read", err)
+	case !x509.NewCertPool().AppendCertsFromPEM(data):
+		v.Problem("%s holds no certificate; write those of who vouches for the service into it, as PEM", path)
+	}
+	return data
 }

@@ -1,7 +1,6 @@
 package sources
 
 import (
-	"crypto/x509"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -23,7 +22,7 @@ func (r reader) http(s *Spec, v papers.Value) {
 	fields := v.Fields("url", "headers", "allow", "ca_file")
 	s.HTTP = &HTTP{
 		Base: base(fields["url"].Needed("write the one that the paths of rules are added to")), Headers: r.headers(fields["headers"]),
-		Allow: readAllow(fields["allow"]), CA: readCA(fields["ca_file"]),
+		Allow: readAllow(fields["allow"]), CA: fields["ca_file"].Certificates(os.ReadFile),
 	}
 }
 
@@ -108,20 +107,4 @@ func readAllow(v papers.Value) []netip.Prefix {
 		all = append(all, prefix.Masked())
 	}
 	return all
-}
-
-// readCA is the certificates of a file.
-func readCA(v papers.Value) []byte {
-	path := v.Path()
-	if path == "" {
-		return nil
-	}
-	data, err := os.ReadFile(path)
-	switch {
-	case err != nil:
-		v.Problem("%v; name a file that the node can read", err)
-	case !x509.NewCertPool().AppendCertsFromPEM(data):
-		v.Problem("%s holds no certificate; write those of who vouches for the service into it, as PEM", path)
-	}
-	return data
 }
