@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"deadman/access"
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
@@ -32,6 +33,7 @@ const unreadableAfter = time.Minute
 // The database keeps which alerts are open, so each is raised once.
 type alarms struct {
 	overdue *overdue
+	quotas  *quotas
 	store   *store.Store
 	after   time.Duration // an overdue job is unexplained for: by then, the alerts that explain it are raised
 	remark  func(alerts.Alert, bool, error) error
@@ -48,8 +50,8 @@ type alarm struct {
 func (a *alarms) Run(ctx context.Context) error {
 	r := rounds{
 		every: progressEvery, do: a.round, log: a.log, level: slog.LevelWarn,
-		failed: "overdue jobs, unfit nodes, and unreadable and costly rules cannot be looked for",
-		works:  "overdue jobs, unfit nodes, and unreadable and costly rules are looked for again",
+		failed: "overdue jobs, unfit nodes, unreadable and costly rules, and used-up quotas cannot be looked for",
+		works:  "overdue jobs, unfit nodes, unreadable and costly rules, and used-up quotas are looked for again",
 	}
 	return r.Run(ctx)
 }
@@ -72,7 +74,7 @@ func (a *alarms) round(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	found := slices.Concat(s.unfit(), s.unreadable(), s.costly(), s.overdueJobs(a.after))
+	found := slices.Concat(s.unfit(), s.unreadable(), s.costly(), s.overQuota(a.quotas.Uses("")), s.overdueJobs(a.after))
 	for _, f := range found {
 		if !f.raise || slices.ContainsFunc(standing, f.is) {
 			continue
@@ -112,6 +114,7 @@ var overTexts = map[string]func(topic string) string{
 	costlyStep: func(topic string) string {
 		return strings.Replace(topic, "rule/", "rule ", 1) + " is resumed, or gone; what it could not take in is among the dead letters"
 	},
+	quotaStep: quotaOver,
 	overdueStep: func(string) string {
 		return "no due job waits for longer than it may, but where another alert names the cause"
 	},
@@ -124,9 +127,10 @@ type situation struct {
 	leases    []futurejobs.Lease
 	late      backlog // at overdueAfter
 	claims    map[futurejobs.Edition]claim
-	explained map[int32]bool // rules whose jobs wait for what another alert names
-	halted    []rules.Costly // rules that are paused because their expressions cost too much
-	blind     bool           // the sweep is blind: another alert reports all late jobs
+	explained map[int32]bool               // rules whose jobs wait for what another alert names
+	halted    []rules.Costly               // rules that are paused because their expressions cost too much
+	refusals  map[string][]access.LimitUse // of quotas, by prefix
+	blind     bool                         // the sweep is blind: another alert reports all late jobs
 }
 
 // see reads the situation.
@@ -140,6 +144,9 @@ func (a *alarms) see(ctx context.Context) (s situation, err error) {
 		return s, err
 	}
 	s.halted = a.overdue.book.Halted()
+	if s.refusals, err = a.store.Refusals(ctx); err != nil {
+		return s, err
+	}
 	if s.late, err = a.overdue.look(ctx); err != nil || len(s.late.parts) == 0 {
 		return s, err
 	}

@@ -98,6 +98,9 @@ func (n *node) Create(ctx context.Context, job web.NewJob) (futurejobs.Listed, e
 	if err != nil {
 		return futurejobs.Listed{}, err
 	}
+	if len(applied.Over) > 0 {
+		return futurejobs.Listed{}, n.overQuota(job.Rule)
+	}
 	if applied.Kept > 0 {
 		return futurejobs.Listed{}, fmt.Errorf("rule %s, key %s: %w", job.Rule, job.Key, futurejobs.ErrExists)
 	}
@@ -121,7 +124,25 @@ func (n *node) CreateAll(ctx context.Context, jobs []web.NewJob) (web.Begun, err
 		}
 		return all.Effects, nil
 	})
+	for _, place := range applied.Over {
+		of := all.Places[place]
+		all.Refused[of] = n.overQuota(jobs[of].Rule)
+	}
 	return web.BegunOf(all, applied), err
+}
+
+// overQuota is why a job of a rule did not begin for which a quota had no room.
+func (n *node) overQuota(rule string) error {
+	quotas := n.allowances.OfJobs(rule)
+	for _, q := range quotas {
+		if q.Room() <= 0 {
+			return q.Refusal()
+		}
+	}
+	for _, q := range quotas { // there is room again
+		return q.Refusal()
+	}
+	return fmt.Errorf("rule %s: %w", rule, access.ErrQuota)
 }
 
 // newest is the newest version of a rule, also of one that was saved this moment.

@@ -264,7 +264,7 @@ var faults = []web.Fault{
 func (n *node) handler(addr net.Addr) http.Handler {
 	return web.New(web.Options{
 		Lists: n.store, Loads: n.store, Desk: n, Acks: n, Letters: n.letters, Outbox: n.store, Book: n.book, Hooks: n.hookOf, Rules: n.rules, Wire: n.bus, Health: n.conditions, Metrics: n.metrics,
-		Memory: n.store, Keeper: n.keeper, Logins: n.logins.Load, Open: n.isOpen, Proxied: n.Insecure, Mutes: n.store, Pings: n.pings, Channels: n.peopleChannels(), Streams: n, Sources: n.sources.Set,
+		Memory: n.store, Keeper: n.keeper, Logins: n.logins.Load, Open: n.isOpen, Proxied: n.Insecure, Mutes: n.store, Pings: n.pings, Quotas: n.quotas, Channels: n.peopleChannels(), Streams: n, Sources: n.sources.Set,
 		Handlers: n.answers, Pages: n.pages, Schemas: map[string]func() ([]byte, error){"rule": rules.Schema, "handler": handlers.Schema},
 		Faults: faults, LoopbackOnly: isLoopback(addr), PublicURL: n.PublicURL, TrustedProxies: n.TrustedProxies, TokenRate: n.TokenRate, Version: n.Version, Log: n.log, Now: n.clock.Now,
 	})

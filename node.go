@@ -67,6 +67,7 @@ type node struct {
 	blind   *blind
 	overdue *overdue
 	alarms  *alarms
+	quotas  *quotas
 	slots   *slots
 	beats   []*heartbeat // none: nobody is to be told that the node sweeps
 	binding *binding
@@ -78,6 +79,8 @@ type node struct {
 	compare *comparison
 	pings   *pinging
 	schema  *schemaWatch
+
+	allowances *access.Quotas // of quotas
 
 	open     atomic.Bool // whoever reaches the node may do everything
 	draining atomic.Bool
@@ -125,7 +128,10 @@ func open(ctx context.Context, c Config) (n *node, err error) {
 		if err := n.openPeople(ctx); err != nil {
 			return err
 		}
-		return n.learnTime(ctx)
+		if err := n.learnTime(ctx); err != nil {
+			return err
+		}
+		return n.quotas.refresh(ctx)
 	}
 	err = n.persist(ctx, databaseGone, lastLooks, store.ErrUnavailable)
 	return n, err
@@ -153,7 +159,9 @@ func (n *node) assemble() {
 		store: n.store, stream: n.bus, book: n.book, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, remark: n.remark,
 		raised: func(a alerts.Alert) { n.witness.Alerted(a) }, log: n.log,
 	}
+	n.quotas = &quotas{Quotas: n.allowances, store: n.store, bus: n.bus, holds: func() bool { return n.owner.Holds(upkeepShard) }, now: n.clock.Now, log: n.log}
 	n.relay = alerts.NewRelay(n.outbox(), n.compare.publisher(n.publisher()), n.owner.Holding, n.log)
+	n.relay.Quotas = n.quotas
 	n.witness = witness{Metrics: n.metrics, relay: n.relay, news: n.wakePeople, log: n.log}
 	n.intake = events.NewIntake(events.Options{
 		Streams: n.bus, Book: n.book, Ledger: n.ledger(), Shards: n.owner, Now: n.clock.Now,
@@ -163,7 +171,7 @@ func (n *node) assemble() {
 	n.answers.now = n.clock.Now
 	n.ticker = ticks.New(ticks.Options{
 		Book: n.book, Ledger: n.ledger(), Shards: n.owner, Emitter: n.bus, Now: n.clock.Now,
-		Announce: n.remark, Observer: n.witness, Log: n.log,
+		Announce: n.remark, Observer: n.witness, Log: n.log, Allow: n.quotas.allow,
 	})
 	n.binding = &binding{rules: n.rules, owner: n.owner, log: n.log}
 	n.letters = &events.Letters{LetterStore: n.store, Book: n.book, Now: n.clock.Now, Observer: n.witness}
@@ -178,7 +186,7 @@ func (n *node) assemble() {
 		after: blindAfter + n.Lease/3, remark: n.remark, log: n.log,
 	}
 	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, moved: n.store.Shifted, holds: func() bool { return n.owner.Holds(upkeepShard) }, begin: n.store.BeginRemark, end: n.store.EndRemark, said: n.said, log: n.log}
-	n.alarms = &alarms{overdue: n.overdue, store: n.store, after: n.blind.after + 2*progressEvery, remark: n.said, log: n.log}
+	n.alarms = &alarms{overdue: n.overdue, quotas: n.quotas, store: n.store, after: n.blind.after + 2*progressEvery, remark: n.said, log: n.log}
 	n.beats = n.heartbeats(self)
 	n.lookout = &lookout{node: n}
 	n.caution = &cautions{sources: n.sources, log: n.log, reached: make(map[string]bool), said: make(map[string]string)}
@@ -279,8 +287,11 @@ func (n *node) openRules(ctx context.Context) error {
 		n.book.LimitCompiled(n.MemoryLimit / 4)
 	}
 	n.book.Calendars, n.book.Sources, n.book.Handlers = known, n.lookups(), handlers
+	n.allowances = new(access.Quotas)
+	n.store.BoundBy(n.allowances)
 	n.rules = &rules.Registry{
-		Store: n.store, Binder: n.bus, Book: n.book, Jobs: n.ledger(), Calendars: known, Sources: n.lookups(), Handlers: handlers, Log: n.log,
+		Quotas: n.allowances,
+		Store:  n.store, Binder: n.bus, Book: n.book, Jobs: n.ledger(), Calendars: known, Sources: n.lookups(), Handlers: handlers, Log: n.log,
 		As: func(ctx context.Context, bundle string) context.Context {
 			return access.As(ctx, access.Actor{Name: bundle})
 		},

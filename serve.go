@@ -65,6 +65,7 @@ func (n *node) run(ctx context.Context) error {
 	group.Go(func() error { return n.compare.Run(working) })
 	group.Go(func() error { return n.schema.Run(working) })
 	group.Go(func() error { return n.alarms.Run(working) })
+	group.Go(func() error { return n.quotas.Run(working) })
 	group.Go(func() error { return n.slots.Run(working) })
 	for _, h := range n.beats {
 		group.Go(func() error { return h.Run(working) })

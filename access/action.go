@@ -45,6 +45,9 @@ const (
 	TokenCreate Action = "token.create"
 	TokenRevoke Action = "token.revoke"
 
+	QuotaSet    Action = "quota.set"
+	QuotaDelete Action = "quota.delete"
+
 	SessionCreate Action = "session.create"
 	SessionRevoke Action = "session.revoke"
 )
@@ -82,6 +85,8 @@ var Actions = []Audited{
 	{SourceTest, "`source/<name>`", "the source was tested; whether it was reached, or the reason"},
 	{TokenCreate, "`token/<name>`", "a token was created; its id, scopes, prefix and expiry"},
 	{TokenRevoke, "`token/<name>`", "the token was revoked; its id"},
+	{QuotaSet, "`quota/<prefix>`", "limits of a prefix were set; which"},
+	{QuotaDelete, "`quota/<prefix>`", "what was set for a prefix was taken away"},
 	{SessionCreate, "`session/<id>`", "a browser logged in; the token's name, or the person's id and groups"},
 	{SessionRevoke, "`session/<id>`", "the session was ended, also by *Log out*; its token's id, or the person"},
 }

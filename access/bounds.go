@@ -18,6 +18,7 @@ var ErrOutside = errors.New("out of the token's bounds")
 // bounds nothing, and an empty one leaves nothing. A nil *Bounds bounds nothing at all.
 type Bounds struct {
 	Token    string        `json:"token,omitzero"`    // the name of the token, or a person
+	Prefix   string        `json:"-"`                 // of the token; it is not kept with a rule
 	Subjects subjects.List `json:"subjects,omitzero"` // that its rules may read
 	Publish  subjects.List `json:"publish,omitzero"`  // that it may publish on, its rules may emit on, and its lookups may request on
 	Sources  []string      `json:"sources,omitzero"`  // that its lookups may ask: names, or what names begin with and a "*"
@@ -155,7 +156,7 @@ func (t Token) Bounds() *Bounds {
 		return nil
 	}
 	b := t.Given
-	b.Token = t.Name
+	b.Token, b.Prefix = t.Name, t.Prefix
 	if t.Prefix != "" {
 		b.Subjects, b.Publish = orNone(b.Subjects), orNone(b.Publish)
 		b.Sources, b.Handlers = orNone(b.Sources), orNone(b.Handlers)

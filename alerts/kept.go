@@ -29,6 +29,19 @@ type kept struct {
 // Size is about how many bytes the alert's document has.
 func (a *Alert) Size() int { return 128 + len(a.Text) + len(a.Event) + len(a.State) }
 
+// envelope is about how many bytes a message of the stream has beside what Size counts: its subject, its headers, its fields' names and
+// what the server keeps of it.
+const envelope = 900
+
+// StreamSize is about how many bytes the alert takes in the stream.
+func (a *Alert) StreamSize() int64 {
+	n := envelope + a.Size() + 2*len(a.Rule) + 2*len(a.Key) + len(a.Entity) + 40*len(a.Closes)
+	for name, value := range a.Labels {
+		n += len(name) + len(value) + 6
+	}
+	return int64(n)
+}
+
 // Document is the alert's document. Its bodies are JSON already, and go in as they are: json.Marshal
 // would read them once more, and make every < of theirs six bytes. It is written into room as far as that
 // goes; nil is none.

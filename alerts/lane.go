@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"deadman/failpoints"
@@ -70,7 +71,7 @@ func (l *lane) mine() []int16 {
 // step relays one batch. A refusal is no error: the lane goes around it.
 //
 //  1. The oldest alerts are read, without the rules that are gone around whole.
-//  2. What is not behind a refused alert of its rule and key is published, and marked.
+//  2. What is not behind a refused alert of its rule and key, and has room in its quotas, is published, and marked.
 //  3. What was refused is gone around from now on. More may be there where it stood in the way.
 func (l *lane) step(ctx context.Context, held []int16) (more bool, err error) {
 	if len(held) == 0 {
@@ -85,8 +86,14 @@ func (l *lane) step(ctx context.Context, held []int16) (more bool, err error) {
 	if len(free) == 0 {
 		return l.around.widen(batch) && more, nil
 	}
+	if l.Quotas != nil {
+		if free, err = l.Quotas.Admit(ctx, free); len(free) == 0 || err != nil {
+			return more, err
+		}
+	}
 	failpoints.Here("relay.read")
 	sent, err := l.publisher.Publish(ctx, free)
+	l.giveBack(free, sent)
 	if err := failpoints.Fail("relay.published"); err != nil {
 		return true, err // as if no answer had come
 	}
@@ -97,4 +104,16 @@ func (l *lane) step(ctx context.Context, held []int16) (more bool, err error) {
 		err = nil
 	}
 	return more, errors.Join(err, l.mark(ctx, sent))
+}
+
+// giveBack returns to the quotas what was admitted and not sent.
+func (l *lane) giveBack(admitted, sent []Alert) {
+	if l.Quotas == nil || len(sent) == len(admitted) {
+		return
+	}
+	gone := make(map[ID]bool, len(sent))
+	for i := range sent {
+		gone[sent[i].ID] = true
+	}
+	l.Quotas.Return(slices.DeleteFunc(slices.Clone(admitted), func(a Alert) bool { return gone[a.ID] }))
 }

@@ -23,6 +23,15 @@ type Place struct {
 	First ID
 }
 
+// Quotas bound how many alerts rules publish. Implementations are safe for concurrent use.
+type Quotas interface {
+	// Admit returns the alerts of a batch that are to be published, in their order. Those that a quota has no room for are taken out
+	// of the outbox.
+	Admit(ctx context.Context, batch []Alert) ([]Alert, error)
+	// Return takes back alerts that were admitted and not published.
+	Return(unsent []Alert)
+}
+
 // Publisher puts alerts into the stream.
 type Publisher interface {
 	// Publish returns the alerts that the stream acknowledged, or was found to hold

@@ -26,6 +26,9 @@ const (
 // stream refuses. Shards are spread over lanes, which relay side by side; a job is in one
 // shard, so what is said about it stays in order.
 type Relay struct {
+	// Quotas say which alerts are published. Set before Run; nil: all are.
+	Quotas Quotas
+
 	outbox    Outbox
 	publisher Publisher
 	shards    func() []int16

@@ -22,6 +22,8 @@ type filling struct {
 	mu     sync.Mutex
 	share  float64
 	madeAt time.Time
+	cap    int64     // in bytes; 0: none
+	since  time.Time // when the stream took in the oldest alert that it has; zero: it has none
 	err    error
 	warned bool
 }
@@ -68,6 +70,10 @@ func (b *Bus) Look(ctx context.Context) error {
 func (b *Bus) fill(info *jetstream.StreamInfo) {
 	f := &b.filling
 	f.madeAt = info.Created.UTC()
+	f.cap, f.since = max(0, info.Config.MaxBytes), info.State.FirstTime.UTC()
+	if info.State.Msgs == 0 {
+		f.since = time.Time{}
+	}
 	f.share = max(share(info.State.Bytes, info.Config.MaxBytes), share(info.State.Msgs, info.Config.MaxMsgs))
 	switch {
 	case f.share >= fillsUp && !f.warned:
@@ -94,6 +100,14 @@ func (b *Bus) Filled() (share float64, err error) {
 	b.filling.mu.Lock()
 	defer b.filling.mu.Unlock()
 	return b.filling.share, b.filling.err
+}
+
+// AlertsRoom returns the most bytes that the stream of alerts may have, 0 being any number, and when it took in the oldest alert that it
+// has, as of the last look. Zero: it has none, or was not looked at yet.
+func (b *Bus) AlertsRoom() (most int64, since time.Time) {
+	b.filling.mu.Lock()
+	defer b.filling.mu.Unlock()
+	return b.filling.cap, b.filling.since
 }
 
 // AlertsMadeAt returns when the stream of alerts was made, as of the last look that found it;

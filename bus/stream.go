@@ -96,6 +96,9 @@ func (b *Bus) settle(ctx context.Context) error {
 		}
 	}
 	b.learn(info)
+	b.filling.mu.Lock()
+	defer b.filling.mu.Unlock()
+	b.fill(info)
 	return nil
 }
 

@@ -19,7 +19,13 @@ import (
 //  6. A job that was snoozed is not looked at before that is over, whatever comes meanwhile. A snooze
 //     brings no look forward but one that another snooze put off.
 func Fold(effects []Effect, known Known, now time.Time) Net {
-	f := &fold{now: now, known: known, at: make(map[Ref]*standing, len(effects))}
+	return FoldWithin(nil, effects, known, now)
+}
+
+// FoldWithin is Fold within quotas: a job that one has no room for does not begin, and its event becomes a dead letter of the rule. A
+// job that is pending goes on, is changed and ends whatever the quotas say. nil: there are none.
+func FoldWithin(quotas Quotas, effects []Effect, known Known, now time.Time) Net {
+	f := &fold{now: now, known: known, at: make(map[Ref]*standing, len(effects)), usage: usage{quotas: quotas}}
 	f.met = make([]*standing, 0, len(effects))
 	f.order = ordering{fold: f, early: make(map[Ref]*Early)}
 	for i, e := range effects {
@@ -49,6 +55,7 @@ type fold struct {
 	at    map[Ref]*standing // jobs as they stand; nil: ended
 	met   []*standing       // the jobs of at, and those that ended, as they were met
 	order ordering
+	usage usage
 	net   Net
 }
 
@@ -148,6 +155,7 @@ func (f *fold) sum() Net {
 		}
 	}
 	f.order.sum(&f.net)
+	f.net.Quotas = f.usage.sum()
 	return f.net
 }
 
@@ -161,10 +169,12 @@ func (f *fold) miss(e Effect) {
 }
 
 // refuse makes a dead letter of the event. What a person asks is refused before it comes
-// here.
+// here, but for want of room.
 func (f *fold) refuse(e Effect, part Part, err error) {
 	f.net.Refused++
-	if e.Event != nil {
+	if e.Event == nil {
+		f.net.Over = append(f.net.Over, f.place)
+	} else {
 		f.net.Letters = append(f.net.Letters, DeadLetter{
 			Event: *e.Event, Rule: e.Rule.Name, Part: part, Reason: clip(err.Error()), At: f.now,
 		})
@@ -184,6 +194,7 @@ func (f *fold) end(e Effect, s *standing, a End) {
 	s.gone = true
 	f.at[e.Ref] = nil
 	f.net.Ended++
+	f.usage.grow(e.Rule, -1)
 	d := Decision{Job: s.job, Outcome: a.Outcome, Reason: a.Reason}
 	if s.isNew {
 		f.net.Born = append(f.net.Born, d)

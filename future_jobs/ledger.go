@@ -130,6 +130,7 @@ type Applied struct {
 	Tally
 	Said   []alerts.Alert
 	Stood  []int  // places of the effects of a deed that would begin a wait for a key that is waited for
+	Over   []int  // places of the effects of a deed that would begin a job for which a quota has no room
 	Before bool   // it came to that before, under the batch's Once; nothing was written now
 	Again  string // why the batch's Letter stays; empty: it went, or there was none
 }

@@ -72,6 +72,7 @@ type Ended struct {
 type Said struct {
 	alerts.Alert
 	Published bool // it is in the stream
+	Withheld  bool // a quota had no room for it in the stream
 	Ack       *Ack // of a list of open ones only: who acknowledged what its job said; nil: nobody
 }
 

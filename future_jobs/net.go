@@ -14,7 +14,9 @@ type Net struct {
 	Remember []Early      // what happened before anybody waited for it
 	Forget   []Ref        // whose Early somebody waited for
 	Stood    []int        // places of the starts that a person asked for, of keys that were waited for already
+	Over     []int        // places of the starts that a person asked for, and that a quota has no room for
 	Letters  []DeadLetter // events that could not be played
+	Quotas   []QuotaUse   // what the run comes to for quotas
 	Tally
 }
 

@@ -288,6 +288,7 @@ func (o *ordering) finish(e Effect, s *standing, a End) {
 		job.Order.At = newer[0].At
 	}
 	f.net.Created++
+	f.usage.grow(e.Rule, 1)
 	f.stand(e.Ref, standing{job: job, isNew: true})
 }
 

@@ -14,12 +14,15 @@ type Start struct {
 	Early   bool     // something may have happened before
 	Orders  bool     // other events come by other streams: the job remembers what puts them in order
 	ByHand  bool     // a person begins it
+	Named   bool     // the text of the rule names the key, or was saved with it: no quota refuses the job
 	Close   Closing  // of the one that ends
 	Unsaid  Closing  // what is said of the one that ends where it was due, and nobody looked; nil: nothing
 	Sets    []Gather // the rule's sets, for members that came before
 
 	Merge func(known json.RawMessage) Merging // begins the merging of updates that came before; nil: none are remembered
 	Next  func(Job) time.Time                 // as of Resume, for resumes that came before; may be nil
+
+	instead bool // of a job that ended just now
 }
 
 // first is the slot of the first look.
@@ -57,6 +60,13 @@ func (a Start) play(f *fold, e Effect, s *standing) {
 		f.net.Kept++
 		return
 	}
+	if !after && !a.Named && !a.instead {
+		if err := f.usage.refuse(e.Rule); err != nil {
+			f.refuse(e, Triggers, err)
+			return
+		}
+	}
+	f.usage.grow(e.Rule, 1)
 	job.NextCheckAt = e.Rule.notBehind(a.first(), f.now)
 	f.net.Created++
 	s = f.stand(e.Ref, standing{job: job, isNew: true})
@@ -103,7 +113,7 @@ func (a Beat) play(f *fold, e Effect, s *standing) {
 		if to.End != nil {
 			f.end(e, s, *to.End)
 		}
-		Start{Job: *to.Begin}.play(f, e, nil)
+		Start{Job: *to.Begin, instead: to.End != nil}.play(f, e, nil)
 	case to.Job == nil && s == nil:
 		f.net.Missed++
 	case to.Job == nil, !to.News && !s.isNew && !s.changed && (to.Next.IsZero() || e.Rule.rested(s.job, to.Next).Equal(s.job.due())):

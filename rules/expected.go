@@ -237,7 +237,7 @@ func (d Document) expects() []string {
 // expecting is the beginning of a wait for the first beat of an entity.
 func (r *Rule) expecting(key string, now time.Time) (start futurejobs.Start, err error) {
 	now = now.UTC().Truncate(time.Microsecond)
-	start.Job = futurejobs.Job{Version: r.engine.Version, Since: now}
+	start.Job, start.Named = futurejobs.Job{Version: r.engine.Version, Since: now}, true
 	if start.Job.State, err = (pulse{Kind: Expected}).knowing(nil, nil); err != nil {
 		return start, err
 	}

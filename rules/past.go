@@ -163,7 +163,7 @@ func (p *past) begin(ctx context.Context, s Saved) (n int, err error) {
 		b := futurejobs.Batch{RuleSet: ruleSet, Known: known}
 		for _, ref := range refs[:min(len(refs), pageMost)] {
 			b.Effects = append(b.Effects, futurejobs.Effect{
-				Rule: &rule.engine, Ref: rule.ref(ref.Key, p.Book.shards), Ask: futurejobs.Start{Job: begunBy(s, p.known.Pending[ref])},
+				Rule: &rule.engine, Ref: rule.ref(ref.Key, p.Book.shards), Ask: futurejobs.Start{Job: begunBy(s, p.known.Pending[ref]), Named: true},
 			})
 		}
 		applied, err := p.Jobs.Apply(ctx, b)

@@ -75,8 +75,9 @@ type Registry struct {
 	Book      *Book
 	Jobs      Jobs
 	Calendars calendars.Set
-	Sources   Sources          // nil: nobody knows, and lookups are saved unchecked
-	Handlers  *checks.Handlers // nil: none
+	Sources   Sources           // nil: nobody knows, and lookups are saved unchecked
+	Handlers  *checks.Handlers  // nil: none
+	Quotas    futurejobs.Quotas // nil: there are none
 	Log       *slog.Logger
 	// As has what is done in the context be done in the name of a folder that is applied; nil: in that of whoever applies it.
 	As func(ctx context.Context, bundle string) context.Context

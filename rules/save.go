@@ -245,6 +245,7 @@ func (r *Registry) pastOf(ctx context.Context, c *Change, o SaveOptions) (*past,
 	}
 	if err == nil {
 		c.Past = len(p.waits(saved))
+		err = r.roomFor(saved.Name, c.Past)
 	}
 	return p, err
 }
@@ -255,4 +256,17 @@ func diffOf(before *Listing, after Saved) string {
 		old, from = textOf(before.Saved), fmt.Sprintf("%s version %d", before.Name, before.Version)
 	}
 	return udiff.Unified(from, after.Name, old, textOf(after))
+}
+
+// roomFor refuses to take in what was before where a quota has no room for the jobs that it comes to.
+func (r *Registry) roomFor(rule string, jobs int) error {
+	if r.Quotas == nil {
+		return nil
+	}
+	for _, q := range r.Quotas.OfJobs(rule) {
+		if int64(jobs) > q.Room() {
+			return fmt.Errorf("what was before comes to %d jobs: %w", jobs, q.Refusal())
+		}
+	}
+	return nil
 }

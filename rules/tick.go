@@ -59,7 +59,7 @@ func (r *Rule) tick(engine *futurejobs.Rule, now time.Time, shards int, d *futur
 			continue
 		}
 		start.Job.Origin = alerts.OriginOf(d.At, uint64(d.At.Unix())) //nolint:gosec // after 1970
-		start.Unsaid = r.unsaid(now)
+		start.Unsaid, start.Named = r.unsaid(now), len(r.document.Trigger.Keys) > 0
 		var ask futurejobs.Ask = start
 		if late == Expire {
 			ask = futurejobs.Lapse{Start: start, Reason: reason}

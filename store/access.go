@@ -72,6 +72,9 @@ func (s *Store) InsertToken(ctx context.Context, t access.Token) error {
 		if n == 0 {
 			return access.ErrExists
 		}
+		if err := quotaOf(ctx, tx, t.Prefix); err != nil {
+			return err
+		}
 		return audit(ctx, tx, now, access.TokenCreate, "token/"+t.Name, described(t))
 	})
 	if err != nil {

@@ -24,10 +24,10 @@ func readAlert(row scanner, a *alerts.Alert) error {
 
 func readSaid(row scanner, s *futurejobs.Said) error {
 	r, waits := saidRow{Alert: &s.Alert}, false
-	if err := row.Scan(append(r.fields(), &waits)...); err != nil {
+	if err := row.Scan(append(r.fields(), &waits, &s.Withheld)...); err != nil {
 		return err
 	}
-	s.Published = !waits
+	s.Published = !waits && !s.Withheld
 	return r.read()
 }
 

@@ -42,6 +42,7 @@ func (p *postgres) apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Ap
 	if err != nil {
 		return futurejobs.Applied{}, failed("apply", undone(err))
 	}
+	net.Use()
 	return applied(b, net), nil
 }
 
@@ -87,7 +88,7 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []fut
 	if b.Patient && futurejobs.Unlooked(b.Effects, known, now) {
 		return net, futurejobs.ErrDue
 	}
-	net = futurejobs.Fold(b.Effects, known, now)
+	net = futurejobs.FoldWithin(p.quotas, b.Effects, known, now)
 	left, err := createAhead(ctx, tx, creations(net.Create), len(net.End))
 	if err != nil {
 		return net, p.outOfTime(whole, err)

@@ -29,20 +29,21 @@ func (e *sqlite) apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Appl
 	if err != nil {
 		return futurejobs.Applied{}, failed("apply", undone(err))
 	}
+	net.Use()
 	return applied(b, net), nil
 }
 
 // applyOnce applies a batch that needs to look up some jobs.
 func (e *sqlite) applyOnce(ctx context.Context, b futurejobs.Batch, look []futurejobs.Ref) (net futurejobs.Net, err error) {
 	err = e.write(ctx, func(w *writer, now time.Time) (err error) {
-		net, err = w.apply(ctx, b, look, now)
+		net, err = w.apply(ctx, e.quotas, b, look, now)
 		failpoints.Here("apply.commit")
 		return err
 	})
 	return net, err
 }
 
-func (w *writer) apply(ctx context.Context, b futurejobs.Batch, look []futurejobs.Ref, now time.Time) (net futurejobs.Net, err error) {
+func (w *writer) apply(ctx context.Context, quotas futurejobs.Quotas, b futurejobs.Batch, look []futurejobs.Ref, now time.Time) (net futurejobs.Net, err error) {
 	if err := w.evaluated(b); err != nil {
 		return net, err
 	}
@@ -56,7 +57,7 @@ func (w *writer) apply(ctx context.Context, b futurejobs.Batch, look []futurejob
 	if b.Patient && futurejobs.Unlooked(b.Effects, known, now) {
 		return net, futurejobs.ErrDue
 	}
-	net = futurejobs.Fold(b.Effects, known, now)
+	net = futurejobs.FoldWithin(quotas, b.Effects, known, now)
 	if err := w.writeNet(net, now); err != nil {
 		return net, err
 	}

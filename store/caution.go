@@ -16,13 +16,17 @@ const waryFor = 16
 
 // caution says which jobs a batch looks up before it is folded. It is safe for concurrent use.
 type caution struct {
-	wary atomic.Int32 // batches that are to look up all their jobs
+	wary   atomic.Int32      // batches that are to look up all their jobs
+	quotas futurejobs.Quotas // nil: there are none
 }
+
+// boundBy sets the quotas of jobs. It is called before anything is applied.
+func (c *caution) boundBy(q futurejobs.Quotas) { c.quotas = q }
 
 // toLookUp are the jobs that have to be looked up before effects are folded. A wait that merely
 // begins is not among them: most often there is none yet, and where there is one, the insert
 // finds it, and the batch is applied again with all of its jobs looked up. So are those that
-// follow, since events that come again come in numbers.
+// follow, since events that come again come in numbers. Where a quota may lack room for a rule, all of the rule's are looked up.
 func (c *caution) toLookUp(effects []futurejobs.Effect) []futurejobs.Ref {
 	if c.wary.Load() > 0 {
 		c.wary.Add(-1)
@@ -33,9 +37,10 @@ func (c *caution) toLookUp(effects []futurejobs.Effect) []futurejobs.Ref {
 		asked[effects[i].Ref]++
 	}
 	var uncertain []futurejobs.Ref
+	scarce := futurejobs.Scarce(c.quotas, effects)
 	for i := range effects {
 		e := &effects[i]
-		if start, begins := e.Ask.(futurejobs.Start); !begins || start.Early || asked[e.Ref] > 1 {
+		if start, begins := e.Ask.(futurejobs.Start); !begins || start.Early || asked[e.Ref] > 1 || scarce != nil && scarce(e.Rule) {
 			uncertain = append(uncertain, e.Ref)
 		}
 	}

@@ -24,7 +24,7 @@ const keepOutcome = `UPDATE idempotency SET reply = $1 WHERE key = $2 AND status
 
 // outcomeOf is what keepOutcome keeps of a batch.
 func outcomeOf(done futurejobs.Applied) ([]byte, error) {
-	return json.Marshal(futurejobs.Applied{Tally: done.Tally, Stood: done.Stood})
+	return json.Marshal(futurejobs.Applied{Tally: done.Tally, Stood: done.Stood, Over: done.Over})
 }
 
 // once applies a batch unless its request was carried out before: then it returns what that came to.

@@ -101,10 +101,10 @@ func (s *Store) outbox() queue {
 	}
 }
 
-// unpublished is whether an alert a is still in the outbox. It reads all that waits in its shard,
+// unpublished is whether an alert a is still in the outbox, and whether it is withheld. It reads all that waits in its shard,
 // at a gigabyte or two a second: it is for pages, and waiting for many.
 func (s *Store) unpublished() string {
-	return `EXISTS (SELECT 1 FROM alert_outbox o WHERE o.shard = a.shard AND ` + s.holds(`o.ids`, `a.id`) + `)`
+	return `EXISTS (SELECT 1 FROM alert_outbox o WHERE o.shard = a.shard AND ` + s.holds(`o.ids`, `a.id`) + `), a.withheld_at IS NOT NULL`
 }
 
 // waiting begins a statement that asks what of the alerts of the shard $1 waits.
@@ -117,13 +117,13 @@ const notWaiting = ` LEFT JOIN waiting w ON w.id = a.id`
 
 // Unpublished implements alerts.Outbox. What is to be published again of a shard goes into the outbox before anything of
 // the shard is returned. An alert that is no longer there, because retention took it while it was put back into the
-// outbox, is taken out.
+// outbox, is taken out, and so is one that is withheld.
 func (s *Store) Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]alerts.Alert, error) {
 	if len(shards) == 0 {
 		return nil, nil
 	}
 	except, args := exceptRules(without)
-	text := numbers + ` SELECT o.i, o.at, o.first_id, o.shard, o.id, coalesce(a.rule_id, 0), coalesce(a.version, 0),
+	text := numbers + ` SELECT o.i, o.at, o.first_id, a.withheld_at IS NOT NULL, o.shard, o.id, coalesce(a.rule_id, 0), coalesce(a.version, 0),
 	coalesce(a.status, 0), coalesce(a.severity, 0), coalesce(a.key, ''), a.decided_at, a.since_at, coalesce(a.check_count, 0),
 	coalesce(a.detail, ''), coalesce(r.name, ''), coalesce(r.entity, '')
 FROM (` + s.outbox().next(shards, limit, except) + `) AS o
@@ -153,16 +153,16 @@ ORDER BY o.shard, o.at, o.first_id, o.i`
 }
 
 // waitingRow is an alert with its place in the outbox. It is of no rule if it is not there. held means that there is no
-// alert: its shard has a republication.
+// alert: its shard has a republication. withheld means that a quota has no room for it, and that it was not taken out yet.
 type waitingRow struct {
 	alerts.Alert
-	held bool
+	held, withheld bool
 }
 
 func readWaiting(row scanner, w *waitingRow) error {
 	r := saidRow{Alert: &w.Alert}
 	var i int
-	if err := row.Scan(append([]any{&i, at(&w.Place.At), &w.Place.First}, r.fields()...)...); err != nil {
+	if err := row.Scan(append([]any{&i, at(&w.Place.At), &w.Place.First, &w.withheld}, r.fields()...)...); err != nil {
 		return err
 	}
 	if w.held = i < 0; w.held || w.Rule == "" {
@@ -178,7 +178,7 @@ func sorted(rows []waitingRow) (found, gone []alerts.Alert, held []int16) {
 		switch {
 		case w.held:
 			held = append(held, w.Shard)
-		case w.Rule == "":
+		case w.Rule == "", w.withheld:
 			gone = append(gone, w.Alert)
 		default:
 			found = append(found, w.Alert)

@@ -117,8 +117,9 @@ func (p republication) position() []any { return []any{p.shard, p.since, p.after
 
 // decided is an alert, and when it was decided.
 type decided struct {
-	id alerts.ID
-	at time.Time
+	id       alerts.ID
+	at       time.Time
+	withheld bool
 }
 
 // putBack puts the next alerts of the first republication of a shard back into the outbox, if there is one, and ends
@@ -136,8 +137,8 @@ func (s *Store) putBack(ctx context.Context, shard int16) error {
 	if p.rule != everyRule {
 		p.rules = []int32{p.rule}
 	}
-	next, err := query(ctx, s.read, func(row scanner, d *decided) error { return row.Scan(&d.id, at(&d.at)) },
-		s.waiting()+` SELECT a.id, a.decided_at`+p.published()+` ORDER BY a.decided_at, a.id LIMIT `+strconv.Itoa(putBackMost), p.position()...)
+	next, err := query(ctx, s.read, func(row scanner, d *decided) error { return row.Scan(&d.id, at(&d.at), &d.withheld) },
+		s.waiting()+` SELECT a.id, a.decided_at, a.withheld_at IS NOT NULL`+p.published()+` ORDER BY a.decided_at, a.id LIMIT `+strconv.Itoa(putBackMost), p.position()...)
 	if err != nil {
 		return err
 	}
@@ -150,7 +151,13 @@ func (s *Store) putBack(ctx context.Context, shard int16) error {
 				return err
 			}
 		}
-		return nil
+		var withheld []alerts.ID
+		for _, d := range next {
+			if d.withheld {
+				withheld = append(withheld, d.id)
+			}
+		}
+		return release(ctx, tx, shard, withheld)
 	})
 }
 

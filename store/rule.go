@@ -129,6 +129,9 @@ func (s *Store) Save(ctx context.Context, r rules.Saved, version int32) (rules.S
 		if err := c.rule.at(version); err != nil {
 			return err
 		}
+		if err := c.roomForRule(ctx, r.Name); err != nil {
+			return err
+		}
 		before, err := c.readsSoFar(ctx)
 		if err != nil {
 			return err

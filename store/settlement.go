@@ -54,7 +54,7 @@ func saidBy(decisions []futurejobs.Decision) (said []alerts.Alert) {
 // applied is what a net effect came to.
 func applied(b futurejobs.Batch, net futurejobs.Net) futurejobs.Applied {
 	again, _ := sortLetters(b, net.Letters)
-	return futurejobs.Applied{Tally: net.Tally, Said: saidBy(net.End), Stood: net.Stood, Again: again}
+	return futurejobs.Applied{Tally: net.Tally, Said: saidBy(net.End), Stood: net.Stood, Over: net.Over, Again: again}
 }
 
 // refs are the jobs that effects name, each once, in the order in which they are locked.

@@ -118,6 +118,8 @@ type engine interface {
 	unready(ctx context.Context, now time.Time) (time.Time, error)
 	// forget takes away history that ended before, and returns how many rows.
 	forget(ctx context.Context, before time.Time) (int64, error)
+	// boundBy is caution's.
+	boundBy(q futurejobs.Quotas)
 	// goBy and correct are correction's.
 	goBy(correct func(said time.Time) time.Time)
 	correct(said time.Time) time.Time

@@ -12,6 +12,7 @@ import (
 
 // apply applies the ticks of a rule that are due by now, the last of them for all.
 //
+//  0. An event that a quota has no room for waits. Of the ticks that come due meanwhile the last counts.
 //  1. What people have to know is said: said again it is no news.
 //  2. An event is published, unless the rule changed, and the stream has it: published again it is there
 //     already. No change of the rule is committed while the event is on its way.
@@ -27,6 +28,12 @@ func (w *worker) apply(ctx context.Context, l *line, now time.Time) error {
 	if !ok { // the next tick is of a time that is not there yet
 		w.lines.put(l, now.Add(lookEvery))
 		return nil
+	}
+	if due.Emit != nil && w.Allow != nil {
+		if wait := w.Allow(l.Name(), now); wait > 0 {
+			w.lines.put(l, now.Add(wait))
+			return nil
+		}
 	}
 	for _, r := range due.Remarks {
 		if err := w.Announce(ctx, r); err != nil {

@@ -62,7 +62,7 @@ type Observer interface {
 	Alerted(a alerts.Alert)
 }
 
-// Options are the parts of a Ticker. All are needed.
+// Options are the parts of a Ticker. All but Allow are needed.
 type Options struct {
 	Book     Book
 	Ledger   Ledger
@@ -72,4 +72,6 @@ type Options struct {
 	Announce func(ctx context.Context, r alerts.Remark) error
 	Observer Observer
 	Log      *slog.Logger
+	// Allow takes an event off those that a rule may emit, or returns when it may be tried again. nil: all are emitted.
+	Allow func(rule string, now time.Time) (wait time.Duration)
 }

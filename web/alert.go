@@ -18,6 +18,7 @@ type Alert struct {
 	SchemaVersion int `json:"schema_version"`
 	AlertFields
 	Published  bool       `json:"published" doc:"It is in the stream."`
+	Withheld   bool       `json:"withheld,omitempty" doc:"It is not in the stream, since a quota had no room for it."`
 	Deliveries []Delivery `json:"deliveries,omitempty" doc:"What became of it on each channel; of a single alert only."`
 
 	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Who acknowledged what its job said, while that holds; of a single alert, and in a list of open ones."`
@@ -29,7 +30,7 @@ type AlertFields alerts.Alert
 
 func (a *api) said(s futurejobs.Said) Alert {
 	return Alert{
-		SchemaVersion: alerts.SchemaVersion, AlertFields: AlertFields(s.Alert), Published: s.Published, Acknowledged: AcknowledgedAs(s.Ack, a.Now()),
+		SchemaVersion: alerts.SchemaVersion, AlertFields: AlertFields(s.Alert), Published: s.Published, Withheld: s.Withheld, Acknowledged: AcknowledgedAs(s.Ack, a.Now()),
 	}
 }
 

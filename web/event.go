@@ -173,6 +173,9 @@ func (a *api) event(ctx context.Context, in *eventIn) (Taken, error) {
 	if key != "" {
 		in.header[senderIDHeader] = []string{key}
 	}
+	if err := a.withinQuota(ctx); err != nil {
+		return Taken{}, err
+	}
 	stream, seq, repeated, err := a.Wire.PublishEvent(ctx, subject, in.RawBody, in.header, eventID(access.ActorOf(ctx), subject, key))
 	if err != nil {
 		return Taken{}, fmt.Errorf("publish on %s: %w", in.Subject, err)

@@ -22,6 +22,7 @@ const (
 	RuleInvalid         Kind = "rule-invalid"
 	IdempotencyConflict Kind = "idempotency-conflict"
 	TooManyRequests     Kind = "too-many-requests"
+	QuotaUsedUp         Kind = "quota-used-up"
 	Internal            Kind = "internal"
 	Unavailable         Kind = "unavailable"
 	TimedOut            Kind = "timed-out"
@@ -52,6 +53,7 @@ var kinds = []struct {
 	{RuleInvalid, []int{422}, "The rule is refused; each of its errors has a place and a remedy."},
 	{IdempotencyConflict, []int{409, 422}, "422: the Idempotency-Key came with another body before. 409: the first request is still being answered."},
 	{TooManyRequests, []int{429}, "A limit of the token or of the address is reached, or of what is at work for the token; the header Retry-After says when to try again."},
+	{QuotaUsedUp, []int{422, 429}, "A quota of the prefix is used up. 422: of rules or jobs, until some are gone or an admin raises it. 429: of events, for a second."},
 	{Internal, []int{500}, "The node could not do it; its log says why."},
 	{Unavailable, []int{503}, "The database or the broker does not answer, or somebody was faster; try again."},
 	{TimedOut, []int{504}, "The node could not find out in time; try again."},

@@ -44,6 +44,7 @@ type Options struct {
 	Mutes    Mutes       // nil: there are none, and of no alert is known who was told
 	Channels Channels    // nil: people are not told
 	Pings    Pings       // nil: none are taken in
+	Quotas   Quotas      // nil: there are none
 	Streams  Streams     // nil: none are read
 	Sources  *lookup.Set // nil: rules can look nothing up
 	Handlers Handlers    // nil: there are none

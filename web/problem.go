@@ -123,6 +123,7 @@ var faults = []Fault{
 	{Is: futurejobs.ErrOver, Status: http.StatusConflict},
 	{Is: futurejobs.ErrRulesChanged, Status: http.StatusServiceUnavailable, Remedy: "the rules are changing; try again"},
 	{Is: futurejobs.ErrMoved, Status: http.StatusServiceUnavailable, Remedy: "another node was faster; try again"},
+	{Is: access.ErrQuota, Status: http.StatusUnprocessableEntity, Kind: QuotaUsedUp},
 	{Is: rules.ErrConflict, Status: http.StatusPreconditionFailed, Kind: RuleConflict},
 	{Is: rules.ErrBundle, Status: http.StatusConflict, Kind: RuleConflict},
 	{Is: rules.ErrEntityChanged, Status: http.StatusUnprocessableEntity, Kind: RuleInvalid},

@@ -49,6 +49,7 @@ func (a *api) mount(r chi.Router) {
 	a.mountTokens()
 	a.mountSelf()
 	a.mountSessions()
+	a.mountQuotas()
 	a.mountAudit()
 
 	index := func(context.Context, *nothing) (Index, error) {

@@ -49,6 +49,7 @@ type Rule struct {
 	NextTickAt  time.Time `json:"next_tick_at,omitzero" doc:"When it ticks next, if it does. Nothing comes of the ticks of a rule that is paused or not enabled."`
 	Over        bool      `json:"over,omitempty" doc:"Its schedule does not tick any more."`
 	Problem     string    `json:"problem,omitempty" doc:"Why this version of deadman cannot read it."`
+	OverQuota   string    `json:"over_quota,omitempty" doc:"Which quota its rules have used up, and what helps; absent: none. Jobs do not begin, or alerts are not published, until there is room again."`
 	Jobs        *RuleJobs `json:"jobs,omitempty" doc:"What it waits for, of a list only; absent before it was first counted."`
 }
 
@@ -221,7 +222,7 @@ func (a *api) ruleList(ctx context.Context, in *ruleListIn) (Page[Rule], error) 
 			page.Next = base64.RawURLEncoding.EncodeToString([]byte(ruleCursor + last))
 			return page, nil
 		default:
-			r := newRule(l, now)
+			r := a.overQuota(newRule(l, now))
 			r.Jobs = jobs(l)
 			page.Items = append(page.Items, r)
 		}
@@ -429,6 +430,6 @@ func (a *api) pauseRule(paused bool) func(context.Context, *RuleName) (Rule, err
 		if err != nil {
 			return Rule{}, err
 		}
-		return newRule(l, a.Now()), nil
+		return a.overQuota(newRule(l, a.Now())), nil
 	}
 }

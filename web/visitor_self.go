@@ -16,13 +16,19 @@ type Self struct {
 	Prefix string   `json:"prefix,omitempty" doc:"What the names of its rules begin with; absent: all rules." example:"acme-"`
 
 	Bounds
+
+	Quota *Quota `json:"quota,omitempty" doc:"What the rules and tokens of its prefix may take in all, and what they take."`
 }
 
 func (a *api) mountSelf() {
 	add(a, operation{
 		ID: "get-own-token", Tag: tagTokens, Method: http.MethodGet, Path: "/tokens/self", Does: "says who asks, and what they may",
 		Scope: access.Read, Reach: anyone,
-	}, shown(func(ctx context.Context, _ *nothing) (Self, error) { return visitorOf(ctx).self(), nil }))
+	}, shown(func(ctx context.Context, _ *nothing) (self Self, err error) {
+		self = visitorOf(ctx).self()
+		self.Quota, err = a.ownQuota(ctx)
+		return self, err
+	}))
 }
 
 // SelfOf is who sent a request, and what they may; without a name where nobody is known.

@@ -3,3 +3,39 @@
 -- The person of a session for whom a provider vouched, JSON (decision 63); NULL: the session is that of the token. A node of the
 -- version before finds no token with such a session's empty token_id, and asks the person to log in.
 ALTER TABLE session ADD COLUMN person TEXT;
+-- What the rules and tokens of a prefix may take in all (decision 64). A limit that is NULL is the program's own. The first token of a
+-- prefix writes the row, so that a tenant is never without limits; it stays when the token ends. set_at: NULL, as long as nobody
+-- set a limit.
+CREATE TABLE quota (
+    prefix      TEXT PRIMARY KEY,
+    rules       INTEGER,
+    jobs        INTEGER,
+    events      INTEGER, -- a second
+    alerts      INTEGER, -- an hour
+    alert_bytes INTEGER,
+    set_at      INTEGER,
+    set_by      TEXT NOT NULL
+) STRICT;
+INSERT INTO quota (prefix, set_by) SELECT DISTINCT prefix, '' FROM token WHERE prefix <> '';
+
+-- The alerts of a prefix that were published within an hour, and their bytes in the stream of alerts.
+CREATE TABLE quota_hour (
+    prefix TEXT NOT NULL,
+    hour   INTEGER NOT NULL,
+    alerts INTEGER NOT NULL,
+    bytes  INTEGER NOT NULL,
+    PRIMARY KEY (prefix, hour)
+) STRICT;
+
+-- How often a limit of a prefix refused something, and when last.
+CREATE TABLE quota_refusal (
+    prefix     TEXT NOT NULL,
+    quota      TEXT NOT NULL,
+    refused    INTEGER NOT NULL,
+    refused_at INTEGER NOT NULL,
+    PRIMARY KEY (prefix, quota)
+) STRICT;
+
+-- When it was found that a quota has no room to publish an alert; NULL: it was not. Such an alert is out of the outbox. A node of
+-- the version before takes the alert for a published one.
+ALTER TABLE alert ADD COLUMN withheld_at INTEGER;

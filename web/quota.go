@@ -1,0 +1,171 @@
+package web
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"deadman/access"
+)
+
+// Quotas bound what the rules and tokens of a prefix take. Implementations are safe for concurrent use.
+type Quotas interface {
+	// QuotaUses returns the quotas of the prefixes that begin with one, by prefix.
+	QuotaUses(ctx context.Context, prefix string) ([]access.QuotaUse, error)
+	// SetQuota sets the limits of a prefix.
+	SetQuota(ctx context.Context, q access.Quota) error
+	// DeleteQuota takes away what was set for a prefix, or returns access.ErrNoQuota.
+	DeleteQuota(ctx context.Context, prefix string) error
+	// Publish takes an event off those that a token with a prefix may publish, or returns access.ErrQuota and when it may be tried again.
+	Publish(prefix string, now time.Time) (wait time.Duration, err error)
+	// Problem says which quota a rule has used up; empty: none.
+	Problem(rule string) string
+}
+
+// Quota is what the rules and tokens of a prefix may take in all, and what they take.
+type Quota struct {
+	Prefix string       `json:"prefix" doc:"What the names of the rules begin with." example:"acme-"`
+	Limits []QuotaLimit `json:"limits" nullable:"false"`
+	SetAt  time.Time    `json:"set_at,omitzero" doc:"When limits were set last; absent: never, and the defaults hold."`
+	SetBy  string       `json:"set_by,omitempty"`
+}
+
+// QuotaLimit is one limit of a quota.
+type QuotaLimit struct {
+	Name      string    `json:"name" enum:"rules,jobs,events,alerts,alert_bytes" doc:"Rules; pending jobs; events a second, of tokens and of schedules that emit, on each node; alerts an hour and bytes in the stream of alerts."`
+	Most      int64     `json:"most" example:"200"`
+	Default   bool      `json:"default,omitempty" doc:"It was not set."`
+	Used      int64     `json:"used" doc:"As it was counted a few seconds ago; of events always 0." example:"12"`
+	Refused   int64     `json:"refused" doc:"How often the limit refused something; of alerts, how many were not published."`
+	RefusedAt time.Time `json:"refused_at,omitzero" doc:"When last; absent: never."`
+}
+
+// QuotaLimits are the limits of a quota as they are set.
+type QuotaLimits struct {
+	Rules      *int64 `json:"rules,omitempty" doc:"Rules that tokens with a prefix may have saved; absent: 200." example:"50"`
+	Jobs       *int64 `json:"jobs,omitempty" doc:"Pending jobs; absent: 100000." example:"10000"`
+	Events     *int64 `json:"events,omitempty" doc:"Events a second, on each node; absent: 1000." example:"100"`
+	Alerts     *int64 `json:"alerts,omitempty" doc:"Published alerts an hour; absent: 10000." example:"1000"`
+	AlertBytes *int64 `json:"alert_bytes,omitempty" doc:"Bytes in the stream of alerts; absent: a tenth of what it may have." example:"104857600"`
+}
+
+// set are the limits that are there.
+func (l QuotaLimits) set() map[access.Limited]int64 {
+	set := make(map[access.Limited]int64)
+	for what, most := range map[access.Limited]*int64{
+		access.LimitRules: l.Rules, access.LimitJobs: l.Jobs, access.LimitEvents: l.Events, access.LimitAlerts: l.Alerts, access.LimitAlertBytes: l.AlertBytes,
+	} {
+		if most != nil {
+			set[what] = *most
+		}
+	}
+	return set
+}
+
+func newQuota(use access.QuotaUse) Quota {
+	q := Quota{Prefix: use.Prefix, SetAt: use.SetAt, SetBy: use.SetBy, Limits: []QuotaLimit{}}
+	for _, l := range use.Use {
+		_, set := use.Set[l.Limited]
+		q.Limits = append(q.Limits, QuotaLimit{string(l.Limited), l.Most, !set, l.Used, l.Refused, l.RefusedAt})
+	}
+	return q
+}
+
+// quotaPath is the prefix in the path.
+type quotaPath struct {
+	Prefix text `path:"prefix" doc:"What the names of the rules begin with, with a * at the end or without." example:"acme-"`
+}
+
+// quotaIn are limits on their way in.
+type quotaIn struct {
+	quotaPath
+	Body QuotaLimits
+}
+
+// mountQuotas is the part of the API that is about quotas. A node without quotas has none.
+func (a *api) mountQuotas() {
+	if a.Quotas == nil {
+		return
+	}
+	add(a, operation{
+		ID: "list-quotas", Tag: tagTokens, Method: "GET", Path: "/quotas", Does: "lists the quotas of prefixes and what is used of them",
+		Says:  "A token with a prefix sees those of prefixes that begin with its own.",
+		Scope: access.Read, Reach: narrowed,
+	}, shown(a.quotas))
+	add(a, operation{
+		ID: "set-quota", Tag: tagTokens, Method: "PUT", Path: "/quotas/{prefix}", Does: "sets the limits of a prefix",
+		Says:  "All limits at once: what is absent is the default. Other nodes go by them within seconds.",
+		Scope: access.Admin, Reach: everything,
+	}, shown(a.setQuota))
+	add(a, operation{
+		ID: "delete-quota", Tag: tagTokens, Method: "DELETE", Path: "/quotas/{prefix}", Does: "takes away what was set for a prefix",
+		Says:  "The defaults hold from then on as long as a token with the prefix lives, and nothing after that.",
+		Scope: access.Admin, Reach: everything, Errors: []int{http.StatusNotFound},
+	}, done(a.deleteQuota))
+}
+
+func (a *api) quotas(ctx context.Context, _ *nothing) (Page[Quota], error) {
+	page := Page[Quota]{Items: []Quota{}}
+	uses, err := a.Quotas.QuotaUses(ctx, visitorOf(ctx).token.Prefix)
+	for _, use := range uses {
+		page.Items = append(page.Items, newQuota(use))
+	}
+	return page, err
+}
+
+func (a *api) setQuota(ctx context.Context, in *quotaIn) (Quota, error) {
+	q, err := access.ReadQuota(string(in.Prefix), in.Body.set())
+	if err != nil {
+		return Quota{}, err
+	}
+	if err := a.Quotas.SetQuota(ctx, q); err != nil {
+		return Quota{}, err
+	}
+	uses, err := a.Quotas.QuotaUses(ctx, q.Prefix)
+	if err != nil || len(uses) == 0 {
+		return Quota{Prefix: q.Prefix, Limits: []QuotaLimit{}}, err
+	}
+	return newQuota(uses[0]), nil
+}
+
+func (a *api) deleteQuota(ctx context.Context, in *quotaPath) error {
+	return a.Quotas.DeleteQuota(ctx, strings.TrimSuffix(string(in.Prefix), "*"))
+}
+
+// withinQuota takes an event off those that the visitor's prefix may publish.
+func (a *api) withinQuota(ctx context.Context) error {
+	prefix := visitorOf(ctx).token.Prefix
+	if prefix == "" || a.Quotas == nil {
+		return nil
+	}
+	wait, err := a.Quotas.Publish(prefix, a.Now())
+	if err == nil {
+		return nil
+	}
+	p := problemIs(QuotaUsedUp, http.StatusTooManyRequests, "%v", err)
+	p.retry = wait
+	return p
+}
+
+// overQuota adds to a rule which quota it has used up.
+func (a *api) overQuota(r Rule) Rule {
+	if a.Quotas != nil {
+		r.OverQuota = a.Quotas.Problem(r.Name)
+	}
+	return r
+}
+
+// ownQuota is the quota of the visitor's prefix; nil: there is none.
+func (a *api) ownQuota(ctx context.Context) (*Quota, error) {
+	prefix := visitorOf(ctx).token.Prefix
+	if prefix == "" || a.Quotas == nil {
+		return nil, nil //nolint:nilnil // there is none
+	}
+	uses, err := a.Quotas.QuotaUses(ctx, prefix)
+	if err != nil || len(uses) == 0 || uses[0].Prefix != prefix {
+		return nil, err
+	}
+	q := newQuota(uses[0])
+	return &q, nil
+}
