@@ -59,7 +59,7 @@ func (q *quotas) Run(ctx context.Context) error {
 //
 //  1. The limits are read, so that it is known whose use counts.
 //  2. What this node published and refused since the last time is written.
-//  3. Rules, jobs and published alerts are counted. What this node does meanwhile is added.
+//  3. Rules, jobs and published alerts are counted.
 func (q *quotas) refresh(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -72,10 +72,10 @@ func (q *quotas) refresh(ctx context.Context) error {
 	if len(all) == 0 {
 		return nil
 	}
-	before, learned := q.Begin(), access.Learned{}
 	if err := q.keep(ctx); err != nil {
 		return err
 	}
+	var learned access.Learned
 	if learned.Rules, err = q.store.RuleNames(ctx); err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func (q *quotas) refresh(ctx context.Context) error {
 	if learned.Spent, err = q.store.QuotaSpent(ctx, since); err != nil {
 		return err
 	}
-	q.Learn(before, learned)
+	q.Learn(learned)
 	return q.prune(ctx)
 }
 

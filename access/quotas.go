@@ -145,26 +145,9 @@ type Spent struct {
 	Bytes  int64 // that are in the stream of alerts
 }
 
-// Begin is called before something is counted that Learn gets: what this node does from then on is added to it.
-func (q *Quotas) Begin() *Count {
-	c := &Count{of: make(map[string][limits]int64)}
-	if s := q.current.Load(); s != nil {
-		for prefix, m := range s.meters {
-			var used [limits]int64
-			for i := range limits {
-				used[i] = m.used[i].Load()
-			}
-			c.of[prefix] = used
-		}
-	}
-	return c
-}
-
-// Count is what meters showed when something began to be counted.
-type Count struct{ of map[string][limits]int64 }
-
-// Learn takes in what the database has counted since Begin.
-func (q *Quotas) Learn(since *Count, l Learned) {
+// Learn takes in what the database has counted. What this node did meanwhile, and the count lacks, is not counted until the next time: a
+// quota may have room for some more then, and never refuses what it has room for.
+func (q *Quotas) Learn(l Learned) {
 	q.learning.Lock()
 	defer q.learning.Unlock()
 	s := q.current.Load()
@@ -191,13 +174,12 @@ func (q *Quotas) Learn(since *Count, l Learned) {
 		if now == nil {
 			now = new([limits]int64)
 		}
-		before := since.of[prefix]
 		m.used[atRules].Store(now[atRules])
 		if l.Jobs != nil {
-			m.used[atJobs].Add(now[atJobs] - before[atJobs])
+			m.used[atJobs].Store(now[atJobs])
 		}
-		m.used[atAlerts].Add(l.Spent[prefix].Alerts - before[atAlerts])
-		m.used[atBytes].Add(l.Spent[prefix].Bytes - before[atBytes])
+		m.used[atAlerts].Store(l.Spent[prefix].Alerts)
+		m.used[atBytes].Store(l.Spent[prefix].Bytes)
 	}
 }
 

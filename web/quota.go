@@ -72,14 +72,14 @@ func newQuota(use access.QuotaUse) Quota {
 	return q
 }
 
-// quotaPath is the prefix in the path.
-type quotaPath struct {
+// QuotaPath is the prefix in the path.
+type QuotaPath struct {
 	Prefix text `path:"prefix" doc:"What the names of the rules begin with, with a * at the end or without." example:"acme-"`
 }
 
 // quotaIn are limits on their way in.
 type quotaIn struct {
-	quotaPath
+	QuotaPath
 	Body QuotaLimits
 }
 
@@ -129,7 +129,7 @@ func (a *api) setQuota(ctx context.Context, in *quotaIn) (Quota, error) {
 	return newQuota(uses[0]), nil
 }
 
-func (a *api) deleteQuota(ctx context.Context, in *quotaPath) error {
+func (a *api) deleteQuota(ctx context.Context, in *QuotaPath) error {
 	return a.Quotas.DeleteQuota(ctx, strings.TrimSuffix(string(in.Prefix), "*"))
 }
 
