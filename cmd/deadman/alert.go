@@ -110,6 +110,9 @@ func (p *program) showAlert(as web.Alert) error {
 	s.instant("slot", a.Slot)
 	s.instant("decided", a.DecidedAt)
 	s.line("published", "%t", as.Published)
+	if as.Withheld {
+		s.line("withheld", "a quota of the rule had no room for it in the stream")
+	}
 	s.acknowledged(as.Acknowledged)
 	for _, d := range as.Deliveries {
 		s.line("told", "%s: %s", d.Channel, delivered(d))

@@ -76,7 +76,7 @@ func (p *program) command() *cobra.Command {
 	root.AddCommand(
 		p.serveCommand(), p.configCommand(), p.demoCommand(), p.jobCommand(), p.explainCommand(), p.alertCommand(),
 		p.eventCommand(), p.historyCommand(), p.deadLetterCommand(), p.ruleCommand(),
-		p.channelCommand(), p.sourceCommand(), p.muteCommand(), p.handlerCommand(), p.tokenCommand(), p.sessionCommand(), p.migrateCommand(), p.benchCommand(), p.versionCommand(),
+		p.channelCommand(), p.sourceCommand(), p.muteCommand(), p.handlerCommand(), p.tokenCommand(), p.sessionCommand(), p.quotaCommand(), p.migrateCommand(), p.benchCommand(), p.versionCommand(),
 	)
 	return root
 }

@@ -32,6 +32,7 @@ func (p *program) showSelf(cmd *cobra.Command, _ []string) error {
 	s.line("may", "%s", strings.Join(self.Scopes, ", "))
 	s.line("rules", "%s*", self.Prefix)
 	s.uses(self.Bounds)
+	s.quota(self.Quota)
 	return s.end()
 }
 

@@ -16,6 +16,7 @@ type sessionsView struct {
 	Sessions []web.Session
 	Others   bool // the visitor sees those of other tokens, too
 	Done     *doing
+	Quota    *web.Quota // of the visitor's prefix; nil: the token has none
 }
 
 func (u *UI) sessions(c client, r *http.Request) (view, error) {
@@ -23,7 +24,11 @@ func (u *UI) sessions(c client, r *http.Request) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	v := sessionsView{listing: listingOf(r), Others: may.Rescue(), Done: doneOf(r.URL.Query(), "session", ended)}
+	var self web.Self
+	if err := c.get("/tokens/self", nil, &self); err != nil {
+		return view{}, err
+	}
+	v := sessionsView{Quota: self.Quota, listing: listingOf(r), Others: may.Rescue(), Done: doneOf(r.URL.Query(), "session", ended)}
 	var page web.Page[web.Session]
 	if err := c.get(sessionsAt, v.query(), &page); err != nil {
 		return view{}, err

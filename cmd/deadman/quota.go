@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"math"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"deadman/access"
+	"deadman/web"
+)
+
+func (p *program) quotaCommand() *cobra.Command {
+	cmd := group("quota", "See and set how much the rules and tokens of a prefix may take")
+	addURL(cmd.PersistentFlags(), p)
+	cmd.AddCommand(
+		listing[web.Quota]{
+			short: "List the quotas of prefixes and what is used of them", path: "/quotas",
+			none:   "no token has a prefix, and no quota was set",
+			header: []string{"prefix", "rules", "jobs", "events", "alerts", "alert bytes", "set"},
+			row: func(p *program, q web.Quota) []cell {
+				row := []cell{sayIn(bold, q.Prefix+"*")}
+				for _, l := range q.Limits {
+					row = append(row, quotaCell(l))
+				}
+				if q.SetAt.IsZero() {
+					return append(row, faint("%s", "default"))
+				}
+				return append(row, say(web.Relative(q.SetAt, p.now())+" by "+q.SetBy))
+			},
+		}.command(p),
+		p.setQuotaCommand(), p.deleteQuotaCommand(),
+	)
+	return cmd
+}
+
+// quotaCell shows how much of a limit is used.
+func quotaCell(l web.QuotaLimit) cell {
+	text := usedOf(l)
+	if l.Refused > 0 {
+		return sayIn(red, fmt.Sprintf("%s, %d refused", text, l.Refused))
+	}
+	return say(text)
+}
+
+// usedOf is how much of a limit is used, such as "3 of 200".
+func usedOf(l web.QuotaLimit) string {
+	switch l.Name {
+	case string(access.LimitEvents):
+		return fmt.Sprintf("%d/s", l.Most)
+	case string(access.LimitAlerts):
+		return fmt.Sprintf("%d of %d/h", l.Used, l.Most)
+	case string(access.LimitAlertBytes):
+		return fmt.Sprintf("%s of %s", humanize.IBytes(uint64(max(0, l.Used))), humanize.IBytes(uint64(l.Most))) //nolint:gosec // not below 0
+	}
+	return fmt.Sprintf("%d of %d", l.Used, l.Most)
+}
+
+// quota has a line for each limit of a quota.
+func (s *sheet) quota(q *web.Quota) {
+	if q == nil {
+		return
+	}
+	for _, l := range q.Limits {
+		text := usedOf(l)
+		if l.Refused > 0 {
+			text += fmt.Sprintf("; %d refused, the last %s", l.Refused, web.Relative(l.RefusedAt, s.p.now()))
+		}
+		s.line(strings.ReplaceAll(l.Name, "_", " "), "%s", text)
+	}
+}
+
+// limitFlag is a flag that sets a limit.
+type limitFlag struct {
+	what access.Limit
+	text string
+}
+
+func (f limitFlag) name() string { return strings.ReplaceAll(string(f.what.Limited), "_", "-") }
+
+func (f limitFlag) does() string {
+	most := fmt.Sprint(f.what.Default)
+	if f.what.Default == 0 {
+		most = "a tenth of what the stream may have"
+	}
+	return fmt.Sprintf("most %s (default: %s)", f.what.Unit, most)
+}
+
+// read returns the limit, nil where the flag was not given.
+func (f limitFlag) read() (*int64, error) {
+	if f.text == "" {
+		return nil, nil //nolint:nilnil // it was not given
+	}
+	if f.what.Limited == access.LimitAlertBytes {
+		n, err := humanize.ParseBytes(f.text)
+		if err != nil || n > math.MaxInt64 {
+			return nil, usage("--%s is %q; write a size such as 64MiB", f.name(), f.text)
+		}
+		most := int64(n) //nolint:gosec // looked at above
+		return &most, nil
+	}
+	n, err := strconv.ParseInt(f.text, 10, 64)
+	if err != nil || n < 0 {
+		return nil, usage("--%s is %q; write a whole number from 0", f.name(), f.text)
+	}
+	return &n, nil
+}
+
+func (p *program) setQuotaCommand() *cobra.Command {
+	flags := make([]*limitFlag, len(access.Limits))
+	cmd := &cobra.Command{
+		Use: "set PREFIX", Short: "Set the limits of a prefix: those that are left out are the defaults", Args: exactly("PREFIX"),
+		Example: `  deadman quota set 'acme-*' --rules 50 --jobs 10000 --alert-bytes 64MiB`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			limits := make(map[string]int64)
+			for _, f := range flags {
+				most, err := f.read()
+				if err != nil {
+					return err
+				}
+				if most != nil {
+					limits[string(f.what.Limited)] = *most
+				}
+			}
+			c, err := p.client()
+			if err != nil {
+				return err
+			}
+			q, raw, err := tell[web.Quota](cmd.Context(), c, http.MethodPut, "/quotas/"+url.PathEscape(args[0]), nil, limits)
+			if err != nil {
+				return err
+			}
+			if p.output == asJSON {
+				return writeJSON(p.out, raw)
+			}
+			s := newSheet(p)
+			s.line("rules", "%s*", q.Prefix)
+			s.quota(&q)
+			return s.end()
+		},
+	}
+	for i, l := range access.Limits {
+		flags[i] = &limitFlag{what: l}
+		cmd.Flags().StringVar(&flags[i].text, flags[i].name(), "", flags[i].does())
+	}
+	return cmd
+}
+
+func (p *program) deleteQuotaCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "delete PREFIX", Short: "Take away what was set for a prefix", Args: exactly("PREFIX")}
+	yes := addYes(cmd.Flags())
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := p.client()
+		if err != nil {
+			return err
+		}
+		if err := p.confirm(*yes, fmt.Sprintf("delete the quota of %s? The defaults hold while a token with the prefix lives, and nothing after that.", args[0])); err != nil {
+			return err
+		}
+		if _, err := c.ask(cmd.Context(), http.MethodDelete, "/quotas/"+url.PathEscape(args[0]), nil, nil, nil); err != nil {
+			return err
+		}
+		if p.output == asJSON {
+			return writeValue(p.out, map[string]string{"quota": args[0], "outcome": "deleted"})
+		}
+		_, err = fmt.Fprintf(p.out, "deleted: what was set for %s\n", plain(args[0]))
+		return err
+	}
+	return cmd
+}
