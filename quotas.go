@@ -31,7 +31,8 @@ type quotas struct {
 	*access.Quotas
 	store *store.Store
 	bus   *bus.Bus
-	holds func() bool // this node does the upkeep
+	holds func() bool                 // this node does the upkeep
+	count func(limit string, n int64) // what had no room
 	now   func() time.Time
 	log   *slog.Logger
 
@@ -110,8 +111,14 @@ func (q *quotas) keep(ctx context.Context) error {
 	err := q.store.KeepQuotas(ctx, done)
 	if err != nil {
 		q.Quotas.Return(done)
+		return err
 	}
-	return err
+	for _, d := range done {
+		for what, n := range d.Refused {
+			q.count(string(what), n)
+		}
+	}
+	return nil
 }
 
 // prune forgets what is older than any stream keeps, once an hour.

@@ -34,6 +34,7 @@ type Metrics struct {
 	tripTook    *prometheus.HistogramVec
 	refused     *prometheus.CounterVec
 	providers   prometheus.Counter
+	overQuota   *prometheus.CounterVec
 	handler     http.Handler
 }
 
@@ -86,13 +87,16 @@ func NewMetrics(version string, read func(ctx context.Context) (Gauges, error)) 
 	m.refused = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "deadman_refused_tokens_total", Help: "Tokens, sessions and people that were refused, by how they were shown: token (a header), session (a cookie), login (the form), proxy (the headers of a proxy), oidc (a login with a provider), or limit (not looked at, because too many from the address were refused).",
 	}, []string{"kind"})
+	m.overQuota = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "deadman_quota_refused_total", Help: "What quotas of prefixes had no room for on this node: jobs and events that were refused, and alerts that were not published (alerts, alert_bytes).",
+	}, []string{"quota"})
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "deadman_build_info", Help: "Always 1; the labels say what runs.",
 		ConstLabels: prometheus.Labels{"version": version, "go_version": runtime.Version()},
 	})
 	build.Set(1)
 	registry := prometheus.NewRegistry()
-	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.capped, m.heartbeats, m.pings, m.ticks, m.asked, m.trips, m.tripTook, m.refused, m.providers, build, &gauges{read: read},
+	registry.MustRegister(m.checks, m.took, m.alerts, m.events, m.deadLetters, m.capped, m.heartbeats, m.pings, m.ticks, m.asked, m.trips, m.tripTook, m.refused, m.providers, m.overQuota, build, &gauges{read: read},
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	m.handler = promhttp.HandlerFor(registry, promhttp.HandlerOpts{Registry: registry})
 	return m
@@ -130,6 +134,11 @@ const (
 
 // Capped counts n rows or bodies of a kind that were removed because there were too many.
 func (m *Metrics) Capped(what string, n int64) { m.capped.WithLabelValues(what).Add(float64(n)) }
+
+// OverQuota counts n things that a limit of a quota had no room for.
+func (m *Metrics) OverQuota(limit string, n int64) {
+	m.overQuota.WithLabelValues(limit).Add(float64(n))
+}
 
 // Asked counts n keys that a source was asked about and of which the same came.
 func (m *Metrics) Asked(source string, outcome lookup.Outcome, n int) {

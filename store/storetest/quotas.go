@@ -1,0 +1,240 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"deadman/access"
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/rules"
+)
+
+// quotas are the quotas of all prefixes, without when they were set.
+func (w *world) quotas() []access.Quota {
+	w.t.Helper()
+	all := must[[]access.Quota](w.t)(w.Quotas(w.ctx()))
+	for i := range all {
+		if (len(all[i].Set) > 0) != !all[i].SetAt.IsZero() {
+			w.t.Errorf("%+v was set at %s", all[i], all[i].SetAt)
+		}
+		all[i].SetAt = time.Time{}
+	}
+	return all
+}
+
+func quotasAreKept(t *testing.T, w *world) {
+	same := func(what string, want ...access.Quota) {
+		t.Helper()
+		if diff := cmp.Diff(want, w.quotas(), cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", what, diff)
+		}
+	}
+	same("at first")
+	token := w.token("acme")
+	token.Prefix = "acme-"
+	w.must(w.InsertToken(w.ctx(), token))
+	same("of a token", access.Quota{Prefix: "acme-"})
+	w.must(w.RevokeToken(w.ctx(), token.ID, w.at))
+	same("when the token has ended", access.Quota{Prefix: "acme-"})
+
+	by := access.As(w.ctx(), ada)
+	limits := map[access.Limited]int64{access.LimitRules: 3, access.LimitAlertBytes: 0}
+	w.must(w.SetQuota(by, access.Quota{Prefix: "acme-", Set: limits}))
+	w.must(w.SetQuota(by, access.Quota{Prefix: "b", Set: map[access.Limited]int64{access.LimitJobs: 9, access.LimitEvents: 8, access.LimitAlerts: 7}}))
+	b := access.Quota{Prefix: "b", Set: map[access.Limited]int64{access.LimitJobs: 9, access.LimitEvents: 8, access.LimitAlerts: 7}, SetBy: "ada"}
+	same("that were set", access.Quota{Prefix: "acme-", Set: limits, SetBy: "ada"}, b)
+	w.must(w.DeleteQuota(by, "acme-"))
+	same("one was deleted", b)
+	for _, prefix := range []string{"acme-", "", "a\x00\xff"} {
+		if err := w.DeleteQuota(by, prefix); !errors.Is(err, access.ErrNoQuota) || !errors.Is(err, futurejobs.ErrNotFound) {
+			t.Errorf("delete %q: %v, want ErrNoQuota", prefix, err)
+		}
+	}
+	again := w.token("again")
+	again.Prefix = "acme-"
+	w.must(w.InsertToken(w.ctx(), again))
+	w.must(w.DeleteQuota(by, "acme-"))
+	same("a live token has one for all that", access.Quota{Prefix: "acme-"}, b)
+	want := []string{
+		"ada quota.set quota/acme- rules 3; alert_bytes 0", "ada quota.set quota/b jobs 9; events 8; alerts 7",
+		"ada quota.delete quota/acme- ", "ada quota.delete quota/acme- ",
+	}
+	if diff := cmp.Diff(want, w.audited(access.Filter{Action: "quota.*"})); diff != "" {
+		t.Errorf("the audit (-want +got):\n%s", diff)
+	}
+}
+
+// A token with a prefix saves no new rule where the rules of its prefix use up a quota; what is there is changed and deleted.
+func rulesAreCounted(t *testing.T, w *world) {
+	w.must(w.SetQuota(w.ctx(), access.Quota{Prefix: "acme-", Set: map[access.Limited]int64{access.LimitRules: 2}}))
+	w.must(w.SetQuota(w.ctx(), access.Quota{Prefix: "acme-eu-", Set: map[access.Limited]int64{access.LimitRules: 1}}))
+	acme := access.Within(w.ctx(), &access.Bounds{Token: "acme", Prefix: "acme-"})
+	save := func(name string) error {
+		_, err := w.Save(acme, rules.Saved{Name: name, Entity: "order", Document: []byte(`{"name":"` + name + `"}`)}, rules.AnyVersion)
+		return err
+	}
+	for _, step := range []struct {
+		save   string
+		delete string
+		over   bool
+	}{
+		{save: "zenith-1"}, // of another prefix: this token could not, and it does not count
+		{save: "acme-eu-1"},
+		{save: "acme-eu-2", over: true},
+		{save: "acme-1"},
+		{save: "acme-2", over: true},
+		{save: "acme-1"}, // is there
+		{delete: "acme-eu-1"},
+		{save: "acme-2"},
+		{save: "acme-eu-1", over: true},
+	} {
+		if step.delete != "" {
+			_, err := w.Delete(acme, step.delete, rules.AnyVersion)
+			w.must(err)
+			continue
+		}
+		if err := save(step.save); errors.Is(err, access.ErrQuota) != step.over || !step.over && err != nil {
+			t.Errorf("save %s: %v, over the quota %v", step.save, err, step.over)
+		}
+	}
+	w.save("acme-3", "order") // by nobody with a prefix
+	names := must[[]string](t)(w.RuleNames(w.ctx()))
+	if diff := cmp.Diff([]string{w.rule.Name, "zenith-1", "acme-1", "acme-2", "acme-3"}, names, cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
+		t.Errorf("rules (-want +got):\n%s", diff)
+	}
+}
+
+// room is a quota with room for some jobs.
+type room struct {
+	left           int64
+	grown, refused int64
+}
+
+func (r *room) OfJobs(string) []futurejobs.JobQuota { return []futurejobs.JobQuota{r} }
+func (r *room) Room() int64                         { return r.left }
+func (r *room) Refusal() error                      { return access.ErrQuota }
+func (r *room) Count(grown, refused int64) {
+	r.left, r.grown, r.refused = r.left-grown, r.grown+grown, r.refused+refused
+}
+
+// Beyond a quota no job begins, and its event is a dead letter. One that is pending is kept, also where it was not looked up before.
+func jobsAreBounded(t *testing.T, w *world) {
+	r := &room{left: 2}
+	w.BoundBy(r)
+	seq := uint64(7)
+	publish := func(keys ...string) futurejobs.Applied {
+		t.Helper()
+		b := futurejobs.Batch{Stream: "ORDERS", After: seq, Last: seq + 1, LastAt: w.at, RuleSet: w.set}
+		seq++
+		for _, key := range keys {
+			e := w.starting(w.rule, key, w.slot())
+			e.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq, At: w.at, Data: []byte(`{}`)}
+			b.Effects = append(b.Effects, e)
+		}
+		return must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	}
+	if got := publish("a", "b"); got.Created != 2 || got.Refused != 0 {
+		t.Errorf("with room: %+v", got.Tally)
+	}
+	if got := publish("a", "c", "b", "d"); got.Created != 0 || got.Kept != 2 || got.Refused != 2 {
+		t.Errorf("without room: %+v", got.Tally)
+	}
+	letters := must[futurejobs.Page[futurejobs.DeadLetter]](t)(w.DeadLetters(w.ctx(), futurejobs.Filter{Rule: w.rule.Name})).Items
+	if len(letters) != 2 || letters[0].Reason != access.ErrQuota.Error() || letters[0].Part != futurejobs.Triggers {
+		t.Errorf("dead letters %+v", letters)
+	}
+	if got := w.byHand(w.starting(w.rule, "e", w.slot()), w.starting(w.rule, "a", w.slot())); len(got.Over) != 1 || got.Over[0] != 0 || len(got.Stood) != 1 || got.Created != 0 {
+		t.Errorf("by hand: %+v", got)
+	}
+	if got := w.byHand(w.ending(w.rule, "a")); got.Ended != 1 {
+		t.Errorf("an end: %+v", got.Tally)
+	}
+	if r.grown != 1 || r.refused != 3 || r.left != 1 {
+		t.Errorf("the quota counts %+v", *r)
+	}
+	pending := must[map[string]int64](t)(w.PendingOf(w.ctx(), func(rule string) bool { return rule == w.rule.Name }))
+	if diff := cmp.Diff(map[string]int64{w.rule.Name: 1}, pending); diff != "" {
+		t.Errorf("pending jobs (-want +got):\n%s", diff)
+	}
+	if none := must[map[string]int64](t)(w.PendingOf(w.ctx(), func(string) bool { return false })); len(none) != 0 {
+		t.Errorf("of no rule: %v", none)
+	}
+}
+
+func useOfQuotasIsKept(t *testing.T, w *world) {
+	w.must(w.KeepQuotas(w.ctx(), nil))
+	now := must[time.Time](t)(w.Now(w.ctx()))
+	for range 2 {
+		w.must(w.KeepQuotas(w.ctx(), []access.Done{
+			{Prefix: "acme-", Spent: access.Spent{Alerts: 3, Bytes: 400}, Refused: map[access.Limited]int64{access.LimitJobs: 5, access.LimitEvents: 1}},
+			{Prefix: "b", Spent: access.Spent{Alerts: 1, Bytes: 10}},
+		}))
+	}
+	spent := must[map[string]access.Spent](t)(w.QuotaSpent(w.ctx(), now.Add(-time.Hour)))
+	if diff := cmp.Diff(map[string]access.Spent{"acme-": {Alerts: 6, Bytes: 800}, "b": {Alerts: 2, Bytes: 20}}, spent); diff != "" {
+		t.Errorf("spent (-want +got):\n%s", diff)
+	}
+	if later := must[map[string]access.Spent](t)(w.QuotaSpent(w.ctx(), now.Add(2*time.Hour))); later["acme-"].Bytes != 0 {
+		t.Errorf("of a stream that begins later: %v", later)
+	}
+	refusals := must[map[string][]access.LimitUse](t)(w.Refusals(w.ctx()))
+	for i := range refusals["acme-"] {
+		if at := refusals["acme-"][i].RefusedAt; at.Sub(now).Abs() > time.Minute {
+			t.Errorf("refused at %s", at)
+		}
+		refusals["acme-"][i].RefusedAt = time.Time{}
+	}
+	if diff := cmp.Diff(map[string][]access.LimitUse{"acme-": {{Limited: access.LimitEvents, Refused: 2}, {Limited: access.LimitJobs, Refused: 10}}}, refusals); diff != "" {
+		t.Errorf("refusals (-want +got):\n%s", diff)
+	}
+	w.must(w.PruneQuotas(w.ctx(), now.Add(time.Hour)))
+	if left := must[map[string]access.Spent](t)(w.QuotaSpent(w.ctx(), now.Add(-time.Hour))); len(left) != 0 {
+		t.Errorf("pruned, and %v is left", left)
+	}
+	if left := must[map[string][]access.LimitUse](t)(w.Refusals(w.ctx())); len(left) != 0 {
+		t.Errorf("pruned, and %v is left", left)
+	}
+}
+
+func alertsAreWithheld(t *testing.T, w *world) {
+	since := w.told("a", "b")
+	waits := w.unpublished()
+	if len(waits) != 2 {
+		t.Fatalf("%d alerts wait", len(waits))
+	}
+	w.must(w.Withhold(w.ctx(), waits[:1]))
+	w.must(w.Withhold(w.ctx(), nil))
+	id := waits[0].ID
+	if left := w.unpublished(); len(left) != 1 || left[0].ID != waits[1].ID {
+		t.Errorf("%d alerts are left", len(left))
+	}
+	w.must(w.MarkPublished(w.ctx(), waits[1:]))
+	state := func() string {
+		said := must[futurejobs.Said](t)(w.Alert(w.ctx(), id))
+		return fmt.Sprintf("published %v, withheld %v", said.Published, said.Withheld)
+	}
+	if got := state(); got != "published false, withheld true" {
+		t.Error(got)
+	}
+	withheld := must[map[alerts.ID]bool](t)(w.Withheld(w.ctx(), waits[0].Shard, []alerts.ID{id, waits[1].ID}))
+	if diff := cmp.Diff(map[alerts.ID]bool{id: true}, withheld); diff != "" {
+		t.Errorf("withheld (-want +got):\n%s", diff)
+	}
+	if n := must[int64](t)(w.Republish(w.ctx(), futurejobs.Filter{After: since})); n != 2 {
+		t.Errorf("%d are published again", n)
+	}
+	again := w.unpublished()
+	if got := state(); len(again) != 2 || got != "published false, withheld false" {
+		t.Errorf("%d wait again; %s", len(again), got)
+	}
+	w.must(w.MarkPublished(w.ctx(), again))
+	if got := state(); got != "published true, withheld false" {
+		t.Error(got)
+	}
+}
