@@ -17,28 +17,35 @@ import (
 	"deadman/access"
 )
 
-var rewrite = flag.Bool("rewrite", false, "write the table of actions into docs/access.md")
+var rewrite = flag.Bool("rewrite", false, "write the tables of actions and quotas into docs/access.md")
 
 // TestActionsAreDocumented fails where the table of docs/access.md is not that of the code. go test ./access -run Actions
 // -rewrite writes it.
-func TestActionsAreDocumented(t *testing.T) {
-	const page, begin, end = "../docs/access.md", "<!-- actions: go test ./access -run Actions -rewrite -->\n", "<!-- /actions -->"
+func TestActionsAreDocumented(t *testing.T) { isDocumented(t, "actions", "Actions", access.ActionTable()) }
+
+// TestQuotasAreDocumented is TestActionsAreDocumented for the limits of quotas.
+func TestQuotasAreDocumented(t *testing.T) { isDocumented(t, "quotas", "Quotas", access.QuotaTable()) }
+
+func isDocumented(t *testing.T, what, run, table string) {
+	t.Helper()
+	const page = "../docs/access.md"
+	begin, end := "<!-- "+what+": go test ./access -run "+run+" -rewrite -->\n", "<!-- /"+what+" -->"
 	text, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, rest, found := strings.Cut(string(text), begin)
-	table, after, closed := strings.Cut(rest, end)
+	known, after, closed := strings.Cut(rest, end)
 	if !found || !closed {
-		t.Fatalf("%s has no place for the table of actions: %q and %q", page, begin, end)
+		t.Fatalf("%s has no place for the table of %s: %q and %q", page, what, begin, end)
 	}
-	if table == access.ActionTable() {
+	if known == table {
 		return
 	}
 	if !*rewrite {
-		t.Fatalf("the actions of %s are not those of access.Actions; run go test ./access -run Actions -rewrite", page)
+		t.Fatalf("the %s of %s are not those of the code; run go test ./access -run %s -rewrite", what, page, run)
 	}
-	if err := os.WriteFile(page, []byte(before+begin+access.ActionTable()+end+after), 0o644); err != nil {
+	if err := os.WriteFile(page, []byte(before+begin+table+end+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,0 +1,194 @@
+package access
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/alerts"
+)
+
+// prefixes are the quotas that a rule's jobs count toward.
+func (q *Quotas) prefixes(rule string) (all []string) {
+	for _, m := range q.current.Load().of(LimitJobs, rule) {
+		all = append(all, m.Prefix)
+	}
+	return all
+}
+
+// A rule counts toward the longest prefix, and toward shorter ones for which the limit was set.
+func TestARuleCountsTowardQuotas(t *testing.T) {
+	var q Quotas
+	if q.Any() || q.Covers("acme-1") || q.OfJobs("acme-1") != nil || q.Problem("acme-1") != "" || q.Uses("") != nil || q.Take() != nil {
+		t.Error("without quotas there are some")
+	}
+	q.Set([]Quota{
+		{Prefix: "acme-"},
+		{Prefix: "acme-eu-"},
+		{Prefix: "a", Set: map[Limited]int64{LimitRules: 5}},
+		{Prefix: "acme", Set: map[Limited]int64{LimitJobs: 9}},
+	}, 0)
+	for rule, want := range map[string][]string{
+		"acme-eu-1": {"acme-eu-", "acme"}, "acme-1": {"acme-", "acme"}, "acme": {"acme"}, "ab": {"a"}, "zenith-1": nil, "": nil,
+	} {
+		if diff := cmp.Diff(want, q.prefixes(rule)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", rule, diff)
+		}
+	}
+}
+
+func TestLimitsHaveDefaults(t *testing.T) {
+	q := Quota{Prefix: "acme-", Set: map[Limited]int64{LimitRules: 0}}
+	for what, want := range map[Limited]int64{LimitRules: 0, LimitJobs: 100_000, LimitEvents: 1000, LimitAlerts: 10_000, LimitAlertBytes: 50} {
+		if got := q.Most(what, 500); got != want {
+			t.Errorf("%s: %d, want %d", what, got, want)
+		}
+	}
+	if got := q.Most(LimitAlertBytes, 0); got != 1<<30/10 {
+		t.Errorf("bytes of a stream without a cap: %d", got)
+	}
+	if len(Limits) != limits {
+		t.Errorf("a meter counts %d limits of %d", limits, len(Limits))
+	}
+}
+
+func TestReadQuota(t *testing.T) {
+	for prefix, want := range map[string]string{"acme-*": "acme-", "acme-": "acme-"} {
+		if q, err := ReadQuota(prefix, nil); q.Prefix != want || err != nil {
+			t.Errorf("%s: %+v, %v", prefix, q, err)
+		}
+	}
+	var wrong Problems
+	for _, prefix := range []string{"", "*", "ACME", "a b"} {
+		if _, err := ReadQuota(prefix, nil); !errors.As(err, &wrong) || wrong[0].Field != "prefix" {
+			t.Errorf("%q: %v", prefix, err)
+		}
+	}
+	for _, most := range []int64{-1, MaxLimit + 1} {
+		if _, err := ReadQuota("acme-", map[Limited]int64{LimitJobs: most}); !errors.As(err, &wrong) || wrong[0].Field != "jobs" {
+			t.Errorf("%d: %v", most, err)
+		}
+	}
+}
+
+// An error names the limit and the remedy, and is the same whatever is used.
+func TestExceededQuotas(t *testing.T) {
+	for _, l := range Limits {
+		err := Quota{Prefix: "acme-"}.Exceeded(l.Limited, 7)
+		flag := "--" + strings.ReplaceAll(string(l.Limited), "_", "-")
+		if text := err.Error(); !errors.Is(err, ErrQuota) || !strings.Contains(text, "acme-* have all of their 7 "+l.Unit) || !strings.Contains(text, flag) || strings.Contains(text, ": ;") {
+			t.Error(text)
+		}
+	}
+}
+
+func TestQuotasOfJobs(t *testing.T) {
+	var q Quotas
+	set := []Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitJobs: 10}}}
+	q.Set(set, 0)
+	q.Learn(Learned{Rules: []string{"acme-1", "acme-2", "zenith-1"}, Jobs: map[string]int64{"acme-1": 4, "acme-2": 3, "zenith-1": 100}})
+	jobs := q.OfJobs("acme-9")[0]
+	if jobs.Room() != 3 || q.Problem("acme-1") != "" {
+		t.Errorf("room for %d, problem %q", jobs.Room(), q.Problem("acme-1"))
+	}
+	jobs.Count(3, 2)
+	if jobs.Room() != 0 || !strings.Contains(q.Problem("acme-1"), "10 pending jobs") || q.Problem("zenith-1") != "" {
+		t.Errorf("room for %d, problem %q", jobs.Room(), q.Problem("acme-1"))
+	}
+	q.Set(set, 0) // as it was: it goes on counting
+	q.Learn(Learned{Jobs: nil})
+	if got := q.Uses("")[0]; got.Use[1].Used != 10 || got.Use[1].Most != 10 || got.Use[0].Used != 0 {
+		t.Errorf("%+v", got)
+	}
+	set[0].Set = map[Limited]int64{LimitJobs: 12}
+	q.Set(set, 0)
+	if room := q.OfJobs("acme-1")[0].Room(); room != 2 {
+		t.Errorf("with a higher limit there is room for %d", room)
+	}
+	done := q.Take()
+	if diff := cmp.Diff([]Done{{Prefix: "acme-", Refused: map[Limited]int64{LimitJobs: 2}}}, done); diff != "" {
+		t.Errorf("done (-want +got):\n%s", diff)
+	}
+	if again := q.Take(); again != nil {
+		t.Errorf("taken twice: %+v", again)
+	}
+	q.Return(done)
+	if diff := cmp.Diff(done, q.Take()); diff != "" {
+		t.Errorf("returned (-want +got):\n%s", diff)
+	}
+	if len(q.Uses("zenith-")) != 0 || len(q.Uses("acme-")) != 1 {
+		t.Error("a tenant sees the quotas of its prefix alone")
+	}
+}
+
+func TestQuotasOfEvents(t *testing.T) {
+	var q Quotas
+	q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitEvents: 2}}, {Prefix: "acme-eu-", Set: map[Limited]int64{LimitEvents: 100}}, {Prefix: "zenith-"}}, 0)
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	published := func(name string, tries int) (n int) {
+		for range tries {
+			if wait, err := q.Publish(name, now); err == nil {
+				n++
+			} else if !errors.Is(err, ErrQuota) || wait <= 0 {
+				t.Errorf("%v, %v", wait, err)
+			}
+		}
+		return n
+	}
+	if n := published("acme-eu-", 10); n != 4 { // twice as many at once, of the prefix above
+		t.Errorf("%d events at once, want 4", n)
+	}
+	if n := published("acme-", 10); n != 0 {
+		t.Errorf("%d more events at once, want 0", n)
+	}
+	if n := published("zenith-", 10) + published("", 10); n != 20 {
+		t.Errorf("%d events of others, want 20", n)
+	}
+	now = now.Add(time.Second)
+	if n := published("acme-", 10); n != 2 {
+		t.Errorf("%d events after a second, want 2", n)
+	}
+	refused := make(map[string]int64)
+	for _, d := range q.Take() {
+		refused[d.Prefix] = d.Refused[LimitEvents]
+	}
+	if diff := cmp.Diff(map[string]int64{"acme-": 24}, refused); diff != "" {
+		t.Errorf("refused (-want +got):\n%s", diff)
+	}
+	// What the quota above refuses is not taken off the one below.
+	if left := q.current.Load().meter("acme-eu-").events.TokensAt(now); left < 199 {
+		t.Errorf("%f events are left of 200", left)
+	}
+}
+
+func TestQuotasOfAlerts(t *testing.T) {
+	var q Quotas
+	q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitAlerts: 3, LimitAlertBytes: 250}}}, 0)
+	q.Learn(Learned{Spent: map[string]Spent{"acme-": {Alerts: 1, Bytes: 100}}})
+	a := &alerts.Alert{Rule: "acme-late"}
+	if !q.Admit(a, 100) || q.Admit(&alerts.Alert{Rule: "zenith-late"}, 1<<40) != true {
+		t.Error("an alert that has room is not admitted")
+	}
+	if !q.Admit(a, 100) { // the last one may be larger than what is left
+		t.Error("the last alert is not admitted")
+	}
+	if q.Admit(a, 1) {
+		t.Error("an alert beyond the quota is admitted")
+	}
+	q.Withhold(a)
+	q.Forget(a, 100)
+	if !q.Admit(a, 10) {
+		t.Error("what was not published leaves no room")
+	}
+	want := []Done{{Prefix: "acme-", Spent: Spent{Alerts: 2, Bytes: 110}, Refused: map[Limited]int64{LimitAlerts: 1, LimitAlertBytes: 1}}}
+	if diff := cmp.Diff(want, q.Take()); diff != "" {
+		t.Errorf("done (-want +got):\n%s", diff)
+	}
+	q.Spend(a, 10)
+	if got := q.Uses("")[0].Use; got[3].Used != 4 || !strings.Contains(q.Problem("acme-1"), "alerts an hour") {
+		t.Errorf("%+v, %s", got, q.Problem("acme-1"))
+	}
+}
