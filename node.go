@@ -175,7 +175,7 @@ func (n *node) assemble() {
 	})
 	n.binding = &binding{rules: n.rules, owner: n.owner, log: n.log}
 	n.letters = &events.Letters{LetterStore: n.store, Book: n.book, Now: n.clock.Now, Observer: n.witness}
-	n.upkeep = &upkeep{store: n.store, rules: n.rules, owner: n.owner, said: n.said, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), keep: store.Retention{
+	n.upkeep = &upkeep{store: n.store, tenant: n.allowances.Tenant, rules: n.rules, owner: n.owner, said: n.said, count: n.metrics.Capped, now: n.clock.Now, log: n.log, wake: make(chan struct{}, 1), keep: store.Retention{
 		History: n.KeepHistory, Alerts: n.KeepAlerts, DeadLetters: n.KeepDeadLetters, Audit: n.KeepHistory, Pings: n.KeepHistory,
 	}}
 

@@ -28,15 +28,16 @@ const upkeepShard = 0
 // upkeep removes what retention no longer keeps, waits for what rules expect to beat, and ends the
 // jobs of deleted rules.
 type upkeep struct {
-	store *store.Store
-	rules *rules.Registry
-	wake  chan struct{} // a rule may have been deleted
-	owner *futurejobs.Owner
-	keep  store.Retention
-	said  func(alerts.Alert, bool, error) error
-	count func(what string, n int64) // what was removed because there was too much of it
-	now   func() time.Time           // the database's time
-	log   *slog.Logger
+	store  *store.Store
+	rules  *rules.Registry
+	wake   chan struct{} // a rule may have been deleted
+	owner  *futurejobs.Owner
+	keep   store.Retention
+	said   func(alerts.Alert, bool, error) error
+	count  func(what string, n int64) // what was removed because there was too much of it
+	now    func() time.Time           // the database's time
+	tenant func(rule string) string   // whose a rule is; empty: nobody's
+	log    *slog.Logger
 
 	versionsAt time.Time // when old versions were looked for; used by Run alone
 }
@@ -104,6 +105,7 @@ func (u *upkeep) prune(ctx context.Context) error {
 // resolves it when such letters are gone.
 func (u *upkeep) capLetters(ctx context.Context) error {
 	caps := store.DefaultLetterCaps
+	caps.Tenant = u.tenant
 	capped, err := u.store.CapLetters(ctx, caps)
 	u.count(web.CappedLetters, capped.Removed)
 	u.count(web.CappedBodies, capped.Emptied)
@@ -144,6 +146,7 @@ func named(rules []string) string {
 // capEarly forgets the early resolves beyond the caps. It raises an alert while that happens.
 func (u *upkeep) capEarly(ctx context.Context) error {
 	caps := store.DefaultEarlyCaps
+	caps.Tenant = u.tenant
 	capped, err := u.store.CapEarly(ctx, caps)
 	var rules []string
 	for _, c := range capped {

@@ -21,7 +21,9 @@ var rewrite = flag.Bool("rewrite", false, "write the tables of actions and quota
 
 // TestActionsAreDocumented fails where the table of docs/access.md is not that of the code. go test ./access -run Actions
 // -rewrite writes it.
-func TestActionsAreDocumented(t *testing.T) { isDocumented(t, "actions", "Actions", access.ActionTable()) }
+func TestActionsAreDocumented(t *testing.T) {
+	isDocumented(t, "actions", "Actions", access.ActionTable())
+}
 
 // TestQuotasAreDocumented is TestActionsAreDocumented for the limits of quotas.
 func TestQuotasAreDocumented(t *testing.T) { isDocumented(t, "quotas", "Quotas", access.QuotaTable()) }

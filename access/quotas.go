@@ -122,6 +122,14 @@ func (q *Quotas) Any() bool {
 	return s != nil && len(s.meters) > 0
 }
 
+// Tenant returns the longest prefix with a quota that a rule's name begins with; empty: none.
+func (q *Quotas) Tenant(rule string) string {
+	if meters := q.current.Load().of(LimitRules, rule); len(meters) > 0 {
+		return meters[0].Prefix
+	}
+	return ""
+}
+
 // Covers reports whether a rule counts toward a quota.
 func (q *Quotas) Covers(rule string) bool { return len(q.current.Load().of(LimitRules, rule)) > 0 }
 

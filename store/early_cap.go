@@ -12,6 +12,10 @@ type EarlyCaps struct {
 	Total      int   // of all rules, which share it equally
 	RuleBytes  int64 // of what one rule's have: the bodies of updates above all
 	TotalBytes int64 // of what those of all rules have, which share it equally
+
+	// Tenant is whose a rule is; empty: nobody's. A tenant has the share of one rule, which the tenant's rules share equally. nil: no rule
+	// is a tenant's.
+	Tenant func(rule string) string
 }
 
 // DefaultEarlyCaps are those of a node.
@@ -35,14 +39,15 @@ FROM early e LEFT JOIN rule r ON r.id = e.rule_id GROUP BY e.rule_id ORDER BY e.
 	for _, r := range rules {
 		rows, bytes = rows+r.rows, bytes+r.bytes
 	}
-	most, mostBytes := int64(caps.Rule), caps.RuleBytes
-	if rows > int64(caps.Total) {
-		most = min(most, int64(caps.Total/len(rules)))
-	}
-	if bytes > caps.TotalBytes {
-		mostBytes = min(mostBytes, caps.TotalBytes/int64(len(rules)))
-	}
+	share := caps.shares(rules)
 	for _, r := range rules {
+		most, mostBytes := int64(caps.Rule), caps.RuleBytes
+		if rows > int64(caps.Total) {
+			most = min(most, int64(caps.Total)/share(r.name))
+		}
+		if bytes > caps.TotalBytes {
+			mostBytes = min(mostBytes, caps.TotalBytes/share(r.name))
+		}
 		if r.rows <= most && r.bytes <= mostBytes {
 			continue
 		}
@@ -55,6 +60,28 @@ FROM early e LEFT JOIN rule r ON r.id = e.rule_id GROUP BY e.rule_id ORDER BY e.
 		}
 	}
 	return capped, nil
+}
+
+// shares returns by how much the total is divided for a rule.
+func (c EarlyCaps) shares(rules []earlyRows) func(rule string) int64 {
+	of := make(map[string]int64) // how many rules a tenant has
+	if c.Tenant != nil {
+		for _, r := range rules {
+			if tenant := c.Tenant(r.name); tenant != "" {
+				of[tenant]++
+			}
+		}
+	}
+	parts := int64(len(rules))
+	for _, n := range of {
+		parts -= n - 1
+	}
+	return func(rule string) int64 {
+		if c.Tenant == nil {
+			return parts
+		}
+		return parts * max(1, of[c.Tenant(rule)])
+	}
 }
 
 // earlyBytes is how many bytes an early resolve e has of what may be large.

@@ -1,8 +1,10 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"slices"
 )
 
 // LetterCaps is how many dead letters are kept, the newest ones, so that a producer whose events cannot be taken in does
@@ -12,6 +14,9 @@ type LetterCaps struct {
 	Bodies     int   // of one rule that keep their bodies
 	BodyBytes  int64 // of the bodies of one rule
 	TotalBytes int64 // of all bodies
+
+	// Tenant is whose a rule is: tenants share TotalBytes equally, and rules of none have one share. nil: all rules share it.
+	Tenant func(rule string) string
 }
 
 // DefaultLetterCaps are those of a node.
@@ -30,7 +35,8 @@ func (s *Store) CapLetters(ctx context.Context, caps LetterCaps) (c CappedLetter
 	if err != nil {
 		return c, failed("cap dead letters", err)
 	}
-	var kept int64
+	kept := make(map[string]int64) // by tenant
+	of := make(map[string][]string)
 	for _, r := range rules {
 		n, err := s.removeLetters(ctx, r, caps)
 		c.Removed += n
@@ -42,14 +48,13 @@ func (s *Store) CapLetters(ctx context.Context, caps LetterCaps) (c CappedLetter
 		if err != nil {
 			return c, failed("cap dead letters", err)
 		}
-		kept += min(r.bytes, caps.BodyBytes)
+		tenant := caps.tenantOf(r.rule)
+		kept[tenant], of[tenant] = kept[tenant]+min(r.bytes, caps.BodyBytes), append(of[tenant], r.rule)
 	}
-	if kept > caps.TotalBytes {
-		n, err := s.emptyOldest(ctx, caps.TotalBytes)
-		c.Emptied += n
-		if err != nil {
-			return c, failed("cap dead letters", err)
-		}
+	n, err := s.capTenants(ctx, caps.TotalBytes, kept, of)
+	c.Emptied += n
+	if err != nil {
+		return c, failed("cap dead letters", err)
 	}
 	c.Rules, err = query(ctx, s.db, func(row scanner, name *string) error { return row.Scan(name) },
 		`SELECT DISTINCT rule FROM dead_letter WHERE size > 0 AND length(body) = 0 ORDER BY rule`)
@@ -57,6 +62,37 @@ func (s *Store) CapLetters(ctx context.Context, caps LetterCaps) (c CappedLetter
 		return c, failed("cap dead letters", err)
 	}
 	return c, nil
+}
+
+// tenantOf is whose a rule is; empty: nobody's.
+func (c LetterCaps) tenantOf(rule string) string {
+	if c.Tenant == nil {
+		return ""
+	}
+	return c.Tenant(rule)
+}
+
+// capTenants empties the oldest letters of the tenants that have more than their share of so many bytes, if all have more than that.
+func (s *Store) capTenants(ctx context.Context, most int64, kept map[string]int64, of map[string][]string) (emptied int64, err error) {
+	var total int64
+	for _, bytes := range kept {
+		total += bytes
+	}
+	if total <= most {
+		return 0, nil
+	}
+	for tenant, bytes := range kept {
+		share := most / int64(len(kept))
+		if bytes <= share {
+			continue
+		}
+		n, err := s.emptyOldest(ctx, of[tenant], share)
+		emptied += n
+		if err != nil {
+			return emptied, err
+		}
+	}
+	return emptied, nil
 }
 
 // ruleBytes are the letters of a rule, and the bytes of their bodies.
@@ -98,17 +134,30 @@ func (s *Store) emptyLetters(ctx context.Context, r ruleBytes, caps LetterCaps) 
 	return s.pruneAll(ctx, "", emptyLetter+` AND d.rule = $3 ORDER BY d.id LIMIT $4)`, []byte{}, from, r.rule, pruneBatch)
 }
 
-// emptyOldest empties the oldest letters of all rules beyond so many bytes.
-func (s *Store) emptyOldest(ctx context.Context, most int64) (int64, error) {
-	newest, err := query(ctx, s.db, readLetterBytes, `SELECT d.id, length(d.body) FROM dead_letter d WHERE length(d.body) > 0 ORDER BY d.id DESC`)
-	if err != nil {
-		return 0, err
+// emptyOldest empties the oldest letters of rules beyond so many bytes.
+func (s *Store) emptyOldest(ctx context.Context, rules []string, most int64) (int64, error) {
+	var newest []letterBytes
+	for _, rule := range rules {
+		of, err := query(ctx, s.db, readLetterBytes, `SELECT d.id, length(d.body) FROM dead_letter d WHERE d.rule = $1 AND length(d.body) > 0`, rule)
+		if err != nil {
+			return 0, err
+		}
+		newest = append(newest, of...)
 	}
+	slices.SortFunc(newest, func(a, b letterBytes) int { return cmp.Compare(b.id, a.id) })
 	from := beyond(newest, len(newest), most)
 	if from == 0 {
 		return 0, nil
 	}
-	return s.pruneAll(ctx, "", emptyLetter+` ORDER BY d.id LIMIT $3)`, []byte{}, from, pruneBatch)
+	var emptied int64
+	for _, rule := range rules {
+		n, err := s.pruneAll(ctx, "", emptyLetter+` AND d.rule = $3 ORDER BY d.id LIMIT $4)`, []byte{}, from, rule, pruneBatch)
+		emptied += n
+		if err != nil {
+			return emptied, err
+		}
+	}
+	return emptied, nil
 }
 
 // letterBytes is the body of a letter.

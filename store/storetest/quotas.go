@@ -1,8 +1,10 @@
 package storetest
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +15,7 @@ import (
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
 	"deadman/rules"
+	"deadman/store"
 )
 
 // quotas are the quotas of all prefixes, without when they were set.
@@ -236,5 +239,61 @@ func alertsAreWithheld(t *testing.T, w *world) {
 	w.must(w.MarkPublished(w.ctx(), again))
 	if got := state(); got != "published true, withheld false" {
 		t.Error(got)
+	}
+}
+
+// tenantOf is whose a rule is: what its name begins with, up to a dash; empty: nobody's.
+func tenantOf(rule string) string {
+	if tenant, _, has := strings.Cut(rule, "-"); has {
+		return tenant
+	}
+	return ""
+}
+
+// A tenant with many rules takes no letter's body from another, whose letters are older.
+func lettersAreCappedByTenant(t *testing.T, w *world) {
+	b := w.batch(7, 27)
+	letter := func(rule string, seq uint64, size int) {
+		b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{
+			Event: futurejobs.Event{Stream: "ORDERS", Seq: seq, Data: bytes.Repeat([]byte("x"), size)}, Rule: rule, Reason: "bad",
+		})
+	}
+	letter("quiet", 8, 5)
+	for i := range 12 {
+		letter(fmt.Sprintf("acme-%d", i%2), uint64(9+i), 10)
+	}
+	must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	const much = 1 << 20
+	c := must[store.CappedLetters](t)(w.CapLetters(w.ctx(), store.LetterCaps{Letters: much, Bodies: much, BodyBytes: much, TotalBytes: 70, Tenant: tenantOf}))
+	if c.Emptied != 9 || c.Removed != 0 {
+		t.Errorf("%+v", c)
+	}
+	var bodies int
+	for _, l := range pages(t, futurejobs.Filter{}, w.DeadLetters) {
+		if l.Rule == "quiet" && len(l.Event.Data) != 5 {
+			t.Error("the letter of another tenant lost its body")
+		}
+		bodies += len(l.Event.Data)
+	}
+	if bodies != 35 {
+		t.Errorf("%d bytes are left", bodies)
+	}
+}
+
+// A tenant with many rules has the early resolves of another forgotten no sooner.
+func earlyIsCappedByTenant(t *testing.T, w *world) {
+	mine := w.rule
+	for _, name := range []string{mine.Name, "acme-1", "acme-2"} {
+		if w.rule = mine; name != mine.Name {
+			w.rule = w.save(name, "order")
+		}
+		for i := range 6 {
+			w.byHand(w.happening(fmt.Sprint(i), w.slot(), time.Hour+time.Duration(i)*time.Minute))
+		}
+	}
+	const much = 1 << 20
+	got := must[[]store.CappedEarly](t)(w.CapEarly(w.ctx(), store.EarlyCaps{Rule: much, Total: 12, RuleBytes: much, TotalBytes: much, Tenant: tenantOf}))
+	if diff := cmp.Diff([]store.CappedEarly{{Rule: "acme-1", Rows: 3}, {Rule: "acme-2", Rows: 3}}, got); diff != "" {
+		t.Errorf("forgotten (-want +got):\n%s", diff)
 	}
 }

@@ -82,6 +82,8 @@ var behaviours = map[string]func(*testing.T, *world){
 	"quota/jobs":            jobsAreBounded,
 	"quota/use":             useOfQuotasIsKept,
 	"quota/withhold":        alertsAreWithheld,
+	"quota/letters":         lettersAreCappedByTenant,
+	"quota/early":           earlyIsCappedByTenant,
 	"apply/unknown action":  unknownActionsAreRefused,
 	"apply/acknowledge":     alertsAreAcknowledged,
 	"apply/unacknowledged":  newWaitsAreNotAcknowledged,
