@@ -147,6 +147,10 @@ func TestQuotasOfEvents(t *testing.T) {
 	if n := published("zenith-", 10) + published("", 10); n != 20 {
 		t.Errorf("%d events of others, want 20", n)
 	}
+	// What the quota above refuses is not taken off the one below.
+	if left := q.current.Load().meter("acme-eu-").events.TokensAt(now); left != 196 {
+		t.Errorf("%f events are left of 200", left)
+	}
 	now = now.Add(time.Second)
 	if n := published("acme-", 10); n != 2 {
 		t.Errorf("%d events after a second, want 2", n)
@@ -157,10 +161,6 @@ func TestQuotasOfEvents(t *testing.T) {
 	}
 	if diff := cmp.Diff(map[string]int64{"acme-": 24}, refused); diff != "" {
 		t.Errorf("refused (-want +got):\n%s", diff)
-	}
-	// What the quota above refuses is not taken off the one below.
-	if left := q.current.Load().meter("acme-eu-").events.TokensAt(now); left < 199 {
-		t.Errorf("%f events are left of 200", left)
 	}
 }
 
@@ -187,6 +187,13 @@ func TestQuotasOfAlerts(t *testing.T) {
 	if diff := cmp.Diff(want, q.Take()); diff != "" {
 		t.Errorf("done (-want +got):\n%s", diff)
 	}
+	if q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitAlerts: 3}}}, 0); q.Admit(a, 1) {
+		t.Error("as many alerts as the quota has are published, and one more is admitted")
+	}
+	if q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitAlertBytes: 210}}}, 0); q.Admit(a, 1) {
+		t.Error("as many bytes as the quota has are published, and more are admitted")
+	}
+	q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitAlerts: 3, LimitAlertBytes: 250}}}, 0)
 	q.Spend(a, 10)
 	if got := q.Uses("")[0].Use; got[3].Used != 4 || !strings.Contains(q.Problem("acme-1"), "alerts an hour") {
 		t.Errorf("%+v, %s", got, q.Problem("acme-1"))

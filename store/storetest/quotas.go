@@ -106,7 +106,8 @@ func rulesAreCounted(t *testing.T, w *world) {
 			t.Errorf("save %s: %v, over the quota %v", step.save, err, step.over)
 		}
 	}
-	w.save("acme-3", "order") // by nobody with a prefix
+	acme = access.Within(w.ctx(), &access.Bounds{Token: "ada"}) // without a prefix
+	w.must(save("acme-3"))
 	names := must[[]string](t)(w.RuleNames(w.ctx()))
 	if diff := cmp.Diff([]string{w.rule.Name, "zenith-1", "acme-1", "acme-2", "acme-3"}, names, cmpopts.SortSlices(func(a, b string) bool { return a < b })); diff != "" {
 		t.Errorf("rules (-want +got):\n%s", diff)
@@ -210,6 +211,12 @@ func alertsAreWithheld(t *testing.T, w *world) {
 	waits := w.unpublished()
 	if len(waits) != 2 {
 		t.Fatalf("%d alerts wait", len(waits))
+	}
+	elsewhere := waits[0]
+	elsewhere.Place.First = alerts.ID{1} // as where the node ends before the alert is out of the outbox
+	w.must(w.Withhold(w.ctx(), []alerts.Alert{elsewhere}))
+	if left := w.unpublished(); len(left) != 1 {
+		t.Errorf("a withheld alert waits: %d", len(left))
 	}
 	w.must(w.Withhold(w.ctx(), waits[:1]))
 	w.must(w.Withhold(w.ctx(), nil))
