@@ -202,6 +202,13 @@ func (w *tenants) jobsAreCounted(t *testing.T) {
 		w.publish(http.StatusAccepted, "acme.hold", `{"id": "next"}`, w.acme...)
 		return held("next")
 	})
+	// What was before counts, too.
+	past := strings.Replace(holdRule, "acme-hold", "acme-past", 1)
+	asYAML := append(slices.Clone(w.acme), "Content-Type", "application/yaml")
+	w.isOver(w.call(http.MethodPut, "/api/v1/rules/acme-past?since=2026-01-01T00:00:00Z", past, asYAML...), http.StatusUnprocessableEntity)
+	if got := w.call(http.MethodGet, "/api/v1/rules/acme-past", "", w.acme...); got.status != http.StatusNotFound {
+		t.Errorf("a rule that was refused is there: %d", got.status)
+	}
 	if n := len(w.letters("zenith-late")); n != 0 {
 		t.Errorf("zenith has %d dead letters", n)
 	}

@@ -1,0 +1,71 @@
+package alerts_test
+
+import (
+	"context"
+	"testing"
+
+	"deadman/alerts"
+	"deadman/bus"
+)
+
+// tally is quotas that admit all alerts but those of some keys, and count them.
+type tally struct {
+	admitted, returned int
+	withholds          func(alerts.Alert) bool
+	outbox             interface {
+		Withhold(ctx context.Context, over []alerts.Alert) error
+	}
+}
+
+func (q *tally) Admit(ctx context.Context, batch []alerts.Alert) (admitted []alerts.Alert, err error) {
+	for _, a := range batch {
+		if !q.withholds(a) {
+			admitted = append(admitted, a)
+			continue
+		}
+		if err := q.outbox.Withhold(ctx, []alerts.Alert{a}); err != nil {
+			return nil, err
+		}
+	}
+	q.admitted += len(admitted)
+	return admitted, nil
+}
+
+func (q *tally) Return(unsent []alerts.Alert) { q.returned += len(unsent) }
+
+// What was admitted and is not in the stream is given back, so that a quota counts what is.
+func TestQuotasGetBackWhatIsNotSent(t *testing.T) {
+	w := newWorld(t, func(o *bus.Options) { o.AlertsBytes = 100_000 })
+	w.decide(500)
+	q := &tally{withholds: func(alerts.Alert) bool { return false }}
+	relay := alerts.NewRelay(w.store, w.bus, w.shards, quietly())
+	relay.Quotas = q
+	if _, err := relay.Step(t.Context()); err == nil {
+		t.Error("a full stream takes all alerts")
+	}
+	published := 500 - len(w.unpublished())
+	if q.admitted != 500 || published == 0 || q.admitted-q.returned != published {
+		t.Errorf("of %d admitted alerts %d were given back, and %d are published", q.admitted, q.returned, published)
+	}
+}
+
+// A withheld alert is neither published nor read again, and holds up no other.
+func TestWithheldAlertsAreNotPublished(t *testing.T) {
+	w := newWorld(t)
+	w.decide(40)
+	seen := 0
+	q := &tally{outbox: w.store, withholds: func(alerts.Alert) bool { seen++; return seen%2 == 0 }}
+	relay := alerts.NewRelay(w.store, w.bus, w.shards, quietly())
+	relay.Quotas = q
+	for range 2 {
+		if _, err := relay.Step(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if seen != 40 || len(w.unpublished()) != 0 {
+		t.Errorf("%d alerts were looked at, and %d wait", seen, len(w.unpublished()))
+	}
+	if heard := w.heard(20); len(heard) != 20 || q.returned != 0 {
+		t.Errorf("the stream has %d alerts, and %d were given back", len(heard), q.returned)
+	}
+}
