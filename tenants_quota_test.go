@@ -195,6 +195,9 @@ func (w *tenants) jobsAreCounted(t *testing.T) {
 	w.eventually("the rule says so", func() bool {
 		return strings.Contains(string(w.call(http.MethodGet, "/api/v1/rules?name=acme-hold", "", w.acme...).body), `"over_quota"`)
 	})
+	if page := w.call(http.MethodGet, "/rules/acme-hold", "", append(slices.Clone(w.acme), "Accept", "text/html")...); !strings.Contains(string(page.body), "A quota is used up") {
+		t.Errorf("the page of the rule: %s", page.body)
+	}
 	// A quota never loses an end.
 	w.publish(http.StatusAccepted, "acme.free", `{"id": "h0"}`, w.acme...)
 	w.eventually("a job of acme ends", func() bool { return !held("h0") })
@@ -407,6 +410,10 @@ func (w *tenants) quotasAreTold(t *testing.T) {
 		if use := w.usage("acme-", limit, w.acme); use.Refused == 0 {
 			t.Errorf("acme sees %+v", use)
 		}
+	}
+	page := string(w.call(http.MethodGet, "/sessions", "", append(slices.Clone(w.acme), "Accept", "text/html")...).body)
+	if !strings.Contains(page, "Quota") || !strings.Contains(page, "alert_bytes") {
+		t.Errorf("the page of sessions shows no quota: %s", page)
 	}
 	var self struct{ Quota struct{ Prefix string } }
 	w.want(http.StatusOK, http.MethodGet, "/api/v1/tokens/self", "", w.acme...).read(t, &self)
