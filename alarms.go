@@ -33,7 +33,7 @@ const unreadableAfter = time.Minute
 // The database keeps which alerts are open, so each is raised once.
 type alarms struct {
 	overdue *overdue
-	quotas  *quotas
+	quotas  *access.Quotas
 	store   *store.Store
 	after   time.Duration // an overdue job is unexplained for: by then, the alerts that explain it are raised
 	remark  func(alerts.Alert, bool, error) error

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"deadman/access"
 	"deadman/alerts"
 	"deadman/events"
 	futurejobs "deadman/future_jobs"
@@ -85,7 +86,7 @@ func (w *watched) open() {
 	}
 	w.overdue = &overdue{store: w.store, book: w.book, now: w.clock.Now}
 	w.alarms = &alarms{
-		overdue: w.overdue, store: w.store, after: w.blind.after + 2*progressEvery, log: quiet,
+		overdue: w.overdue, quotas: new(access.Quotas), store: w.store, after: w.blind.after + 2*progressEvery, log: quiet,
 		remark: func(_ alerts.Alert, _ bool, err error) error { return err },
 	}
 	ctx, stop := context.WithCancel(context.Background())

@@ -186,7 +186,7 @@ func (n *node) assemble() {
 		after: blindAfter + n.Lease/3, remark: n.remark, log: n.log,
 	}
 	n.watch = &clockWatch{clock: n.clock, shifts: n.shifter, moved: n.store.Shifted, holds: func() bool { return n.owner.Holds(upkeepShard) }, begin: n.store.BeginRemark, end: n.store.EndRemark, said: n.said, log: n.log}
-	n.alarms = &alarms{overdue: n.overdue, quotas: n.quotas, store: n.store, after: n.blind.after + 2*progressEvery, remark: n.said, log: n.log}
+	n.alarms = &alarms{overdue: n.overdue, quotas: n.allowances, store: n.store, after: n.blind.after + 2*progressEvery, remark: n.said, log: n.log}
 	n.beats = n.heartbeats(self)
 	n.lookout = &lookout{node: n}
 	n.caution = &cautions{sources: n.sources, log: n.log, reached: make(map[string]bool), said: make(map[string]string)}

@@ -22,8 +22,8 @@ const (
 	countShare = 20
 	// quotaRemarked is for how long after the last refusal the alert of a quota stays open.
 	quotaRemarked = 10 * time.Minute
-	// keepQuotaHours is for how long it is kept how many bytes of alerts an hour had: longer than any stream of alerts keeps them.
-	keepQuotaHours = 400 * 24 * time.Hour
+	// keepUse is for how long it is kept what was published in an hour: longer than any stream of alerts keeps it.
+	keepUse = 400 * 24 * time.Hour
 )
 
 // quotas keeps what this node knows of the quotas of prefixes up to date: the limits, and how much of them is used on all nodes.
@@ -128,7 +128,7 @@ func (q *quotas) prune(ctx context.Context) error {
 		return nil
 	}
 	q.prunedAt = now
-	return q.store.PruneQuotas(ctx, now.Add(-keepQuotaHours))
+	return q.store.PruneQuotas(ctx, now.Add(-keepUse))
 }
 
 // Admit implements alerts.Quotas.

@@ -434,8 +434,10 @@ func (w *tenants) quotasAreNotSeen(t *testing.T) {
 	}
 	asJSON := append(slices.Clone(w.zenith), "Content-Type", "application/json")
 	for _, c := range []struct{ method, path, body string }{
-		{http.MethodPut, "/api/v1/quotas/PREFIX-", `{"rules": 0}`}, {http.MethodDelete, "/api/v1/quotas/PREFIX-", ""},
-		{http.MethodGet, "/api/v1/dead-letters?rule=PREFIX-hold", ""}, {http.MethodGet, "/metrics", ""},
+		{http.MethodPut, "/api/v1/quotas/PREFIX-", `{"rules": 0}`},
+		{http.MethodDelete, "/api/v1/quotas/PREFIX-", ""},
+		{http.MethodGet, "/api/v1/dead-letters?rule=PREFIX-hold", ""},
+		{http.MethodGet, "/metrics", ""},
 	} {
 		there := w.call(c.method, strings.Replace(c.path, "PREFIX", "acme", 1), c.body, asJSON...)
 		gone := w.call(c.method, strings.Replace(c.path, "PREFIX", "nobody", 1), c.body, asJSON...)

@@ -59,7 +59,7 @@ func newQuotaSet(quotas []Quota, room int64, before *quotaSet) *quotaSet {
 		for _, l := range Limits {
 			m.most[l.Limited] = q.Most(l.Limited, room)
 		}
-		if known := before.meter(q.Prefix); known != nil && maps.Equal(known.most, m.most) && maps.Equal(known.Set, q.Set) {
+		if known := before.meter(q.Prefix); known != nil && maps.Equal(known.most, m.most) && maps.Equal(known.Set, q.Set) && known.SetAt.Equal(q.SetAt) {
 			m = known
 		} else {
 			m.events = rate.NewLimiter(rate.Limit(m.most[LimitEvents]), int(2*m.most[LimitEvents]))
@@ -241,7 +241,7 @@ func (q *Quotas) Publish(name string, now time.Time) (wait time.Duration, err er
 func (q *Quotas) Admit(a *alerts.Alert, bytes int64) bool {
 	s := q.current.Load()
 	for _, what := range []Limited{LimitAlerts, LimitAlertBytes} {
-		at, _ := place(what, bytes)
+		at := place(what)
 		for _, m := range s.of(what, a.Rule) {
 			if m.used[at].Load() >= m.most[what] {
 				return false
@@ -274,7 +274,7 @@ func (q *Quotas) spend(a *alerts.Alert, n, bytes int64) {
 func (q *Quotas) Withhold(a *alerts.Alert) {
 	s := q.current.Load()
 	for _, what := range []Limited{LimitAlerts, LimitAlertBytes} {
-		at, _ := place(what, 0)
+		at := place(what)
 		for _, m := range s.of(what, a.Rule) {
 			if m.used[at].Load() >= m.most[what] {
 				m.refused[at].Add(1)
@@ -283,11 +283,12 @@ func (q *Quotas) Withhold(a *alerts.Alert) {
 	}
 }
 
-func place(what Limited, bytes int64) (at int, n int64) {
+// place is where a meter counts a limit of alerts.
+func place(what Limited) int {
 	if what == LimitAlertBytes {
-		return atBytes, bytes
+		return atBytes
 	}
-	return atAlerts, 1
+	return atAlerts
 }
 
 // Done is what a node did since it was last asked.
