@@ -28,6 +28,15 @@ func (n *node) readLogin(context.Context) error {
 	return nil
 }
 
+// prefixesOfPeople are the prefixes that the login file grants.
+func (n *node) prefixesOfPeople() []string {
+	config := n.logins.Load()
+	if config == nil {
+		return nil
+	}
+	return config.Grants.Prefixes()
+}
+
 // checkLogin refuses a login file that does not go with the settings.
 func (n *node) checkLogin(config *logins.Config) error {
 	if config.Header != nil && len(n.TrustedProxies) == 0 {

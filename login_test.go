@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,4 +103,34 @@ func TestPeopleLogInAtANode(t *testing.T) {
 	if got := jobs("X-User", "ann", "X-Groups", "sre"); got != http.StatusForbidden {
 		t.Errorf("after the group left the file: %d", got)
 	}
+}
+
+// People with a prefix are tenants without tokens: the default quotas of the prefix hold for them, also where what was set for it
+// was taken away.
+func TestPeopleWithAPrefixHaveQuotas(t *testing.T) {
+	n := serve(t, deadman.Config{
+		Login: loginFile(t, strings.Replace(headerLogin, "groups: [{", "groups: [{group: acme, scopes: [rules], prefix: acme-*, subjects: [acme.>]}, {", 1)), TrustedProxies: here, FirstToken: func(string, string) {},
+	})
+	admin, acme := []string{"X-User", "ann", "X-Groups", "sre"}, []string{"X-User", "bob", "X-Groups", "acme"}
+	prefixes := func() (all []string) {
+		var list struct{ Items []struct{ Prefix string } }
+		n.want(http.StatusOK, http.MethodGet, "/api/v1/quotas", "", admin...).read(t, &list)
+		for _, q := range list.Items {
+			all = append(all, q.Prefix)
+		}
+		return all
+	}
+	has := func() bool { return slices.Equal(prefixes(), []string{"acme-"}) }
+	n.eventually("the prefix has a quota", has)
+	n.want(http.StatusOK, http.MethodPut, "/api/v1/quotas/acme-", `{"rules": 1}`, admin...)
+	save := func(status int, name string) {
+		t.Helper()
+		rule := "name: " + name + "\nentity: order\ntrigger: {event: acme.created, key: event.id}\nescalate: [{after: 1h}]\n"
+		n.want(status, http.MethodPut, "/api/v1/rules/"+name, rule, append(acme, "Content-Type", "application/yaml")...)
+	}
+	save(http.StatusCreated, "acme-a")
+	save(http.StatusUnprocessableEntity, "acme-b")
+	n.want(http.StatusNoContent, http.MethodDelete, "/api/v1/quotas/acme-", "", admin...)
+	n.eventually("the defaults hold again", has)
+	save(http.StatusCreated, "acme-b")
 }

@@ -159,7 +159,7 @@ func (n *node) assemble() {
 		store: n.store, stream: n.bus, book: n.book, owner: n.owner, now: n.clock.Now, keep: n.KeepAlerts, remark: n.remark,
 		raised: func(a alerts.Alert) { n.witness.Alerted(a) }, log: n.log,
 	}
-	n.quotas = &quotas{Quotas: n.allowances, store: n.store, bus: n.bus, holds: func() bool { return n.owner.Holds(upkeepShard) }, now: n.clock.Now, count: n.metrics.OverQuota, log: n.log}
+	n.quotas = &quotas{Quotas: n.allowances, store: n.store, bus: n.bus, holds: func() bool { return n.owner.Holds(upkeepShard) }, known: n.prefixesOfPeople, now: n.clock.Now, count: n.metrics.OverQuota, log: n.log}
 	n.relay = alerts.NewRelay(n.outbox(), n.compare.publisher(n.publisher()), n.owner.Holding, n.log)
 	n.relay.Quotas = n.quotas
 	n.witness = witness{Metrics: n.metrics, relay: n.relay, news: n.wakePeople, log: n.log}

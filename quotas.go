@@ -32,6 +32,7 @@ type quotas struct {
 	store *store.Store
 	bus   *bus.Bus
 	holds func() bool                 // this node does the upkeep
+	known func() []string             // the prefixes of people, who have no tokens
 	count func(limit string, n int64) // what had no room
 	now   func() time.Time
 	log   *slog.Logger
@@ -64,7 +65,7 @@ func (q *quotas) Run(ctx context.Context) error {
 func (q *quotas) refresh(ctx context.Context) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	all, err := q.store.Quotas(ctx)
+	all, err := q.all(ctx)
 	if err != nil {
 		return err
 	}
@@ -91,6 +92,25 @@ func (q *quotas) refresh(ctx context.Context) error {
 	}
 	q.Learn(learned)
 	return q.prune(ctx)
+}
+
+// all are the quotas of all prefixes. The first node that knows a prefix of people writes its quota, as the first token of a prefix
+// does.
+func (q *quotas) all(ctx context.Context) ([]access.Quota, error) {
+	all, err := q.store.Quotas(ctx)
+	if err != nil {
+		return nil, err
+	}
+	missing := slices.DeleteFunc(q.known(), func(prefix string) bool {
+		return slices.ContainsFunc(all, func(has access.Quota) bool { return has.Prefix == prefix })
+	})
+	if len(missing) == 0 {
+		return all, nil
+	}
+	if err := q.store.HoldQuotas(ctx, missing); err != nil {
+		return nil, err
+	}
+	return q.store.Quotas(ctx)
 }
 
 // countJobs counts the pending jobs of rules with quotas, unless that took long lately; nil: it was not counted.

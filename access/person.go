@@ -58,6 +58,17 @@ type Grant struct {
 // Grants are what people may. The first one decides of which a person is in one of the groups.
 type Grants []Grant
 
+// Prefixes are the prefixes of the grants, each once.
+func (g Grants) Prefixes() []string {
+	var all []string
+	for _, grant := range g {
+		if p := grant.Wish.Prefix; p != "" && !slices.Contains(all, p) {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
 // Of returns what a person may, as a token that is nowhere kept. A person in no group may nothing: ok is false.
 func (gs Grants) Of(p Person) (t Token, ok bool) {
 	at := slices.IndexFunc(gs, func(g Grant) bool {

@@ -103,6 +103,22 @@ func (s *Store) DeleteQuota(ctx context.Context, prefix string) error {
 	return nil
 }
 
+// HoldQuotas writes that prefixes are those of tenants, for whom the defaults hold. What was set stays.
+func (s *Store) HoldQuotas(ctx context.Context, prefixes []string) error {
+	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+		for _, prefix := range prefixes {
+			if err := quotaOf(ctx, tx, prefix); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return failed("hold quotas", err)
+	}
+	return nil
+}
+
 // quotaOf writes that a prefix has a token, so that the defaults hold also when the token has ended.
 func quotaOf(ctx context.Context, tx *sql.Tx, prefix string) error {
 	if prefix == "" {
