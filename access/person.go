@@ -59,9 +59,9 @@ type Grant struct {
 type Grants []Grant
 
 // Prefixes are the prefixes of the grants, each once.
-func (g Grants) Prefixes() []string {
+func (gs Grants) Prefixes() []string {
 	var all []string
-	for _, grant := range g {
+	for _, grant := range gs {
 		if p := grant.Wish.Prefix; p != "" && !slices.Contains(all, p) {
 			all = append(all, p)
 		}
