@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"bytes"
 	"encoding/json"
 	"slices"
 	"time"
@@ -85,6 +86,36 @@ func (a *Alert) Read(document []byte) error {
 		a.Slot = SaidAt(a.ID)
 	}
 	return nil
+}
+
+// ReadHead takes what the beginning of a document says into the alert, and leaves its event and its state out. It reports
+// whether the beginning has all the rest; else the alert is as it was.
+func (a *Alert) ReadHead(head []byte) bool {
+	d := json.NewDecoder(bytes.NewReader(head))
+	if t, err := d.Token(); err != nil || t != json.Delim('{') {
+		return false
+	}
+	for end := int64(0); ; {
+		name, err := d.Token()
+		if err != nil {
+			return false
+		}
+		switch name {
+		case "event", "state":
+			if end == 0 {
+				return a.Read([]byte("{}")) == nil
+			}
+			return a.Read(append(head[:end:end], '}')) == nil
+		case "step", "step_index", "passed", "text", "labels", "slot", "closes", "source", "count":
+		default:
+			return false // an alert from before, whose event is not behind the rest
+		}
+		var value json.RawMessage
+		if d.Decode(&value) != nil {
+			return false
+		}
+		end = d.InputOffset()
+	}
 }
 
 // The numbers by which rows know statuses and severities, from 1; 0 is one that does not exist.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/alerts"
@@ -257,6 +258,57 @@ func TestFollowIsLive(t *testing.T) {
 	if diff := cmp.Diff(want[1:], got); diff != "" {
 		t.Error(diff)
 	}
+}
+
+// A consumer that takes its time holds a few of the alerts that it follows, and not all of its backlog.
+func TestFollowersHoldFew(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	b := connect(t, s)
+	nc, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	many := some(100)
+	for i := range many {
+		many[i].Text = strings.Repeat("x", 200<<10)
+	}
+	if sent, err := b.Publish(t.Context(), many); err != nil || len(sent) != len(many) {
+		t.Fatal(len(sent), err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	seen := 0
+	for _, err := range b.Follow(ctx, len(many)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if seen++; seen == 3 {
+			time.Sleep(time.Second) // so that what is asked for has come
+			stream, err := js.Stream(ctx, bus.AlertsStream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			consumers := 0
+			for info := range stream.ListConsumers(ctx).Info() {
+				consumers++
+				if held := info.Delivered.Consumer - 3; held > 10 {
+					t.Errorf("%d alerts of 200 KiB are held beside the 3 that were taken", held)
+				}
+			}
+			if consumers != 1 {
+				t.Errorf("%d consumers", consumers)
+			}
+		}
+		if seen == len(many) {
+			return
+		}
+	}
+	t.Errorf("%d of %d alerts came", seen, len(many))
 }
 
 func TestPublishWithoutABroker(t *testing.T) {

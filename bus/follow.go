@@ -52,13 +52,13 @@ func (b *Bus) Follow(ctx context.Context, backlog int) iter.Seq2[alerts.Alert, e
 // follow reads until something interrupts it, and returns how far it came. No error means
 // that the consumer has had enough.
 func (b *Bus) follow(ctx context.Context, after uint64, yield func(alerts.Alert, error) bool) (uint64, error) {
-	r, err := b.Read(ctx, AlertsStream, after, nil)
+	r, err := b.read(ctx, AlertsStream, after, nil, followBytes)
 	if err != nil {
 		return after, err
 	}
 	defer r.Close()
 	for {
-		got, err := r.Next(ctx, pullMessages, followWait)
+		got, err := r.Next(ctx, 1, followWait) // a slow consumer holds one, and what the pull has
 		if err != nil {
 			return after, err
 		}

@@ -28,6 +28,7 @@ var (
 const (
 	pullMessages  = 2000
 	pullBytes     = 8 << 20
+	followBytes   = 512 << 10 // of a follower's pull: there are hundreds of them
 	pullExpiry    = 30 * time.Second
 	pullHeartbeat = time.Second
 	idleConsumer  = time.Minute // after which the broker forgets the consumer of a dead node
@@ -45,6 +46,7 @@ type reader struct {
 	takes    []string // what the stream took in when the reader was opened
 	consumer jetstream.Consumer
 	name     string
+	most     int // bytes of a pull; more where a message may have more
 
 	ctx        context.Context // ends with Close
 	cancel     context.CancelFunc
@@ -70,9 +72,14 @@ type reader struct {
 // permission, ErrStreamReplaced when the stream was
 // recreated, and jetstream's own error when it is gone.
 func (b *Bus) Read(ctx context.Context, stream string, after uint64, subjects []string) (events.Reader, error) {
+	return b.read(ctx, stream, after, subjects, pullBytes)
+}
+
+// read is Read with so many bytes at a time.
+func (b *Bus) read(ctx context.Context, stream string, after uint64, subjects []string, most int) (*reader, error) {
 	ctx, cancel := b.within(ctx)
 	defer cancel()
-	r := &reader{bus: b, stream: stream, subjects: widest(subjects), reconnects: b.nc.Stats().Reconnects, accounts: true, last: after}
+	r := &reader{bus: b, stream: stream, subjects: widest(subjects), most: most, reconnects: b.nc.Stats().Reconnects, accounts: true, last: after}
 	info, err := b.led(ctx, stream)
 	if err != nil {
 		return nil, err
@@ -182,7 +189,7 @@ func (r *reader) pull() error {
 		return nil
 	}
 	r.pulled = time.Now()
-	batch, err := startPull(r.ctx, r.bus.nc, r.stream, r.name, max(pullBytes, int(r.bus.nc.MaxPayload())+pullBytes/8))
+	batch, err := startPull(r.ctx, r.bus.nc, r.stream, r.name, max(r.most, int(r.bus.nc.MaxPayload())+r.most/8))
 	if err != nil {
 		return r.lost(err)
 	}

@@ -48,6 +48,8 @@ type DeadLetter struct {
 	Size   int // bytes of the body where only its start is kept; 0: it is whole
 	At     time.Time
 
+	Omitted bool // of a list only: the headers and the body are left out, because they are larger than ListedMost
+
 	Tries       int // how often it was tried again
 	LastTriedAt time.Time
 }

@@ -23,6 +23,10 @@ var ErrBadCursor = errors.New("the cursor is not one of this list; leave it out 
 // MaxLimit is the most that one page of a list holds.
 const MaxLimit = 500
 
+// ListedMost is how many bytes the event and the state of an item of a list have at the most, together with what else is
+// kept beside them. An item that has more is listed without them, and marked.
+const ListedMost = 16 << 10
+
 // Filter narrows a list. Zero values narrow nothing.
 type Filter struct {
 	Rule       string
@@ -55,9 +59,10 @@ type Page[T any] struct {
 // Listed is a pending job as people see it.
 type Listed struct {
 	Job
-	Rule   string
-	Entity string
-	Ack    *Ack // nil: nobody acknowledged what was said
+	Rule    string
+	Entity  string
+	Ack     *Ack // nil: nobody acknowledged what was said
+	Omitted bool // what it carries is left out, because it is large
 }
 
 // Ended is a job in history.
@@ -74,6 +79,7 @@ type Said struct {
 	Published bool // it is in the stream
 	Withheld  bool // a quota had no room for it in the stream
 	Ack       *Ack // of a list of open ones only: who acknowledged what its job said; nil: nobody
+	Omitted   bool // the event and the state are left out: they are larger than ListedMost
 }
 
 // RuleJobs is how many jobs of a rule are waited for, and how they do.

@@ -70,7 +70,9 @@ func (s *Store) alerts(ctx context.Context, f futurejobs.Filter) (page futurejob
 	if err != nil {
 		return page, err
 	}
-	return paged("alert", said, f, func(a futurejobs.Said) position { return position{Alert: a.ID} }), nil
+	page = paged("alert", said, f, func(a futurejobs.Said) position { return position{Alert: a.ID} })
+	page.Items, err = s.fill(ctx, page.Items)
+	return page, err
 }
 
 func newestFirst(a, b futurejobs.Said) int { return alertOrder(b.ID, a.ID) }
@@ -86,7 +88,7 @@ func saidBefore(before alerts.ID, read func(before alerts.ID, limit int) ([]futu
 }
 
 func (s *Store) alertsOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.Said, error) {
-	w := where{`SELECT ` + alertColumns + `, ` + s.unpublished() + fromAlert + `
+	w := where{`SELECT ` + alertHeads + `, ` + s.unpublished() + fromAlert + `
 WHERE a.shard = ? AND a.id < ?` + c.and("a"), []any{c.shard, before[:]}}
 	w.said(f)
 	return query(ctx, s.read, readSaid, numbered(w.text+` ORDER BY a.id DESC LIMIT ?`), append(w.args, limit)...)
@@ -115,7 +117,7 @@ SELECT f.alert_ids FROM history f WHERE f.shard = $1 AND f.key = $2 AND f.alert_
 		if len(said) == limit {
 			break
 		}
-		found, err := s.said(ctx, id, []int16{c.shard})
+		found, err := s.said(ctx, alertHeads, id, []int16{c.shard})
 		if errors.Is(err, futurejobs.ErrNotFound) {
 			continue // its retention is over
 		}
@@ -131,7 +133,7 @@ SELECT f.alert_ids FROM history f WHERE f.shard = $1 AND f.key = $2 AND f.alert_
 
 // Alert returns one alert, or futurejobs.ErrNotFound.
 func (s *Store) Alert(ctx context.Context, id alerts.ID) (futurejobs.Said, error) {
-	said, err := s.said(ctx, id, s.allShards())
+	said, err := s.said(ctx, alertColumns, id, s.allShards())
 	if err != nil {
 		return said, fmt.Errorf("alert %s: %w", id, away(err))
 	}
@@ -146,8 +148,9 @@ func (s *Store) allShards() []int16 {
 	return shards
 }
 
-func (s *Store) said(ctx context.Context, id alerts.ID, shards []int16) (said futurejobs.Said, err error) {
-	err = readSaid(s.read.QueryRowContext(ctx, `SELECT `+alertColumns+`, `+s.unpublished()+fromAlert+`
+// said returns one alert with alertColumns or alertHeads.
+func (s *Store) said(ctx context.Context, columns string, id alerts.ID, shards []int16) (said futurejobs.Said, err error) {
+	err = readSaid(s.read.QueryRowContext(ctx, `SELECT `+columns+`, `+s.unpublished()+fromAlert+`
 WHERE a.id = $1 AND a.shard IN `+these(shards), id[:]), &said)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = futurejobs.ErrNotFound

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	futurejobs "deadman/future_jobs"
@@ -29,6 +30,11 @@ func letter(l futurejobs.DeadLetter, now time.Time) ([]any, error) {
 	}, nil
 }
 
+// readListedLetter is readLetter of a letter of a list.
+func readListedLetter(row scanner, l *futurejobs.DeadLetter) error {
+	return readLetter(wider{row, []any{&l.Omitted}}, l)
+}
+
 func readLetter(row scanner, l *futurejobs.DeadLetter) error {
 	var head string
 	e := &l.Event
@@ -46,6 +52,15 @@ func readLetter(row scanner, l *futurejobs.DeadLetter) error {
 
 const letterColumns = `id, stream, subject, seq, event_at, event_id, header, body, rule, part, reason, size, at, tries, last_tried_at`
 
+// letterSize is how many bytes a letter has of what may be large.
+const letterSize = `octet_length(header) + octet_length(body)`
+
+// listedLetters are letterColumns in a list, and whether headers and body are left out.
+var listedLetters = strings.NewReplacer(
+	`header`, `CASE WHEN `+letterSize+` <= `+listedMost+` THEN header ELSE '[]' END`,
+	`body`, `CASE WHEN `+letterSize+` <= `+listedMost+` THEN body END`,
+).Replace(letterColumns) + `, ` + letterSize + ` > ` + listedMost
+
 // DeadLetter returns one letter, or futurejobs.ErrNotFound.
 func (s *Store) DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter, error) {
 	letters, err := query(ctx, s.read, readLetter, `SELECT `+letterColumns+` FROM dead_letter WHERE id = $1`, id)
@@ -59,16 +74,17 @@ func (s *Store) DeadLetter(ctx context.Context, id int64) (futurejobs.DeadLetter
 }
 
 // DeadLetters lists what could not be taken in, newest first. A filter's Rule, RulePrefix,
-// Subject and Reason narrow it; what else a filter says does not apply.
+// Subject and Reason narrow it; what else a filter says does not apply. Headers and bodies that are larger than
+// futurejobs.ListedMost are left out.
 func (s *Store) DeadLetters(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.DeadLetter], error) {
 	var page futurejobs.Page[futurejobs.DeadLetter]
 	before := position{ID: maxID}
 	if err := before.read("dead_letter", f.Cursor); err != nil {
 		return page, err
 	}
-	w := where{`SELECT ` + letterColumns + ` FROM dead_letter WHERE id < ?`, []any{before.ID}}
+	w := where{`SELECT ` + listedLetters + ` FROM dead_letter WHERE id < ?`, []any{before.ID}}
 	w.letters(f)
-	letters, err := query(ctx, s.read, readLetter, numbered(w.text+` ORDER BY id DESC LIMIT ?`), append(w.args, limit(f)+1)...)
+	letters, err := query(ctx, s.read, readListedLetter, numbered(w.text+` ORDER BY id DESC LIMIT ?`), append(w.args, limit(f)+1)...)
 	if err != nil {
 		return page, failed("dead letters", err)
 	}

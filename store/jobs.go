@@ -15,16 +15,18 @@ import (
 var forever = futurejobs.Never.Add(time.Hour)
 
 // Jobs lists pending jobs, those next due first. A page is as stable as its jobs: one that
-// is looked at between two pages may come again, later.
+// is looked at between two pages may come again, later. What a job carries is left out where it is large: more than
+// 2 KiB, or futurejobs.ListedMost where a key is asked for.
 func (s *Store) Jobs(ctx context.Context, f futurejobs.Filter) (futurejobs.Page[futurejobs.Listed], error) {
-	page, err := s.jobs(ctx, f)
+	page, err := s.jobs(ctx, f, false)
 	if err != nil {
 		return page, failed("jobs", err)
 	}
 	return page, nil
 }
 
-func (s *Store) jobs(ctx context.Context, f futurejobs.Filter) (page futurejobs.Page[futurejobs.Listed], err error) {
+// jobs is Jobs; whole: those of a key come with all that they have.
+func (s *Store) jobs(ctx context.Context, f futurejobs.Filter, whole bool) (page futurejobs.Page[futurejobs.Listed], err error) {
 	w := window{
 		after:  position{At: f.DueAfter, Shard: math.MaxInt16, ID: -1},
 		before: forever,
@@ -42,7 +44,7 @@ func (s *Store) jobs(ctx context.Context, f futurejobs.Filter) (page futurejobs.
 	}
 	portions := make([]*portion[futurejobs.Listed], len(scopes))
 	for i, c := range scopes {
-		r, err := s.runOf(ctx, c, f)
+		r, err := s.runOf(ctx, c, f, whole)
 		if err != nil {
 			return page, err
 		}
@@ -95,9 +97,9 @@ func (p position) idIn(shard int16) int64 {
 // Job returns the pending job of a rule and a key, or futurejobs.ErrNotFound. Of several rules
 // that had the name, the last one's is meant.
 func (s *Store) Job(ctx context.Context, rule, key string) (futurejobs.Listed, error) {
-	page, err := s.Jobs(ctx, futurejobs.Filter{Rule: rule, Key: key, Limit: futurejobs.MaxLimit})
+	page, err := s.jobs(ctx, futurejobs.Filter{Rule: rule, Key: key, Limit: futurejobs.MaxLimit}, true)
 	if err != nil {
-		return futurejobs.Listed{}, err
+		return futurejobs.Listed{}, failed("jobs", err)
 	}
 	if len(page.Items) == 0 {
 		return futurejobs.Listed{}, fmt.Errorf("job of rule %q and key %q: %w", rule, key, futurejobs.ErrNotFound)

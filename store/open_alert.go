@@ -37,12 +37,14 @@ func (s *Store) openAlerts(ctx context.Context, f futurejobs.Filter) (page futur
 	if open, err = firstOf(portions, limit(f)+1, newestFirst); err != nil {
 		return page, err
 	}
-	return paged("open", open, f, func(a futurejobs.Said) position { return position{Alert: a.ID} }), nil
+	page = paged("open", open, f, func(a futurejobs.Said) position { return position{Alert: a.ID} })
+	page.Items, err = s.fill(ctx, page.Items)
+	return page, err
 }
 
 // openOfShard walks over the jobs that said something, or looks at those of a key.
 func (s *Store) openOfShard(ctx context.Context, c scope, f futurejobs.Filter, before alerts.ID, limit int) ([]futurejobs.Said, error) {
-	w := where{`SELECT ` + alertColumns + `, ` + s.unpublished() + `, ` + ackColumns + `
+	w := where{`SELECT ` + alertHeads + `, ` + s.unpublished() + `, ` + ackColumns + `
 FROM future_job f
 JOIN alert a ON a.shard = f.shard AND a.id = ` + s.idOf(newestAlert) + `
 JOIN rule r ON r.id = f.rule_id` + withAck + `
@@ -99,7 +101,7 @@ func (s *Store) openOutages(ctx context.Context, f futurejobs.Filter, before ale
 		if bytes.Compare(a.ID[:], before[:]) >= 0 || f.Key != "" && f.Key != a.Key {
 			continue
 		}
-		said, err := s.said(ctx, a.ID, []int16{futurejobs.ShardOf(a.Entity, a.Key, s.shards)})
+		said, err := s.said(ctx, alertHeads, a.ID, []int16{futurejobs.ShardOf(a.Entity, a.Key, s.shards)})
 		switch {
 		case errors.Is(err, futurejobs.ErrNotFound): // its retention is over
 		case err != nil:

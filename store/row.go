@@ -1,6 +1,7 @@
 package store
 
 import (
+	"strconv"
 	"strings"
 
 	"deadman/alerts"
@@ -41,25 +42,35 @@ func dueFields(j *futurejobs.Job) []any {
 
 func readJob(row scanner, j *futurejobs.Job) error { return row.Scan(jobFields(j)...) }
 
-// listedColumns are the columns that readListed reads, of f, its rule r and its acknowledgement k.
-const listedColumns = jobColumns + `, r.name, r.entity, ` + ackColumns
+// besideJob are what readWhole reads beside jobColumns, of the rule r and the acknowledgement k of a job f.
+const besideJob = `, r.name, r.entity, ` + ackColumns
 
-func readListed(row scanner, l *futurejobs.Listed) error {
-	var k readAck
-	if err := row.Scan(append(append(jobFields(&l.Job), &l.Rule, &l.Entity), k.fields()...)...); err != nil {
-		return err
+// The columns that readWhole reads. A job has up to a MiB in its bodies, and a page has many jobs.
+var (
+	// listedColumns are those of a job in a list, without a trail. The shards together have many more jobs than a page.
+	listedColumns = jobsUpTo(2<<10) + `, ''`
+
+	// keyColumns are those of a job among the others of its key.
+	keyColumns = jobsUpTo(futurejobs.ListedMost) + `, coalesce(f.trail, '')`
+
+	// wholeColumns are those of one job.
+	wholeColumns = jobColumns + besideJob + `, FALSE, coalesce(f.trail, '')`
+)
+
+// jobsUpTo are jobColumns without bodies that have more than so many bytes together, and whether that is so.
+func jobsUpTo(most int) string {
+	small := jobBytes + ` <= ` + strconv.Itoa(most)
+	var replace []string
+	for _, body := range []string{`f.event`, `f.state`, `f.members`, `f.ordering`} {
+		replace = append(replace, body, `CASE WHEN `+small+` THEN `+body+` END`)
 	}
-	l.Ack = k.ack()
-	return nil
+	return strings.NewReplacer(replace...).Replace(jobColumns) + besideJob + `, NOT (` + small + `)`
 }
-
-// wholeColumns are the columns that readWhole reads. A trail is read of one key's jobs alone: it is
-// too large for lists.
-const wholeColumns = listedColumns + `, coalesce(f.trail, '')`
 
 func readWhole(row scanner, l *futurejobs.Listed) error {
 	var k readAck
-	if err := row.Scan(append(append(append(jobFields(&l.Job), &l.Rule, &l.Entity), k.fields()...), (*string)(&l.Trail))...); err != nil {
+	fields := append(append(jobFields(&l.Job), &l.Rule, &l.Entity), k.fields()...)
+	if err := row.Scan(append(fields, &l.Omitted, (*string)(&l.Trail))...); err != nil {
 		return err
 	}
 	l.Ack = k.ack()
@@ -110,8 +121,12 @@ func readWholeEnded(row scanner, e *futurejobs.Ended) error {
 }
 
 // alertColumns are the columns that readAlert reads, of the alert a and its rule r.
-const alertColumns = `a.shard, a.id, a.rule_id, a.version, a.status, a.severity, a.key, a.decided_at, a.since_at,
-	a.check_count, a.detail, r.name, r.entity`
+const alertColumns = alertCells + `, a.detail, r.name, r.entity`
+
+// alertHeads are alertColumns without the document, whose size no list knows beforehand.
+const alertHeads = alertCells + `, '{}', r.name, r.entity`
+
+const alertCells = `a.shard, a.id, a.rule_id, a.version, a.status, a.severity, a.key, a.decided_at, a.since_at, a.check_count`
 
 // saidRow is an alert as it is kept.
 type saidRow struct {

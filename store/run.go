@@ -16,6 +16,7 @@ type run struct {
 	*Store
 	scope
 	filter futurejobs.Filter
+	whole  bool // those of a key come with all that they have
 	named  bool // they are found by their names, and not by walking over the others
 }
 
@@ -28,8 +29,8 @@ const few = 1000
 const farthest = 100
 
 // runOf looks how the jobs of a scope are best found.
-func (s *Store) runOf(ctx context.Context, c scope, f futurejobs.Filter) (*run, error) {
-	r := &run{Store: s, scope: c, filter: f}
+func (s *Store) runOf(ctx context.Context, c scope, f futurejobs.Filter, whole bool) (*run, error) {
+	r := &run{Store: s, scope: c, filter: f, whole: whole}
 	if c.rules == nil || f.Key != "" {
 		return r, nil
 	}
@@ -92,8 +93,7 @@ func (r *run) names() where {
 }
 
 const (
-	listed = `SELECT ` + listedColumns + ` FROM future_job f`
-	whole  = `SELECT ` + wholeColumns + ` FROM future_job f`
+	ofJobs = ` FROM future_job f` + toJobs
 	toJobs = ` JOIN rule r ON r.id = f.rule_id` + withAck
 )
 
@@ -102,7 +102,11 @@ func (r *run) ofKey(ctx context.Context, w window) ([]futurejobs.Listed, error) 
 	if !strings.HasPrefix(r.filter.Key, r.filter.KeyPrefix) {
 		return nil, nil
 	}
-	found, err := query(ctx, r.read, readWhole, whole+toJobs+` WHERE f.shard = $1`+r.and("f")+` AND f.key = $2`, r.shard, verbatim(r.filter.Key))
+	columns := keyColumns
+	if r.whole {
+		columns = wholeColumns
+	}
+	found, err := query(ctx, r.read, readWhole, `SELECT `+columns+ofJobs+` WHERE f.shard = $1`+r.and("f")+` AND f.key = $2`, r.shard, verbatim(r.filter.Key))
 	slices.SortFunc(found, inOrderOfSlots)
 	found = w.within(found)
 	return found[:min(len(found), w.limit)], err
@@ -115,7 +119,7 @@ func (r *run) byName(ctx context.Context, w window) ([]futurejobs.Listed, error)
 	all.text = `SELECT f.id, f.next_check_at FROM future_job f WHERE ` + all.text + ` ORDER BY f.rule_id, f.key LIMIT ` + strconv.FormatInt(maxID, 10)
 	all.text = `SELECT f.id FROM (` + all.text + `) AS f WHERE (f.next_check_at, f.id) > (?, ?) AND f.next_check_at < ?
 	ORDER BY f.next_check_at, f.id LIMIT ` + strconv.Itoa(w.limit)
-	return query(ctx, r.read, readListed, numbered(`SELECT `+listedColumns+`
+	return query(ctx, r.read, readWhole, numbered(`SELECT `+listedColumns+`
 FROM (`+all.text+`) AS p CROSS JOIN future_job f`+toJobs+` WHERE f.shard = ? AND f.id = p.id
 ORDER BY f.next_check_at, f.id`), append(all.args, w.after.At, w.after.idIn(r.shard), w.before, r.shard)...)
 }
@@ -133,7 +137,7 @@ func (r *run) walk(ctx context.Context, w window, end *position) ([]futurejobs.L
 		}
 		c.passingBy(names)
 	}
-	return query(ctx, r.read, readListed, numbered(listed+toJobs+` WHERE `+c.text+
+	return query(ctx, r.read, readWhole, numbered(`SELECT `+listedColumns+ofJobs+` WHERE `+c.text+
 		` ORDER BY f.next_check_at, f.id LIMIT `+strconv.Itoa(w.limit)), c.args...)
 }
 

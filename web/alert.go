@@ -22,6 +22,8 @@ type Alert struct {
 	Deliveries []Delivery `json:"deliveries,omitempty" doc:"What became of it on each channel; of a single alert only."`
 
 	Acknowledged *Acknowledged `json:"acknowledged,omitempty" doc:"Who acknowledged what its job said, while that holds; of a single alert, and in a list of open ones."`
+
+	BodiesOmitted bool `json:"bodies_omitted,omitempty" doc:"In a list: event and state are left out, because the alert has more than 16 KiB; GET /alerts/{id} has them."`
 }
 
 // AlertFields has the fields of an alerts.Alert and not its MarshalJSON, which knows nothing
@@ -31,6 +33,7 @@ type AlertFields alerts.Alert
 func (a *api) said(s futurejobs.Said) Alert {
 	return Alert{
 		SchemaVersion: alerts.SchemaVersion, AlertFields: AlertFields(s.Alert), Published: s.Published, Withheld: s.Withheld, Acknowledged: AcknowledgedAs(s.Ack, a.Now()),
+		BodiesOmitted: s.Omitted,
 	}
 }
 

@@ -25,6 +25,8 @@ type DeadLetter struct {
 	Tries       int       `json:"tries" doc:"How often it was tried again."`
 	LastTriedAt time.Time `json:"last_tried_at,omitzero"`
 
+	BodyOmitted bool `json:"body_omitted,omitempty" doc:"In a list: header and body are left out, because they have more than 16 KiB; GET /dead-letters/{id} has them."`
+
 	Header     map[string][]string `json:"header,omitempty"`
 	Body       string              `json:"body,omitempty"`
 	BodyBase64 []byte              `json:"body_base64,omitempty" doc:"In place of body where that is no UTF-8."`
@@ -34,7 +36,7 @@ func newDeadLetter(d futurejobs.DeadLetter) DeadLetter {
 	out := DeadLetter{
 		ID: d.ID, At: d.At, Rule: d.Rule, Reason: d.Reason,
 		Stream: d.Event.Stream, Subject: d.Event.Subject, Seq: d.Event.Seq, EventAt: d.Event.At,
-		Size: d.Size, Tries: d.Tries, LastTriedAt: d.LastTriedAt, Header: d.Event.Header,
+		Size: d.Size, Tries: d.Tries, LastTriedAt: d.LastTriedAt, BodyOmitted: d.Omitted, Header: d.Event.Header,
 	}
 	if utf8.Valid(d.Event.Data) {
 		out.Body = string(d.Event.Data)

@@ -48,6 +48,8 @@ type Job struct {
 	Event json.RawMessage `json:"event,omitempty" doc:"What began the wait; of single jobs and those of an entity only."`
 	State json.RawMessage `json:"state,omitempty" doc:"The event with what changed it later; of single jobs and those of an entity only."`
 
+	BodiesOmitted bool `json:"bodies_omitted,omitempty" doc:"Of a job of an entity: event and state are left out, because they have more than 16 KiB; GET /jobs/{rule}/{key} has them."`
+
 	Trail []TrailEntry `json:"trail,omitempty" doc:"What became of it since it began, oldest first, the last 16; of single jobs and those of an entity only."`
 }
 
@@ -138,7 +140,7 @@ func (a *api) stepsOf(l futurejobs.Listed) int {
 // whole is a pending job with what it carries.
 func (a *api) whole(l futurejobs.Listed) Job {
 	j := a.pending(l)
-	j.Event, j.State, j.Trail = l.Event, l.State, trailOf(l.Trail)
+	j.Event, j.State, j.Trail, j.BodiesOmitted = l.Event, l.State, trailOf(l.Trail), l.Omitted
 	for i := range j.Trail {
 		if j.NextCheckAt.IsZero() && j.Trail[i].Next.Equal(l.NextCheckAt) {
 			j.Trail[i].Next = time.Time{}

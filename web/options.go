@@ -116,24 +116,10 @@ const (
 
 // New returns the handler for everything that a node answers.
 func New(o Options) http.Handler {
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	if o.Open == nil {
-		o.Open = func(context.Context) bool { return false }
-	}
-	if o.Hooks == nil {
-		o.Hooks = func(string) *hooks.Hook { return nil }
-	}
-	if o.Logins == nil {
-		o.Logins = func() *logins.Config { return nil }
-	}
-	if o.Now == nil {
-		o.Now = time.Now
-	}
+	o = o.withDefaults()
 	a := &api{
 		Options: o, troubles: troubles{known: make(map[string]trouble)}, matching: make(chan struct{}, matchedAtOnce),
-		trials: newTrials(), saves: newSaves(),
+		trials: newTrials(), saves: newSaves(), unproven: newUnproven(), reads: newReads(),
 		ruleJobs:     counter[map[int32]futurejobs.RuleJobs]{what: "jobs by rule", count: func(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) { return o.Lists.RuleJobs(ctx) }, now: o.Now, log: o.Log},
 		alertStreams: newStreamPlaces("streams of alerts", maxAlertStreams, maxTokenAlertStreams),
 		guesses:      newGuesses(o.Log, o.Metrics, time.Now),
@@ -146,7 +132,7 @@ func New(o Options) http.Handler {
 	if o.LoopbackOnly {
 		r.Use(a.loopback())
 	}
-	r.Use(a.identify, a.limited, a.streaming)
+	r.Use(a.identify, a.limited, a.streaming, a.reading)
 	r.NotFound(a.notFound)
 	r.MethodNotAllowed(a.notAllowed(r))
 
@@ -179,20 +165,41 @@ func New(o Options) http.Handler {
 	return r
 }
 
+// withDefaults are the options with what may be left out.
+func (o Options) withDefaults() Options {
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	if o.Open == nil {
+		o.Open = func(context.Context) bool { return false }
+	}
+	if o.Hooks == nil {
+		o.Hooks = func(string) *hooks.Hook { return nil }
+	}
+	if o.Logins == nil {
+		o.Logins = func() *logins.Config { return nil }
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	return o
+}
+
 // api is the handlers' common ground.
 type api struct {
 	Options
 	troubles troubles
 	verdict  verdict
 	spending spending
-	trials   *turns // of lints and previews
-	saves    *turns // of rules
-	unproven unproven
-	matching chan struct{} // a place for each event that is matched for its sender
+	trials   *turns                // of lints and previews
+	saves    *turns                // of rules
+	unproven *places[netip.Prefix] // webhooks, by their client
+	reads    *places[tokenRef]     // requests that read
+	matching chan struct{}         // a place for each event that is matched for its sender
 	ruleJobs counter[map[int32]futurejobs.RuleJobs]
 	ended    counter[endings]
 	// The places of streams.
-	alertStreams, livePages *streamPlaces
+	alertStreams, livePages *places[tokenRef]
 	guesses                 *guesses
 
 	huma    huma.API

@@ -40,50 +40,16 @@ var errOtherVisitor = errors.New("the stream began with other rights than it wou
 // the person again.
 var errStreamOver = errors.New("the proxy has to name the person again")
 
-// streamPlaces counts the streams of one kind and refuses those beyond its bounds. It is safe for
-// concurrent use.
-type streamPlaces struct {
-	what     string // the streams of the kind, in a sentence
-	perNode  int
-	perToken int
-
-	mu      sync.Mutex
-	taken   int
-	byToken map[string]int
-}
-
-func newStreamPlaces(what string, perNode, perToken int) *streamPlaces {
-	return &streamPlaces{what: what, perNode: perNode, perToken: perToken, byToken: make(map[string]int)}
-}
-
-// take takes a place for a stream of a visitor, or returns the problem that there is none.
-func (p *streamPlaces) take(v visitor) *Problem {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	var full *Problem
-	switch {
-	case !v.open && p.byToken[v.token.ID] >= p.perToken:
-		full = problem(http.StatusTooManyRequests, "%s has %d %s on this node, and may have no more; close one of them",
-			v.token.Who(), p.perToken, p.what)
-	case p.taken >= p.perNode:
-		full = problem(http.StatusServiceUnavailable, "this node sends %d %s, and no more at a time; close one of them, or ask another node", p.perNode, p.what)
-	default:
-		p.taken++
-		p.byToken[v.token.ID]++
-		return nil
-	}
-	full.retry = streamRetry
-	return full
-}
-
-// leave gives the place of a visitor's stream back.
-func (p *streamPlaces) leave(v visitor) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.taken--
-	if p.byToken[v.token.ID]--; p.byToken[v.token.ID] == 0 {
-		delete(p.byToken, v.token.ID)
-	}
+// newStreamPlaces bounds the streams of one kind. what is those streams, in a sentence.
+func newStreamPlaces(what string, perNode, perToken int) *places[tokenRef] {
+	return &places[tokenRef]{perNode: perNode, perOwner: perToken, full: func(of tokenRef, node bool) (full *Problem) {
+		defer func() { full.retry = streamRetry }()
+		if node {
+			return problem(http.StatusServiceUnavailable, "this node sends %d %s, and no more at a time; close one of them, or ask another node", perNode, what)
+		}
+		return problem(http.StatusTooManyRequests, "%s has %d %s on this node, and may have no more; close one of them",
+			of.who, perToken, what)
+	}}
 }
 
 // streaming bounds every stream that a node sends: it begins while there is a place for it, and it
@@ -97,12 +63,14 @@ func (a *api) streaming(next http.Handler) http.Handler {
 		places, v := a.livePages, visitorOf(r.Context())
 		if r.URL.Path == alertsPath {
 			places = a.alertStreams
+		} else {
+			r = r.WithContext(context.WithValue(r.Context(), beginReadKey{}, a.read))
 		}
-		if full := places.take(v); full != nil {
+		if full := places.take(v.ref()); full != nil {
 			a.failWith(w, r, full) // it is no failure of the node, which the log has to say
 			return
 		}
-		defer places.leave(v)
+		defer places.leave(v.ref())
 		began := time.Now()
 		follow(w, r, next, func(ctx context.Context) error {
 			if v.isProxied() && time.Since(began) >= maxProxiedStream {

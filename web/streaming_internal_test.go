@@ -11,8 +11,6 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
-
-	"deadman/access"
 )
 
 // A stream ends within 5 s after its visitor may not follow any more, however much is sent, and then
@@ -130,8 +128,8 @@ func TestAStreamEndsToAClientThatDoesNotRead(t *testing.T) {
 // One token takes a part of the places of a node, and all tokens together no more than there are.
 func TestPlacesOfStreams(t *testing.T) {
 	p := newStreamPlaces("live pages", 5, 2)
-	who := func(id string) visitor { return visitor{token: access.Token{ID: id, Name: id}} }
-	take := func(v visitor, want int, says ...string) {
+	who := func(id string) tokenRef { return tokenRef{id, id} }
+	take := func(v tokenRef, want int, says ...string) {
 		t.Helper()
 		status := http.StatusOK
 		full := p.take(v)
@@ -147,7 +145,7 @@ func TestPlacesOfStreams(t *testing.T) {
 			}
 		}
 		if status != want {
-			t.Errorf("%s gets %d, want %d", v.token.ID, status, want)
+			t.Errorf("%s gets %d, want %d", v.id, status, want)
 		}
 	}
 	take(who("ann"), 200)
@@ -155,20 +153,20 @@ func TestPlacesOfStreams(t *testing.T) {
 	take(who("ann"), 429, "the token ann has 2 live pages", "and may have no more; close one of them")
 	take(who("bob"), 200)
 	take(who("bob"), 200)
-	take(visitor{open: true}, 200)
+	take(tokenRef{}, 200)
 	take(who("cas"), 503, "5 live pages", "close one of them, or ask another node")
-	take(visitor{open: true}, 503)
+	take(tokenRef{}, 503)
 	p.leave(who("ann"))
 	take(who("bob"), 429)
 	take(who("cas"), 200)
 	for _, id := range []string{"ann", "bob", "bob", "cas"} {
 		p.leave(who(id))
 	}
-	p.leave(visitor{open: true})
-	if p.taken != 0 || len(p.byToken) != 0 {
-		t.Errorf("%d places are taken, by %v", p.taken, p.byToken)
+	p.leave(tokenRef{})
+	if p.taken != 0 || len(p.byOwner) != 0 {
+		t.Errorf("%d places are taken, by %v", p.taken, p.byOwner)
 	}
 	for range 5 {
-		take(visitor{open: true}, 200)
+		take(tokenRef{}, 200)
 	}
 }

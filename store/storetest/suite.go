@@ -152,6 +152,8 @@ var behaviours = map[string]func(*testing.T, *world){
 	"list/severities":       alertsAreFiltered,
 	"list/open":             alertsAreOpen,
 	"list/outages":          outagesAreOpenAlerts,
+	"list/large":            largeBodiesAreLeftOut,
+	"list/large_letters":    largeLettersAreLeftOut,
 	"list/rules":            jobsAreCountedByRule,
 	"list/keys":             jobsAreFoundByTheirKeys,
 	"list/far":              jobsAreListedThatAreFar,

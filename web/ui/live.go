@@ -66,8 +66,15 @@ func (u *UI) stream(w http.ResponseWriter, r *http.Request, name string, see sig
 	}
 }
 
-// part is the content of a page without its layout.
+// part is the content of a page without its layout. It is made like a page that is asked for, and few are made at a time; what
+// is kept of it while it is sent is the text alone.
 func (u *UI) part(r *http.Request, name string, see sight) ([]byte, error) {
+	ctx, leave, err := web.BeginRead(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	r = r.WithContext(ctx)
 	v, err := see(client{u.api, r}, r)
 	if err != nil {
 		return nil, err

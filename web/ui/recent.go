@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	futurejobs "deadman/future_jobs"
 	"deadman/rules"
 	"deadman/web"
 )
@@ -63,9 +64,10 @@ func (c client) recent(rule string, d rules.Document) (all []recent, err error) 
 	return all, nil
 }
 
-// recentOf is what a wait began with, as a trial takes it; false: with nothing, as where no beat ever came.
+// recentOf is what a wait began with, as a trial takes it; false: with nothing, as where no beat ever came, or with more than a
+// form should have.
 func recentOf(key string, event json.RawMessage, at time.Time, d rules.Document) (recent, bool) {
-	if event == nil {
+	if event == nil || len(event) > futurejobs.ListedMost {
 		return recent{}, false
 	}
 	r := recent{Key: key, Event: indented(event), Subject: imagined(d.Trigger), At: at}

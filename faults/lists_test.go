@@ -1,0 +1,170 @@
+package faults_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// bulky is a rule whose alerts carry large events.
+const bulky = `{"name": "bulky", "entity": "bulk", "trigger": {"event": "bulky.created", "key": "event.id"}, "escalate": [{"after": "1s"}, {"after": "24h"}]}`
+
+// bulkyAlerts of 240 KB each are 96 MB on one page, if all of them were on it.
+const (
+	bulkyAlerts = 400
+	bulkyBytes  = 240_000
+)
+
+// TestMemoryOfLists has a node in 512 MB answer many lists at once, streams with a backlog and live pages that are read
+// slowly, where all alerts have large events.
+func TestMemoryOfLists(t *testing.T) {
+	n := newBesieged(t)
+	if status, body := n.ask(t.Context(), n.admin, "POST", "/api/v1/rules", []byte(bulky)); status != http.StatusCreated {
+		t.Fatalf("%d %s", status, body)
+	}
+	filler := strings.Repeat("x", bulkyBytes)
+	for i := range bulkyAlerts {
+		if status, body := n.ask(t.Context(), n.events, "POST", "/api/v1/events/bulky.created", fmt.Appendf(nil, `{"id":"%d","filler":"%s"}`, i, filler)); status != http.StatusAccepted {
+			t.Fatalf("%d %s", status, body)
+		}
+	}
+	eventually(t, 2*time.Minute, "every alert is decided", func() bool {
+		return len(n.alerts(t.Context(), n.admin)) == bulkyAlerts
+	})
+	n.forgetMost()
+	for _, path := range []string{"/api/v1/alerts?rule=bulky&limit=500", "/rules/bulky", "/api/v1/jobs?limit=500"} {
+		begun := time.Now()
+		n.ask(t.Context(), n.readers[0], "GET", path, nil)
+		t.Logf("%s takes %s alone", path, time.Since(begun))
+	}
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for range 32 {
+		n.crawl(ctx, "/api/v1/alerts?backlog=500", "text/event-stream")
+	}
+	for range 16 {
+		n.crawl(ctx, "/alerts?live=1", "text/html")
+	}
+	var all sync.WaitGroup
+	var answered atomic.Int64
+	for range 40 {
+		all.Go(func() {
+			items := n.alerts(ctx, n.readers[0])
+			if items == nil {
+				return
+			}
+			if answered.Add(1); len(items) != bulkyAlerts {
+				t.Errorf("a page of %d alerts, want %d", len(items), bulkyAlerts)
+			}
+		})
+		all.Go(func() { n.ask(ctx, n.readers[1], "GET", "/rules/bulky", nil) })
+		all.Go(func() { n.ask(ctx, n.readers[2], "GET", "/api/v1/jobs?limit=500", nil) })
+	}
+	all.Wait()
+	if answered.Load() < 8 {
+		t.Errorf("%d of 40 lists were answered", answered.Load())
+	}
+	n.ownBodies()
+	most := n.mostMemory()
+	t.Logf("%d of 40 lists were answered; the node took %d MiB at the most meanwhile", answered.Load(), most>>20)
+	select {
+	case <-n.exited:
+		t.Fatalf("the node ended: %s", n.ProcessState)
+	default:
+	}
+	if most > hostileMemory && !n.limited {
+		t.Errorf("the node took %d MiB, and has %d", most>>20, hostileMemory>>20)
+	}
+	stop()
+	n.stop()
+}
+
+// listedAlert is what the test reads of an alert.
+type listedAlert struct {
+	ID            string          `json:"id"`
+	Event         json.RawMessage `json:"event"`
+	BodiesOmitted bool            `json:"bodies_omitted"`
+}
+
+// alerts are those of the bulky rule, on one page; nil where there was no place.
+func (n *besieged) alerts(ctx context.Context, token string) []listedAlert {
+	status, body := n.ask(ctx, token, "GET", "/api/v1/alerts?rule=bulky&limit=500", nil)
+	if status == http.StatusTooManyRequests || status == http.StatusServiceUnavailable {
+		return nil
+	}
+	var page struct{ Items []listedAlert }
+	if err := json.Unmarshal(body, &page); err != nil || status != http.StatusOK {
+		n.Errorf("%d %.300s %v", status, body, err)
+		return nil
+	}
+	for _, a := range page.Items {
+		if a.Event != nil || !a.BodiesOmitted {
+			n.Errorf("an alert is listed with an event of %d bytes, left out: %t", len(a.Event), a.BodiesOmitted)
+			break
+		}
+	}
+	return page.Items
+}
+
+// ownBodies checks that an alert by itself has its event.
+func (n *besieged) ownBodies() {
+	page := n.alerts(n.Context(), n.admin)
+	if len(page) == 0 {
+		n.Fatal("no alerts are listed")
+	}
+	status, body := n.ask(n.Context(), n.admin, "GET", "/api/v1/alerts/"+page[0].ID, nil)
+	var one listedAlert
+	if err := json.Unmarshal(body, &one); err != nil || status != http.StatusOK || len(one.Event) < bulkyBytes || one.BodiesOmitted {
+		n.Errorf("an alert by itself: %d, %d bytes, %v", status, len(one.Event), err)
+	}
+}
+
+// forgetMost begins mostMemory anew: to decide all those alerts took much, too.
+func (n *besieged) forgetMost() {
+	if err := os.WriteFile(fmt.Sprintf("/proc/%d/clear_refs", n.Process.Pid), []byte("5"), 0o600); err != nil {
+		n.Fatal(err)
+	}
+}
+
+// crawl asks for a stream and reads a few bytes a second of it.
+func (n *besieged) crawl(ctx context.Context, path, accept string) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, n.at.HTTP+path, nil)
+	if err != nil {
+		n.Fatal(err)
+	}
+	r.Header.Set("Accept", accept)
+	r.Header.Set("Authorization", "Bearer "+n.readers[1])
+	transport := &http.Transport{ReadBufferSize: 1 << 10}
+	a, err := transport.RoundTrip(r)
+	if err != nil {
+		n.Fatal(err)
+	}
+	if a.StatusCode != http.StatusOK {
+		n.Fatalf("%s: %d", path, a.StatusCode)
+	}
+	n.Cleanup(func() {
+		_ = a.Body.Close()
+		transport.CloseIdleConnections()
+	})
+	go func() {
+		for {
+			if _, err := io.CopyN(io.Discard, a.Body, 256); err != nil {
+				return
+			}
+			select {
+			case <-ctx.Done():
+				return
+			case <-time.After(time.Second):
+			}
+		}
+	}()
+}
