@@ -327,6 +327,7 @@ func (w *tenants) flood(rule, subject string, keys int, body string) (published,
 
 func (w *tenants) alertsAreCounted(t *testing.T) {
 	w.put(http.StatusCreated, "", strings.Replace(floodRule, "TEXT", "late", 1), w.acme...)
+	w.quota(`{}`)
 	used := w.usage("acme-", "alerts", w.acme).Used
 	w.quota(fmt.Sprintf(`{"alerts": %d}`, used+4))
 	published, withheld := w.flood("acme-flood", "acme.flood", 30, "")
