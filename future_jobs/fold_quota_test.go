@@ -24,6 +24,8 @@ func (p *tenantQuota) Count(grown, refused int64) {
 
 type tenantQuotas []*tenantQuota
 
+func (ps tenantQuotas) Tenant(string) string { return "" }
+
 func (ps tenantQuotas) OfJobs(rule string) (all []JobQuota) {
 	for _, p := range ps {
 		if strings.HasPrefix(rule, p.prefix) {

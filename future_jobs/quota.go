@@ -14,6 +14,8 @@ type JobQuota interface {
 type Quotas interface {
 	// OfJobs returns the quotas that the jobs of a rule count toward, by the rule's name; nil: none.
 	OfJobs(rule string) []JobQuota
+	// Tenant returns whose a rule is, by its name; empty: nobody's.
+	Tenant(rule string) string
 }
 
 // QuotaUse is what a run of effects comes to for one quota.

@@ -30,6 +30,7 @@ func (p *postgres) apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Ap
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	defer cancel()
 	look := p.caution.toLookUp(b.Effects)
+	b.DeadLetters = p.trim(b, b.DeadLetters)
 	var net futurejobs.Net
 	repeats := false
 	err := again(ctx, p.repeating(&repeats), func() (err error) {
@@ -89,6 +90,7 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []fut
 		return net, futurejobs.ErrDue
 	}
 	net = futurejobs.FoldWithin(p.quotas, b.Effects, known, now)
+	net.Letters = p.trim(b, net.Letters)
 	left, err := createAhead(ctx, tx, creations(net.Create), len(net.End))
 	if err != nil {
 		return net, p.outOfTime(whole, err)

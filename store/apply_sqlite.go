@@ -22,6 +22,7 @@ func (e *sqlite) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Appl
 }
 
 func (e *sqlite) apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+	b.DeadLetters = e.trim(b, b.DeadLetters)
 	net, err := e.applyOnce(ctx, b, e.caution.toLookUp(b.Effects))
 	if errors.Is(err, errOvertaken) {
 		net, err = e.applyOnce(ctx, b, e.caution.all(b.Effects))
@@ -36,14 +37,14 @@ func (e *sqlite) apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Appl
 // applyOnce applies a batch that needs to look up some jobs.
 func (e *sqlite) applyOnce(ctx context.Context, b futurejobs.Batch, look []futurejobs.Ref) (net futurejobs.Net, err error) {
 	err = e.write(ctx, func(w *writer, now time.Time) (err error) {
-		net, err = w.apply(ctx, e.quotas, b, look, now)
+		net, err = w.apply(ctx, &e.caution, b, look, now)
 		failpoints.Here("apply.commit")
 		return err
 	})
 	return net, err
 }
 
-func (w *writer) apply(ctx context.Context, quotas futurejobs.Quotas, b futurejobs.Batch, look []futurejobs.Ref, now time.Time) (net futurejobs.Net, err error) {
+func (w *writer) apply(ctx context.Context, c *caution, b futurejobs.Batch, look []futurejobs.Ref, now time.Time) (net futurejobs.Net, err error) {
 	if err := w.evaluated(b); err != nil {
 		return net, err
 	}
@@ -57,7 +58,8 @@ func (w *writer) apply(ctx context.Context, quotas futurejobs.Quotas, b futurejo
 	if b.Patient && futurejobs.Unlooked(b.Effects, known, now) {
 		return net, futurejobs.ErrDue
 	}
-	net = futurejobs.FoldWithin(quotas, b.Effects, known, now)
+	net = futurejobs.FoldWithin(c.quotas, b.Effects, known, now)
+	net.Letters = c.trim(b, net.Letters)
 	if err := w.writeNet(net, now); err != nil {
 		return net, err
 	}

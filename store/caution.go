@@ -18,6 +18,19 @@ const waryFor = 16
 type caution struct {
 	wary   atomic.Int32      // batches that are to look up all their jobs
 	quotas futurejobs.Quotas // nil: there are none
+	room   letterRoom
+}
+
+// trim takes bodies that have no room out of a batch's dead letters. That of a letter that is tried again stays where it is.
+func (c *caution) trim(b futurejobs.Batch, letters []futurejobs.DeadLetter) []futurejobs.DeadLetter {
+	if b.Letter != nil {
+		return letters
+	}
+	tenantOf := func(string) string { return "" }
+	if c.quotas != nil {
+		tenantOf = c.quotas.Tenant
+	}
+	return c.room.trim(letters, tenantOf)
 }
 
 // boundBy sets the quotas of jobs. It is called before anything is applied.

@@ -121,6 +121,7 @@ type room struct {
 }
 
 func (r *room) OfJobs(string) []futurejobs.JobQuota { return []futurejobs.JobQuota{r} }
+func (r *room) Tenant(string) string                { return "acme-" }
 func (r *room) Room() int64                         { return r.left }
 func (r *room) Refusal() error                      { return access.ErrQuota }
 func (r *room) Count(grown, refused int64) {
@@ -284,6 +285,40 @@ func lettersAreCappedByTenant(t *testing.T, w *world) {
 	}
 	if bodies != 35 {
 		t.Errorf("%d bytes are left", bodies)
+	}
+}
+
+// One event that many rules refuse, again and again, fills the database no further than the caps: letters without room have no
+// bodies, and say how large those were.
+func bodiesOfLettersHaveRoom(t *testing.T, w *world) {
+	const size = 250_000
+	data := bytes.Repeat([]byte("x"), size)
+	seq := uint64(7)
+	write := func(rule string, n int) {
+		b := w.batch(seq, seq+uint64(n))
+		for i := range n {
+			b.DeadLetters = append(b.DeadLetters, futurejobs.DeadLetter{
+				Event: futurejobs.Event{Stream: "ORDERS", Seq: seq + 1 + uint64(i), Data: data}, Rule: rule, Reason: "bad",
+			})
+		}
+		must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+		seq += uint64(n)
+	}
+	for range 3 {
+		write("loud", 100)
+	}
+	write("quiet", 1)
+	whole := make(map[string]int)
+	for _, l := range pages(t, futurejobs.Filter{Limit: futurejobs.MaxLimit}, w.DeadLetters) {
+		switch {
+		case l.Omitted: // it is large
+			whole[l.Rule]++
+		case l.Size != size:
+			t.Fatalf("letter %d has no body, and a size of %d", l.ID, l.Size)
+		}
+	}
+	if diff := cmp.Diff(map[string]int{"loud": int(store.DefaultLetterCaps.BodyBytes / size), "quiet": 1}, whole); diff != "" {
+		t.Errorf("letters with bodies (-want +got):\n%s", diff)
 	}
 }
 

@@ -83,6 +83,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"quota/use":             useOfQuotasIsKept,
 	"quota/withhold":        alertsAreWithheld,
 	"quota/letters":         lettersAreCappedByTenant,
+	"quota/letter_room":     bodiesOfLettersHaveRoom,
 	"quota/early":           earlyIsCappedByTenant,
 	"apply/unknown action":  unknownActionsAreRefused,
 	"apply/acknowledge":     alertsAreAcknowledged,

@@ -1,0 +1,60 @@
+package store
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+)
+
+const (
+	// letterWindow is how long the room for bodies is for: about as long as until they are capped.
+	letterWindow = time.Minute
+	// tenantLetters is the part of all bodies that one tenant may have written in that time: one in so many.
+	tenantLetters = 4
+)
+
+// letterRoom bounds the bodies of dead letters that a node writes in a minute: what is beyond the caps would be taken away again,
+// and until then it would fill the disk, once for each rule that refused an event. A letter without room is written without its
+// body, as one whose body was capped. Its zero value is ready to be used, and it is safe for concurrent use.
+type letterRoom struct {
+	mu      sync.Mutex
+	until   time.Time
+	all     int64            // bytes
+	rules   map[string]int64 // bytes
+	tenants map[string]int64 // bytes
+}
+
+// trim returns the letters as they are to be written.
+func (r *letterRoom) trim(letters []futurejobs.DeadLetter, tenantOf func(rule string) string) []futurejobs.DeadLetter {
+	if len(letters) == 0 {
+		return letters
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if now := time.Now(); now.After(r.until) {
+		r.until, r.all, r.rules, r.tenants = now.Add(letterWindow), 0, make(map[string]int64), make(map[string]int64)
+	}
+	trimmed := slices.Clone(letters)
+	for i := range trimmed {
+		l := &trimmed[i]
+		if bytes := len(l.Event.Data); bytes > 0 && !r.take(l.Rule, tenantOf(l.Rule), int64(bytes)) {
+			l.Size, l.Event.Data = max(l.Size, bytes), nil
+		}
+	}
+	return trimmed
+}
+
+// take takes room for a body, and reports whether there was any.
+func (r *letterRoom) take(rule, tenant string, bytes int64) bool {
+	caps := DefaultLetterCaps
+	if r.all+bytes > caps.TotalBytes || r.rules[rule]+bytes > caps.BodyBytes || tenant != "" && r.tenants[tenant]+bytes > caps.TotalBytes/tenantLetters {
+		return false
+	}
+	r.all, r.rules[rule] = r.all+bytes, r.rules[rule]+bytes
+	if tenant != "" {
+		r.tenants[tenant] += bytes
+	}
+	return true
+}
