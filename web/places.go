@@ -13,6 +13,9 @@ type places[K comparable] struct {
 	// full is why there is no place: the owner has all that it may have, or the node has.
 	full func(owner K, node bool) *Problem
 	free K // the owner who is bounded by the node alone
+	// kept is how many places of the node are for owners that guest does not report; nil: for all.
+	kept  int
+	guest func(owner K) bool
 
 	mu      sync.Mutex
 	taken   int
@@ -33,7 +36,7 @@ func (p *places[K]) try(owner K) (full *Problem, left <-chan struct{}) {
 	switch {
 	case owner != p.free && p.byOwner[owner] >= p.perOwner:
 		full = p.full(owner, false)
-	case p.taken >= p.perNode:
+	case p.taken >= p.perNode, p.guest != nil && p.guest(owner) && p.taken >= p.perNode-p.kept:
 		full = p.full(owner, true)
 	default:
 		if p.byOwner == nil {

@@ -6,31 +6,43 @@ import (
 	"time"
 )
 
-// How many requests that read, of the API and for pages, a node answers at a time, and how many of one token. On an open node
+// How many requests that read, of the API and for pages, a node answers at a time, and how many of one token, or of all tokens of a prefix. On an open node
 // nobody shows a token, and only the node's bound holds. An answer has up to some 10 MB, and a slow reader keeps it.
 const (
 	maxReads      = 32
 	maxTokenReads = 8
+	keptReads     = 8                // of a node's, for visitors without a prefix
 	readWait      = 10 * time.Second // for a place
 )
 
 // tokenRef is whose places are counted; zero: nobody shows a token.
-type tokenRef struct{ id, who string }
+type tokenRef struct {
+	id, who string
+	guest   bool // it is bound to a prefix
+}
 
 // ref is the visitor as the owner of places.
 func (v visitor) ref() tokenRef {
 	if v.open {
 		return tokenRef{}
 	}
-	return tokenRef{v.token.ID, v.token.Who()}
+	return tokenRef{id: v.token.ID, who: v.token.Who(), guest: v.token.Prefix != ""}
+}
+
+// tenant is the visitor as the owner of places that all with its prefix share.
+func (v visitor) tenant() tokenRef {
+	if v.token.Prefix == "" {
+		return v.ref()
+	}
+	return tokenRef{id: v.token.Prefix + "*", who: "the rules " + v.token.Prefix + "*", guest: true}
 }
 
 func newReads() *places[tokenRef] {
-	return &places[tokenRef]{perNode: maxReads, perOwner: maxTokenReads, full: func(of tokenRef, node bool) *Problem {
+	return &places[tokenRef]{perNode: maxReads, perOwner: maxTokenReads, kept: keptReads, guest: func(of tokenRef) bool { return of.guest }, full: func(of tokenRef, node bool) *Problem {
 		if node {
 			return problem(http.StatusServiceUnavailable, "this node answers %d requests that read, and none of them ended in %s; try again, or ask another node", maxReads, readWait)
 		}
-		return problem(http.StatusTooManyRequests, "%d requests of %s that read are being answered, and none of them ended in %s; "+
+		return problem(http.StatusTooManyRequests, "%d requests for %s that read are being answered, and none of them ended in %s; "+
 			"read the answers, and send fewer at a time", maxTokenReads, of.who, readWait)
 	}}
 }
@@ -78,8 +90,8 @@ func BeginRead(ctx context.Context) (within context.Context, leave func(), err e
 // read waits for a place among those that read.
 func (a *api) read(ctx context.Context) (context.Context, func(), error) {
 	v := visitorOf(ctx)
-	if err := a.reads.wait(ctx, v.ref(), readWait); err != nil {
+	if err := a.reads.wait(ctx, v.tenant(), readWait); err != nil {
 		return nil, nil, err
 	}
-	return context.WithValue(ctx, readingKey{}, true), func() { a.reads.leave(v.ref()) }, nil
+	return context.WithValue(ctx, readingKey{}, true), func() { a.reads.leave(v.tenant()) }, nil
 }

@@ -61,10 +61,10 @@ func TestReadsAreBounded(t *testing.T) {
 	time.Sleep(time.Second) // until they are at work
 	begun := time.Now()
 	a := do(t, s.Server, "GET", "/api/v1/jobs", "", slow...)
-	if took := time.Since(begun); a.StatusCode != 429 || a.Header.Get("Retry-After") == "" || took < 9*time.Second || took > 20*time.Second {
+	if took := time.Since(begun); a.StatusCode != 429 || a.Header.Get("Retry-After") == "" || took < 9*time.Second {
 		t.Errorf("beyond the bound of a token: %d %v after %s: %s", a.StatusCode, a.Header, took, a.body)
 	}
-	if !strings.Contains(a.body, "8 requests of the token slow") {
+	if !strings.Contains(a.body, "8 requests for the token slow") {
 		t.Errorf("it does not say what is wrong: %s", a.body)
 	}
 	for path, header := range map[string][]string{

@@ -128,7 +128,7 @@ func TestAStreamEndsToAClientThatDoesNotRead(t *testing.T) {
 // One token takes a part of the places of a node, and all tokens together no more than there are.
 func TestPlacesOfStreams(t *testing.T) {
 	p := newStreamPlaces("live pages", 5, 2)
-	who := func(id string) tokenRef { return tokenRef{id, id} }
+	who := func(id string) tokenRef { return tokenRef{id: id, who: id} }
 	take := func(v tokenRef, want int, says ...string) {
 		t.Helper()
 		status := http.StatusOK
@@ -150,7 +150,7 @@ func TestPlacesOfStreams(t *testing.T) {
 	}
 	take(who("ann"), 200)
 	take(who("ann"), 200)
-	take(who("ann"), 429, "the token ann has 2 live pages", "and may have no more; close one of them")
+	take(who("ann"), 429, "ann has 2 live pages", "and may have no more; close one of them")
 	take(who("bob"), 200)
 	take(who("bob"), 200)
 	take(tokenRef{}, 200)
