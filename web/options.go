@@ -13,6 +13,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
+	"golang.org/x/time/rate"
 
 	"deadman/access"
 	"deadman/checks/lookup"
@@ -119,7 +120,7 @@ func New(o Options) http.Handler {
 	o = o.withDefaults()
 	a := &api{
 		Options: o, troubles: troubles{known: make(map[string]trouble)}, matching: make(chan struct{}, matchedAtOnce),
-		trials: newTrials(), saves: newSaves(), unproven: newUnproven(), reads: newReads(),
+		trials: newTrials(), saves: newSaves(), unproven: newUnproven(), reads: newReads(), logins: newProviderLogins(), providerLog: rate.Sometimes{Interval: providerLogInterval},
 		ruleJobs:     counter[map[int32]futurejobs.RuleJobs]{what: "jobs by rule", count: func(ctx context.Context) (map[int32]futurejobs.RuleJobs, error) { return o.Lists.RuleJobs(ctx) }, now: o.Now, log: o.Log},
 		alertStreams: newStreamPlaces("streams of alerts", maxAlertStreams, maxTokenAlertStreams),
 		guesses:      newGuesses(o.Log, o.Metrics, time.Now),
@@ -195,9 +196,12 @@ type api struct {
 	saves    *turns                // of rules
 	unproven *places[netip.Prefix] // webhooks, by their client
 	reads    *places[tokenRef]     // requests that read
-	matching chan struct{}         // a place for each event that is matched for its sender
-	ruleJobs counter[map[int32]futurejobs.RuleJobs]
-	ended    counter[endings]
+	logins   *places[netip.Prefix] // logins with the provider
+	// providerLog has each failure of the provider logged that is not too close to the one before.
+	providerLog rate.Sometimes
+	matching    chan struct{} // a place for each event that is matched for its sender
+	ruleJobs    counter[map[int32]futurejobs.RuleJobs]
+	ended       counter[endings]
 	// The places of streams.
 	alertStreams, livePages *places[tokenRef]
 	guesses                 *guesses

@@ -125,7 +125,7 @@ func loginProblem(err error) (p *Problem, ours bool) {
 	case errors.Is(err, logins.ErrPerson):
 		return problem(http.StatusForbidden, "%v", err), false
 	case errors.Is(err, logins.ErrBusy):
-		return problem(http.StatusServiceUnavailable, "%v", err), true
+		return problem(http.StatusServiceUnavailable, "%v", err), false
 	}
 	return problem(http.StatusServiceUnavailable, "%v; try again, or log in with a token. The log of the node says more", logins.ErrProvider), true
 }

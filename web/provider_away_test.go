@@ -51,3 +51,45 @@ func TestTheProviderIsAway(t *testing.T) {
 		t.Errorf("%d after %d codes", status, asked)
 	}
 }
+
+// One address that has the node ask the provider all the time keeps nobody else from logging in, and fills no log.
+func TestLoginsOfAnAddressAreBounded(t *testing.T) {
+	i := logintest.NewIssuer(t)
+	p := newPeople(t, providers(i.URL))
+	b := p.tab()
+	back := b.back(i, "/")
+	let := make(chan struct{})
+	i.Break(func(w http.ResponseWriter, _ *http.Request) {
+		<-let
+		http.Error(w, `{"error": "invalid_request"}`, http.StatusBadRequest)
+	})
+	attack := func() int {
+		return do(t, p.Server, "GET", back, "", "Cookie", "deadman_login="+b.cookies["deadman_login"], "X-Forwarded-For", "203.0.113.7").StatusCode
+	}
+	answers := make(chan int, 32)
+	for range cap(answers) {
+		go func() { answers <- attack() }()
+	}
+	for range cap(answers) - 2 {
+		if got := <-answers; got != http.StatusTooManyRequests {
+			t.Errorf("one too many: %d", got)
+		}
+	}
+	if a := p.tab().ask("POST", "/login/oidc", "next=%2F", append(formOf, "X-Forwarded-For", "203.0.113.8")...); a.StatusCode != http.StatusOK {
+		t.Errorf("somebody else: %d %s", a.StatusCode, a.body)
+	}
+	close(let)
+	for range 2 {
+		if got := <-answers; got != http.StatusServiceUnavailable {
+			t.Errorf("one that was at work: %d", got)
+		}
+	}
+	for range 50 {
+		if got := attack(); got != http.StatusServiceUnavailable && got != http.StatusTooManyRequests {
+			t.Fatalf("another one: %d", got)
+		}
+	}
+	if n := strings.Count(p.log.text(), "\n"); n > 4 {
+		t.Errorf("%d lines of the log:\n%s", n, p.log.text())
+	}
+}

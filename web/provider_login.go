@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"math"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strings"
 	"time"
@@ -24,7 +26,20 @@ const (
 	loginTime = 10 * time.Minute
 	// maxCode is the most that a code of a provider has, in bytes.
 	maxCode = 4 << 10
+	// maxClientLogins is how many logins with the provider are at work for one client at a time; logins.Provider bounds them all.
+	maxClientLogins = 2
+	// providerLogInterval is how far apart the lines of the log about a provider that fails are.
+	providerLogInterval = 10 * time.Second
 )
+
+// newProviderLogins bounds what clients have a node ask the provider.
+func newProviderLogins() *places[netip.Prefix] {
+	return &places[netip.Prefix]{perNode: math.MaxInt, perOwner: maxClientLogins, full: func(netip.Prefix, bool) *Problem {
+		p := problem(http.StatusTooManyRequests, "%d logins from your address are under way; try again once one of them ended", maxClientLogins)
+		p.retry = time.Second
+		return p
+	}}
+}
 
 var leavingTemplate = template.Must(template.New("leaving").Parse(`<div class="login card">
 <h1>Log in</h1>
@@ -66,7 +81,14 @@ func (a *api) beginLogin(w http.ResponseWriter, r *http.Request) {
 		a.fail(w, r, err)
 		return
 	}
-	begun, at, err := provider.Begin(r.Context(), redirect)
+	var begun logins.Attempt
+	var at string
+	if full := a.logins.take(guesserOf(r)); full != nil {
+		err = full
+	} else {
+		begun, at, err = provider.Begin(r.Context(), redirect)
+		a.logins.leave(guesserOf(r))
+	}
 	if err != nil {
 		a.failLogin(w, r, next, err)
 		return
@@ -195,6 +217,10 @@ func (a *api) personOf(r *http.Request, provider *logins.Provider, begun attempt
 	if err := a.guesses.check(r, a.Keeper, shown); err != nil {
 		return access.Person{}, err
 	}
+	if full := a.logins.take(guesserOf(r)); full != nil {
+		return access.Person{}, full
+	}
+	defer a.logins.leave(guesserOf(r))
 	person, err := provider.Finish(r.Context(), begun.Attempt, redirect, code)
 	if errors.Is(err, logins.ErrPerson) { // what the provider is to blame for keeps nobody from logging in with a token
 		a.guesses.refused(r, shown)
@@ -218,9 +244,11 @@ func (a *api) failLogin(w http.ResponseWriter, r *http.Request, next string, err
 	p, ours := loginProblem(err)
 	if ours {
 		a.Metrics.ProviderFailed()
-		a.Log.ErrorContext(r.Context(), "login with the provider failed", "issuer", a.issuer(), "from", clientAddr(r.Context()), "err", err)
+		a.providerLog.Do(func() {
+			a.Log.ErrorContext(r.Context(), "login with the provider failed", "issuer", a.issuer(), "from", clientAddr(r.Context()), "err", err)
+		})
 	} else {
-		a.Log.WarnContext(r.Context(), "login with the provider refused", "issuer", a.issuer(), "from", clientAddr(r.Context()), "err", err)
+		a.guesses.note(r, byProvider, "err", err)
 	}
 	for name, values := range p.GetHeaders() {
 		w.Header()[name] = values
