@@ -113,7 +113,11 @@ func TestDeadLetters(t *testing.T) {
 	if len(letters.Items) != len(bad) {
 		t.Fatalf("%d dead letters, want %d", len(letters.Items), len(bad))
 	}
-	for _, l := range letters.Items {
+	for _, listed := range letters.Items {
+		l, err := w.store.DeadLetter(t.Context(), listed.ID) // a list leaves large bodies out
+		if err != nil {
+			t.Fatal(err)
+		}
 		tooLong := strings.HasPrefix(string(l.Event.Data), `{"id":"long"`)
 		if l.Reason == "" || l.Event.Subject != "order.created" || l.Event.Seq == 0 || l.At.IsZero() || (l.Rule == "") != tooLong {
 			t.Errorf("letter of rule %q at %v, seq %d on %s: %q", l.Rule, l.At, l.Event.Seq, l.Event.Subject, l.Reason)

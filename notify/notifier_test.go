@@ -141,7 +141,7 @@ routes: [{to: hook, group_by: key, group_wait: 0s, max_per_hour: 10}]
 		}
 		w.now = w.now.Add(20 * time.Minute)
 		got := send()
-		if len(got) != 1 || got[0].Count != 143 {
+		if len(got) != 1 || got[0].Count != 143 || got[0].Alerts[0].Key != "innocent" { // the loudest comes first
 			t.Fatalf("after 20 minutes: %+v", got)
 		}
 		// The flood goes on: of ten hours, none has more messages than it may have.

@@ -263,13 +263,23 @@ WHERE id = $2 AND tries = $3 AND `+unfinished+` RETURNING `+noticeColumns, next,
 	return claimed, ok, nil
 }
 
-// Content returns the first alerts of a message, at most so many, and how many alerts of its
-// topic still fire on its channel.
-func (s *Store) Content(ctx context.Context, n alerts.Notice, most int) (said []alerts.Alert, unclosed int, err error) {
-	said, err = query(ctx, s.read, readAlert, `SELECT `+alertColumns+` FROM delivery d
+// contentBytes is how much the alerts of a message have together, but for the first one.
+const contentBytes = 4 << 20
+
+// ofMessage are the alerts of a message in the order that it has them: first the loudest of each rule, so that none of a rule is
+// behind many of another, then the next of each.
+const ofMessage = ` FROM delivery d
 JOIN alert a ON a.shard = d.shard AND a.id = d.alert_id
 JOIN rule r ON r.id = a.rule_id
-WHERE d.notice = $1 ORDER BY a.id LIMIT $2`, n.ID, most)
+WHERE d.notice = $1 ORDER BY row_number() OVER (PARTITION BY a.rule_id ORDER BY a.severity DESC, a.id), a.severity DESC, a.id LIMIT $2`
+
+// Content returns the first alerts of a message, at most so many and as many as are not too large together, and how many
+// alerts of its topic still fire on its channel.
+func (s *Store) Content(ctx context.Context, n alerts.Notice, most int) (said []alerts.Alert, unclosed int, err error) {
+	sizes, err := query(ctx, s.read, func(row scanner, size *int) error { return row.Scan(size) }, `SELECT octet_length(a.detail)`+ofMessage, n.ID, most)
+	if err == nil {
+		said, err = query(ctx, s.read, readAlert, `SELECT `+alertColumns+ofMessage, n.ID, fitting(sizes, contentBytes))
+	}
 	if err == nil {
 		err = s.read.QueryRowContext(ctx, `SELECT count(*) FROM delivery d JOIN notice n ON n.id = d.notice
 WHERE n.channel = $1 AND n.route = $2 AND n.topic = $3 AND d.unclosed`, n.Channel, n.Route, escape(n.Topic)).Scan(&unclosed)
@@ -278,6 +288,16 @@ WHERE n.channel = $1 AND n.route = $2 AND n.topic = $3 AND d.unclosed`, n.Channe
 		return nil, 0, failed("content", err)
 	}
 	return said, unclosed, nil
+}
+
+// fitting is how many of the first have at most so much together; the first one always fits.
+func fitting(sizes []int, most int) int {
+	for i, size := range sizes {
+		if most -= size; most < 0 && i > 0 {
+			return i
+		}
+	}
+	return len(sizes)
 }
 
 // Sent notes that a channel took a message, and works.

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -72,6 +73,29 @@ func newsIsThereWhileSomebodyListens(t *testing.T, w *world) {
 	listening(false)
 	if left := must[[]alerts.Alert](t)(w.News(w.ctx(), 10)); len(left) != 0 {
 		t.Errorf("%d alerts are news for nobody", len(left))
+	}
+}
+
+// A message has something of each rule before more of any, and the loudest of each first.
+func noRuleIsBehindAnother(t *testing.T, w *world) {
+	mine := w.rule
+	news := w.news("a", "b", "c", "d", "e")
+	w.rule = w.save("other", "order")
+	w.start(w.slot(), "late")
+	w.settle(w.over(w.one("late")))
+	all := must[[]alerts.Alert](t)(w.News(w.ctx(), 100))
+	w.must(w.Carry(w.ctx(), w.telling(alerts.Notice{PlannedAt: w.slot()}, all...)))
+	claimed, _, err := w.Claim(w.ctx(), w.ready(w.slot()), w.slot().Add(time.Minute))
+	w.must(err)
+	said, _, err := w.Content(w.ctx(), claimed, 3)
+	w.must(err)
+	var rules []string
+	for _, a := range said {
+		rules = append(rules, a.Rule)
+	}
+	slices.Sort(rules[:min(2, len(rules))])
+	if diff := cmp.Diff([]string{mine.Name, "other", mine.Name}, rules); diff != "" || len(all) != len(news)+1 {
+		t.Errorf("%d alerts (-want +got):\n%s", len(all), diff)
 	}
 }
 

@@ -224,6 +224,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"notice/news":           newsIsThereWhileSomebodyListens,
 	"notice/send":           messagesAreSent,
 	"notice/close":          closingsFollow,
+	"notice/order":          noRuleIsBehindAnother,
 	"notice/forget":         messagesAreGivenUp,
 	"mute/end":              mutesEnd,
 }
