@@ -55,7 +55,7 @@ func (p *Provider) person(c claims, subject string) (access.Person, error) {
 		return access.Person{}, fmt.Errorf("%w: the claim %s is no name: %s", ErrPerson, p.nameClaim, wrong)
 	}
 	// Some providers leave the claim out where it is false.
-	if verified := c["email_verified"]; p.nameClaim == emailClaim && verified != true && verified != "true" {
+	if verified := c[verifiedClaim]; p.nameClaim == emailClaim && verified != true && verified != "true" {
 		return access.Person{}, fmt.Errorf("%w: the provider does not say that it verified the address %s (email_verified); have it do so, or name another claim with oidc.name", ErrPerson, name)
 	}
 	if wrong := wrongText(subject, maxSubject); wrong != "" {

@@ -97,27 +97,32 @@ func (h Header) PersonOf(of http.Header) (*access.Person, error) {
 			return nil, fmt.Errorf("%w: the header %s is there %d times, and one of them may be the client's; have the proxy remove what clients send", ErrPerson, name, n)
 		}
 	}
-	name := strings.TrimSpace(of.Get(h.Name))
+	name := strings.Trim(of.Get(h.Name), blanks)
 	if name == "" {
 		return nil, nil
 	}
 	if wrong := wrongText(name, MaxName); wrong != "" {
 		return nil, fmt.Errorf("%w: the header %s has no name: %s", ErrPerson, h.Name, wrong)
 	}
-	groups, err := groupsOf(strings.Split(of.Get(h.Groups), h.Separator))
+	named := strings.Split(of.Get(h.Groups), h.Separator)
+	for i := range named {
+		named[i] = strings.Trim(named[i], blanks)
+	}
+	groups, err := groupsOf(named)
 	if err != nil {
 		return nil, err
 	}
 	return &access.Person{By: access.ByProxy, Name: name, Groups: groups}, nil
 }
 
-// groupsOf is groups without the space around them, each once, and without those that have no name. A group that no file can name is left
-// out.
+// blanks may stand around what a header names (RFC 9110, 5.5). Any other space is part of a name, which no file has.
+const blanks = " \t"
+
+// groupsOf is groups, each once, and without those that have no name. A group that no file can name is left out.
 func groupsOf(named []string) ([]string, error) {
 	var groups []string
 	seen, sum := make(map[string]bool), 0
 	for _, group := range named {
-		group = strings.TrimSpace(group)
 		if group == "" || seen[group] || wrongText(group, MaxGroup) != "" {
 			continue
 		}

@@ -36,6 +36,8 @@ func TestThePersonOfAHeader(t *testing.T) {
 		{"|", [][2]string{{user, "ann"}, {groups, "a,b|c d"}}, &access.Person{Name: "ann", Groups: []string{"a,b", "c d"}}, ""},
 		{";", [][2]string{{user, "ann"}, {groups, "sre,oncall"}}, &access.Person{Name: "ann", Groups: []string{"sre,oncall"}}, ""},
 		{",", [][2]string{{user, "ann"}, {groups, "a\u200bb,s\u202ere,ok," + strings.Repeat("x", 257)}}, &access.Person{Name: "ann", Groups: []string{"ok"}}, ""},
+		{",", [][2]string{{user, "ann"}, {groups, "sre\u00a0,\u3000sre,\u0085sre,ok"}}, &access.Person{Name: "ann", Groups: []string{"ok"}}, ""}, // no blanks of HTTP
+		{",", [][2]string{{user, "ann\u00a0"}, {groups, "sre"}}, nil, "cannot be printed"},
 		// What the client sent and what the proxy added.
 		{",", [][2]string{{user, "root"}, {user, "ann"}}, nil, "is there 2 times"},
 		{",", [][2]string{{user, "ann"}, {groups, "sre"}, {groups, "staff"}}, nil, "is there 2 times"},

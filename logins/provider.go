@@ -29,7 +29,8 @@ const (
 	// maxLogins is how many logins ask the provider at once.
 	maxLogins = 16
 	// emailClaim is the claim of the name unless the file says another.
-	emailClaim = "email"
+	emailClaim    = "email"
+	verifiedClaim = "email_verified"
 )
 
 var (
@@ -225,6 +226,13 @@ func (p *Provider) complete(ctx context.Context, d *discovered, subject string, 
 	more := make(claims)
 	if err := info.Claims(&more); err != nil {
 		return fmt.Errorf("%w: claims of the user info: %w", ErrProvider, err)
+	}
+	// Whether an address was verified is said of the address beside it.
+	switch {
+	case said[emailClaim] == nil:
+		delete(said, verifiedClaim)
+	case said[emailClaim] != more[emailClaim]:
+		delete(more, verifiedClaim)
 	}
 	for name, value := range more {
 		if _, is := said[name]; !is {

@@ -238,6 +238,32 @@ func TestTheUserInfoIsOfTheSamePerson(t *testing.T) {
 	}
 }
 
+// Whether an address was verified is believed of the address beside it alone: of the ID token, or of the user info.
+func TestAnAddressIsVerifiedWhereItIsNamed(t *testing.T) {
+	const ann, boss = "ann@example.org", "boss@example.org"
+	for name, c := range map[string]struct {
+		token, info map[string]any
+		want        string // the name of the person; empty: nobody gets in
+	}{
+		"both of the token":               {map[string]any{"email": ann, "email_verified": true}, map[string]any{"email": boss}, ann},
+		"both of the info":                {map[string]any{"email": nil, "email_verified": nil}, map[string]any{"email": ann, "email_verified": true}, ann},
+		"the same address in both":        {map[string]any{"email": ann, "email_verified": nil}, map[string]any{"email": ann, "email_verified": true}, ann},
+		"another address in the info":     {map[string]any{"email": boss, "email_verified": nil}, map[string]any{"email": ann, "email_verified": true}, ""},
+		"verified by the token alone":     {map[string]any{"email": nil, "email_verified": true}, map[string]any{"email": boss}, ""},
+		"the info says that it is not so": {map[string]any{"email": nil, "email_verified": true}, map[string]any{"email": boss, "email_verified": false}, ""},
+	} {
+		i := logintest.NewIssuer(t)
+		p := provider(t, &clock{}, i.URL, logintest.Client, ", groups: realm.roles")
+		i.Claims(c.token)
+		c.info["sub"], c.info["realm"] = "1", map[string]any{"roles": []string{"sre"}}
+		i.Info(c.info)
+		got, err := finish(t, i, p)
+		if got.Name != c.want || (err != nil) != (c.want == "") || err != nil && !errors.Is(err, logins.ErrPerson) {
+			t.Errorf("%s: %q, %v", name, got.Name, err)
+		}
+	}
+}
+
 // A provider that says of itself what cannot be is left alone.
 func TestWhatAProviderSaysOfItself(t *testing.T) {
 	for name, document := range map[string]map[string]any{

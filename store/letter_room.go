@@ -15,9 +15,9 @@ const (
 	tenantLetters = 4
 )
 
-// letterRoom bounds the bodies of dead letters that a node writes in a minute: what is beyond the caps would be taken away again,
-// and until then it would fill the disk, once for each rule that refused an event. A letter without room is written without its
-// body, as one whose body was capped. Its zero value is ready to be used, and it is safe for concurrent use.
+// letterRoom bounds the headers and bodies of dead letters that a node writes in a minute: what is beyond the caps would be taken away again,
+// and until then it would fill the disk, once for each rule that refused an event. A letter without room is written without them,
+// as one whose body was capped. Its zero value is ready to be used, and it is safe for concurrent use.
 type letterRoom struct {
 	mu      sync.Mutex
 	until   time.Time
@@ -39,11 +39,21 @@ func (r *letterRoom) trim(letters []futurejobs.DeadLetter, tenantOf func(rule st
 	trimmed := slices.Clone(letters)
 	for i := range trimmed {
 		l := &trimmed[i]
-		if bytes := len(l.Event.Data); bytes > 0 && !r.take(l.Rule, tenantOf(l.Rule), int64(bytes)) {
-			l.Size, l.Event.Data = max(l.Size, bytes), nil
+		if bytes := int64(len(l.Event.Data)) + headerBytes(l.Event.Header); bytes > 0 && !r.take(l.Rule, tenantOf(l.Rule), bytes) {
+			l.Size, l.Event.Data, l.Event.Header = max(l.Size, len(l.Event.Data)), nil, nil
 		}
 	}
 	return trimmed
+}
+
+// headerBytes is about how large headers are.
+func headerBytes(header map[string][]string) (bytes int64) {
+	for name, values := range header {
+		for _, value := range values {
+			bytes += int64(len(name) + len(value))
+		}
+	}
+	return bytes
 }
 
 // take takes room for a body, and reports whether there was any.

@@ -40,6 +40,10 @@ func TestLetterRoom(t *testing.T) {
 		got["all"] += write(fmt.Sprintf("other-%d", i), "", 40)
 	}
 	got["nothing left"] = write("late", "", 1)
+	large := futurejobs.DeadLetter{Rule: "late", Event: futurejobs.Event{Header: map[string][]string{"ce-x": {string(body)}}}}
+	if l := r.trim([]futurejobs.DeadLetter{large}, func(string) string { return "" })[0]; l.Event.Header != nil {
+		t.Error("headers are written without room")
+	}
 	r.until = time.Now().Add(-time.Second)
 	got["a minute later"] = write("loud", "", 1)
 	if diff := cmp.Diff(map[string]int{"a rule": 64, "a tenant": 128, "all": 512 - 64 - 128, "nothing left": 0, "a minute later": 1}, got); diff != "" {

@@ -38,7 +38,7 @@ func (a *api) withNamed(ctx context.Context, r *http.Request) context.Context {
 // proxied is the person whom a trusted proxy names; named reports whether it names one. A token in the request counts instead: the
 // two are never added up.
 func (a *api) proxied(r *http.Request) (v visitor, named bool, err error) {
-	if r.Header.Get("Authorization") != "" {
+	if len(r.Header.Values("Authorization")) > 0 {
 		return visitor{}, false, nil
 	}
 	by, ok := namedBy(r.Context())
