@@ -3,6 +3,7 @@ package futurejobs_test
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -129,14 +130,14 @@ func (s *sources) take(all ...happening) futurejobs.Applied {
 // job is the pending job of a key; nil: there is none.
 func (s *sources) job(key string) *futurejobs.Job {
 	s.Helper()
-	page, err := s.store.Jobs(s.Context(), futurejobs.Filter{Key: key, Rule: s.rule})
-	if err != nil {
+	l, err := s.store.Job(s.Context(), s.rule, key)
+	switch {
+	case errors.Is(err, futurejobs.ErrNotFound):
+		return nil
+	case err != nil:
 		s.Fatal(err)
 	}
-	if len(page.Items) == 0 {
-		return nil
-	}
-	return &page.Items[0].Job
+	return &l.Job
 }
 
 // created is how many jobs of a key there are and were.
