@@ -104,7 +104,7 @@ func (s *Store) outbox() queue {
 // unpublished is whether an alert a is still in the outbox, and whether it is withheld. It reads all that waits in its shard,
 // at a gigabyte or two a second: it is for pages, and waiting for many.
 func (s *Store) unpublished() string {
-	return `EXISTS (SELECT 1 FROM alert_outbox o WHERE o.shard = a.shard AND ` + s.holds(`o.ids`, `a.id`) + `), a.withheld_at IS NOT NULL`
+	return `EXISTS (SELECT 1 FROM alert_outbox o WHERE o.shard = a.shard AND ` + s.holds(`o.ids`, `a.id`) + `), a.withheld IS TRUE`
 }
 
 // waiting begins a statement that asks what of the alerts of the shard $1 waits.
@@ -123,7 +123,7 @@ func (s *Store) Unpublished(ctx context.Context, shards []int16, limit int, with
 		return nil, nil
 	}
 	except, args := exceptRules(without)
-	text := numbers + ` SELECT o.i, o.at, o.first_id, a.withheld_at IS NOT NULL, o.shard, o.id, coalesce(a.rule_id, 0), coalesce(a.version, 0),
+	text := numbers + ` SELECT o.i, o.at, o.first_id, a.withheld IS TRUE, o.shard, o.id, coalesce(a.rule_id, 0), coalesce(a.version, 0),
 	coalesce(a.status, 0), coalesce(a.severity, 0), coalesce(a.key, ''), a.decided_at, a.since_at, coalesce(a.check_count, 0),
 	coalesce(a.detail, ''), coalesce(r.name, ''), coalesce(r.entity, '')
 FROM (` + s.outbox().next(shards, limit, except) + `) AS o

@@ -310,8 +310,8 @@ func (s *Store) Withhold(ctx context.Context, over []alerts.Alert) error {
 	}
 	for shard, ids := range byShard {
 		for some := range slices.Chunk(ids, idsAtOnce) {
-			if err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-				text, args := withIDs(`UPDATE alert SET withheld_at = ? WHERE `, shard, some, now)
+			if err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+				text, args := withIDs(`UPDATE alert SET withheld = TRUE WHERE `, shard, some)
 				_, err := exec(ctx, tx, text, args...)
 				return err
 			}); err != nil {
@@ -326,7 +326,7 @@ func (s *Store) Withhold(ctx context.Context, over []alerts.Alert) error {
 func (s *Store) Withheld(ctx context.Context, shard int16, ids []alerts.ID) (map[alerts.ID]bool, error) {
 	withheld := make(map[alerts.ID]bool)
 	for some := range slices.Chunk(ids, idsAtOnce) {
-		text, args := withIDs(`SELECT id FROM alert WHERE withheld_at IS NOT NULL AND `, shard, some)
+		text, args := withIDs(`SELECT id FROM alert WHERE withheld IS TRUE AND `, shard, some)
 		found, err := query(ctx, s.read, func(row scanner, id *alerts.ID) error { return row.Scan(id) }, text, args...)
 		if err != nil {
 			return nil, failed("withheld alerts", err)
@@ -341,7 +341,7 @@ func (s *Store) Withheld(ctx context.Context, shard int16, ids []alerts.ID) (map
 // release has alerts that were withheld be published after all.
 func release(ctx context.Context, tx *sql.Tx, shard int16, ids []alerts.ID) error {
 	for some := range slices.Chunk(ids, idsAtOnce) {
-		text, args := withIDs(`UPDATE alert SET withheld_at = NULL WHERE `, shard, some)
+		text, args := withIDs(`UPDATE alert SET withheld = FALSE WHERE `, shard, some)
 		if _, err := exec(ctx, tx, text, args...); err != nil {
 			return err
 		}

@@ -138,7 +138,7 @@ func (s *Store) putBack(ctx context.Context, shard int16) error {
 		p.rules = []int32{p.rule}
 	}
 	next, err := query(ctx, s.read, func(row scanner, d *decided) error { return row.Scan(&d.id, at(&d.at), &d.withheld) },
-		s.waiting()+` SELECT a.id, a.decided_at, a.withheld_at IS NOT NULL`+p.published()+` ORDER BY a.decided_at, a.id LIMIT `+strconv.Itoa(putBackMost), p.position()...)
+		s.waiting()+` SELECT a.id, a.decided_at, a.withheld IS TRUE`+p.published()+` ORDER BY a.decided_at, a.id LIMIT `+strconv.Itoa(putBackMost), p.position()...)
 	if err != nil {
 		return err
 	}

@@ -68,10 +68,18 @@ func (p *program) client() (*client, error) {
 	}
 	u, err := url.Parse(c.base)
 	if err != nil || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
-		return nil, usage("%s is no web address; write it in full, such as http://127.0.0.1:8080", c.from)
+		return nil, usage("%s (%s) is no web address; write it in full, such as http://127.0.0.1:8080", withoutUser(c.base), c.from)
 	}
 	c.base, c.node = strings.TrimRight(c.base, "/"), strings.TrimRight(u.Redacted(), "/")
 	return c, nil
+}
+
+// withoutUser is what may be an address, without what may be a user and a password.
+func withoutUser(address string) string {
+	if at := strings.LastIndexByte(address, '@'); at >= 0 {
+		return "…" + address[at:]
+	}
+	return address
 }
 
 // ask sends a request to the API and returns the body of a good answer.

@@ -37,6 +37,7 @@ CREATE TABLE quota_refusal (
     PRIMARY KEY (prefix, quota)
 );
 
--- When it was found that a quota has no room to publish an alert; NULL: it was not. Such an alert is out of the outbox. A node of
+-- Whether a quota had no room to publish an alert. Such an alert is out of the outbox. The column is last and never NULL, so that it
+-- makes a row a byte longer, and not eight. A node of
 -- the version before takes the alert for a published one.
-ALTER TABLE alert ADD COLUMN withheld_at timestamptz;
+ALTER TABLE alert ADD COLUMN withheld boolean NOT NULL DEFAULT false;
