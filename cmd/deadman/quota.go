@@ -21,7 +21,7 @@ func (p *program) quotaCommand() *cobra.Command {
 	cmd.AddCommand(
 		listing[web.Quota]{
 			short: "List the quotas of prefixes and what is used of them", path: "/quotas",
-			none:   "no token has a prefix, and no quota was set",
+			none:   "no quota was set, and some seconds ago no token had a prefix",
 			header: []string{"prefix", "rules", "jobs", "events", "alerts", "alert bytes", "set"},
 			row: func(p *program, q web.Quota) []cell {
 				row := []cell{sayIn(bold, q.Prefix+"*")}

@@ -10,7 +10,7 @@ import (
 func TestQuotas(t *testing.T) {
 	t.Parallel()
 	n := closed(t)
-	n.says(0, []string{"quota", "list"}, "no token has a prefix, and no quota was set")
+	n.says(0, []string{"quota", "list"}, "no quota was set, and some seconds ago no token had a prefix")
 	n.says(0, []string{"quota", "set", "acme-*", "--rules", "5", "--jobs", "0", "--alert-bytes", "2MiB"},
 		"acme-*", "0 of 5", "0 of 0", "1000/s", "0 of 10000/h", "0 B of 2.0 MiB")
 	n.says(0, []string{"quota", "list"}, "acme-*", "0 of 5", " by ")
