@@ -38,7 +38,7 @@ func WritePerson(p Person) (string, error) {
 	return string(text), err
 }
 
-// ReadPerson reads what WritePerson wrote. For what cannot be read nobody vouches, so that it opens nothing.
+// ReadPerson reads the text of WritePerson. A text that cannot be read is a person without rights.
 func ReadPerson(text string) Person {
 	var p Person
 	decoder := json.NewDecoder(strings.NewReader(text))

@@ -115,7 +115,7 @@ func TestAPersonIsNobodyElse(t *testing.T) {
 	}
 }
 
-// What a store has of a person and cannot be read is nobody.
+// A text in the store that cannot be read is a person without rights.
 func TestReadPerson(t *testing.T) {
 	text, err := access.WritePerson(ann)
 	if got := access.ReadPerson(text); err != nil || cmp.Diff(ann, got) != "" {

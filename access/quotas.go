@@ -322,7 +322,7 @@ func (q *Quotas) Take() (all []Done) {
 	return all
 }
 
-// Return gives back what Take took and nobody kept.
+// Return gives back the counts of Take that the store did not keep.
 func (q *Quotas) Return(all []Done) {
 	s := q.current.Load()
 	for _, d := range all {

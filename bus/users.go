@@ -161,7 +161,7 @@ func private(dir string) error {
 	return nil
 }
 
-// secretOf reads a secret from its file, and makes both where there is no file. A secret that every user of the machine could
+// secretOf reads a secret from its file. Without a file it makes a secret and writes the file. A secret that every user of the machine could
 // read or write is one no more: another takes its place.
 func secretOf(path string, log *slog.Logger) (string, error) {
 	info, err := os.Stat(path)

@@ -184,8 +184,8 @@ const gatheredPart = 5
 //
 //  1. A fifth of max_per_hour is for messages that gather. Where there were the others within an hour already, it is
 //     the one that gathers the rest.
-//  2. That one comes some minutes after the message before it, so that one rule, of whomever, cannot use up what tells people of
-//     the other rules. There are no more than max_per_hour in any hour.
+//  2. That one comes some minutes after the message before it, so that one rule cannot use up the
+//     messages about the other rules. There are no more than max_per_hour in any hour.
 //
 // What is returned beside it is its topic.
 func (p *planner) notice(l *lane, r Route, channel, topic string) (int, string) {

@@ -40,7 +40,7 @@ func (r *letterRoom) trim(letters []futurejobs.DeadLetter, tenantOf func(rule st
 	for i := range trimmed {
 		l := &trimmed[i]
 		if bytes := int64(len(l.Event.Data)) + headerBytes(l.Event.Header); bytes > 0 && !r.take(l.Rule, tenantOf(l.Rule), bytes) {
-			l.Size, l.Event.Data, l.Event.Header = max(l.Size, len(l.Event.Data)), nil, nil
+			l.Size, l.Event.Data, l.Event.Header = max(l.Size, int(bytes)), nil, nil
 		}
 	}
 	return trimmed

@@ -154,7 +154,7 @@ func bracketed(addr string) string {
 	return addr
 }
 
-// A client that sends a header of its own through a proxy that adds another one is nobody.
+// The node refuses a request that has the header of the client and that of the proxy.
 func TestAHeaderThatIsThereTwice(t *testing.T) {
 	p := newPeople(t, headers)
 	for _, header := range []http.Header{

@@ -141,7 +141,7 @@ func TestEndpointsFile(t *testing.T) {
 }
 
 // Where a command is run may be a folder of anybody. What lies there does not get the token.
-// A password in the address of the node goes to the node, and is shown to nobody.
+// The client sends a password in the address of the node to the node, and prints it nowhere.
 func TestThePasswordOfAnAddressIsNotShown(t *testing.T) {
 	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if user, password, _ := r.BasicAuth(); user != "ann" || password != "hidden" {
