@@ -136,11 +136,11 @@ func (n *node) overQuota(rule string) error {
 	quotas := n.allowances.OfJobs(rule)
 	for _, q := range quotas {
 		if q.Room() <= 0 {
-			return q.Refusal()
+			return q.Refusal(rule)
 		}
 	}
 	for _, q := range quotas { // there is room again
-		return q.Refusal()
+		return q.Refusal(rule)
 	}
 	return fmt.Errorf("rule %s: %w", rule, access.ErrQuota)
 }

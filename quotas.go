@@ -113,12 +113,13 @@ func (q *quotas) all(ctx context.Context) ([]access.Quota, error) {
 	return q.store.Quotas(ctx)
 }
 
-// countJobs counts the pending jobs of rules with quotas, unless that took long lately; nil: it was not counted.
+// countJobs counts the pending jobs of rules with quotas, unless that took long lately and all were counted before; nil: it did not.
 func (q *quotas) countJobs(ctx context.Context) (map[string]int64, error) {
 	begun := time.Now()
-	if begun.Before(q.countAt) {
+	if begun.Before(q.countAt) && q.JobsCounted() {
 		return nil, nil
 	}
+	q.CountJobs()
 	counted, err := q.store.PendingOf(ctx, q.Covers)
 	took := time.Since(begun)
 	q.countAt = begun.Add(took + countShare*took)
@@ -153,7 +154,8 @@ func (q *quotas) prune(ctx context.Context) error {
 
 // Admit implements alerts.Quotas.
 //
-//  1. Alerts that have room in all quotas of their rules are admitted.
+//  1. Alerts that have room in all quotas of their rules are admitted. So are those that an admin has published again: such an alert counts
+//     where it was withheld before, and otherwise counts already.
 //  2. So is one that ends another that was published: what was said is not left open. There is at most one for each.
 //  3. The others are withheld: marked in the database, and taken out of the outbox.
 func (q *quotas) Admit(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
@@ -162,7 +164,11 @@ func (q *quotas) Admit(ctx context.Context, batch []alerts.Alert) ([]alerts.Aler
 	}
 	over := make(map[alerts.ID]bool)
 	for i := range batch {
-		if a := &batch[i]; a.Rule != alerts.OwnRule && !q.Quotas.Admit(a, a.StreamSize()) {
+		switch a := &batch[i]; {
+		case !counts(a):
+		case a.Again == alerts.WasWithheld:
+			q.Spend(a, a.StreamSize())
+		case !q.Quotas.Admit(a, a.StreamSize()):
 			over[a.ID] = true
 		}
 	}
@@ -190,6 +196,9 @@ func (q *quotas) Admit(ctx context.Context, batch []alerts.Alert) ([]alerts.Aler
 	}
 	return admitted, nil
 }
+
+// counts reports whether an alert that is published counts toward quotas.
+func counts(a *alerts.Alert) bool { return a.Rule != alerts.OwnRule && a.Again != alerts.WasPublished }
 
 // admitEnds takes those out of the alerts that are over a quota which end an alert that was published.
 func (q *quotas) admitEnds(ctx context.Context, batch []alerts.Alert, over map[alerts.ID]bool) error {
@@ -219,7 +228,7 @@ func (q *quotas) admitEnds(ctx context.Context, batch []alerts.Alert, over map[a
 // Return implements alerts.Quotas.
 func (q *quotas) Return(unsent []alerts.Alert) {
 	for i := range unsent {
-		if a := &unsent[i]; a.Rule != alerts.OwnRule {
+		if a := &unsent[i]; counts(a) {
 			q.Forget(a, a.StreamSize())
 		}
 	}

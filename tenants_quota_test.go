@@ -27,12 +27,16 @@ func TestTenantsHaveQuotas(t *testing.T) {
 			{"rules", (*tenants).rulesAreCounted},
 			{"jobs", (*tenants).jobsAreCounted},
 			{"jobs by hand", (*tenants).jobsByHandAreCounted},
+			{"jobs at once", (*tenants).jobsAtOnceAreCounted},
+			{"ends of dead letters", (*tenants).endsOfLettersAreKept},
 			{"events", (*tenants).eventsAreCounted},
 			{"alerts", (*tenants).alertsAreCounted},
+			{"alerts again", (*tenants).alertsAgainAreCountedOnce},
 			{"bytes of the stream", (*tenants).bytesAreCounted},
 			{"what is told", (*tenants).quotasAreTold},
 			{"what the other sees", (*tenants).quotasAreNotSeen},
 			{"who sets them", (*tenants).quotasAreSet},
+			{"outer limits", (*tenants).outerLimitsAreNotTold},
 		} {
 			t.Run(attack.name, func(t *testing.T) {
 				again := *w

@@ -113,6 +113,15 @@ func (q Quota) Exceeded(what Limited, most int64) error {
 		q.Prefix, most, limitOf(what).Unit, ErrQuota, remedies[what], q.Prefix, strings.ReplaceAll(string(what), "_", "-"))
 }
 
+// ExceededTo is Exceeded as a tenant is told. A tenant below a shorter prefix learns that there is a limit, and neither whose it is nor how much.
+func (q Quota) ExceededTo(tenant string, what Limited, most int64) error {
+	if len(q.Prefix) >= len(tenant) {
+		return q.Exceeded(what, most)
+	}
+	return fmt.Errorf("the rules %s* have no more %s, by an outer limit that an admin set: %w; %s, or ask an admin, who finds the limit by `deadman quota list`",
+		tenant, limitOf(what).Unit, ErrQuota, remedies[what])
+}
+
 // remedies are what else helps.
 var remedies = map[Limited]string{
 	LimitRules:      "delete a rule",

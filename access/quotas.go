@@ -33,7 +33,8 @@ type quotaSet struct {
 type meter struct {
 	Quota
 	most    map[Limited]int64 // of all limits
-	used    [limits]atomic.Int64
+	jobs    *jobCount
+	used    [limits]atomic.Int64 // but jobs
 	refused [limits]atomic.Int64 // since it was last taken
 	spent   [2]atomic.Int64      // alerts published, and their bytes, since that was last taken
 	events  *rate.Limiter
@@ -62,6 +63,7 @@ func newQuotaSet(quotas []Quota, room int64, before *quotaSet) *quotaSet {
 		if known := before.meter(q.Prefix); known != nil && maps.Equal(known.most, m.most) && maps.Equal(known.Set, q.Set) && known.SetAt.Equal(q.SetAt) {
 			m = known
 		} else {
+			m.jobs = new(jobCount)
 			m.events = rate.NewLimiter(rate.Limit(m.most[LimitEvents]), int(2*m.most[LimitEvents]))
 			if known != nil {
 				m.goOnFrom(known)
@@ -78,6 +80,7 @@ func newQuotaSet(quotas []Quota, room int64, before *quotaSet) *quotaSet {
 
 // goOnFrom takes over what another meter of the prefix has counted.
 func (m *meter) goOnFrom(known *meter) {
+	m.jobs = known.jobs
 	for i := range limits {
 		m.used[i].Store(known.used[i].Load())
 		m.refused[i].Add(known.refused[i].Swap(0))
@@ -85,6 +88,14 @@ func (m *meter) goOnFrom(known *meter) {
 	for i := range m.spent {
 		m.spent[i].Add(known.spent[i].Swap(0))
 	}
+}
+
+// usedOf returns how much is used of a limit.
+func (m *meter) usedOf(at int) int64 {
+	if at == atJobs {
+		return m.jobs.Load()
+	}
+	return m.used[at].Load()
 }
 
 // meter returns the meter of a prefix, or nil.
@@ -153,8 +164,33 @@ type Spent struct {
 	Bytes  int64 // that are in the stream of alerts
 }
 
-// Learn takes in what the database has counted. What this node did meanwhile, and the count lacks, is not counted until the next time: a
-// quota may have room for some more then, and never refuses what it has room for.
+// JobsCounted reports whether the jobs of all prefixes were counted once.
+func (q *Quotas) JobsCounted() bool {
+	s := q.current.Load()
+	if s == nil {
+		return true
+	}
+	for _, m := range s.meters {
+		if !m.jobs.wasCounted() {
+			return false
+		}
+	}
+	return true
+}
+
+// CountJobs says that the database begins to count the jobs of Learn.
+func (q *Quotas) CountJobs() {
+	q.learning.Lock()
+	defer q.learning.Unlock()
+	if s := q.current.Load(); s != nil {
+		for _, m := range s.meters {
+			m.jobs.count()
+		}
+	}
+}
+
+// Learn takes in what the database has counted. Published alerts that this node counted meanwhile, and the count lacks, are not counted until
+// the next time.
 func (q *Quotas) Learn(l Learned) {
 	q.learning.Lock()
 	defer q.learning.Unlock()
@@ -184,39 +220,11 @@ func (q *Quotas) Learn(l Learned) {
 		}
 		m.used[atRules].Store(now[atRules])
 		if l.Jobs != nil {
-			m.used[atJobs].Store(now[atJobs])
+			m.jobs.learn(now[atJobs])
 		}
 		m.used[atAlerts].Store(l.Spent[prefix].Alerts)
 		m.used[atBytes].Store(l.Spent[prefix].Bytes)
 	}
-}
-
-// jobs is the quota of jobs that a meter counts.
-type jobs struct{ *meter }
-
-// OfJobs implements futurejobs.Quotas.
-func (q *Quotas) OfJobs(rule string) []futurejobs.JobQuota {
-	meters := q.current.Load().of(LimitJobs, rule)
-	if len(meters) == 0 {
-		return nil
-	}
-	all := make([]futurejobs.JobQuota, len(meters))
-	for i, m := range meters {
-		all[i] = jobs{m}
-	}
-	return all
-}
-
-// Room implements futurejobs.JobQuota.
-func (j jobs) Room() int64 { return j.most[LimitJobs] - j.used[atJobs].Load() }
-
-// Refusal implements futurejobs.JobQuota.
-func (j jobs) Refusal() error { return j.Exceeded(LimitJobs, j.most[LimitJobs]) }
-
-// Count implements futurejobs.JobQuota.
-func (j jobs) Count(grown, refused int64) {
-	j.used[atJobs].Add(grown)
-	j.refused[atJobs].Add(refused)
 }
 
 // Publish takes an event off those that a token with a prefix may publish, or a rule may emit, at a time. It returns why it may not, and
@@ -231,7 +239,7 @@ func (q *Quotas) Publish(name string, now time.Time) (wait time.Duration, err er
 		for _, taken := range meters[:i] { // the event is not published: the others get it back
 			taken.events.AllowN(now, -1)
 		}
-		return time.Second, m.Exceeded(LimitEvents, m.most[LimitEvents])
+		return time.Second, m.ExceededTo(name, LimitEvents, m.most[LimitEvents])
 	}
 	return 0, nil
 }
@@ -351,31 +359,31 @@ func (q *Quotas) Uses(prefix string) (all []QuotaUse) {
 		m := s.meters[of]
 		use := QuotaUse{Quota: m.Quota}
 		for i, l := range Limits {
-			use.Use = append(use.Use, LimitUse{Limited: l.Limited, Most: m.most[l.Limited], Used: m.used[i].Load()})
+			use.Use = append(use.Use, LimitUse{Limited: l.Limited, Most: m.most[l.Limited], Used: m.usedOf(i)})
 		}
 		all = append(all, use)
 	}
 	return all
 }
 
-// Problem says which quotas a rule has used up, for its listing; empty: none.
-func (q *Quotas) Problem(rule string) string {
+// Problem says which quotas a rule has used up, for its listing to a visitor with a prefix; empty: none.
+func (q *Quotas) Problem(rule, visitor string) string {
 	s := q.current.Load()
 	for _, what := range []struct {
 		Limited
 		at int
 	}{{LimitJobs, atJobs}, {LimitAlerts, atAlerts}, {LimitAlertBytes, atBytes}} {
 		for _, m := range s.of(what.Limited, rule) {
-			if most := m.most[what.Limited]; m.used[what.at].Load() >= most {
-				return m.Exceeded(what.Limited, most).Error()
+			if most := m.most[what.Limited]; m.usedOf(what.at) >= most {
+				return m.ExceededTo(visitor, what.Limited, most).Error()
 			}
 		}
 	}
 	return ""
 }
 
-// RulesLeft refuses a new rule where the rules that there are use up a quota. quotas are those of all prefixes.
-func RulesLeft(quotas []Quota, there []string, rule string) error {
+// RulesLeft refuses a new rule of a tenant where the rules that there are use up a quota. quotas are those of all prefixes.
+func RulesLeft(quotas []Quota, there []string, rule, tenant string) error {
 	s := newQuotaSet(quotas, 0, nil)
 	for _, m := range s.of(LimitRules, rule) {
 		n, most := int64(0), m.most[LimitRules]
@@ -385,7 +393,7 @@ func RulesLeft(quotas []Quota, there []string, rule string) error {
 			}
 		}
 		if n >= most {
-			return m.Exceeded(LimitRules, most)
+			return m.ExceededTo(tenant, LimitRules, most)
 		}
 	}
 	return nil

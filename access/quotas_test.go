@@ -22,7 +22,7 @@ func (q *Quotas) prefixes(rule string) (all []string) {
 // A rule counts toward the longest prefix, and toward shorter ones for which the limit was set.
 func TestARuleCountsTowardQuotas(t *testing.T) {
 	var q Quotas
-	if q.Any() || q.Covers("acme-1") || q.OfJobs("acme-1") != nil || q.Problem("acme-1") != "" || q.Uses("") != nil || q.Take() != nil {
+	if q.Any() || q.Covers("acme-1") || q.OfJobs("acme-1") != nil || q.Problem("acme-1", "") != "" || q.Uses("") != nil || q.Take() != nil {
 		t.Error("without quotas there are some")
 	}
 	q.Set([]Quota{
@@ -85,18 +85,44 @@ func TestExceededQuotas(t *testing.T) {
 	}
 }
 
+// A tenant below a shorter prefix is told that there is a limit, and no more of it.
+func TestOuterLimits(t *testing.T) {
+	var q Quotas
+	outer := map[Limited]int64{LimitRules: 0, LimitJobs: 0, LimitEvents: 0}
+	all := []Quota{{Prefix: "ac", Set: outer}, {Prefix: "acme-"}}
+	q.Set(all, 0)
+	_, events := q.Publish("acme-", time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	for what, c := range map[string]struct {
+		text  string
+		names bool
+	}{
+		"rules of the tenant":              {RulesLeft(all, nil, "acme-1", "acme-").Error(), false},
+		"rules of the shorter prefix":      {RulesLeft(all, nil, "acme-1", "ac").Error(), true},
+		"jobs of the tenant":               {q.OfJobs("acme-1")[1].Refusal("acme-1").Error(), false},
+		"jobs of the shorter prefix":       {q.OfJobs("acorn")[0].Refusal("acorn").Error(), true},
+		"events of the tenant":             {events.Error(), false},
+		"the listing, to the tenant":       {q.Problem("acme-1", "acme-"), false},
+		"the listing, to an admin":         {q.Problem("acme-1", ""), true},
+		"the listing, to the other tenant": {q.Problem("acme-1", "ac"), true},
+	} {
+		if names := strings.Contains(c.text, "ac* have all of their 0"); names != c.names || !names && (!strings.Contains(c.text, "outer limit") || strings.Contains(c.text, "ac*")) {
+			t.Errorf("%s: %s", what, c.text)
+		}
+	}
+}
+
 func TestQuotasOfJobs(t *testing.T) {
 	var q Quotas
 	set := []Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitJobs: 10}}}
 	q.Set(set, 0)
 	q.Learn(Learned{Rules: []string{"acme-1", "acme-2", "zenith-1"}, Jobs: map[string]int64{"acme-1": 4, "acme-2": 3, "zenith-1": 100}})
 	jobs := q.OfJobs("acme-9")[0]
-	if jobs.Room() != 3 || q.Problem("acme-1") != "" {
-		t.Errorf("room for %d, problem %q", jobs.Room(), q.Problem("acme-1"))
+	if jobs.Room() != 3 || q.Problem("acme-1", "") != "" {
+		t.Errorf("room for %d, problem %q", jobs.Room(), q.Problem("acme-1", ""))
 	}
-	jobs.Count(3, 2)
-	if jobs.Room() != 0 || !strings.Contains(q.Problem("acme-1"), "10 pending jobs") || q.Problem("zenith-1") != "" {
-		t.Errorf("room for %d, problem %q", jobs.Room(), q.Problem("acme-1"))
+	jobs.Settle(0, 3, 2)
+	if jobs.Room() != 0 || !strings.Contains(q.Problem("acme-1", ""), "10 pending jobs") || q.Problem("zenith-1", "") != "" {
+		t.Errorf("room for %d, problem %q", jobs.Room(), q.Problem("acme-1", ""))
 	}
 	q.Set(set, 0) // as it was: it goes on counting
 	q.Learn(Learned{Jobs: nil})
@@ -195,7 +221,7 @@ func TestQuotasOfAlerts(t *testing.T) {
 	}
 	q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitAlerts: 3, LimitAlertBytes: 250}}}, 0)
 	q.Spend(a, 10)
-	if got := q.Uses("")[0].Use; got[3].Used != 4 || !strings.Contains(q.Problem("acme-1"), "alerts an hour") {
-		t.Errorf("%+v, %s", got, q.Problem("acme-1"))
+	if got := q.Uses("")[0].Use; got[3].Used != 4 || !strings.Contains(q.Problem("acme-1", ""), "alerts an hour") {
+		t.Errorf("%+v, %s", got, q.Problem("acme-1", ""))
 	}
 }

@@ -75,6 +75,7 @@ type Alert struct {
 	Shard  int16 `json:"-"`
 	RuleID int32 `json:"-"`
 	Place  Place `json:"-"` // where Outbox.Unpublished read it
+	Again  Again `json:"-"` // whether an admin has it published again
 }
 
 // MarshalJSON implements json.Marshaler.

@@ -23,10 +23,20 @@ type Place struct {
 	First ID
 }
 
+// Again says whether an alert of the outbox is published again, as an admin wants it: no quota withholds it.
+type Again uint8
+
+// What an alert that is published again was before.
+const (
+	NotAgain     Again = iota // the alert was never published
+	WasPublished              // the alert counts toward its quotas already
+	WasWithheld               // by a quota
+)
+
 // Quotas bound how many alerts rules publish. Implementations are safe for concurrent use.
 type Quotas interface {
 	// Admit returns the alerts of a batch that are to be published, in their order. Those that a quota has no room for are taken out
-	// of the outbox.
+	// of the outbox. Alerts that are published again have room.
 	Admit(ctx context.Context, batch []Alert) ([]Alert, error)
 	// Return takes back alerts that were admitted and not published.
 	Return(unsent []Alert)

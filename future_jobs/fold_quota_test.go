@@ -11,14 +11,24 @@ import (
 type tenantQuota struct {
 	prefix         string
 	room           int64
+	held, ending   int64
 	grown, refused int64
 }
 
 var errNoRoom = errors.New("no room")
 
-func (p *tenantQuota) Room() int64    { return p.room }
-func (p *tenantQuota) Refusal() error { return errNoRoom }
-func (p *tenantQuota) Count(grown, refused int64) {
+func (p *tenantQuota) Room() int64          { return p.room - p.held }
+func (p *tenantQuota) Refusal(string) error { return errNoRoom }
+func (p *tenantQuota) Reserve(jobs int64) bool {
+	if jobs > 0 && p.Room() < jobs {
+		return false
+	}
+	p.held, p.ending = p.held+max(jobs, 0), p.ending+min(jobs, 0)
+	return true
+}
+
+func (p *tenantQuota) Settle(reserved, grown, refused int64) {
+	p.held, p.ending = p.held-max(reserved, 0), p.ending-min(reserved, 0)
 	p.grown, p.refused = p.grown+grown, p.refused+refused
 }
 
@@ -104,7 +114,13 @@ func TestFoldWithinQuotas(t *testing.T) {
 					t.Errorf("letter %+v", l)
 				}
 			}
+			if keeps := max(c.grown, 0); acme.held > keeps || acme.ending != min(c.grown, 0) {
+				t.Errorf("the run holds %d and ends %d, and comes to %d", acme.held, acme.ending, c.grown)
+			}
 			net.Use()
+			if acme.held != 0 || acme.ending != 0 {
+				t.Errorf("%d are held and %d end after the run", acme.held, acme.ending)
+			}
 			if acme.grown != c.grown || acme.refused != c.refusals {
 				t.Errorf("the quota counts %d, and %d refusals; want %d and %d", acme.grown, acme.refused, c.grown, c.refusals)
 			}

@@ -1,5 +1,7 @@
 package futurejobs
 
+import "time"
+
 // Net is what a run of effects comes to.
 type Net struct {
 	Create []*Job     // new jobs, without an id
@@ -15,9 +17,18 @@ type Net struct {
 	Forget   []Ref        // whose Early somebody waited for
 	Stood    []int        // places of the starts that a person asked for, of keys that were waited for already
 	Over     []int        // places of the starts that a person asked for, and that a quota has no room for
+	Unbegun  []Unbegun    // jobs that did not begin, as a quota had no room for them
 	Letters  []DeadLetter // events that could not be played
 	Quotas   []QuotaUse   // what the run comes to for quotas
 	Tally
+}
+
+// Unbegun is a job that did not begin for want of room. It is remembered that it did not, so that an end that comes before the dead
+// letter of its event is retried is remembered, too.
+type Unbegun struct {
+	Ref
+	At    time.Time // when the event came
+	Until time.Time // how long that is remembered; zero: a person asked for the job, and it is not
 }
 
 // Tally counts what became of effects.

@@ -34,6 +34,7 @@ const ClockSkew = 100 * time.Millisecond
 type ordering struct {
 	fold  *fold
 	early map[Ref]*Early // what was remembered in this run, or used up (nil)
+	away  map[Ref]bool   // whose jobs a quota had no room for in this run
 }
 
 // isOlder reports whether the event of an effect came before the job began, so that it does not apply to the job.
@@ -103,7 +104,7 @@ func (o *ordering) recall(a Start, e Effect, s *standing) {
 func (o *ordering) recallEnd(a Start, e Effect, s *standing, early Early, i int) {
 	end := early.Ends[i]
 	o.early[e.Ref] = nil
-	if a.Orders { // another trigger before the end may be read later
+	if a.Orders || early.TurnedAway { // another trigger before the end may be read later, or retried
 		early.Ends = slices.Clone(early.Ends)
 		early.Ends[i].From = s.job.beganAt()
 		early.Changes = early.Changes.since(end.At)
@@ -120,7 +121,7 @@ func (o *ordering) recallMembers(a Start, e Effect, s *standing, early Early) bo
 		if !o.fold.complete(e, s, set) {
 			continue
 		}
-		if a.Orders {
+		if a.Orders || early.TurnedAway {
 			early.add(Ending{At: early.At, Outcome: set.End.Outcome, From: s.job.beganAt()})
 			o.early[e.Ref] = &early
 		}
@@ -265,13 +266,11 @@ func (o *ordering) newer(e Effect, j *Job) (news []json.RawMessage) {
 // finish ends a job by an event, and begins the job of the first trigger that was kept and is newer than the event.
 func (o *ordering) finish(e Effect, s *standing, a End) {
 	f, newer := o.fold, []Kept(nil)
-	if e.Apart && e.Event != nil {
-		if a.Early > 0 {
-			o.remember(e, a.Early).add(Ending{At: f.when(e), Outcome: a.Outcome, From: s.job.beganAt()})
-		}
-		if s.job.Order != nil {
-			newer = s.job.Order.newerThan(f.when(e))
-		}
+	if e.Event != nil && (e.Apart && a.Early > 0 || o.wasTurnedAway(e.Ref)) {
+		o.remember(e, a.Early).add(Ending{At: f.when(e), Outcome: a.Outcome, From: s.job.beganAt()})
+	}
+	if e.Apart && e.Event != nil && s.job.Order != nil {
+		newer = s.job.Order.newerThan(f.when(e))
 	}
 	o.release(e, s, newer)
 	f.end(e, s, a)
@@ -360,8 +359,42 @@ func (o *ordering) hold(ref Ref, keep time.Duration) *Early {
 		early = &Early{Ref: ref}
 	}
 	o.early[ref] = early
-	early.Until = o.fold.now.Add(keep)
+	until := o.fold.now.Add(keep)
+	switch {
+	case o.away[ref]:
+		until = o.fold.now.Add(turnedAwayFor)
+	case early.TurnedAway && early.Until.After(until):
+		until = early.Until
+	}
+	early.Until = until
 	return early
+}
+
+// turnedAwayFor is how long it is remembered that a quota had no room for a job: longer than the dead letter of its event is kept, by
+// default.
+const turnedAwayFor = 30 * Day
+
+// turnedAway notes that a quota had no room for a job.
+func (o *ordering) turnedAway(e Effect) {
+	gone := Unbegun{Ref: e.Ref, At: o.fold.when(e)}
+	if e.Event != nil {
+		gone.Until = o.fold.now.Add(turnedAwayFor)
+		if o.away == nil {
+			o.away = make(map[Ref]bool)
+		}
+		o.away[e.Ref] = true
+	}
+	o.fold.net.Unbegun = append(o.fold.net.Unbegun, gone)
+}
+
+// wasTurnedAway reports whether a quota had no room for a job of a key, whose event may be retried: what ends a job of the key then is
+// remembered.
+func (o *ordering) wasTurnedAway(ref Ref) bool {
+	if o.away[ref] {
+		return true
+	}
+	early := o.remembered(ref)
+	return early != nil && early.TurnedAway
 }
 
 // put puts what is remembered of a key in the place of what was.

@@ -197,11 +197,13 @@ type Early struct {
 	Members Members
 	Ends    []Ending // oldest first; nil: Outcome at At is the one, if there is an Outcome
 	Changes Changes
+
+	TurnedAway bool // a quota had no room for a job of the key, whose event may be retried
 }
 
 // isEmpty reports whether nothing is remembered.
 func (e *Early) isEmpty() bool {
-	return e.Outcome == "" && len(e.Members)+len(e.Ends)+len(e.Changes) == 0
+	return e.Outcome == "" && len(e.Members)+len(e.Ends)+len(e.Changes) == 0 && !e.TurnedAway
 }
 
 // Ending is an end that was read, and whose trigger may be read later.

@@ -21,7 +21,7 @@ func (a End) play(f *fold, e Effect, s *standing) {
 	switch {
 	case s != nil:
 		f.order.finish(e, s, a)
-	case a.Early > 0 && e.Event != nil:
+	case e.Event != nil && (a.Early > 0 || f.order.wasTurnedAway(e.Ref)):
 		f.order.remember(e, a.Early).add(Ending{At: f.when(e), Outcome: a.Outcome})
 		f.net.Remembered++
 	default:
@@ -53,7 +53,7 @@ func (a Gather) play(f *fold, e Effect, s *standing) {
 		}
 		f.net.Updated++
 		f.complete(e, s, a)
-	case a.End.Early > 0 && e.Event != nil:
+	case e.Event != nil && (a.End.Early > 0 || f.order.wasTurnedAway(e.Ref)):
 		early := f.order.remember(e, a.End.Early)
 		f.net.Remembered++
 		members, more := early.Members.add(a.Set, a.Member)

@@ -63,6 +63,7 @@ func (a Start) play(f *fold, e Effect, s *standing) {
 	if !after && !a.Named && !a.instead {
 		if err := f.usage.refuse(e.Rule); err != nil {
 			f.refuse(e, Triggers, err)
+			f.order.turnedAway(e)
 			return
 		}
 	}
@@ -71,10 +72,9 @@ func (a Start) play(f *fold, e Effect, s *standing) {
 	f.net.Created++
 	s = f.stand(e.Ref, standing{job: job, isNew: true})
 
-	if !a.Early {
-		return
+	if a.Early || e.Late && f.order.wasTurnedAway(e.Ref) {
+		f.order.recall(a, e, s)
 	}
-	f.order.recall(a, e, s)
 }
 
 // Beat says that came what has to come again and again.

@@ -30,6 +30,8 @@ type past struct {
 	known  futurejobs.Known
 	begun  map[futurejobs.Ref]futurejobs.Event // what began the waits that are known, without its body
 	played map[string]futurejobs.Event         // the last event of each stream, without its body
+	room   []futurejobs.JobQuota               // in which places are reserved for the waits
+	places int64                               // that are left of them
 	costly int                                 // events on which the rule's expressions cost too much
 }
 
@@ -170,6 +172,7 @@ func (p *past) begin(ctx context.Context, s Saved) (n int, err error) {
 		switch {
 		case err == nil:
 			n, tries = n+applied.Created, 0
+			p.giveBack(int64(len(b.Effects)))
 			for _, ref := range refs[:len(b.Effects)] {
 				delete(p.known.Pending, ref)
 				delete(p.begun, ref)
@@ -182,6 +185,34 @@ func (p *past) begin(ctx context.Context, s Saved) (n int, err error) {
 			return n, wrap("take in what was before", err)
 		}
 	}
+}
+
+// reserve takes the places in quotas for the waits that are left, so that saves at a time do not take the same ones.
+func (p *past) reserve() error {
+	if p.Quotas == nil {
+		return nil
+	}
+	jobs := int64(len(p.waits(p.saved)))
+	if jobs == 0 {
+		return nil
+	}
+	for _, q := range p.Quotas.OfJobs(p.saved.Name) {
+		if !q.Reserve(jobs) {
+			p.giveBack(p.places)
+			return fmt.Errorf("what was before comes to %d jobs: %w", jobs, q.Refusal(p.saved.Name))
+		}
+		p.room, p.places = append(p.room, q), jobs
+	}
+	return nil
+}
+
+// giveBack gives back places that are taken, or are not needed.
+func (p *past) giveBack(places int64) {
+	places = min(places, p.places)
+	for _, q := range p.room {
+		q.Settle(places, 0, 0)
+	}
+	p.places -= places
 }
 
 // begunBy is a job as a save begins it, and so are those of the triggers that it kept. They have no origin: a rule may

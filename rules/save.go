@@ -132,6 +132,9 @@ func (r *Registry) save(ctx context.Context, d placed, before *Listing, o SaveOp
 	}
 	c.Partly, c.Warnings = partly, append(c.Warnings, risks...)
 	p, err := r.pastOf(ctx, &c, o)
+	if p != nil {
+		defer func() { p.giveBack(p.places) }()
+	}
 	if err != nil || o.DryRun {
 		return c, err
 	}
@@ -245,7 +248,7 @@ func (r *Registry) pastOf(ctx context.Context, c *Change, o SaveOptions) (*past,
 	}
 	if err == nil {
 		c.Past = len(p.waits(saved))
-		err = r.roomFor(saved.Name, c.Past)
+		err = p.reserve()
 	}
 	return p, err
 }
@@ -256,17 +259,4 @@ func diffOf(before *Listing, after Saved) string {
 		old, from = textOf(before.Saved), fmt.Sprintf("%s version %d", before.Name, before.Version)
 	}
 	return udiff.Unified(from, after.Name, old, textOf(after))
-}
-
-// roomFor refuses to take in what was before where a quota has no room for the jobs that it comes to.
-func (r *Registry) roomFor(rule string, jobs int) error {
-	if r.Quotas == nil {
-		return nil
-	}
-	for _, q := range r.Quotas.OfJobs(rule) {
-		if int64(jobs) > q.Room() {
-			return fmt.Errorf("what was before comes to %d jobs: %w", jobs, q.Refusal())
-		}
-	}
-	return nil
 }

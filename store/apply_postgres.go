@@ -90,6 +90,14 @@ func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []fut
 		return net, futurejobs.ErrDue
 	}
 	net = futurejobs.FoldWithin(p.quotas, b.Effects, known, now)
+	defer func() {
+		if err != nil {
+			net.Release()
+		}
+	}()
+	if overtaken(net, look) {
+		return net, errOvertaken
+	}
 	net.Letters = p.trim(b, net.Letters)
 	left, err := createAhead(ctx, tx, creations(net.Create), len(net.End))
 	if err != nil {
@@ -140,7 +148,7 @@ JOIN unnest($1::smallint[], $2::int[], $3::text[]) AS ref (shard, rule_id, key)
 func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch, look []futurejobs.Ref) (known futurejobs.Known, now time.Time, err error) {
 	var moved, changed bool
 	stood := true
-	locks := &pgx.Batch{}
+	locks, early := &pgx.Batch{}, p.caution.early(b)
 	locks.Queue(numbered(ruleSetStood), b.RuleSet).QueryRow(func(row pgx.Row) error {
 		err := row.Scan(at(&now), &stood)
 		now = p.correct(now)
@@ -163,7 +171,7 @@ func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch,
 	}
 	if rules := b.RestsOn(); len(rules) > 0 {
 		text := shareRules
-		if len(earlyRefs(b.Effects)) > 0 {
+		if len(early) > 0 {
 			text = keepRules
 		}
 		locks.Queue(text, rules, b.RuleSet).Exec(func(tag pgconn.CommandTag) error {
@@ -171,7 +179,7 @@ func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch,
 			return nil
 		})
 	}
-	queueKnown(locks, b, look, &known)
+	queueKnown(locks, b, look, early, &known)
 	err = tx.SendBatch(ctx, locks).Close()
 	switch {
 	case err != nil:
@@ -188,8 +196,7 @@ func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch,
 
 // queueKnown reads what is known of the jobs to look up, and what happened early. Each statement
 // sees what was committed before it began, so the locks come first.
-func queueKnown(q *pgx.Batch, b futurejobs.Batch, look []futurejobs.Ref, known *futurejobs.Known) {
-	early := earlyRefs(b.Effects)
+func queueKnown(q *pgx.Batch, b futurejobs.Batch, look, early []futurejobs.Ref, known *futurejobs.Known) {
 	if len(early) > 0 {
 		q.Queue(lockRules, rulesIn(early))
 	}

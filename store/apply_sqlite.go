@@ -41,6 +41,9 @@ func (e *sqlite) applyOnce(ctx context.Context, b futurejobs.Batch, look []futur
 		failpoints.Here("apply.commit")
 		return err
 	})
+	if err != nil {
+		net.Release()
+	}
 	return net, err
 }
 
@@ -51,7 +54,7 @@ func (w *writer) apply(ctx context.Context, c *caution, b futurejobs.Batch, look
 	if err := w.standing(b.Known); err != nil {
 		return net, err
 	}
-	known, err := w.knownOf(b, look)
+	known, err := w.knownOf(b, look, c.early(b))
 	if err != nil {
 		return net, err
 	}
@@ -59,6 +62,9 @@ func (w *writer) apply(ctx context.Context, c *caution, b futurejobs.Batch, look
 		return net, futurejobs.ErrDue
 	}
 	net = futurejobs.FoldWithin(c.quotas, b.Effects, known, now)
+	if overtaken(net, look) {
+		return net, errOvertaken
+	}
 	net.Letters = c.trim(b, net.Letters)
 	if err := w.writeNet(net, now); err != nil {
 		return net, err
@@ -152,11 +158,11 @@ func (w *writer) writeLetters(ctx context.Context, b futurejobs.Batch, net futur
 }
 
 // knownOf reads what is known of the jobs to look up, and what happened early.
-func (w *writer) knownOf(b futurejobs.Batch, look []futurejobs.Ref) (known futurejobs.Known, err error) {
+func (w *writer) knownOf(b futurejobs.Batch, look, early []futurejobs.Ref) (known futurejobs.Known, err error) {
 	if known.Pending, err = w.pending(look, measuring(b)); err != nil {
 		return known, err
 	}
-	known.Early, err = w.early(earlyRefs(b.Effects))
+	known.Early, err = w.early(early)
 	return known, err
 }
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"errors"
+	"slices"
 	"sync/atomic"
 
 	futurejobs "deadman/future_jobs"
@@ -58,6 +59,15 @@ func (c *caution) toLookUp(effects []futurejobs.Effect) []futurejobs.Ref {
 		}
 	}
 	return inLockOrder(uncertain)
+}
+
+// overtaken reports whether a job did not begin for want of room that may be pending: there was room when it was decided which jobs to look
+// up, and this one is not among them.
+func overtaken(net futurejobs.Net, look []futurejobs.Ref) bool {
+	return slices.ContainsFunc(net.Unbegun, func(u futurejobs.Unbegun) bool {
+		_, known := slices.BinarySearchFunc(look, u.Ref, compareRefs)
+		return !known
+	})
 }
 
 // all are the jobs of effects of which one was there that was not looked up.

@@ -7,11 +7,27 @@ import (
 	futurejobs "deadman/future_jobs"
 )
 
-const earlyColumns = `e.shard, e.rule_id, e.key, e.at, e.until_at, coalesce(e.outcome, ''), e.members, e.ends, e.changes`
+const earlyColumns = `e.shard, e.rule_id, e.key, e.at, e.until_at, coalesce(e.outcome, ''), e.members, e.ends, e.changes, e.turned_away`
+
+// turnedAway ends a statement that writes that quotas had no room for jobs. What is remembered of their keys stays.
+const turnedAway = `
+ON CONFLICT (shard, rule_id, key) DO UPDATE SET turned_away = TRUE,
+	until_at = CASE WHEN early.until_at < excluded.until_at THEN excluded.until_at ELSE early.until_at END`
+
+// turnedAwayOf are the jobs of which it is remembered that they did not begin, each once, in the order in which rows are locked.
+func turnedAwayOf(all []futurejobs.Unbegun) (gone []futurejobs.Unbegun) {
+	for _, u := range all {
+		if !u.Until.IsZero() {
+			gone = append(gone, u)
+		}
+	}
+	slices.SortFunc(gone, func(a, b futurejobs.Unbegun) int { return compareRefs(a.Ref, b.Ref) })
+	return slices.CompactFunc(gone, func(a, b futurejobs.Unbegun) bool { return a.Ref == b.Ref })
+}
 
 func earlyFields(e *futurejobs.Early) []any {
 	return []any{
-		&e.Shard, &e.RuleID, (*verbatim)(&e.Key), at(&e.At), at(&e.Until), (*string)(&e.Outcome), (*[]byte)(&e.Members), asJSON[[]futurejobs.Ending]{&e.Ends}, asJSON[futurejobs.Changes]{&e.Changes},
+		&e.Shard, &e.RuleID, (*verbatim)(&e.Key), at(&e.At), at(&e.Until), (*string)(&e.Outcome), (*[]byte)(&e.Members), asJSON[[]futurejobs.Ending]{&e.Ends}, asJSON[futurejobs.Changes]{&e.Changes}, &e.TurnedAway,
 	}
 }
 
@@ -35,15 +51,30 @@ func remembers(e futurejobs.Effect) bool {
 	return false
 }
 
-// earlyRefs are the refs of effects to which it matters what happened early, each once.
-func earlyRefs(effects []futurejobs.Effect) []futurejobs.Ref {
+// early are the refs of a batch to which it matters what happened early, each once. Where quotas bound the jobs of a rule, so do the ends of
+// its jobs, and the retries of its dead letters: a job that had no room may be over before it begins.
+func (c *caution) early(b futurejobs.Batch) []futurejobs.Ref {
 	var all []futurejobs.Ref
-	for _, e := range effects {
-		if remembers(e) {
+	var last *futurejobs.Rule
+	bound := false
+	for _, e := range b.Effects {
+		if c.quotas != nil && e.Event != nil && e.Rule != last {
+			last, bound = e.Rule, len(c.quotas.OfJobs(e.Rule.Name)) > 0
+		}
+		if remembers(e) || bound && e.Rule == last && e.Event != nil && (b.Letter != nil || ends(e.Ask)) {
 			all = append(all, e.Ref)
 		}
 	}
 	return inLockOrder(all)
+}
+
+// ends reports whether an effect may end a job.
+func ends(ask futurejobs.Ask) bool {
+	switch ask.(type) {
+	case futurejobs.End, futurejobs.Gather:
+		return true
+	}
+	return false
 }
 
 // rulesIn are the rules of refs, each once, in order.

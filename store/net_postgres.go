@@ -34,6 +34,7 @@ func queueNet(ctx context.Context, q *pgx.Batch, b futurejobs.Batch, net futurej
 	if err := queueOrders(q, net.Reorder); err != nil {
 		return err
 	}
+	queueTurnedAway(q, net.Unbegun)
 	if err := queueRemembered(q, net.Remember); err != nil {
 		return err
 	}
@@ -124,6 +125,10 @@ ON CONFLICT (shard, rule_id, key) DO UPDATE
 SET at = excluded.at, until_at = excluded.until_at, outcome = excluded.outcome, members = excluded.members, ends = excluded.ends,
 	changes = excluded.changes`
 
+	insertTurnedAway = `
+INSERT INTO early (shard, rule_id, key, at, until_at, turned_away)
+SELECT away.*, TRUE FROM unnest($1::smallint[], $2::int[], $3::text[], $4::timestamptz[], $5::timestamptz[]) AS away` + turnedAway
+
 	reorderJobs = `
 UPDATE future_job f SET ordering = job.ordering FROM unnest($1::smallint[], $2::bigint[], $3::text[]) AS job (shard, id, ordering)
 WHERE f.shard = job.shard AND f.id = job.id`
@@ -209,6 +214,20 @@ func queueRemembered(q *pgx.Batch, early []futurejobs.Early) (err error) {
 	shards, rules, keys := refColumns(names)
 	q.Queue(insertEarly, shards, rules, keys, at, until, outcomes, members, ends, changes)
 	return nil
+}
+
+// queueTurnedAway writes which jobs a quota had no room for. It comes before what is remembered of their keys.
+func queueTurnedAway(q *pgx.Batch, all []futurejobs.Unbegun) {
+	gone := turnedAwayOf(all)
+	if len(gone) == 0 {
+		return
+	}
+	names, at, until := make([]futurejobs.Ref, len(gone)), make([]time.Time, len(gone)), make([]time.Time, len(gone))
+	for i, u := range gone {
+		names[i], at[i], until[i] = u.Ref, u.At, u.Until
+	}
+	shards, rules, keys := refColumns(names)
+	q.Queue(insertTurnedAway, shards, rules, keys, at, until)
 }
 
 func queueForgotten(q *pgx.Batch, names []futurejobs.Ref) {

@@ -40,6 +40,8 @@ ON CONFLICT (shard, rule_id, key) DO UPDATE
 SET at = excluded.at, until_at = excluded.until_at, outcome = excluded.outcome, members = excluded.members, ends = excluded.ends,
 	changes = excluded.changes`
 
+	turnOneAway = `INSERT INTO early (shard, rule_id, key, at, until_at, turned_away) VALUES ($1, $2, $3, $4, $5, TRUE)` + turnedAway
+
 	reorderOne = `UPDATE future_job SET ordering = $1 WHERE id = $2`
 
 	forgetOne = `DELETE FROM early WHERE shard = $1 AND rule_id = $2 AND key = $3`
@@ -113,6 +115,11 @@ func (w *writer) changeAll(net futurejobs.Net) error {
 
 // rememberAll writes what happened early, and forgets what somebody waited for.
 func (w *writer) rememberAll(net futurejobs.Net) error {
+	for _, u := range turnedAwayOf(net.Unbegun) {
+		if _, err := w.exec(turnOneAway, u.Shard, u.RuleID, verbatim(u.Key), u.At, u.Until); err != nil {
+			return err
+		}
+	}
 	for _, e := range net.Remember {
 		ends, err := endsOf(e)
 		if err != nil {

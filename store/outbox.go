@@ -34,6 +34,7 @@ type outboxRow struct {
 	shard int16
 	place alerts.Place
 	ids   []alerts.ID
+	again alerts.Again // of all of them
 }
 
 func (r outboxRow) key() []any { return []any{r.shard, r.place.At, r.place.First[:]} }
@@ -93,11 +94,11 @@ var numbers = `WITH RECURSIVE n (i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n W
 // outbox is the queue of what is not published, in a statement that begins with numbers.
 func (s *Store) outbox() queue {
 	return queue{
-		rows: `(SELECT o.shard, o.at, o.first_id, n.i, ` + s.idOf(`substr(o.ids, 16 * n.i + 1, 16)`) + ` AS id
+		rows: `(SELECT o.shard, o.at, o.first_id, o.again, n.i, ` + s.idOf(`substr(o.ids, 16 * n.i + 1, 16)`) + ` AS id
 	FROM alert_outbox o JOIN n ON n.i < length(o.ids) / 16)`,
-		columns: `shard, id, at, first_id, i`,
+		columns: `shard, id, at, first_id, again, i`,
 		order:   `at, first_id, i`,
-		first:   `shard, after_id AS id, since_at AS at, after_id AS first_id, -1 AS i FROM republication`,
+		first:   `shard, after_id AS id, since_at AS at, after_id AS first_id, 0 AS again, -1 AS i FROM republication`,
 	}
 }
 
@@ -123,7 +124,7 @@ func (s *Store) Unpublished(ctx context.Context, shards []int16, limit int, with
 		return nil, nil
 	}
 	except, args := exceptRules(without)
-	text := numbers + ` SELECT o.i, o.at, o.first_id, a.withheld IS TRUE, o.shard, o.id, coalesce(a.rule_id, 0), coalesce(a.version, 0),
+	text := numbers + ` SELECT o.i, o.at, o.first_id, o.again, a.withheld IS TRUE, o.shard, o.id, coalesce(a.rule_id, 0), coalesce(a.version, 0),
 	coalesce(a.status, 0), coalesce(a.severity, 0), coalesce(a.key, ''), a.decided_at, a.since_at, coalesce(a.check_count, 0),
 	coalesce(a.detail, ''), coalesce(r.name, ''), coalesce(r.entity, '')
 FROM (` + s.outbox().next(shards, limit, except) + `) AS o
@@ -162,7 +163,7 @@ type waitingRow struct {
 func readWaiting(row scanner, w *waitingRow) error {
 	r := saidRow{Alert: &w.Alert}
 	var i int
-	if err := row.Scan(append([]any{&i, at(&w.Place.At), &w.Place.First, &w.withheld}, r.fields()...)...); err != nil {
+	if err := row.Scan(append([]any{&i, at(&w.Place.At), &w.Place.First, &w.Again, &w.withheld}, r.fields()...)...); err != nil {
 		return err
 	}
 	if w.held = i < 0; w.held || w.Rule == "" {

@@ -143,7 +143,7 @@ func (c *change) roomForRule(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return access.RulesLeft(quotas, names, name)
+	return access.RulesLeft(quotas, names, name, b.Prefix)
 }
 
 func ruleNames(ctx context.Context, q querier) ([]string, error) {

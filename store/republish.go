@@ -122,6 +122,14 @@ type decided struct {
 	withheld bool
 }
 
+// again is what the alert was before.
+func (d decided) again() alerts.Again {
+	if d.withheld {
+		return alerts.WasWithheld
+	}
+	return alerts.WasPublished
+}
+
 // putBack puts the next alerts of the first republication of a shard back into the outbox, if there is one, and ends
 // the republication with its last alert. Another node may do so at the same time: one of them writes.
 func (s *Store) putBack(ctx context.Context, shard int16) error {
@@ -177,12 +185,12 @@ func (p republication) advance(ctx context.Context, tx *sql.Tx, next []decided) 
 
 // rowsInOrder are rows of the outbox for alerts in the order of their decisions. Rows are sent in the order of their
 // instants, so a row has the instant of its first decision; the ids of a row are sorted, so it ends where the next
-// decision has a lesser id. What waits of the same jobs was decided later and written later still: it comes after them.
+// decision has a lesser id, and where what was withheld follows what was published. What waits of the same jobs was decided later and written later still: it comes after them.
 func rowsInOrder(shard int16, all []decided) (rows []outboxRow) {
 	for i, d := range all {
 		last := len(rows) - 1
-		if i == 0 || len(rows[last].ids) == rowMost || alertOrder(d.id, all[i-1].id) < 0 {
-			rows = append(rows, outboxRow{shard: shard, place: alerts.Place{At: d.at, First: d.id}})
+		if i == 0 || len(rows[last].ids) == rowMost || alertOrder(d.id, all[i-1].id) < 0 || d.withheld != all[i-1].withheld {
+			rows = append(rows, outboxRow{shard: shard, place: alerts.Place{At: d.at, First: d.id}, again: d.again()})
 			last++
 		}
 		rows[last].ids = append(rows[last].ids, d.id)
@@ -194,8 +202,8 @@ func rowsInOrder(shard int16, all []decided) (rows []outboxRow) {
 // before it.
 func (r outboxRow) putBack(ctx context.Context, tx *sql.Tx) error {
 	for ; ; r.place.At = r.place.At.Add(-time.Microsecond) {
-		n, err := exec(ctx, tx, `INSERT INTO alert_outbox (shard, at, first_id, ids) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`,
-			append(r.key(), packed(r.ids))...)
+		n, err := exec(ctx, tx, `INSERT INTO alert_outbox (shard, at, first_id, ids, again) VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING`,
+			append(r.key(), packed(r.ids), int16(r.again))...)
 		if n > 0 || err != nil {
 			return err
 		}

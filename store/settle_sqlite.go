@@ -130,7 +130,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`
 // hotWrites are prepared once, not once a transaction.
 var hotWrites = []string{
 	ruleFence, ruleStood, readStood, leaseHeld, archiveOne, deleteOne, moveOne, sayOne, postOne, tellOne, findRow, cutRow, dropRow,
-	findOne, anyEarly, recallOne, createOne, createPlain, lastCreated, changeOne, updateOne, rememberOne, forgetOne, advance,
+	findOne, anyEarly, recallOne, createOne, createPlain, lastCreated, changeOne, updateOne, rememberOne, forgetOne, turnOneAway, advance,
 }
 
 func (w *writer) end(d futurejobs.Decision, now time.Time) (bool, error) {

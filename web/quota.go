@@ -19,8 +19,8 @@ type Quotas interface {
 	DeleteQuota(ctx context.Context, prefix string) error
 	// Publish takes an event off those that a token with a prefix may publish, or returns access.ErrQuota and when it may be tried again.
 	Publish(prefix string, now time.Time) (wait time.Duration, err error)
-	// Problem says which quota a rule has used up; empty: none.
-	Problem(rule string) string
+	// Problem says which quota a rule has used up, to a visitor with a prefix; empty: none.
+	Problem(rule, visitor string) string
 }
 
 // Quota is what the rules and tokens of a prefix may take in all, and what they take.
@@ -149,9 +149,9 @@ func (a *api) withinQuota(ctx context.Context) error {
 }
 
 // overQuota adds to a rule which quota it has used up.
-func (a *api) overQuota(r Rule) Rule {
+func (a *api) overQuota(ctx context.Context, r Rule) Rule {
 	if a.Quotas != nil {
-		r.OverQuota = a.Quotas.Problem(r.Name)
+		r.OverQuota = a.Quotas.Problem(r.Name, visitorOf(ctx).token.Prefix)
 	}
 	return r
 }

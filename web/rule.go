@@ -222,7 +222,7 @@ func (a *api) ruleList(ctx context.Context, in *ruleListIn) (Page[Rule], error) 
 			page.Next = base64.RawURLEncoding.EncodeToString([]byte(ruleCursor + last))
 			return page, nil
 		default:
-			r := a.overQuota(newRule(l, now))
+			r := a.overQuota(ctx, newRule(l, now))
 			r.Jobs = jobs(l)
 			page.Items = append(page.Items, r)
 		}
@@ -430,6 +430,6 @@ func (a *api) pauseRule(paused bool) func(context.Context, *RuleName) (Rule, err
 		if err != nil {
 			return Rule{}, err
 		}
-		return a.overQuota(newRule(l, a.Now())), nil
+		return a.overQuota(ctx, newRule(l, a.Now())), nil
 	}
 }

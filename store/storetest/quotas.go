@@ -117,14 +117,23 @@ func rulesAreCounted(t *testing.T, w *world) {
 // room is a quota with room for some jobs.
 type room struct {
 	left           int64
+	held           int64
 	grown, refused int64
 }
 
 func (r *room) OfJobs(string) []futurejobs.JobQuota { return []futurejobs.JobQuota{r} }
 func (r *room) Tenant(string) string                { return "acme-" }
-func (r *room) Room() int64                         { return r.left }
-func (r *room) Refusal() error                      { return access.ErrQuota }
-func (r *room) Count(grown, refused int64) {
+func (r *room) Room() int64                         { return r.left - r.held }
+func (r *room) Refusal(string) error                { return access.ErrQuota }
+func (r *room) Reserve(jobs int64) bool {
+	if jobs > 0 && r.Room() < jobs {
+		return false
+	}
+	r.held += max(jobs, 0)
+	return true
+}
+func (r *room) Settle(reserved, grown, refused int64) {
+	r.held -= max(reserved, 0)
 	r.left, r.grown, r.refused = r.left-grown, r.grown+grown, r.refused+refused
 }
 
@@ -160,7 +169,7 @@ func jobsAreBounded(t *testing.T, w *world) {
 	if got := w.byHand(w.ending(w.rule, "a")); got.Ended != 1 {
 		t.Errorf("an end: %+v", got.Tally)
 	}
-	if r.grown != 1 || r.refused != 3 || r.left != 1 {
+	if r.grown != 1 || r.refused != 3 || r.left != 1 || r.held != 0 {
 		t.Errorf("the quota counts %+v", *r)
 	}
 	pending := must[map[string]int64](t)(w.PendingOf(w.ctx(), func(rule string) bool { return rule == w.rule.Name }))
@@ -247,6 +256,56 @@ func alertsAreWithheld(t *testing.T, w *world) {
 	w.must(w.MarkPublished(w.ctx(), again))
 	if got := state(); got != "published true, withheld false" {
 		t.Error(got)
+	}
+}
+
+// Alerts that are published again say what they were before, also where a part of a row of the outbox is published.
+func alertsArePublishedAgain(t *testing.T, w *world) {
+	keys, shard := w.neighbours(4)
+	since := w.told(keys...)
+	waits := w.unpublished()
+	w.must(w.Withhold(w.ctx(), waits[1:3]))
+	w.must(w.MarkPublished(w.ctx(), waits))
+	w.republish(since, 4)
+	w.told("new")
+	was := make(map[alerts.ID]alerts.Again)
+	for {
+		next := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), []int16{shard}, 1, nil))
+		if len(next) == 0 {
+			break
+		}
+		for _, a := range next {
+			was[a.ID] = a.Again
+		}
+		w.must(w.MarkPublished(w.ctx(), next))
+	}
+	for i, a := range waits {
+		want := alerts.WasPublished
+		if i == 1 || i == 2 {
+			want = alerts.WasWithheld
+		}
+		if got := was[a.ID]; got != want {
+			t.Errorf("alert %d was %d before, want %d", i, got, want)
+		}
+		delete(was, a.ID)
+	}
+	for _, a := range w.unpublished() {
+		was[a.ID] = a.Again
+	}
+	for id, got := range was {
+		if got != alerts.NotAgain {
+			t.Errorf("the new alert %s was %d before", id, got)
+		}
+	}
+	if len(was) != 1 {
+		t.Errorf("%d new alerts", len(was))
+	}
+	// Once more: what was withheld counts as published now.
+	w.republish(since, 4)
+	for _, a := range w.unpublished() {
+		if a.Again == alerts.WasWithheld {
+			t.Errorf("alert %s is still withheld", a.ID)
+		}
 	}
 }
 

@@ -1,0 +1,9 @@
+-- +goose Up
+
+-- Whether the alerts of the row are published again (decision 67), so that no quota withholds them: 0, no; 1, they were published
+-- before; 2, they were withheld before. A node of the version before holds them to the quotas.
+ALTER TABLE alert_outbox ADD COLUMN again smallint NOT NULL DEFAULT 0;
+
+-- Whether a quota had no room for a job of the key, whose event is a dead letter (decision 67): what ends a job of the key is remembered
+-- for a retry of the letter. A node of the version before does not remember it.
+ALTER TABLE early ADD COLUMN turned_away boolean NOT NULL DEFAULT false;
