@@ -132,6 +132,7 @@ func (r *room) Reserve(jobs int64) bool {
 	r.held += max(jobs, 0)
 	return true
 }
+
 func (r *room) Settle(reserved, grown, refused int64) {
 	r.held -= max(reserved, 0)
 	r.left, r.grown, r.refused = r.left-grown, r.grown+grown, r.refused+refused
