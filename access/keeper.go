@@ -18,7 +18,7 @@ var (
 	ErrDenied = errors.New("the token is unknown, expired or revoked; `deadman token create` makes one")
 	// ErrNotFound means that there is no such token. It is futurejobs.ErrNotFound, too.
 	ErrNotFound = fmt.Errorf("token %w, or revoked already; `deadman token list` shows all", futurejobs.ErrNotFound)
-	// ErrExists means that a live token has the name.
+	// ErrExists means that a live token has the name, or one that looks like it.
 	ErrExists = errors.New("a token of this name is in use; take another name, or revoke that one first")
 )
 
@@ -68,6 +68,9 @@ func (k *Keeper) Create(ctx context.Context, w Wish) (t Token, secret string, er
 	if w, err = w.read(); err != nil {
 		return Token{}, "", err
 	}
+	if err := k.checkLookAlikes(ctx, w.Name); err != nil {
+		return Token{}, "", err
+	}
 	id, err := uuid.NewV7()
 	if err != nil {
 		return Token{}, "", fmt.Errorf("token id: %w", err)
@@ -85,6 +88,21 @@ func (k *Keeper) Create(ctx context.Context, w Wish) (t Token, secret string, er
 		return Token{}, "", err
 	}
 	return t, secret, nil
+}
+
+// checkLookAlikes refuses a name that people take for that of another live token, in the audit for one. Of two such tokens that are made
+// at the same moment, both are: the store compares names alone. The error wraps ErrExists.
+func (k *Keeper) checkLookAlikes(ctx context.Context, name string) error {
+	all, err := k.store.Tokens(ctx)
+	if err != nil {
+		return err
+	}
+	for _, t := range all {
+		if t.Live(k.now()) && t.Name != name && looksAlike(t.Name, name) {
+			return fmt.Errorf("%w: %q looks like %q", ErrExists, name, t.Name)
+		}
+	}
+	return nil
 }
 
 // micro is a time as a store keeps it.

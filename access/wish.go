@@ -44,6 +44,15 @@ var (
 	prefixForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`) // what a rule's name may begin with
 )
 
+// lookAlikes brings names that people take for each other into one form. Of the characters that a name has, these look alike in one font
+// or another (Unicode UTS #39 has all but the separators); the name is in lower case.
+var lookAlikes = strings.NewReplacer("0", "o", "1", "l", "i", "l", "rn", "m", "vv", "w", "_", "-", ".", "-")
+
+// looksAlike reports whether people take two names for each other.
+func looksAlike(a, b string) bool {
+	return lookAlikes.Replace(strings.ToLower(a)) == lookAlikes.Replace(strings.ToLower(b))
+}
+
 // reserved are names by which the audit knows actors without a token.
 var reserved = []string{NodeItself, Loopback}
 
@@ -89,7 +98,7 @@ func (w *Wish) readName(say sayer) {
 	switch {
 	case !nameForm.MatchString(w.Name):
 		say("name", `%.70q is not 1 to 63 of letters, digits, ".", "_", "@" and "-", beginning with a letter or digit`, w.Name)
-	case slices.ContainsFunc(reserved, func(name string) bool { return strings.EqualFold(name, w.Name) }):
+	case slices.ContainsFunc(reserved, func(name string) bool { return looksAlike(name, w.Name) }):
 		say("name", "%q is what the audit calls somebody else; take another name", w.Name)
 	case uuid.Validate(w.Name) == nil:
 		say("name", "%q looks like a token's id; take another name", w.Name)

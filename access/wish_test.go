@@ -104,3 +104,24 @@ func TestBadWishesChangeNothing(t *testing.T) {
 func wish(name, scopes string) access.Wish {
 	return access.Wish{Name: name, Scopes: scopesOf(scopes)}
 }
+
+// In the audit, a token's name is all that tells who acts: no live token gets a name that people take for that of another.
+func TestANameThatLooksLikeThatOfALiveToken(t *testing.T) {
+	k := keeper(t)
+	create(t, k, wish("payroll.admin-10", "read"))
+	for _, name := range []string{"Payroll.Admin-10", "payroll.admin_10", "payro11.admin-lo", "PAYROLL-ADMIN-IO", "payroIl.adrnin-10"} {
+		if _, _, err := k.Create(t.Context(), wish(name, "read")); !errors.Is(err, access.ErrExists) || !strings.Contains(err.Error(), `"`+name+`" looks like "payroll.admin-10"`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"payroll.admin-11", "payroll.admin", "payrolladmin-10"} {
+		create(t, k, wish(name, "read"))
+	}
+	if err := k.Revoke(t.Context(), "payroll.admin-10"); err != nil {
+		t.Fatal(err)
+	}
+	create(t, k, wish("Payroll.Admin-10", "read")) // the other one acts no more
+	if _, _, err := k.Create(t.Context(), wish("1oopback", "read")); err == nil || !strings.Contains(err.Error(), "what the audit calls somebody else") {
+		t.Errorf("as the audit calls an open node's visitors: %v", err)
+	}
+}
