@@ -2,6 +2,8 @@ package web
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -49,6 +51,9 @@ var leavingTemplate = template.Must(template.New("leaving").Parse(`<div class="l
 
 // errNotBegun means that a browser comes back from a login that it did not begin.
 var errNotBegun = errors.New("this browser did not begin this login, or began it more than 10 minutes ago, or began another one since")
+
+// errSpent means that a browser comes back from a login a second time.
+var errSpent = errors.New("this login was used already")
 
 // errNoProvider means that there is no provider to log in with.
 var errNoProvider = problem(http.StatusNotFound, "people do not log in with a provider here; log in with a token")
@@ -148,7 +153,9 @@ func (a *api) attemptOf(r *http.Request) (begun attempt, err error) {
 //  1. The browser shows the cookie of the login that it began, whose state is that of the address. The cookie is gone then: a
 //     login ends once.
 //  2. The provider said no, or gives a code, which the node exchanges for an ID token. Wrong ones count as wrong tokens of the address do.
-//  3. A person gets in of whom a group is granted something. The session before ends.
+//  3. The group of the person is granted something. Then the state is spent on all nodes, as a browser may keep the cookie, and a provider
+//     may give another code for the state.
+//  4. The person gets in. The session before ends.
 func (a *api) finishLogin(w http.ResponseWriter, r *http.Request) {
 	config, asked := a.Logins(), r.URL.Query()
 	switch {
@@ -162,8 +169,7 @@ func (a *api) finishLogin(w http.ResponseWriter, r *http.Request) {
 	http.SetCookie(w, a.attemptCookie(r, "", -1))
 	begun, err := a.attemptOf(r)
 	if err != nil {
-		a.guesses.note(r, byProvider, "err", err)
-		a.loginPage(w, r, http.StatusForbidden, wayIn{Next: "/", Wrong: "The login can't go on: " + err.Error() + ". Log in again."})
+		a.refuseLogin(w, r, err)
 		return
 	}
 	if code := asked.Get("error"); code != "" {
@@ -175,13 +181,37 @@ func (a *api) finishLogin(w http.ResponseWriter, r *http.Request) {
 	if err == nil {
 		_, err = granted(config, person)
 	}
-	if err != nil {
+	if err == nil {
+		err = a.spend(r.Context(), begun)
+	}
+	switch {
+	case errors.Is(err, errSpent):
+		a.refuseLogin(w, r, err)
+		return
+	case err != nil:
 		a.failLogin(w, r, begun.Next, err)
 		return
 	}
 	a.letIn(w, r, begun.Next, func(ctx context.Context) (access.Session, string, error) {
 		return a.Keeper.Admit(ctx, person, clientAddr(ctx), r.UserAgent())
 	})
+}
+
+// spend uses up a login. It returns errSpent where a node used the login up in the last 24 hours, which is how long the memory has its state.
+func (a *api) spend(ctx context.Context, begun attempt) error {
+	var unique [sha256.Size]byte // no second request has the body of the first
+	_, _ = rand.Read(unique[:])  // it never fails
+	_, err := a.Memory.Begin(ctx, keyOf(callbackPath, begun.State), unique)
+	if errors.Is(err, access.ErrOtherBody) {
+		return errSpent
+	}
+	return err
+}
+
+// refuseLogin shows the way in again to a browser whose login can't go on.
+func (a *api) refuseLogin(w http.ResponseWriter, r *http.Request, err error) {
+	a.guesses.note(r, byProvider, "err", err)
+	a.loginPage(w, r, http.StatusForbidden, wayIn{Next: "/", Wrong: "The login can't go on: " + err.Error() + ". Log in again."})
 }
 
 // maxErrorShown is how much of a provider's words is shown, in bytes.

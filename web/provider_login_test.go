@@ -168,6 +168,17 @@ func TestALoginIsOfItsBrowser(t *testing.T) {
 	again.cookies["deadman_login"] = kept
 	refused("with its cookie, too", again, at)
 	b = p.tab()
+	at = b.begin("/")
+	first, err := url.Parse(i.Authorize(at))
+	fatal(t, err)
+	second, err := url.Parse(i.Authorize(at)) // another code, for the same state
+	fatal(t, err)
+	again.cookies["deadman_login"] = b.cookies["deadman_login"]
+	if a := b.ask("GET", first.RequestURI(), ""); a.StatusCode != http.StatusSeeOther {
+		t.Fatalf("%d %s", a.StatusCode, a.body)
+	}
+	refused("a state that was used, with its cookie and another code", again, second.RequestURI())
+	b = p.tab()
 	refused("a code of nobody", b, b.with(b.back(i, "/"), "code", "x"))
 	b = p.tab()
 	refused("no code", b, b.with(b.back(i, "/"), "code", ""))
