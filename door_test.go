@@ -76,6 +76,29 @@ func TestAnOpenNodeBehindAProxy(t *testing.T) {
 		{"X-Original-Host", "deadman.example.org"},
 		{"X-Envoy-External-Address", "203.0.113.7"},
 		{"Tailscale-User-Login", "ann@example.org"},
+		{"X-Appengine-User-Ip", "203.0.113.7"},
+		{"Fastly-Client-IP", "203.0.113.7"},
+		{"Vendor-Client-IP", "203.0.113.7"},
+		{"Vendor-Connecting-IP", "203.0.113.7"},
+		{"Client-IP", "203.0.113.7"},
+		{"Remote-User", "ann"},
+		{"Remote-Groups", "sre"},
+		{"X-Remote-Addr", "203.0.113.7"},
+		{"X-Auth-Request-Email", "ann@example.org"},
+		{"X-Amzn-Trace-Id", "Root=1"},
+		{"X-Amz-Cf-Id", "a"},
+		{"CloudFront-Viewer-Country", "DE"},
+		{"X-Azure-SocketIP", "203.0.113.7"},
+		{"X-Ms-Client-Principal-Name", "ann"},
+		{"X-Original-URI", "/"},
+		{"X-ProxyUser-Ip", "203.0.113.7"},
+		{"Proxy-Connection", "keep-alive"},
+		{"Fly-Region", "fra"},
+		{"CDN-RequestId", "1"},
+		{"X-Vercel-Id", "1"},
+		{"X-Pomerium-Jwt-Assertion", "e30"},
+		{"X-Client-Cert", "MII"},
+		{"SSL-Client-Verify", "SUCCESS"},
 	} {
 		for _, of := range [][3]string{
 			{http.MethodGet, "/api/v1/tokens", ""},
@@ -92,6 +115,12 @@ func TestAnOpenNodeBehindAProxy(t *testing.T) {
 			}
 		}
 		n.want(http.StatusOK, http.MethodGet, "/healthz", "", header...)
+	}
+	for _, header := range []string{
+		"Accept-Language", "Origin-Agent-Cluster", "Sec-Fetch-User", "Dnt", "Referer", "Traceparent", "X-B3-Traceid", "Baggage", "X-Request-Id", "X-Correlation-Id",
+		"X-Requested-With", "X-Hub-Signature-256", "Stripe-Signature", "Ce-Id", "Nats-Msg-Id", "Idempotency-Key", "Priority", "Client", "Remote", "X-Client-Version",
+	} {
+		n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", header, "1")
 	}
 	if got := n.answerTo(t, "GET /api/v1/tokens HTTP/1.0\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n\r\n"); !strings.Contains(got, " 403 ") || !strings.Contains(got, "its version, HTTP/1.0") {
 		t.Errorf("as nginx asks: %s", got)

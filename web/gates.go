@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -136,22 +137,26 @@ func (a *api) loopback() func(http.Handler) http.Handler {
 // there is none.
 func forwarded(r *http.Request) string {
 	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
-		known := strings.ToLower(name)
-		if slices.Contains(proxyHeaders, known) || slices.ContainsFunc(proxyPrefixes, func(p string) bool { return strings.HasPrefix(known, p) }) {
+		if proxyHeaders.MatchString(name) {
 			return name
 		}
 	}
 	return ""
 }
 
-// proxyHeaders and proxyPrefixes are the headers that proxies set, and what those begin with, in lower case.
-var (
-	proxyHeaders = []string{
-		"forwarded", "forwarded-for", "via", "x-real-ip", "x-client-ip", "x-cluster-client-ip", "true-client-ip", "fastly-client-ip",
-		"fly-client-ip", "x-azure-clientip", "x-original-url", "x-original-host", "x-rewrite-url",
-	}
-	proxyPrefixes = []string{"x-forwarded", "x-envoy-", "x-appengine-", "cf-", "cdn-loop", "tailscale-"}
-)
+// proxyHeaders are the headers that proxies, load balancers, content delivery networks and what logs people in before a
+// service set. Programs on the machine send none of them by themselves; headers of traces (Traceparent, X-B3-…) they do.
+var proxyHeaders = regexp.MustCompile(`(?i)^(` + strings.Join([]string{
+	// who passed the request on, and where it comes from
+	`forwarded.*`, `via`, `x-forward.*`, `x-original-.*`, `x-rewrite-.*`, `x-real-.*`, `x-proxy.*`, `proxy-.*`, `x-remote-.*`, `remote-.*`, `x-request-start`,
+	`.*-client-?ip`, `client-?ip`, `.*-connecting-ip.*`, `.*-client-(addr|address|cert|verify|port).*`, `.*-src-ip`, `x-cluster-.*`, `x-haproxy-.*`, `ssl-client.*`,
+	// products and clouds
+	`x-envoy-.*`, `x-traefik-.*`, `x-kong-.*`, `x-consumer-.*`, `x-varnish.*`, `x-arr-.*`, `front-end-https`,
+	`x-amz.*`, `cloudfront-.*`, `x-azure-.*`, `x-ms-.*`, `x-fd-.*`, `x-appengine-.*`, `x-google-.*`, `x-goog-.*`,
+	`cf-.*`, `cdn-.*`, `fastly-.*`, `fly-.*`, `x-akamai-.*`, `akamai-.*`, `true-client-.*`, `x-vercel-.*`, `x-nf-.*`, `x-heroku-.*`, `ngrok-.*`, `tailscale-.*`,
+	// who logged in
+	`x-auth-request-.*`, `x-auth-user.*`, `x-webauth-.*`, `x-pomerium-.*`, `x-authentik-.*`, `x-vouch-.*`, `x-authenticated-.*`,
+}, `|`) + `)$`)
 
 // hostOf is the host of an address of the web; empty: the address has none.
 func hostOf(address string) string {
