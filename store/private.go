@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"runtime"
 )
 
@@ -17,6 +18,9 @@ const others fs.FileMode = 0o007
 func keepFolder(dir string, log *slog.Logger) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("data folder: %w", err)
+	}
+	if err := checkOwner(dir); err != nil {
+		return err
 	}
 	open, err := isOpen(dir)
 	if err != nil || !open {
@@ -30,6 +34,39 @@ func keepFolder(dir string, log *slog.Logger) error {
 		return nil
 	}
 	log.Warn("the data folder is open to every user of this machine; its files are not, but close it with: chmod 700 "+dir, "folder", dir)
+	return nil
+}
+
+// checkOwner refuses a data folder that, with all in it, does not belong to this process's user or root: its owner reads and replaces the
+// tables, the streams and the secrets of NATS users. A folder that is not there yet is nobody's.
+func checkOwner(dir string) error {
+	target, err := filepath.EvalSymlinks(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
+	err = filepath.WalkDir(target, func(path string, entry fs.DirEntry, err error) error {
+		var info fs.FileInfo
+		if err == nil {
+			info, err = entry.Info()
+		}
+		if errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if user, foreign := foreignOwner(info); foreign {
+			return fmt.Errorf("%s belongs to another user of this machine (%d), who may replace what is in it; give it to the user of the node (chown -hR %d %s), "+
+				"or take another folder (--data-dir)", path, user, os.Geteuid(), target)
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("data folder: %w", err)
+	}
 	return nil
 }
 

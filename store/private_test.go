@@ -53,6 +53,49 @@ func TestFilesThatAreOpenToOthersAreClosed(t *testing.T) {
 	modeIs(t, group, 0o640)
 }
 
+// A folder or a file of another user is that user's, whatever its mode is. Root's is not: root reads everything.
+func TestADataFolderOfAnotherUserIsRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	const other = 12345
+	for _, name := range []string{".", store.DatabaseFile, "deadman.lock", "nats-users", "nats-users/admin", "nats/jetstream/deep"} {
+		dir := t.TempDir()
+		openAndClose(t, dir)
+		for _, folder := range []string{"nats-users", "nats/jetstream/deep"} {
+			if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		given := filepath.Join(dir, name)
+		if name == "nats-users/admin" {
+			if err := os.WriteFile(given, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chown(given, other, other); err != nil {
+			t.Fatal(err)
+		}
+		link := filepath.Join(t.TempDir(), "link")
+		if err := os.Symlink(dir, link); err != nil {
+			t.Fatal(err)
+		}
+		for _, way := range []string{dir, link} {
+			s, err := store.Open(t.Context(), store.Options{DataDir: way})
+			if err == nil {
+				closed(t, s)
+				t.Errorf("%s of another user: the node starts", name)
+				continue
+			}
+			for _, part := range []string{given + " belongs to another user", "(12345)", "chown -hR 0 " + dir} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%s: %v does not say %q", name, err, part)
+				}
+			}
+		}
+	}
+}
+
 // openAndClose looks at the modes of all files while the store is open, and returns what the store logs.
 func openAndClose(t *testing.T, dir string) string {
 	t.Helper()
