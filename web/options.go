@@ -192,10 +192,10 @@ type api struct {
 	troubles troubles
 	verdict  verdict
 	spending spending
-	trials   *turns                // of lints and previews
-	saves    *turns                // of rules
+	trials   *places[tokenRef]     // of lints and previews
+	saves    *places[tokenRef]     // of rules
 	unproven *places[netip.Prefix] // webhooks, by their client
-	reads    *places[tokenRef]     // requests that read
+	reads    *places[tokenRef]     // answers to requests that read, in bytes
 	logins   *places[netip.Prefix] // logins with the provider
 	// providerLog has each failure of the provider logged that is not too close to the one before.
 	providerLog rate.Sometimes

@@ -2,85 +2,151 @@ package web
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
 
-// places counts what a node does at a time of one kind, for each owner, and refuses what is beyond its bounds. It is safe for
-// concurrent use.
+// places bounds what a node does at a time of one kind, for each owner and for all. A place is one request, or a byte of an answer. Requests
+// wait in order, and are refused where they wait too long. It is safe for concurrent use.
 type places[K comparable] struct {
-	perNode, perOwner int
+	perNode, perOwner int64
 	// full is why there is no place: the owner has all that it may have, or the node has.
 	full func(owner K, node bool) *Problem
 	free K // the owner who is bounded by the node alone
+	// fair leaves an owner no more places than it leaves free for others: any number of owners together do not take all of them.
+	fair bool
 	// kept is how many places of the node are for owners that guest does not report; nil: for all.
-	kept  int
+	kept  int64
 	guest func(owner K) bool
+	line  int64 // how many requests of an owner may have a place or wait for one; 0: any number
 
 	mu      sync.Mutex
-	taken   int
-	byOwner map[K]int
-	left    chan struct{} // closed when a place is given back; nil: nobody waits
+	taken   int64
+	byOwner map[K]int64
+	waiting []*waiter[K] // first come first; none of them fits
+}
+
+// waiter is a request that waits for places.
+type waiter[K comparable] struct {
+	owner  K
+	places int64
+	served chan struct{} // closed when it has them
 }
 
 // take takes a place, or returns the problem that there is none.
 func (p *places[K]) take(owner K) *Problem {
-	full, _ := p.try(owner)
-	return full
-}
-
-// try is take; left is closed when it may be tried again.
-func (p *places[K]) try(owner K) (full *Problem, left <-chan struct{}) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	switch {
-	case owner != p.free && p.byOwner[owner] >= p.perOwner:
-		full = p.full(owner, false)
-	case p.taken >= p.perNode, p.guest != nil && p.guest(owner) && p.taken >= p.perNode-p.kept:
-		full = p.full(owner, true)
-	default:
-		if p.byOwner == nil {
-			p.byOwner = make(map[K]int)
-		}
-		p.taken++
-		p.byOwner[owner]++
-		return nil, nil
-	}
-	if p.left == nil {
-		p.left = make(chan struct{})
-	}
-	return full, p.left
+	return p.try(owner, 1)
 }
 
-// wait takes a place, and waits for one for a while. The error is the problem that there was none, or that ctx is done.
-func (p *places[K]) wait(ctx context.Context, owner K, most time.Duration) error {
+// try takes places, or returns the problem that there are too few. p.mu is held.
+func (p *places[K]) try(owner K, n int64) *Problem {
+	had, left := p.byOwner[owner], p.perNode-p.taken
+	switch {
+	case owner != p.free && (had+n > p.perOwner || p.fair && had > 0 && had+n > left):
+		return p.full(owner, false)
+	case n > left, p.guest != nil && p.guest(owner) && n > left-p.kept:
+		return p.full(owner, true)
+	}
+	if p.byOwner == nil {
+		p.byOwner = make(map[K]int64)
+	}
+	p.taken += n
+	p.byOwner[owner] += n
+	return nil
+}
+
+// wait takes places, and waits for them for a while. The error is the problem that there were too few, or that ctx is done.
+func (p *places[K]) wait(ctx context.Context, owner K, n int64, most time.Duration) error {
+	w, full := p.queue(owner, n)
+	if w == nil {
+		if full != nil {
+			return full
+		}
+		return nil
+	}
 	late := time.NewTimer(most)
 	defer late.Stop()
-	for {
-		full, left := p.try(owner)
-		if full == nil {
-			return nil
-		}
-		select {
-		case <-left:
-		case <-late.C:
-			return full
-		case <-ctx.Done():
-			return ctx.Err()
+	select {
+	case <-w.served:
+		return nil
+	case <-late.C:
+	case <-ctx.Done():
+	}
+	return p.giveUp(ctx, w)
+}
+
+// queue takes places, or waits in line for them: then w is not nil.
+func (p *places[K]) queue(owner K, n int64) (w *waiter[K], full *Problem) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if full = p.try(owner, n); full == nil {
+		return nil, nil
+	}
+	if p.line > 0 && p.byOwner[owner]+p.inLine(owner) >= p.line {
+		return nil, p.full(owner, false)
+	}
+	w = &waiter[K]{owner: owner, places: n, served: make(chan struct{})}
+	p.waiting = append(p.waiting, w)
+	return w, nil
+}
+
+// inLine is how many requests of an owner wait. p.mu is held.
+func (p *places[K]) inLine(owner K) (n int64) {
+	for _, w := range p.waiting {
+		if w.owner == owner {
+			n++
 		}
 	}
+	return n
+}
+
+// giveUp takes a request out of the line. It returns why the request has no places; nil: it was served at the last moment.
+func (p *places[K]) giveUp(ctx context.Context, w *waiter[K]) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := slices.Index(p.waiting, w)
+	if err := ctx.Err(); err != nil {
+		if at < 0 {
+			p.giveBack(w.owner, w.places)
+		} else {
+			p.waiting = slices.Delete(p.waiting, at, at+1)
+		}
+		return err
+	}
+	if at < 0 {
+		return nil
+	}
+	p.waiting = slices.Delete(p.waiting, at, at+1)
+	if full := p.try(w.owner, w.places); full != nil { // whose places are taken decides what the client is told
+		return full
+	}
+	return nil
 }
 
 // leave gives the place of an owner back.
-func (p *places[K]) leave(owner K) {
+func (p *places[K]) leave(owner K) { p.give(owner, 1) }
+
+// give gives places of an owner back.
+func (p *places[K]) give(owner K, n int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.taken--
-	if p.byOwner[owner]--; p.byOwner[owner] == 0 {
+	p.giveBack(owner, n)
+}
+
+// giveBack gives places back, and serves those in line for whom there are enough now. p.mu is held.
+func (p *places[K]) giveBack(owner K, n int64) {
+	p.taken -= n
+	if p.byOwner[owner] -= n; p.byOwner[owner] == 0 {
 		delete(p.byOwner, owner)
 	}
-	if p.left != nil {
-		close(p.left)
-		p.left = nil
-	}
+	p.waiting = slices.DeleteFunc(p.waiting, func(w *waiter[K]) bool {
+		if p.try(w.owner, w.places) != nil {
+			return false
+		}
+		close(w.served)
+		return true
+	})
 }

@@ -36,7 +36,7 @@ const (
 
 // newProviderLogins bounds what clients have a node ask the provider.
 func newProviderLogins() *places[netip.Prefix] {
-	return &places[netip.Prefix]{perNode: math.MaxInt, perOwner: maxClientLogins, full: func(netip.Prefix, bool) *Problem {
+	return &places[netip.Prefix]{perNode: math.MaxInt64, perOwner: maxClientLogins, full: func(netip.Prefix, bool) *Problem {
 		p := problem(http.StatusTooManyRequests, "%d logins from your address are under way; try again once one of them ended", maxClientLogins)
 		p.retry = time.Second
 		return p

@@ -1,21 +1,24 @@
 package web
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"testing"
+	"time"
 
 	"deadman/access"
 )
 
-// The tokens of a prefix share their places, and all prefixes together leave some for everybody else.
+// The tokens of a prefix share their room, and all prefixes together leave some for everybody else, of whom each leaves some, too.
 func TestTenantsLeaveRoomToRead(t *testing.T) {
 	reads := newReads()
 	visitorNamed := func(name, prefix string) visitor {
 		return visitor{token: access.Token{ID: "id-" + name, Name: name, Prefix: prefix}}
 	}
 	take := func(name, prefix string) int {
-		if full := reads.take(visitorNamed(name, prefix).tenant()); full != nil {
+		var full *Problem
+		if err := reads.wait(t.Context(), visitorNamed(name, prefix).tenant(), answerRoom, time.Millisecond); errors.As(err, &full) {
 			return full.Status
 		}
 		return http.StatusOK
@@ -28,17 +31,20 @@ func TestTenantsLeaveRoomToRead(t *testing.T) {
 	}
 	for tenant := range 3 {
 		prefix := fmt.Sprintf("t%d-", tenant)
-		for i := range maxTokenReads {
-			want("a place of a tenant", take(fmt.Sprint(prefix, i), prefix), http.StatusOK)
+		for i := range maxTokenReads / answerRoom {
+			want("an answer to a tenant", take(fmt.Sprint(prefix, i), prefix), http.StatusOK)
 		}
 		want("one more token of the tenant", take(prefix+"more", prefix), http.StatusTooManyRequests)
 	}
 	want("another tenant", take("t3", "t3-"), http.StatusServiceUnavailable)
-	for range keptReads {
-		want("somebody without a prefix", take("ann", ""), http.StatusOK)
+	for i, name := range []string{"ann", "bob", "cas", "dan"} { // each has as much as it leaves to others
+		for range []int{4, 2, 1, 1}[i] {
+			want(name+", without a prefix", take(name, ""), http.StatusOK)
+		}
 	}
-	want("a place beyond those of the node", take("bob", ""), http.StatusServiceUnavailable)
-	reads.leave(visitorNamed("other", "t0-").tenant())
+	want("more than is left to others", take("ann", ""), http.StatusTooManyRequests)
+	want("an answer beyond those of the node", take("eve", ""), http.StatusServiceUnavailable)
+	reads.give(visitorNamed("other", "t0-").tenant(), answerRoom)
 	want("a tenant, while others need what is left", take("t3", "t3-"), http.StatusServiceUnavailable)
-	want("somebody without a prefix, once there is a place", take("bob", ""), http.StatusOK)
+	want("somebody without a prefix, once there is room", take("eve", ""), http.StatusOK)
 }

@@ -64,7 +64,7 @@ func TestReadsAreBounded(t *testing.T) {
 	if took := time.Since(begun); a.StatusCode != 429 || a.Header.Get("Retry-After") == "" || took < 9*time.Second {
 		t.Errorf("beyond the bound of a token: %d %v after %s: %s", a.StatusCode, a.Header, took, a.body)
 	}
-	if !strings.Contains(a.body, "8 requests for the token slow") {
+	if !strings.Contains(a.body, "requests for the token slow") || !strings.Contains(a.body, "at most 64 MiB") {
 		t.Errorf("it does not say what is wrong: %s", a.body)
 	}
 	for path, header := range map[string][]string{
@@ -112,19 +112,50 @@ func TestPagesTakeOnePlace(t *testing.T) {
 	}
 }
 
-// All tokens together have no more than the node's places.
+// Four tokens whose clients do not read leave room for others, who get small and large answers at once, however the four try again. All tokens
+// together have no more than the node's room.
 func TestReadsOfANodeAreBounded(t *testing.T) {
 	s := newStand(t, closed)
 	s.refuse(500, 16<<10-100)
-	for i := range 4 {
+	const page = "/api/v1/dead-letters?limit=500"
+	hold := func(i int) {
 		token := s.token(fmt.Sprint("slow", i), "", access.Read)
-		for range 8 {
-			s.slowly("/api/v1/dead-letters?limit=500", token)
+		for range 12 {
+			s.slowly(page, token)
 		}
 	}
+	for i := range 4 {
+		hold(i)
+	}
 	time.Sleep(3 * time.Second) // until they are at work
-	a := do(t, s.Server, "GET", "/api/v1/jobs", "", s.token("other", "", access.Read)...)
-	if a.StatusCode != 503 || a.Header.Get("Retry-After") == "" || !strings.Contains(a.body, "32 requests that read") {
+	other := s.token("other", "", access.Read)
+	for _, path := range []string{"/api/v1/jobs", page, "/"} {
+		begun := time.Now()
+		if a, took := do(t, s.Server, "GET", path, "", other...), time.Since(begun); a.StatusCode != 200 || took > 5*time.Second {
+			t.Errorf("%s beside four that do not read: %d after %s, %.200s", path, a.StatusCode, took, a.body)
+		}
+	}
+	for i := range 8 {
+		hold(4 + i)
+	}
+	time.Sleep(3 * time.Second)
+	a := do(t, s.Server, "GET", "/api/v1/jobs", "", other...)
+	if a.StatusCode != 503 || a.Header.Get("Retry-After") == "" || !strings.Contains(a.body, "256 MiB") {
 		t.Errorf("%d %v %s", a.StatusCode, a.Header, a.body)
+	}
+}
+
+// Clients that are slow to read small answers keep nobody from reading.
+func TestSmallAnswersTakeLittleRoom(t *testing.T) {
+	s := newStand(t, closed)
+	s.refuse(250, 16<<10-100) // more than the system buffers
+	slow := s.token("slow", "", access.Read)
+	for range 14 { // of which 8 would be all that are made at a time
+		s.slowly("/api/v1/dead-letters?limit=250", slow)
+	}
+	time.Sleep(time.Second) // until they are at work
+	begun := time.Now()
+	if a, took := do(t, s.Server, "GET", "/api/v1/jobs", "", slow...), time.Since(begun); a.StatusCode != 200 || took > 5*time.Second {
+		t.Errorf("%d after %s: %s", a.StatusCode, took, a.body)
 	}
 }

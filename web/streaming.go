@@ -41,7 +41,7 @@ var errOtherVisitor = errors.New("the stream began with other rights than it wou
 var errStreamOver = errors.New("the proxy has to name the person again")
 
 // newStreamPlaces bounds the streams of one kind. what is those streams, in a sentence.
-func newStreamPlaces(what string, perNode, perToken int) *places[tokenRef] {
+func newStreamPlaces(what string, perNode, perToken int64) *places[tokenRef] {
 	return &places[tokenRef]{perNode: perNode, perOwner: perToken, full: func(of tokenRef, node bool) (full *Problem) {
 		defer func() { full.retry = streamRetry }()
 		if node {

@@ -1,0 +1,147 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// placesFor are places of which an owner has a part.
+func placesFor(perNode, perOwner int64) *places[string] {
+	return &places[string]{perNode: perNode, perOwner: perOwner, full: func(owner string, node bool) *Problem {
+		return problem(map[bool]int{false: http.StatusTooManyRequests, true: http.StatusServiceUnavailable}[node], "there is no place for %s", owner)
+	}}
+}
+
+// Who comes first is served first, whether a place or a turn of the owner is missing.
+func TestPlacesAreGivenInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := placesFor(2, 1)
+		served := make(chan string, 10)
+		for _, who := range []string{"a1", "b1", "a2", "c1", "b2", "a3", "c2"} {
+			go func() {
+				if err := p.wait(t.Context(), who[:1], 1, time.Hour); err != nil {
+					t.Errorf("%s: %v", who, err)
+				}
+				served <- who
+			}()
+			synctest.Wait()
+		}
+		for _, step := range []struct{ served, leaves string }{
+			{"a1", ""}, {"b1", "a"}, {"a2", "a"}, {"c1", "b"}, {"b2", "b"}, {"a3", "c"}, {"c2", "c"},
+		} {
+			if got := <-served; got != step.served {
+				t.Errorf("%s is served, want %s", got, step.served)
+			}
+			if step.leaves != "" {
+				p.leave(step.leaves)
+			}
+			synctest.Wait()
+		}
+	})
+}
+
+// One that waits too long is told whose places are taken, and one whose client leaves holds nothing.
+func TestPlacesAreNotWaitedForTooLong(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := placesFor(2, 1)
+		p.line = 3
+		refused := func(owner string, status int, after time.Duration) {
+			t.Helper()
+			var full *Problem
+			begun := time.Now()
+			if err := p.wait(t.Context(), owner, 1, time.Minute); !errors.As(err, &full) || full.Status != status || time.Since(begun) != after {
+				t.Errorf("%s: %v after %s, want %d after %s", owner, err, time.Since(begun), status, after)
+			}
+		}
+		for _, owner := range []string{"a", "b"} {
+			if full := p.take(owner); full != nil {
+				t.Fatal(full)
+			}
+		}
+		refused("a", http.StatusTooManyRequests, time.Minute)
+		refused("c", http.StatusServiceUnavailable, time.Minute)
+		left := make(chan error, 2)
+		ctx, leave := context.WithCancel(t.Context())
+		for range 2 {
+			go func() { left <- p.wait(ctx, "a", 1, time.Hour) }()
+		}
+		synctest.Wait()
+		refused("a", http.StatusTooManyRequests, 0) // the line is full
+		leave()
+		for range 2 {
+			if err := <-left; !errors.Is(err, context.Canceled) {
+				t.Errorf("one whose client left: %v", err)
+			}
+		}
+		p.leave("a")
+		p.leave("b")
+		if p.taken != 0 || len(p.byOwner) != 0 || len(p.waiting) != 0 {
+			t.Errorf("%d places are taken, by %v; %d wait", p.taken, p.byOwner, len(p.waiting))
+		}
+	})
+}
+
+// Whatever comes and leaves, no bound is passed, no place is lost, and none is free for one who waits.
+func TestPlacesKeepTheirBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		p := placesFor(20, 8)
+		p.fair, p.kept, p.guest = true, 5, func(owner string) bool { return owner == "guest" }
+		var waiting []*waiter[string]
+		had := make(map[string]int64)
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			owner := rapid.SampledFrom([]string{"guest", "a", "b", "c", "d", ""}).Draw(t, "owner")
+			n := rapid.Int64Range(1, 4).Draw(t, "places")
+			switch rapid.IntRange(0, 2).Draw(t, "does") {
+			case 0:
+				if w, _ := p.queue(owner, n); w == nil {
+					had[owner] += n
+				} else {
+					waiting = append(waiting, w)
+				}
+			case 1:
+				if n = min(n, had[owner]); n > 0 {
+					p.give(owner, n)
+					had[owner] -= n
+				}
+			case 2:
+				if len(waiting) > 0 {
+					ctx, end := context.WithCancel(context.Background())
+					end()
+					at := rapid.IntRange(0, len(waiting)-1).Draw(t, "leaves")
+					_ = p.giveUp(ctx, waiting[at])
+					waiting = append(waiting[:at], waiting[at+1:]...)
+				}
+			}
+			still := waiting[:0]
+			for _, w := range waiting {
+				select {
+				case <-w.served:
+					had[w.owner] += w.places
+				default:
+					still = append(still, w)
+				}
+			}
+			waiting = still
+			sum := int64(0)
+			for owner, n := range had {
+				if sum += n; n != p.byOwner[owner] || owner != p.free && n > p.perOwner {
+					t.Fatalf("%q has %d, and %d are counted", owner, n, p.byOwner[owner])
+				}
+			}
+			if sum != p.taken || sum > p.perNode || len(waiting) != len(p.waiting) || had["guest"] > p.perNode-p.kept {
+				t.Fatalf("%d are taken, %d are counted; %d wait, %d are in line", sum, p.taken, len(waiting), len(p.waiting))
+			}
+			for _, w := range waiting {
+				if p.try(w.owner, w.places) == nil {
+					t.Fatalf("%q waits for %d, which are there", w.owner, w.places)
+				}
+			}
+		}
+	})
+}
