@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -86,6 +87,76 @@ func TestMemoryOfLists(t *testing.T) {
 	}
 	stop()
 	n.stop()
+}
+
+// listedBytes is the size of an event that lists have, so that a page of 500 alerts is some 8 MB.
+const listedBytes = 15_000
+
+// TestMemoryOfUnreadAnswers has a node in 512 MB make lists that no client reads, for many tokens.
+func TestMemoryOfUnreadAnswers(t *testing.T) {
+	n := newBesieged(t)
+	if status, body := n.ask(t.Context(), n.admin, "POST", "/api/v1/rules", []byte(bulky)); status != http.StatusCreated {
+		t.Fatalf("%d %s", status, body)
+	}
+	filler := strings.Repeat("x", listedBytes)
+	var all sync.WaitGroup
+	for at := range 10 {
+		all.Go(func() {
+			for i := range 50 {
+				if status, body := n.ask(t.Context(), n.events, "POST", "/api/v1/events/bulky.created", fmt.Appendf(nil, `{"id":"%d-%d","filler":"%s"}`, at, i, filler)); status != http.StatusAccepted {
+					t.Errorf("%d %s", status, body)
+				}
+			}
+		})
+	}
+	all.Wait()
+	const page = "/api/v1/alerts?rule=bulky&limit=500"
+	size := 0
+	eventually(t, 2*time.Minute, "every alert is decided", func() bool {
+		_, body := n.ask(t.Context(), n.admin, "GET", page, nil)
+		size = len(body)
+		return strings.Count(string(body), `"filler"`) == 500
+	})
+	n.forgetMost()
+	for i := range 12 {
+		token := n.token(map[string]any{"name": fmt.Sprintf("slow-%d", i), "scopes": []string{"read"}})
+		for range 12 {
+			n.neglect(page, token)
+		}
+	}
+	for range 20 {
+		if status, _ := n.ask(t.Context(), n.readers[0], "GET", page, nil); status == http.StatusServiceUnavailable {
+			break // until all the room is taken
+		}
+	}
+	most := n.mostMemory()
+	t.Logf("a page has %d bytes; the node took %d MiB at the most", size, most>>20)
+	select {
+	case <-n.exited:
+		t.Fatalf("the node ended: %s", n.ProcessState)
+	default:
+	}
+	if most > hostileMemory && !n.limited {
+		t.Errorf("the node took %d MiB, and has %d", most>>20, hostileMemory>>20)
+	}
+	n.stop()
+}
+
+// neglect asks for a page and reads nothing of it. The test's end lets go of it.
+func (n *besieged) neglect(path, token string) {
+	n.Helper()
+	host := strings.TrimPrefix(n.at.HTTP, "http://")
+	c, err := net.Dial("tcp", host)
+	if err != nil {
+		n.Fatal(err)
+	}
+	n.Cleanup(func() { _ = c.Close() })
+	if err := c.(*net.TCPConn).SetReadBuffer(4096); err != nil {
+		n.Fatal(err)
+	}
+	if _, err := fmt.Fprintf(c, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n\r\n", path, host, token); err != nil {
+		n.Fatal(err)
+	}
 }
 
 // listedAlert is what the test reads of an alert.

@@ -3,6 +3,8 @@ package sources_test
 import (
 	"context"
 	"net/url"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -102,6 +104,76 @@ func TestARoleThatMayDoMoreIsWarnedOf(t *testing.T) {
 				t.Errorf("%q: %q does not say %q", grants, got, part)
 			}
 		}
+	}
+}
+
+// By default lookups of one user may end each other. The statement of the documentation takes that from them, and nothing else.
+func TestTheDocumentedStatementKeepsLookupsApart(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../docs/sources.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	statement := regexp.MustCompile(`(?m)^ *(REVOKE EXECUTE .*;)$`).FindSubmatch(text)
+	if statement == nil {
+		t.Fatal("docs/sources.md has no statement")
+	}
+	d := newDatabase(t)
+	role := "deadman_test_" + uuid.NewString()[:8]
+	d.run("CREATE ROLE " + role + " LOGIN PASSWORD 'secret'")
+	t.Cleanup(func() { // it is of a server of tests
+		for _, sql := range []string{"DROP OWNED BY " + role, "DROP ROLE " + role} {
+			if _, err := d.conn.Exec(context.WithoutCancel(t.Context()), sql); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	d.run("GRANT SELECT ON orders TO " + role)
+	u, err := url.Parse(d.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(role, "secret")
+	c := open(t, sources.Spec{Postgres: &sources.Postgres{URL: u.String(), StatementTimeout: 10 * time.Second}})
+	ask := func(ctx context.Context, sql string) error {
+		found, err := c.Ask(ctx, lookup.Question{SQL: sql}, keys(1))
+		if err == nil && len(found) == 1 {
+			err = found[0].Err
+		}
+		return err
+	}
+	attack := func(function string) (first, attacker error) {
+		t.Helper()
+		ended := make(chan error, 1)
+		go func() {
+			ended <- ask(within(t, 20*time.Second), "select pg_sleep(2)::text as v, '"+function+"' as marks where $1::int = 1")
+		}()
+		for late := within(t, 10*time.Second); d.number(`SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%pg_sleep(2)%' AND usename = '`+role+"'") == 0; {
+			select {
+			case <-time.After(5 * time.Millisecond):
+			case <-late.Done():
+				t.Fatal("no lookup is at work")
+			}
+		}
+		attacker = ask(within(t, 10*time.Second), "select "+function+"(pid)::text as v from pg_stat_activity "+
+			"where query like '%pg_sleep(2)%' and pid <> pg_backend_pid() and usename = current_user and $1::int = 1 limit 1")
+		return <-ended, attacker
+	}
+	functions := []string{"pg_terminate_backend", "pg_cancel_backend"}
+	for _, function := range functions {
+		if first, attacker := attack(function); first == nil || attacker != nil {
+			t.Fatalf("%s: the first lookup ends with %v, the other with %v; the test attacks nothing", function, first, attacker)
+		}
+	}
+	d.run(string(statement[1]))
+	for _, function := range functions {
+		first, attacker := attack(function)
+		if first != nil || attacker == nil || !strings.Contains(attacker.Error(), "permission denied for function "+function) {
+			t.Errorf("%s: the first lookup ends with %v, the other with %v", function, first, attacker)
+		}
+	}
+	if err := ask(within(t, 10*time.Second), byID); err != nil {
+		t.Errorf("an honest lookup: %v", err)
 	}
 }
 

@@ -49,9 +49,9 @@ type Book interface {
 // Taken is where an event is kept.
 type Taken struct {
 	Stream string `json:"stream"`
-	Seq    uint64 `json:"seq"`
+	Seq    uint64 `json:"seq,omitzero" doc:"In the stream; absent for a token with bounds: it counts the events of all senders."`
 
-	Duplicate bool `json:"duplicate,omitempty" doc:"The stream has an event of this id by the same sender on the same subject. It is the one at seq; this one is not stored."`
+	Duplicate bool `json:"duplicate,omitempty" doc:"The stream has an event of this id by the same sender on the same subject. It is the one that counts; this one is not stored."`
 
 	Concerns        []Concerned `json:"concerns,omitempty" doc:"Whose waits the event may begin, change or end, as this node knows the rules; the first 20. Of the rules that the token may read."`
 	Unmatched       bool        `json:"unmatched,omitempty" doc:"The node is busy and did not find out what the event means: nothing follows from the absence of concerns and would_dead_letter. The event is taken in."`
@@ -181,6 +181,9 @@ func (a *api) event(ctx context.Context, in *eventIn) (Taken, error) {
 		return Taken{}, fmt.Errorf("publish on %s: %w", in.Subject, err)
 	}
 	taken := Taken{Stream: stream, Seq: seq, Duplicate: repeated}
+	if visitorOf(ctx).token.Bounds() != nil {
+		taken.Seq = 0
+	}
 	a.meaning(ctx, &taken, futurejobs.Event{
 		Stream: stream, Subject: subject, Seq: seq, At: a.Now(), Header: in.header, Data: in.RawBody,
 	})

@@ -92,3 +92,27 @@ func TestRulesOfANodesFolderAreReadOnly(t *testing.T) {
 		t.Errorf("%+v", audit.Items)
 	}
 }
+
+// A tenant takes names, and pauses rules, below its prefix alone; there also those of a node's folder.
+func TestATenantTakesNamesBelowItsPrefixAlone(t *testing.T) {
+	s := newStand(t, closed)
+	tenant := append(s.token("tenant", "acme-*", access.Rules), "Content-Type", "application/yaml")
+	named := func(name string) string { return strings.Replace(paidYAML, "name: paid", "name: "+name, 1) }
+	s.readFolder("operator", map[string]string{"paid.yaml": paidYAML, "acme.yaml": named("acme-paid")})
+	for _, of := range [][3]string{
+		{"PUT", "/later", named("later")},
+		{"POST", "", named("later")},
+		{"PUT", "/acm", named("acm")},
+		{"POST", "/paid/pause", ""},
+		{"POST", "/paid/resume", ""},
+	} {
+		if a := do(t, s.Server, of[0], "/api/v1/rules"+of[1], of[2], tenant...); a.StatusCode != 403 {
+			t.Errorf("%s %s: %d %s", of[0], of[1], a.StatusCode, a.body)
+		}
+	}
+	for _, does := range []string{"pause", "resume"} {
+		if a := do(t, s.Server, "POST", "/api/v1/rules/acme-paid/"+does, "", tenant...); a.StatusCode != 200 {
+			t.Errorf("%s a rule of the folder below the prefix: %d %s", does, a.StatusCode, a.body)
+		}
+	}
+}

@@ -17,6 +17,30 @@ import (
 	"deadman/web"
 )
 
+// The place of an event in a stream counts what all senders publish, of which a token with bounds learns nothing.
+func TestASenderWithBoundsIsToldNoSequence(t *testing.T) {
+	s := newStand(t, closed)
+	bound := access.Bounds{Publish: []string{"orders.>"}}
+	for name, c := range map[string]struct {
+		wish access.Wish
+		seq  bool
+	}{
+		"tenant":  {access.Wish{Prefix: "acme-*", Bounds: bound}, false},
+		"bounded": {access.Wish{Bounds: bound}, false},
+		"free":    {access.Wish{}, true},
+	} {
+		c.wish.Name, c.wish.Scopes = name, []access.Scope{access.Events}
+		_, secret, err := s.keeper.Create(t.Context(), c.wish)
+		fatal(t, err)
+		for _, header := range [][]string{nil, {"Nats-Msg-Id", "one"}, {"Nats-Msg-Id", "one"}, {"Idempotency-Key", "two"}, {"Idempotency-Key", "two"}} {
+			a := do(t, s.Server, "POST", "/api/v1/events/orders.created", `{"id": "1"}`, append(header, "Authorization", "Bearer "+secret)...)
+			if a.StatusCode != 202 || !strings.Contains(a.body, `"stream":"DEADMAN_EVENTS"`) || strings.Contains(a.body, `"seq":`) != c.seq {
+				t.Errorf("%s, %v: %d %s", name, header, a.StatusCode, a.body)
+			}
+		}
+	}
+}
+
 func TestEvents(t *testing.T) {
 	s := newStand(t)
 	const path = "/api/v1/events/orders.created"

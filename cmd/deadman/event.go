@@ -70,7 +70,11 @@ func (p *program) showTaken(subject string, taken web.Taken) error {
 	if taken.Duplicate {
 		how = "taken in before, and not again"
 	}
-	_, err := fmt.Fprintf(p.out, "%s: %s is message %d of stream %s\n", how, plain(subject), taken.Seq, plain(taken.Stream))
+	where := "a message"
+	if taken.Seq > 0 { // a token with bounds is not told
+		where = fmt.Sprint("message ", taken.Seq)
+	}
+	_, err := fmt.Fprintf(p.out, "%s: %s is %s of stream %s\n", how, plain(subject), where, plain(taken.Stream))
 	return err
 }
 
