@@ -76,7 +76,7 @@ func (w *tenants) tenant(name string) []string {
 		"subjects": ["NAME.>"], "publish": ["NAME.>"], "sources": ["NAME-*"], "handlers": ["NAME-*"]}`, "NAME", name))
 }
 
-// publish publishes an event by the API and returns its sequence.
+// publish publishes an event by the API and returns its sequence, which a tenant is not told.
 func (w *tenants) publish(status int, subject, body string, headers ...string) (seq uint64, answer reply) {
 	w.Helper()
 	var taken struct{ Seq uint64 }
@@ -247,7 +247,7 @@ func (w *tenants) eventsAreRefused(t *testing.T) {
 }
 
 func (w *tenants) lookupsPublishNothing(t *testing.T) {
-	before, _ := w.publish(http.StatusAccepted, "acme.created", `{"id": "n1"}`, w.acme...)
+	before, _ := w.publish(http.StatusAccepted, "acme.created", `{"id": "n1"}`, w.admin...)
 	text := "name: acme-ask\nentity: order\ntrigger: {event: acme.a, key: event.id}\nlookup: {nats: {source: acme-bus, subject: \"acme.{{key}}\"}}\n" + steps
 	got := w.call(http.MethodPut, "/api/v1/rules/acme-ask", text, append(w.acme, "Content-Type", "application/yaml")...)
 	if got.status != 422 || !strings.Contains(string(got.body), "takes in") {
@@ -261,7 +261,7 @@ func (w *tenants) lookupsPublishNothing(t *testing.T) {
 	if got.status != 422 || !strings.Contains(string(got.body), "a stream takes in this subject") {
 		t.Errorf("a preview of it: %d %s", got.status, got.body)
 	}
-	if after, _ := w.publish(http.StatusAccepted, "acme.created", `{"id": "n2"}`, w.acme...); after != before+1 {
+	if after, _ := w.publish(http.StatusAccepted, "acme.created", `{"id": "n2"}`, w.admin...); after != before+1 {
 		t.Errorf("the stream went from %d to %d", before, after)
 	}
 }
