@@ -19,7 +19,7 @@ func newSaves() *places[tokenRef] { return newTurns("saves of rules", math.MaxIn
 // newTurns bounds requests that make a node work: one of a token is at work at a time, and perNode of all. line bounds those of a token that are at
 // work or wait.
 func newTurns(what string, perNode, line int64) *places[tokenRef] {
-	return &places[tokenRef]{perNode: perNode, perOwner: 1, line: line, full: func(of tokenRef, node bool) *Problem {
+	return &places[tokenRef]{perNode: perNode, perOwner: 1, line: line, full: func(_ tokenRef, node bool) *Problem {
 		if node {
 			return problem(http.StatusServiceUnavailable, "other %s are at work, and none of them ended in time; try again", what)
 		}
