@@ -45,10 +45,12 @@ func newReads() *places[tokenRef] {
 		perNode: maxReads, perOwner: maxTokenReads, fair: true, kept: keptReads, guest: func(of tokenRef) bool { return of.guest },
 		full: func(of tokenRef, node bool) *Problem {
 			if node {
-				return problem(http.StatusServiceUnavailable, "the answers that clients of this node read take %d MiB, which is all that they may, and none of them ended in %s; try again, or ask another node",
+				return problem(http.StatusServiceUnavailable, "the answers that clients of this node read take %d MiB, which is all that they may, "+
+					"and none of them ended in %s; try again, or ask another node",
 					maxReads>>20, readWait)
 			}
-			return problem(http.StatusTooManyRequests, "the answers to requests for %s take as much of this node as they may (at most %d MiB, and no more than they leave to others), "+
+			return problem(http.StatusTooManyRequests, "the answers to requests for %s take as much of this node as they may "+
+				"(at most %d MiB, and no more than they leave to others), "+
 				"and none of them ended in %s; read the answers, and send fewer requests at a time", of.who, maxTokenReads>>20, readWait)
 		},
 	}

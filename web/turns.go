@@ -23,7 +23,8 @@ func newTurns(what string, perNode, line int64) *places[tokenRef] {
 		if node {
 			return problem(http.StatusServiceUnavailable, "other %s are at work, and none of them ended in time; try again", what)
 		}
-		return problem(http.StatusTooManyRequests, "%d %s of this token are at work or wait, or none of them ended in %s; send the next one once one of them is answered",
+		return problem(http.StatusTooManyRequests, "%d %s of this token are at work or wait, or none of them ended in %s; "+
+			"send the next one once one of them is answered",
 			line, what, turnWait)
 	}}
 }
