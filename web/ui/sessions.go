@@ -3,6 +3,7 @@ package ui
 import (
 	"net/http"
 	"net/url"
+	"strings"
 
 	"deadman/web"
 )
@@ -16,7 +17,34 @@ type sessionsView struct {
 	Sessions []web.Session
 	Others   bool // the visitor sees those of other tokens, too
 	Done     *doing
-	Quota    *web.Quota // of the visitor's prefix; nil: the token has none
+	Self     web.Self
+}
+
+// Access returns the facts about what the visitor may do, by name.
+func (v sessionsView) Access() []fact {
+	self := v.Self
+	name, rules := self.Name, "all"
+	if self.Open {
+		name = "none: the node is open"
+	}
+	if self.Prefix != "" {
+		rules = self.Prefix + "*"
+	}
+	all := []fact{{"Login", name}, {"Scopes", strings.Join(self.Scopes, ", ")}, {"Rules", rules}}
+	for _, bound := range []struct {
+		name string
+		list []string
+	}{{"Subjects", self.Subjects}, {"Publish", self.Publish}, {"Sources", self.Sources}, {"Handlers", self.Handlers}} {
+		says := strings.Join(bound.list, ", ")
+		switch {
+		case bound.list == nil:
+			says = "all"
+		case says == "":
+			says = "none"
+		}
+		all = append(all, fact{bound.name, says})
+	}
+	return all
 }
 
 func (u *UI) sessions(c client, r *http.Request) (view, error) {
@@ -28,7 +56,7 @@ func (u *UI) sessions(c client, r *http.Request) (view, error) {
 	if err := c.get("/tokens/self", nil, &self); err != nil {
 		return view{}, err
 	}
-	v := sessionsView{Quota: self.Quota, listing: listingOf(r), Others: may.Rescue(), Done: doneOf(r.URL.Query(), "session", ended)}
+	v := sessionsView{Self: self, listing: listingOf(r), Others: may.Rescue(), Done: doneOf(r.URL.Query(), "session", ended)}
 	var page web.Page[web.Session]
 	if err := c.get(sessionsAt, v.query(), &page); err != nil {
 		return view{}, err
