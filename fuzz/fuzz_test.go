@@ -107,6 +107,7 @@ func (r *run) one(q request) {
 	r.byStatus[status]++
 	r.mu.Unlock()
 	switch {
+	case err != nil && q.isUnreadable():
 	case err != nil:
 		r.fault(q, fmt.Sprintf("it was not answered: %v", err))
 	case status == http.StatusServiceUnavailable && (strings.Contains(answer, `"detail"`) || q.stream || !q.api):

@@ -33,6 +33,13 @@ func (q request) http(base string) *http.Request {
 	return r
 }
 
+// isUnreadable reports whether net/http refuses the request at its first line. It then closes the connection with the body unread, which
+// may reach the client before the refusal does.
+func (q request) isUnreadable() bool {
+	_, err := url.ParseRequestURI(q.path)
+	return err != nil && len(q.body) > 0
+}
+
 // String is what a person needs to send it again.
 func (q request) String() string {
 	header := q.header.Clone()
