@@ -178,7 +178,7 @@ type postOffice struct {
 	gone  sync.WaitGroup
 }
 
-func newPostOffice(t *testing.T) *postOffice {
+func newPostOffice(t testing.TB) *postOffice {
 	socket, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -233,6 +233,17 @@ func (p *postOffice) serve(conn net.Conn) {
 			say("250 fine")
 		}
 	}
+}
+
+// take returns the mails since the last time, with the dots of the protocol taken out.
+func (p *postOffice) take() (mails []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, mail := range p.mails {
+		mails = append(mails, strings.ReplaceAll("\n"+mail, "\n.", "\n")[1:])
+	}
+	p.mails = nil
+	return mails
 }
 
 func TestEmail(t *testing.T) {

@@ -2,6 +2,7 @@ package notify
 
 import (
 	"fmt"
+	"html"
 	"net/url"
 	"regexp"
 	"strings"
@@ -102,7 +103,7 @@ func escaped(text, marks string) string {
 // unmarked is for services whose marks cannot be escaped, or are not known: the marks of mentions and links become
 // characters that look like them.
 func unmarked(text string) string {
-	text = inert(text)
+	text = hiddenEntity.ReplaceAllStringFunc(inert(text), disarmed)
 	var out strings.Builder
 	for i, r := range text {
 		if r == '<' && opens(text[i+1:]) {
@@ -111,6 +112,18 @@ func unmarked(text string) string {
 		out.WriteRune(r)
 	}
 	return out.String()
+}
+
+// hiddenEntity is an entity of HTML, which HTML reads without its semicolon, too.
+var hiddenEntity = regexp.MustCompile(`&(#[0-9]+|#[xX][0-9a-fA-F]+|[a-zA-Z][a-zA-Z0-9]*);?`)
+
+// disarmed is an entity that is not one any more, where it is that of a character that hides. Mails in HTML and some readers of Markdown
+// would show the character.
+func disarmed(entity string) string {
+	if read := html.UnescapeString(entity); visible(read) != read {
+		return "＆" + entity[1:]
+	}
+	return entity
 }
 
 // inert is a text without what works in chats whatever else they read: letters that hide, mentions, and what stands between words

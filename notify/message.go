@@ -83,9 +83,12 @@ const shownAlerts = 10
 
 // Text is the message for people: a line for each alert, as far as there is room, and a
 // link.
-func (m Message) Text() string {
+func (m Message) Text() string { return m.textOf(shownAlerts) }
+
+// textOf is the message for people with lines for so many alerts at most.
+func (m Message) textOf(most int) string {
 	var b strings.Builder
-	shown := m.Alerts[:min(len(m.Alerts), shownAlerts)]
+	shown := m.Alerts[:min(len(m.Alerts), most)]
 	for _, a := range shown {
 		fmt.Fprintf(&b, "%s  %s %s  %s\n", loud(a), line(a.Entity, 100), line(a.Key, 100), line(cmp.Or(a.Text, a.Rule), 300))
 	}
@@ -94,7 +97,7 @@ func (m Message) Text() string {
 			fmt.Fprintf(&b, "rule %s, waiting since %s\n", a.Rule, a.Since.UTC().Format("2006-01-02 15:04:05 MST"))
 		}
 	}
-	if more := m.Notice.Alerts - len(shown); more > 0 {
+	if more := m.Notice.Alerts - len(shown); more > 0 && len(shown) > 0 {
 		fmt.Fprintf(&b, "and %s more\n", grouped(more))
 	}
 	if link := m.Link(); link != "" {
@@ -114,6 +117,9 @@ func (m Message) Link() string {
 	return m.PublicURL + "/alerts?" + m.query().Encode()
 }
 
+// linkedValue is the most bytes of a value in a link. Services take texts of about a thousand characters, of which three are a byte of a key.
+const linkedValue = 100
+
 // query narrows the list of alerts to those of the message, and few others, as the API takes it:
 // by what they have in common, from the first of them on.
 func (m Message) query() url.Values {
@@ -124,7 +130,7 @@ func (m Message) query() url.Values {
 		}
 	}
 	for _, name := range []string{"rule", "entity", "key", "severity", "status"} {
-		if value := m.common(name); value != "" {
+		if value := m.common(name); value != "" && len(value) <= linkedValue {
 			q.Set(name, value)
 		}
 	}

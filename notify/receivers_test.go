@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"html"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -64,13 +65,14 @@ func (r *receivers) ServeHTTP(w http.ResponseWriter, got *http.Request) {
 	if err != nil {
 		return
 	}
-	if got.Method != http.MethodGet { // Matrix and Zulip are asked first
+	if got.Method != http.MethodGet && got.URL.Path != "/api/v1/register" { // Matrix and Zulip are asked first
 		r.mu.Lock()
 		r.got = append(r.got, request{got.Host, got.Header, body})
 		r.mu.Unlock()
 	}
 	answer := map[string]string{
-		"api.telegram.org": `{"ok": true, "result": {"message_id": 1}}`, "hooks.slack.com": "ok", "matrix.example.org": `{"joined_rooms": ["!a:example.org"]}`,
+		"api.telegram.org": `{"ok": true, "result": {"message_id": 1}}`, "hooks.slack.com": "ok", "slack.com": `{"ok": true}`,
+		"matrix.example.org": `{"joined_rooms": ["!a:example.org"]}`,
 	}[got.Host]
 	switch {
 	case got.Host == "discord.com":
@@ -102,8 +104,8 @@ var (
 	slackMark = regexp.MustCompile(`<[^>\n]*>`)
 	// discordMark is a mention, an emoji, a time or a command of Discord.
 	discordMark = regexp.MustCompile(`<(@|#|:|a:|t:|/|id:)`)
-	// legacyMark and newMark are unescaped marks of Telegram's two Markdowns.
-	legacyMark = regexp.MustCompile("(^|[^\\\\])(\\\\\\\\)*[_*`\\[]")
+	// legacyMark and newMark are unescaped marks of Telegram's two Markdowns. In the older one no backslash escapes a backslash.
+	legacyMark = regexp.MustCompile("(^|[^\\\\])[_*`\\[]")
 	newMark    = regexp.MustCompile("(^|[^\\\\])(\\\\\\\\)*[_*\\[\\]()~`>#+=|{}.!-]")
 )
 
@@ -113,6 +115,7 @@ func inSlack(sent string) (does []string) {
 }
 
 func inHTML(sent string) (does []string) {
+	sent = strings.TrimPrefix(sent, "<b></b>") // Telegram's title, which there is none of
 	does = append(does, openingTag.FindAllString(sent, -1)...)
 	return append(does, atName.FindAllString(sent, -1)...)
 }
@@ -166,6 +169,15 @@ func inMarkdown(sent string) (does []string) {
 		return ast.WalkContinue, nil
 	})
 	return does
+}
+
+// readMarkdown is a text of Markdown as a person reads it.
+func readMarkdown(sent string) string {
+	var out strings.Builder
+	if err := commonmark.Convert([]byte(sent), &out); err != nil {
+		return err.Error()
+	}
+	return html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(out.String(), ""))
 }
 
 // texts are all texts of a value of JSON, by where they are.

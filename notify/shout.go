@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/nicholas-fedor/shoutrrr"
 	"github.com/nicholas-fedor/shoutrrr/pkg/router"
@@ -16,7 +17,23 @@ import (
 type shout struct {
 	kind   Kind
 	format format
+	most   int // bytes of a message
 	router *router.ServiceRouter
+}
+
+// textSize is the most bytes of a message. Telegram, Google Chat, Lark, WeCom and ntfy take 4096 bytes; a longer message would be tried again
+// until it is given up, and one event with long texts would keep the alerts about others from people.
+const textSize = 4000
+
+// textSizes are those of services that take less.
+var textSizes = map[string]int{"pushover": 1000, "twilio": 1500}
+
+// sizeOf is the most bytes of a message of the service that a URL of shoutrrr names.
+func sizeOf(u *url.URL) int {
+	if most, less := textSizes[strings.ToLower(u.Scheme)]; less {
+		return most
+	}
+	return textSize
 }
 
 var errUnreadable = errors.New("the URL cannot be read; write it in full, with secrets percent-encoded")
@@ -39,12 +56,24 @@ func newShout(s Spec, client *http.Client) (*shout, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the URL is not one of %s: %s; docs/notify.md says where its forms are described", s.Kind, s.reason(err))
 	}
-	return &shout{s.Kind, formatOf(u), r}, nil
+	return &shout{s.Kind, formatOf(u), sizeOf(u), r}, nil
+}
+
+// fitting returns the title of a message and its text, with lines for as many alerts as the service takes.
+func (s *shout) fitting(m Message) (title, text string) {
+	title = s.format(m.Title())
+	for shown := shownAlerts; shown >= 0; shown-- {
+		if text = s.format(m.textOf(shown)); len(title)+1+len(text) <= s.most {
+			break
+		}
+	}
+	return title, text
 }
 
 // Send implements Channel. The library bounds it by sendTime, and not by ctx.
 func (s *shout) Send(_ context.Context, m Message) error {
-	title, text, params := s.format(m.Title()), s.format(m.Text()), types.Params{}
+	title, text := s.fitting(m)
+	params := types.Params{}
 	switch s.kind {
 	case Slack, Email:
 		params.SetTitle(title)
