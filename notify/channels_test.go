@@ -61,7 +61,7 @@ const telegramURL = "telegram://123456789:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA@te
 
 // payloads are texts that do something in the one service or the other.
 var payloads = []string{
-	"<!channel> <https://evil.example/login|View in deadman>", "<!here|x> <@U123> <!subteam^S1>", "@everyone @here @channel @all @**all** @bob", "x@everyone ops@example.org",
+	"<!channel> <https://evil.example/login|View in deadman>", "<!here|x> <@U123> <!subteam^S1>", "@everyone @here @channel @all @**all** @bob", "x@everyone y@here.example z@everyone.example ops@example.org",
 	"<@123> <@&123> <#1> </a:1> <t:1:R> <:x:1> <id:guide>", "<users/all> <at>Ann</at>", "[View](https://evil.example) ![a](https://evil.example/b.png) [a][b]\n\n[b]: https://evil.example",
 	"https://good.example@evil.example/ https://a.example/?a=1&shy;b &#8238;c &lrm;", "<a href=\"https://evil.example\">View</a><script>alert(1)</script><!-- -->", "\r\nBcc: everyone@evil.example\r\n\r\nbody",
 	"a\nX-Actions: view, https://evil.example", "=?utf-8?B?4oCuSGVsbG8=?=", "\r\n.\r\nMAIL FROM:<evil@evil.example>", "--boundary\r\nContent-Type: text/html", "*a* _b_ ~~c~~ ||d|| `e` ```f``` # g\n> h\n- i",
