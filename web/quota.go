@@ -37,7 +37,7 @@ type QuotaLimit struct {
 	Most      int64     `json:"most" example:"200"`
 	Default   bool      `json:"default,omitempty" doc:"It was not set."`
 	Used      int64     `json:"used" doc:"As it was counted a few seconds ago; of events always 0." example:"12"`
-	Refused   int64     `json:"refused" doc:"How often the limit refused something; of alerts, how many were not published."`
+	Refused   int64     `json:"refused" doc:"How often the limit refused something; of alerts, how many were not published. Of rules always 0: a save that is refused is told to its client alone."`
 	RefusedAt time.Time `json:"refused_at,omitzero" doc:"When last; absent: never."`
 }
 
