@@ -235,17 +235,6 @@ func (p *postOffice) serve(conn net.Conn) {
 	}
 }
 
-// take returns the mails since the last time, with the dots of the protocol taken out.
-func (p *postOffice) take() (mails []string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, mail := range p.mails {
-		mails = append(mails, strings.ReplaceAll("\n"+mail, "\n.", "\n")[1:])
-	}
-	p.mails = nil
-	return mails
-}
-
 func TestEmail(t *testing.T) {
 	office := newPostOffice(t)
 	url := fmt.Sprintf("smtp://%s/?from=deadman@example.org&to=ops@example.org,boss@example.org&encryption=None&starttls=No", office.Addr())
@@ -425,49 +414,6 @@ func TestAnswersAreBounded(t *testing.T) {
 	defer answer.Body.Close()
 	if n, err := io.Copy(io.Discard, answer.Body); n != 64<<10 || err != nil {
 		t.Errorf("%d bytes were read: %v", n, err)
-	}
-}
-
-// What comes from an event is escaped on its way to every service, in the title and in the text.
-func TestServicesGetNoMarksOfEvents(t *testing.T) {
-	evil := firing("<!channel> @everyone [View](https://evil.example) \u202e\u200b")
-	for _, c := range []notify.Spec{
-		{Kind: notify.Slack, URL: "slack://hook:WNA3PBYV6-F20DUQND3RQ-Webc4MAvoacrpPakR8phF0zi@webhook"},
-		{Kind: notify.Shoutrrr, URL: "discord://token-of-the-hook@123456789012345678"},
-		{Kind: notify.Shoutrrr, URL: "mattermost://chat.example.org/a-long-token"},
-		{Kind: notify.Shoutrrr, URL: "rocketchat://chat.example.org/token-a/token-b"},
-		{Kind: notify.Shoutrrr, URL: "telegram://123456789:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA@telegram?chats=1"},
-		{Kind: notify.Shoutrrr, URL: "googlechat://chat.googleapis.com/v1/spaces/FOO/messages?key=bar&token=baz"},
-		{Kind: notify.Shoutrrr, URL: "generic+https://hook.example.org/a"},
-		{Kind: notify.Shoutrrr, URL: "ntfy://ntfy.example.org/deadman"},
-	} {
-		scheme, _, _ := strings.Cut(c.URL, ":")
-		t.Run(scheme, func(t *testing.T) {
-			e := newEar(t)
-			c.Name = "c"
-			channel, err := notify.Open(c, services(t, e))
-			if err != nil {
-				t.Fatal(err)
-			}
-			_ = channel.Send(t.Context(), message(evil)) // the ear does not answer as each service does
-			got := e.take()
-			if len(got) == 0 {
-				t.Fatal("nothing was sent")
-			}
-			sent := got[0].body
-			var decoded any
-			if err := json.Unmarshal([]byte(sent), &decoded); err == nil {
-				sent = fmt.Sprint(decoded)
-			}
-			if !strings.Contains(sent, "order-late") {
-				t.Errorf("%s", sent)
-			}
-			for _, mark := range []string{"<!channel", "@everyone", "](", "\u202e", "\u200b"} {
-				if strings.Contains(sent, mark) {
-					t.Errorf("%q is sent: %s", mark, sent)
-				}
-			}
-		})
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"html"
+	"math/rand/v2"
 	"mime"
 	"slices"
 	"strings"
@@ -69,11 +70,26 @@ var payloads = []string{
 	`","text":"<!channel>"}`, "&\u202e#8238;", "\xff\xfe", strings.Repeat("<!channel>", 60), strings.Repeat("👩‍🚀", 200), strings.Repeat("&", 400),
 }
 
+// composedSeeds is how many events are composed of parts of payloads.
+const composedSeeds = 40
+
 // FuzzChannels sends an alert of an event, and many, on each channel, and reads them as each service does: nothing of the event mentions,
 // links, is a header, or hides.
 func FuzzChannels(f *testing.F) {
 	for i, one := range payloads {
 		f.Add(one, payloads[(i+7)%len(payloads)], payloads[(i+13)%len(payloads)])
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	composed := func() (all string) {
+		for range 1 + random.IntN(4) {
+			one := []rune(payloads[random.IntN(len(payloads))])
+			from := random.IntN(len(one))
+			all += string(one[from : from+1+random.IntN(len(one)-from)])
+		}
+		return all
+	}
+	for range composedSeeds {
+		f.Add(composed(), composed(), composed())
 	}
 	r, client := newReceivers(f)
 	channels := make(map[string]notify.Channel)

@@ -222,6 +222,17 @@ func shownIn(t *testing.T, r request) map[string]string {
 	return all
 }
 
+// take returns the mails since the last time, with the dots of the protocol taken out.
+func (p *postOffice) take() (mails []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, mail := range p.mails {
+		mails = append(mails, strings.ReplaceAll("\n"+mail, "\n.", "\n")[1:])
+	}
+	p.mails = nil
+	return mails
+}
+
 // letter is a mail as a mail program reads it.
 type letter struct {
 	header mail.Header
