@@ -283,7 +283,7 @@ func (w *spread) flood(name string, keys int, text string) (published, withheld 
 	return published, withheld
 }
 
-func (w *spread) alertsAreCounted(t *testing.T) {
+func (w *spread) alertsAreCounted(*testing.T) {
 	// Alerts are counted anew with each hour, which would be in between.
 	if left := time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)); left < time.Minute {
 		time.Sleep(left)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"html"
 	"io"
 	"mime"
@@ -261,7 +262,7 @@ func readLetter(t *testing.T, sent string) letter {
 	}
 	for parts := multipart.NewReader(m.Body, options["boundary"]); ; {
 		part, err := parts.NextPart()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return l
 		}
 		if err != nil {
