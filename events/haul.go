@@ -17,22 +17,30 @@ const aheadBytes = 8 << 20
 // a pause is taken at once.
 const breath = 50 * time.Millisecond
 
-// haul is events that were read, and what the rules ask for because of them.
+// askFor is for about how long the rules are asked what events mean before what they answered is applied. Events that cost them
+// much are applied a few at a time: so they wait for none that comes after them, and few are matched again where the rules change
+// meanwhile.
+const askFor = 200 * time.Millisecond
+
+// haul is events that were read, and what the rules ask for because of the first of them.
 type haul struct {
 	events   []futurejobs.Event
+	asked    int   // about how many of the events the rules were asked
 	revision int64 // of the rules that were asked; they may be newer, never older
 	effects  []futurejobs.Effect
 	letters  []futurejobs.DeadLetter
-	ignored  int   // events that no rule asked for anything
+	ignored  int   // events of those that no rule asked for anything
 	size     int   // of the bodies, in bytes
 	loss     Loss  // what the stream lost up to the last event
 	err      error // why reading ended
 }
 
 // full reports whether nothing more is to be read before the haul is applied.
-func (h *haul) full() bool { return len(h.events) >= takeAtOnce || h.size >= aheadBytes }
+func (h *haul) full() bool {
+	return len(h.events) >= takeAtOnce || h.size >= aheadBytes || h.asked < len(h.events)
+}
 
-// ask asks the rules what events mean. The subjects that are read belong to the revision.
+// ask asks the rules what events mean, for a while. The subjects that are read belong to the revision.
 // Rules that are newer already make the transaction fail, and the events are asked about again.
 func (t *tap) ask(got []futurejobs.Event, revision int64) haul {
 	h := haul{revision: revision}
@@ -40,12 +48,18 @@ func (t *tap) ask(got []futurejobs.Event, revision int64) haul {
 	return h
 }
 
-// add adds events to a haul.
+// add adds events to a haul, and asks the rules about as many as a while is enough for, at least one.
 func (t *tap) add(h *haul, got []futurejobs.Event) {
 	h.events = append(h.events, got...)
 	for _, e := range got {
+		h.size += len(e.Data)
+	}
+	over := time.NewTimer(askFor)
+	defer over.Stop()
+	for h.asked < len(h.events) {
+		e := h.events[h.asked]
+		h.asked++
 		size := len(e.Data)
-		h.size += size
 		if t.in.Place != nil {
 			e.At = t.in.Place(e.At)
 		}
@@ -56,6 +70,11 @@ func (t *tap) add(h *haul, got []futurejobs.Event) {
 		h.effects = append(h.effects, effects...)
 		if len(effects)+len(refusals) == 0 {
 			h.ignored++
+		}
+		select {
+		case <-over.C:
+			return
+		default:
 		}
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"deadman/failpoints"
 	futurejobs "deadman/future_jobs"
@@ -22,8 +21,8 @@ func TooLong(size int) string {
 // ruleTries bounds how often a batch is matched again because the rules changed meanwhile.
 const ruleTries = 5
 
-// take applies what was read and moves the cursor, in one transaction, or in several where the database takes too
-// long for one: half as many events are applied at a time then, down to one. So are later ones, until it is fast again.
+// take applies what was read and moves the cursor, in one transaction, or in several where the rules take long, or the database
+// takes too long for one: half as many events are applied at a time then, down to one. So are later ones, until it is fast again.
 func (t *tap) take(ctx context.Context, h haul) error {
 	for {
 		if h = t.standing(h); len(h.events) == 0 {
@@ -33,7 +32,7 @@ func (t *tap) take(ctx context.Context, h haul) error {
 		if t.takeMost > 0 && len(h.events) > t.takeMost {
 			part = t.ask(h.events[:t.takeMost], t.revision)
 		}
-		n := len(part.events)
+		n := part.asked
 		err := t.takeOnce(ctx, part)
 		switch {
 		case errors.Is(err, futurejobs.ErrTooSlow) && n > 1:
@@ -46,13 +45,10 @@ func (t *tap) take(ctx context.Context, h haul) error {
 		if t.takeMost *= 2; t.takeMost >= takeAtOnce {
 			t.takeMost = 0
 		}
-		if n == len(h.events) {
-			return nil
-		}
 	}
 }
 
-// takeOnce applies a haul in one transaction. Rules that are saved all the time do not hold the stream up: once a batch
+// takeOnce applies the events of a haul that the rules were asked about, in one transaction. Rules that are saved all the time do not hold the stream up: once a batch
 // was matched in vain, further changes wait until it is applied.
 func (t *tap) takeOnce(ctx context.Context, h haul) error {
 	for range ruleTries {
@@ -62,7 +58,7 @@ func (t *tap) takeOnce(ctx context.Context, h haul) error {
 		failpoints.Here("intake.read")
 		err := t.apply(ctx, t.batch(h), h.ignored)
 		if errors.Is(err, futurejobs.ErrRefused) {
-			err = t.takeApart(ctx, h.events, err)
+			err = t.takeApart(ctx, h.events[:h.asked], err)
 		}
 		if !errors.Is(err, futurejobs.ErrRulesChanged) {
 			return err
@@ -83,7 +79,10 @@ func (t *tap) takeOnce(ctx context.Context, h haul) error {
 // standing is a haul as it stands: what was applied of it is left out, and the rules are asked
 // again where those that read the stream changed since.
 func (t *tap) standing(h haul) haul {
-	left := slices.DeleteFunc(h.events, func(e futurejobs.Event) bool { return e.Seq <= t.cursor.LastSeq })
+	left := h.events
+	for len(left) > 0 && left[0].Seq <= t.cursor.LastSeq {
+		left = left[1:]
+	}
 	if len(left) == len(h.events) && t.in.Book.ChangedAt(t.stream) <= h.revision {
 		h.revision = max(h.revision, t.revision)
 		return h
@@ -91,9 +90,9 @@ func (t *tap) standing(h haul) haul {
 	return t.ask(left, t.revision)
 }
 
-// batch is a haul as it is applied.
+// batch is a haul as it is applied, as far as the rules were asked.
 func (t *tap) batch(h haul) futurejobs.Batch {
-	last := h.events[len(h.events)-1]
+	last := h.events[h.asked-1]
 	return futurejobs.Batch{
 		Stream: t.stream, After: t.cursor.LastSeq, Last: last.Seq, LastAt: last.At,
 		RuleSet: h.revision, Effects: h.effects, DeadLetters: h.letters,
