@@ -161,12 +161,32 @@ func (b *body) value(literal bool, read extent) (v any, err error) {
 	return v, err
 }
 
+// unread is how many bytes value has to take apart.
+func (b *body) unread(literal bool, read extent) int {
+	if b == nil || b.gone {
+		return 0
+	}
+	known := &b.numbers
+	if literal {
+		known = &b.texts
+	}
+	if known.whole != nil || !read.whole && known.part != nil && known.had(read.fields) {
+		return 0
+	}
+	return b.size()
+}
+
+// had reports whether all of the fields were looked for before.
+func (v *view) had(names []string) bool {
+	return !slices.ContainsFunc(names, func(name string) bool { return !slices.Contains(v.read, name) })
+}
+
 // fields decodes the fields that were not looked for before.
 func (v *view) fields(d *decoder, names []string) (map[string]any, error) {
 	was := func(name string) bool { return slices.Contains(v.read, name) }
 	if v.part == nil {
 		v.part = make(map[string]any, len(names))
-	} else if !slices.ContainsFunc(names, func(name string) bool { return !was(name) }) {
+	} else if v.had(names) {
 		return v.part, nil
 	}
 	unread := names

@@ -27,11 +27,20 @@ type Book struct {
 	// Handlers are those that rules may name; nil: none. Set before the first refresh.
 	Handlers *checks.Handlers
 
-	store   Store
-	shards  int
-	current atomic.Pointer[edition]
-	costs   costs
-	cache   *ruleCache
+	// Tenant returns whose a rule is, by its name; empty: nobody's. Set before the parts run; nil: each token with bounds
+	// is a tenant.
+	Tenant func(rule string) string
+	// Now tells the time by which tenants are given what their rules may cost. Set before the parts run; nil: they may cost
+	// what they may on each event.
+	Now func() time.Time
+
+	store    Store
+	shards   int
+	current  atomic.Pointer[edition]
+	costs    costs
+	drawn    allowances // what tenants may cost the intake
+	foreseen allowances // what they may cost the senders of events
+	cache    *ruleCache
 
 	refreshing sync.Mutex
 }
@@ -163,17 +172,35 @@ func (b *Book) version(ctx context.Context, e *edition, which id) (*version, err
 //  2. Its trigger comes before its resolve: an event that does both leaves nothing pending,
 //     as a trigger does that is not newer than what resolved it.
 //  3. A rule whose expressions cost too much on several events is not asked any more, so that it holds up no other.
+//  4. What the rules of a tenant cost beyond what is free for an event is drawn from the tenant's allowance.
 //
 // What it returns is kept until it is applied, with the events themselves; what was made of them is not.
 func (b *Book) Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
+	m := b.match(e, &b.drawn)
+	return m.effects, m.refusals
+}
+
+// Foresee returns what Match would, for the sender of an event. Tenants have allowances of their own for it, so that an event is
+// not paid twice; isWhole is false where rules of a tenant could not be asked because its allowance is used up.
+func (b *Book) Foresee(e futurejobs.Event) (effects []futurejobs.Effect, refusals []futurejobs.Refusal, isWhole bool) {
+	m := b.match(e, &b.foreseen)
+	return m.effects, m.refusals, !m.tenants.refused
+}
+
+func (b *Book) match(e futurejobs.Event, drawn *allowances) matching {
 	m, err := newMatching(e, b.shards)
+	m.tenants.of = b.Tenant
+	if b.Now != nil {
+		m.tenants.allowances, m.tenants.now = drawn, b.Now
+	}
 	now := b.current.Load()
 	for _, r := range now.listening(e.Subject) {
 		v := r.inCharge(e)
 		switch {
 		case v == nil:
 		case err != nil:
-			return nil, []futurejobs.Refusal{{Reason: err.Error()}}
+			m.effects, m.refusals = nil, []futurejobs.Refusal{{Reason: err.Error()}}
+			return m
 		case b.isCostly(now, r, v):
 			m.refuse(v.saved.Name, "", errCostly)
 		case m.ask(r, v):
@@ -181,7 +208,7 @@ func (b *Book) Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refu
 		}
 	}
 	m.body.forget()
-	return m.effects, m.refusals
+	return m
 }
 
 // MatchAgain is Match for the event of a dead letter, of the rules as they are now: of the
@@ -192,7 +219,7 @@ func (b *Book) MatchAgain(l futurejobs.DeadLetter) ([]futurejobs.Effect, []futur
 	if err != nil {
 		return nil, []futurejobs.Refusal{{Rule: l.Rule, Reason: err.Error()}}
 	}
-	m.only, m.late = l.Part, true
+	m.only, m.late, m.tenants.of = l.Part, true, b.Tenant
 	defer m.body.forget()
 	now := b.current.Load()
 	if l.Rule == "" {

@@ -1,10 +1,8 @@
 package rules
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 )
 
 // budget is what all expressions of a rule may cost together, in rounds: on one event, at one look, or in one preview.
@@ -21,21 +19,20 @@ const (
 	leastBudget   = 4 * leastRounds
 	budgetPerByte = 4 * roundsPerByte
 	previewBudget = 10_000_000 // about a second
-	// tenantShare is how many budgets the rules of one token with bounds have together for one event.
-	tenantShare = 8
+	// roundsToEvaluate is what an expression costs that does nothing.
+	roundsToEvaluate = 5
 )
 
 var (
-	errSpent       = errors.New("the expressions of the rule take too long together")
-	errTenantSpent = fmt.Errorf("the rules of this rule's token take too long together on one event: beside the others, %w", errSpent)
-	errEnded       = errors.New("nobody waits for the answer any more")
+	errSpent = errors.New("the expressions of the rule take too long together")
+	errEnded = errors.New("nobody waits for the answer any more")
 )
 
 // budgetFor is the budget of expressions that read so many bytes.
 func budgetFor(bytes int) budget { return budget{left: leastBudget + budgetPerByte*bytes} }
 
-// enter pays for reading so many bytes, and returns how many rounds an evaluation may take that may take most by
-// itself.
+// enter pays for an evaluation that has to take so many bytes apart, and returns how many rounds it may take, if it may take
+// most by itself.
 func (b *budget) enter(bytes, most int) (int, error) {
 	if b == nil {
 		return most, nil
@@ -45,11 +42,19 @@ func (b *budget) enter(bytes, most int) (int, error) {
 		return 0, errEnded
 	default:
 	}
-	if b.left -= 1 + bytes/cheap; b.left <= 0 {
+	if b.left -= roundsToEvaluate + bytes/cheap; b.left <= 0 {
 		b.left = 0
-		return 0, cmp.Or(b.spent, errSpent)
+		return 0, b.why()
 	}
 	return min(most, b.left), nil
+}
+
+// why is what is wrong where nothing is left.
+func (b *budget) why() error {
+	if b == nil || b.spent == nil {
+		return errSpent
+	}
+	return b.spent
 }
 
 // leave takes away what an evaluation has cost, of what it was given.

@@ -68,7 +68,7 @@ func (x *expression) run(s scope) (any, error) {
 	case m.meter.left >= 0:
 		return nil, x.failed(err, m.env[nameEvent])
 	case given < m.meter.most():
-		return nil, x.blamed(errSpent)
+		return nil, x.blamed(s.spend.why())
 	}
 	return nil, x.blamed(errCost)
 }
@@ -79,7 +79,7 @@ func (x *expression) blamed(err error) error { return fmt.Errorf("%s: %w", clip(
 // load puts what x reads where the machine finds it.
 func (m *machine) load(x *expression, s scope) (err error) {
 	m.meter = meter{size: x.bytes(s)}
-	if m.meter.left, err = s.spend.enter(m.meter.size, m.meter.most()); err != nil {
+	if m.meter.left, err = s.spend.enter(x.unread(s), m.meter.most()); err != nil {
 		return x.blamed(err)
 	}
 	if x.wild {
@@ -117,6 +117,19 @@ func (x *expression) bytes(s scope) (n int) {
 			n += s.event.size()
 		case nameState:
 			n += s.state.size()
+		}
+	}
+	return n
+}
+
+// unread is how many bytes x has to take apart that no expression has taken apart before.
+func (x *expression) unread(s scope) (n int) {
+	for _, name := range x.reads {
+		switch name {
+		case nameEvent:
+			n += s.event.unread(x.dialect.literal, x.event)
+		case nameState:
+			n += s.state.unread(x.dialect.literal, x.state)
 		}
 	}
 	return n

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	"deadman/access"
 	"deadman/alerts"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
@@ -20,7 +19,7 @@ type matching struct {
 	shards   int
 	only     futurejobs.Part // of the rules; empty: all of them
 	late     bool
-	tenants  map[string]int // what the rules of a token with bounds may still cost, by its name
+	tenants  tenancy
 	effects  []futurejobs.Effect
 	refusals []futurejobs.Refusal
 }
@@ -60,32 +59,17 @@ func (m *matching) ask(all *rule, v *version) (tooMuch bool) {
 		return r
 	}}
 	own := m.budget()
-	left := m.share(v.saved.Bounds, &own)
-	given := own.left
 	h.spend = &own
+	if v.saved.Bounds == nil {
+		h.play()
+		return h.over != nil
+	}
+	t := m.tenants.tab(v.saved, own.left, m.body.size())
+	given := t.lower(&own)
 	h.play()
-	if v.saved.Bounds != nil {
-		m.tenants[v.saved.Bounds.Token] = left - (given - own.left)
-	}
+	m.tenants.pay(t, given-own.left)
+	m.tenants.refused = m.tenants.refused || errors.Is(h.over, errUsedUp)
 	return h.over != nil
-}
-
-// share lowers the budget of a rule with bounds to what all rules of its token may still cost on the event, and returns that.
-func (m *matching) share(of *access.Bounds, own *budget) (left int) {
-	if of == nil {
-		return 0
-	}
-	left, known := m.tenants[of.Token]
-	if !known {
-		left = tenantShare * own.left
-	}
-	if m.tenants == nil {
-		m.tenants = make(map[string]int)
-	}
-	if left < own.left {
-		own.left, own.spent = left, errTenantSpent
-	}
-	return left
 }
 
 // budget is what the expressions of a rule may cost on the event.

@@ -37,7 +37,8 @@ type Wire interface {
 
 // Book says what an event means. rules.Book implements it.
 type Book interface {
-	Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal)
+	// Foresee is for the sender of an event; isWhole is false where rules could not be asked.
+	Foresee(e futurejobs.Event) (effects []futurejobs.Effect, refusals []futurejobs.Refusal, isWhole bool)
 	Refresh(ctx context.Context) error
 	// Newest returns the newest version of a rule, or futurejobs.ErrNotFound.
 	Newest(name string) (*rules.Rule, error)
@@ -220,7 +221,8 @@ func (a *api) meaning(ctx context.Context, taken *Taken, e futurejobs.Event) {
 		return
 	}
 	v := visitorOf(ctx)
-	effects, refusals := a.Book.Match(e)
+	effects, refusals, isWhole := a.Book.Foresee(e)
+	taken.Unmatched = !isWhole
 	for _, effect := range effects {
 		of := Concerned{Rule: effect.Rule.Name, Entity: effect.Rule.Entity, Key: effect.Ref.Key}
 		if v.sees(of.Rule) && len(taken.Concerns) < maxConcerned && !slices.Contains(taken.Concerns, of) {

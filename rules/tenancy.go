@@ -1,0 +1,150 @@
+package rules
+
+import (
+	"fmt"
+	"sync"
+	"time"
+)
+
+// What the rules of one tenant, which are rules with bounds, may cost together, in rounds.
+const (
+	// tenantShare is how many budgets of a rule they have on one event.
+	tenantShare = 8
+	// They have leastFree on each event, and one for so many bytes of it, whatever they cost before. A hundred ordinary rules
+	// cost less: see TestOrdinaryRulesAreFree.
+	leastFree    = 10_000
+	bytesForFree = 4
+	// What they cost beyond that is drawn from an allowance of the tenant on the node, which grows by tenantGrowth a second:
+	// about 15 % of a core. Full, it pays for five events of the largest size, after which the rule is paused.
+	tenantGrowth    = 1_500_000
+	tenantAllowance = 30 * tenantGrowth
+	// allGrowth is by how much the allowances of all tenants grow together, in a second.
+	allGrowth = 2 * tenantGrowth
+)
+
+var (
+	errTenantSpent = fmt.Errorf("the rules of this rule's tenant take too long together on one event: beside the others, %w", errSpent)
+	errUsedUp      = fmt.Errorf("the rules of this rule's tenant used up what they may cost on this node: beyond %d rounds, and one for each %d bytes, "+
+		"an event is paid from an allowance that grows by %d rounds a second at the most; make the expressions simpler, then retry the dead letter: %w",
+		leastFree, bytesForFree, tenantGrowth, errSpent)
+)
+
+// tenant is whose a rule with bounds is: a prefix of names, or a token without a prefix.
+type tenant struct{ prefix, token string }
+
+// tenancy is what the rules of tenants may cost on one event.
+type tenancy struct {
+	of         func(rule string) string // the prefix that a rule counts toward; nil: none is known
+	allowances *allowances              // nil: nothing is drawn, and nothing refused because of it
+	now        func() time.Time
+	refused    bool // rules were refused because an allowance is used up
+	tabs       map[tenant]*tab
+}
+
+// tab is what the rules of one tenant may still cost on the event.
+type tab struct {
+	tenant
+	left  int // of their budgets
+	free  int // of what is not drawn
+	stock int // of the tenant's allowance
+	drawn bool
+}
+
+// tab returns what the rules of a rule's tenant may still cost on an event of so many bytes, where the rule has a budget.
+func (t *tenancy) tab(of Saved, budget, bytes int) *tab {
+	whose := tenant{token: of.Bounds.Token}
+	if t.of != nil {
+		if prefix := t.of(of.Name); prefix != "" {
+			whose = tenant{prefix: prefix}
+		}
+	}
+	known := t.tabs[whose]
+	if known != nil {
+		return known
+	}
+	known = &tab{tenant: whose, left: tenantShare * budget}
+	if t.allowances != nil {
+		known.drawn, known.free, known.stock = true, leastFree+bytes/bytesForFree, t.allowances.left(whose, t.now())
+	}
+	if t.tabs == nil {
+		t.tabs = make(map[tenant]*tab)
+	}
+	t.tabs[whose] = known
+	return known
+}
+
+// lower lowers the budget of a rule to what the rules of its tenant may still cost, and returns it.
+func (t *tab) lower(own *budget) int {
+	if t.left < own.left {
+		own.left, own.spent = t.left, errTenantSpent
+	}
+	if left := t.free + t.stock; t.drawn && left < own.left {
+		own.left, own.spent = left, errUsedUp
+	}
+	return own.left
+}
+
+// pay takes what a rule cost from the tab, and what is not free from the allowance of the tenant.
+func (t *tenancy) pay(of *tab, cost int) {
+	of.left -= cost
+	free := min(cost, of.free)
+	of.free -= free
+	beyond := cost - free
+	if !of.drawn || beyond == 0 {
+		return
+	}
+	of.stock -= beyond
+	t.allowances.draw(of.tenant, beyond)
+}
+
+// allowances are what the rules of tenants may cost a node beyond what is free. They grow up to their size.
+// Where many are not full, each grows more slowly. It is safe for concurrent use.
+type allowances struct {
+	mu    sync.Mutex
+	drawn map[tenant]int // from those that are not full
+	at    time.Time      // when they grew last
+}
+
+// How long allowances grow at a time: so long that it comes to many rounds, and not so long that it comes to more than an int holds.
+const (
+	leastGrowing = time.Millisecond
+	mostGrowing  = time.Hour
+)
+
+// left returns how much an allowance has at now; 0 where more was drawn than there was.
+func (a *allowances) left(of tenant, now time.Time) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.grow(now)
+	return max(0, tenantAllowance-a.drawn[of])
+}
+
+// draw takes rounds from an allowance, as much as events cost that were matched at a time.
+func (a *allowances) draw(of tenant, rounds int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.drawn == nil {
+		a.drawn = make(map[tenant]int)
+	}
+	a.drawn[of] += rounds
+}
+
+func (a *allowances) grow(now time.Time) {
+	passed := now.Sub(a.at)
+	switch {
+	case len(a.drawn) == 0 || passed < 0: // the clock was put back
+		a.at = now
+		return
+	case passed < leastGrowing:
+		return
+	}
+	a.at = now
+	growth := int(min(passed, mostGrowing).Microseconds()) * min(tenantGrowth, allGrowth/len(a.drawn)) / 1e6
+	for of, drawn := range a.drawn {
+		if drawn -= growth; drawn > 0 {
+			a.drawn[of] = drawn
+		} else {
+			delete(a.drawn, of)
+		}
+	}
+}
