@@ -24,8 +24,9 @@ const (
 
 var (
 	errTenantSpent = fmt.Errorf("the rules of this rule's tenant take too long together on one event: beside the others, %w", errSpent)
-	errUsedUp      = fmt.Errorf("the rules of this rule's tenant used up what they may cost on this node: beyond %d rounds, and one for each %d bytes, "+
-		"an event is paid from an allowance that grows by %d rounds a second at the most; make the expressions simpler, then retry the dead letter: %w",
+	errUsedUp      = fmt.Errorf("the rules of this rule's tenant used up what they may cost on this node: "+
+		"beyond %d rounds, and one for each %d bytes, an event is paid from an allowance that grows by %d rounds a second at the most; "+
+		"make the expressions simpler, then retry the dead letter: %w",
 		leastFree, bytesForFree, tenantGrowth, errSpent)
 )
 

@@ -63,7 +63,9 @@ func (ts *tenants) event(subject string, data []byte) futurejobs.Event {
 }
 
 // match matches an event, and returns by the first word of their names the rules that took it in, and the reasons of the others.
-func (ts *tenants) match(by func(futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal), e futurejobs.Event) (took map[string]int, refused map[string]string) {
+func (ts *tenants) match(
+	by func(futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal), e futurejobs.Event,
+) (took map[string]int, refused map[string]string) {
 	took, refused = make(map[string]int), make(map[string]string)
 	first := func(name string) string { return name[:strings.Index(name, "-")] }
 	effects, refusals := by(e)
