@@ -58,6 +58,7 @@ type Config struct {
 
 	HeartbeatEvery  time.Duration // 0: 1 minute; at least 1 s
 	AlertsBytes     int64         // the most that the stream of alerts may hold, when it is created; 0: 1 GiB
+	EventsBytes     int64         // the most that the stream of events may hold, when it is created; 0: 4 GiB
 	KeepHistory     time.Duration // 0: 90 days
 	KeepAlerts      time.Duration // 0: 30 days
 	KeepDeadLetters time.Duration // 0: 7 days

@@ -134,6 +134,9 @@ func (n *node) streams() web.Condition {
 			c.Detail += fmt.Sprintf("; stream %s %s, and may lose events before they are read", s.Stream, s.Risk)
 		}
 	}
+	if share, _ := n.bus.EventsFilled(); share >= fillsUp {
+		c.Detail += fmt.Sprintf("; stream %s is %.0f %% full, and then its oldest events go: raise its max_bytes", bus.EventsStream, 100*share)
+	}
 	if len(gone) > 0 {
 		c.OK = false
 		c.Detail = fmt.Sprintf("stream %s is not there; jobs that wait for it are not judged until its subjects are read from another", strings.Join(gone, ", "))

@@ -14,11 +14,12 @@ import (
 // alerts. It is memory that is asked.
 const lookEvery = time.Second
 
-// lookout says what becomes of the stream of alerts, on the node that does the upkeep. It says it
+// lookout says what becomes of the streams of alerts and of events, on the node that does the upkeep. It says it
 // to people too: what it says waits for room in the stream, and not in what people are told.
 type lookout struct {
 	*node
 	last sight // what was last said, or found to need no word
+	fill level // how full the stream of events was said to be last
 }
 
 // sight is what the stream of alerts is like, as far as it is a reason to say something.
@@ -41,7 +42,7 @@ const (
 func (l *lookout) Run(ctx context.Context) error {
 	r := rounds{
 		every: lookEvery, atOnce: true, do: l.step, log: l.log, level: slog.LevelError,
-		failed: "alerts about the alert stream cannot be written", works: "alerts about the alert stream are written again",
+		failed: "alerts about the streams of alerts and events cannot be written", works: "alerts about the streams of alerts and events are written again",
 	}
 	return r.Run(ctx)
 }
@@ -50,8 +51,11 @@ func (l *lookout) Run(ctx context.Context) error {
 // says nothing a second time.
 func (l *lookout) step(ctx context.Context) error {
 	if !l.owner.Holds(upkeepShard) {
-		l.last = sight{} // somebody else may have said more meanwhile
+		l.last, l.fill = sight{}, unseen // somebody else may have said more meanwhile
 		return nil
+	}
+	if err := l.stepEvents(ctx); err != nil {
+		return err
 	}
 	now := l.look()
 	if now.level == unseen || now == l.last {
@@ -60,7 +64,7 @@ func (l *lookout) step(ctx context.Context) error {
 	if err := l.said(l.store.RemarkChange(ctx, now.madeAt.Format(time.RFC3339Nano), remade(now.madeAt))); err != nil {
 		return err
 	}
-	if err := l.sayLevel(ctx, now.level); err != nil {
+	if err := l.sayLevel(ctx, now.level, l.levels()); err != nil {
 		return err
 	}
 	l.last = now
@@ -82,10 +86,30 @@ func (l *lookout) look() sight {
 	return now
 }
 
+// stepEvents says what is new of the stream of events: that it fills up, or does no longer.
+func (l *lookout) stepEvents(ctx context.Context) error {
+	share, known := l.bus.EventsFilled()
+	now := roomy
+	if share >= fillsUp || share >= roomAgain && l.fill == filling {
+		now = filling
+	}
+	if !known || now == l.fill {
+		return nil
+	}
+	fills := alerts.Remark{Topic: "stream/" + bus.EventsStream, Step: "filling", Status: alerts.Firing, Severity: alerts.Warning, Since: l.clock.Now()}
+	fills.Text = fmt.Sprintf("the stream %s is over %.0f %% full; once it is full, its oldest events go before their time, also those that "+
+		"were not read yet: raise its max_bytes, or lower its max_age to what you need", bus.EventsStream, 100*fillsUp)
+	if err := l.sayLevel(ctx, now, []stage{{fills, filling, fmt.Sprintf("the stream %s has room again", bus.EventsStream)}}); err != nil {
+		return err
+	}
+	l.fill = now
+	return nil
+}
+
 // sayLevel has the remark of a level stand, and ends those of higher ones. A stream that is full
 // at once is not said to fill up, too; one that filled up before does so still.
-func (l *lookout) sayLevel(ctx context.Context, at level) error {
-	for _, r := range l.levels() {
+func (l *lookout) sayLevel(ctx context.Context, at level, all []stage) error {
+	for _, r := range all {
 		say := l.store.BeginRemark
 		switch {
 		case at > r.from:

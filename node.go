@@ -241,7 +241,7 @@ func (n *node) openStore(ctx context.Context) (*store.Store, error) {
 
 // openBus starts the broker in the process, or connects to the one that was named.
 func (n *node) openBus(ctx context.Context) (err error) {
-	options := bus.Options{URL: n.NATSURL, Identity: n.identity(), Name: "deadman", PublicURL: n.PublicURL, AlertsBytes: n.AlertsBytes, Log: n.log}
+	options := bus.Options{URL: n.NATSURL, Identity: n.identity(), Name: "deadman", PublicURL: n.PublicURL, AlertsBytes: n.AlertsBytes, EventsBytes: n.EventsBytes, Log: n.log}
 	if n.NATSURL == "" {
 		n.server, err = bus.StartServer(bus.ServerOptions{
 			Dir: n.natsDir(), Addr: cmp.Or(n.NATSAddr, DefaultNATSAddr), Move: n.NATSAddr == "",

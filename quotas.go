@@ -20,6 +20,8 @@ const (
 	quotasEvery = 5 * time.Second
 	// countShare is for how many times as long as a count of jobs took none follows.
 	countShare = 20
+	// bytesShare is the same of a count of their bytes, which reads their rows.
+	bytesShare = 50
 	// quotaRemarked is for how long after the last refusal the alert of a quota stays open.
 	quotaRemarked = 10 * time.Minute
 	// keepUse is for how long it is kept what was published in an hour: longer than any stream of alerts keeps it.
@@ -39,6 +41,7 @@ type quotas struct {
 
 	mu       sync.Mutex
 	countAt  time.Time // jobs are not counted before
+	bytesAt  time.Time // nor are their bytes before this
 	prunedAt time.Time
 }
 
@@ -81,7 +84,10 @@ func (q *quotas) refresh(ctx context.Context) error {
 	if learned.Rules, err = q.store.RuleNames(ctx); err != nil {
 		return err
 	}
-	if learned.Jobs, err = q.countJobs(ctx); err != nil {
+	if learned.Jobs, err = q.rested(ctx, &q.countAt, countShare, q.pending); err != nil {
+		return err
+	}
+	if learned.Bytes, err = q.rested(ctx, &q.bytesAt, bytesShare, q.store.PendingBytesOf); err != nil {
 		return err
 	}
 	if since.IsZero() {
@@ -113,16 +119,18 @@ func (q *quotas) all(ctx context.Context) ([]access.Quota, error) {
 	return q.store.Quotas(ctx)
 }
 
-// countJobs counts the pending jobs of rules with quotas, unless that took long lately and all were counted before; nil: it did not.
-func (q *quotas) countJobs(ctx context.Context) (map[string]int64, error) {
+// rested counts something of the pending jobs of rules with quotas, unless that took long lately and the jobs of all were counted before;
+// nil: it was not counted. at is when it is counted next, share for how many times as long as the count took it is not.
+func (q *quotas) rested(
+	ctx context.Context, at *time.Time, share time.Duration, count func(context.Context, func(string) bool) (map[string]int64, error),
+) (map[string]int64, error) {
 	begun := time.Now()
-	if begun.Before(q.countAt) && q.JobsCounted() {
+	if begun.Before(*at) && q.JobsCounted() {
 		return nil, nil
 	}
-	q.CountJobs()
-	counted, err := q.store.PendingOf(ctx, q.Covers)
+	counted, err := count(ctx, q.Covers)
 	took := time.Since(begun)
-	q.countAt = begun.Add(took + countShare*took)
+	*at = begun.Add(took + share*took)
 	return counted, err
 }
 
@@ -140,6 +148,12 @@ func (q *quotas) keep(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// pending counts the pending jobs of rules.
+func (q *quotas) pending(ctx context.Context, which func(rule string) bool) (map[string]int64, error) {
+	q.CountJobs()
+	return q.store.PendingOf(ctx, which)
 }
 
 // prune forgets what is older than any stream keeps, once an hour.
@@ -235,8 +249,8 @@ func (q *quotas) Return(unsent []alerts.Alert) {
 }
 
 // allow is ticks.Options.Allow.
-func (q *quotas) allow(rule string, now time.Time) time.Duration {
-	wait, err := q.Publish(rule, now)
+func (q *quotas) allow(rule string, bytes int, now time.Time) time.Duration {
+	wait, err := q.Publish(rule, bytes, now)
 	if err != nil {
 		return wait
 	}
@@ -290,7 +304,7 @@ func (s situation) overQuota(known []access.QuotaUse) (all []alarm) {
 				continue
 			}
 			severity := alerts.Error
-			if use.Limited == access.LimitEvents {
+			if use.Limited == access.LimitEvents || use.Limited == access.LimitEventBytes {
 				severity = alerts.Warning
 			}
 			all = append(all, alarm{raise: true, Remark: alerts.Remark{

@@ -175,8 +175,8 @@ func (w *tenants) hold(key string) reply {
 	return w.call(http.MethodPost, "/api/v1/jobs", `{"rule": "acme-hold", "key": "`+key+`"}`, append(slices.Clone(w.acme), "Content-Type", "application/json")...)
 }
 
-// pending is how many jobs of the tenant are pending.
-func (w *tenants) pending() int64 {
+// listed is how many pending jobs of the tenant are listed.
+func (w *tenants) listed() int64 {
 	w.Helper()
 	var jobs list
 	w.want(http.StatusOK, http.MethodGet, "/api/v1/jobs?limit=500", "", w.acme...).read(w.T, &jobs)
@@ -189,7 +189,7 @@ func (w *spread) jobsAreCounted(t *testing.T) {
 		got := n.hold("first").status
 		return got == http.StatusCreated || got == http.StatusConflict // the node before began it
 	})
-	before, room := w.pending(), int64(8)
+	before, room := w.listed(), int64(8)
 	most := before + room
 	w.nodes[1].quota(fmt.Sprintf(`{"jobs": %d}`, most))
 	w.onEach("the limit of another node holds", func(n *tenants) bool {
@@ -201,7 +201,7 @@ func (w *spread) jobsAreCounted(t *testing.T) {
 	if begun < room || begun > room*int64(len(w.nodes)) {
 		t.Errorf("%d jobs began over %d nodes that had room for %d each", begun, len(w.nodes), room)
 	}
-	if got := w.pending(); got != before+begun {
+	if got := w.listed(); got != before+begun {
 		t.Errorf("%d jobs are pending, want %d", got, before+begun)
 	}
 	w.agree("jobs", before+begun, refused)

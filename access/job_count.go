@@ -87,38 +87,59 @@ func (c *jobCount) learn(counted int64) {
 	c.pending = min(max(c.pending, least), most)
 }
 
-// jobs is the quota of jobs that a meter counts.
-type jobs struct {
-	*meter
-	of *Quotas
-}
+// jobs is the quota of jobs that a meter counts, and jobBytes that of their bytes.
+type (
+	jobs struct {
+		*meter
+		of *Quotas
+	}
+	jobBytes jobs
+)
 
 // OfJobs implements futurejobs.Quotas.
-func (q *Quotas) OfJobs(rule string) []futurejobs.JobQuota {
-	meters := q.current.Load().of(LimitJobs, rule)
-	if len(meters) == 0 {
-		return nil
+func (q *Quotas) OfJobs(rule string) (all []futurejobs.JobQuota) {
+	s := q.current.Load()
+	for _, m := range s.of(LimitJobs, rule) {
+		all = append(all, jobs{m, q})
 	}
-	all := make([]futurejobs.JobQuota, len(meters))
-	for i, m := range meters {
-		all[i] = jobs{m, q}
+	for _, m := range s.of(LimitJobBytes, rule) {
+		all = append(all, jobBytes{m, q})
 	}
 	return all
 }
 
+// Bytes implements futurejobs.JobQuota.
+func (j jobs) Bytes() bool     { return false }
+func (j jobBytes) Bytes() bool { return true }
+
 // Reserve implements futurejobs.JobQuota.
 func (j jobs) Reserve(n int64) bool { return j.jobs.reserve(n, j.most[LimitJobs]) }
 
+// Reserve implements futurejobs.JobQuota: of bytes nothing is reserved.
+func (j jobBytes) Reserve(int64) bool { return j.Room() > 0 }
+
 // Room implements futurejobs.JobQuota.
-func (j jobs) Room() int64 { return j.jobs.left(j.most[LimitJobs]) }
+func (j jobs) Room() int64     { return j.jobs.left(j.most[LimitJobs]) }
+func (j jobBytes) Room() int64 { return j.most[LimitJobBytes] - j.used[atJobBytes].Load() }
 
 // Refusal implements futurejobs.JobQuota: the dead letters of the rule have it, which the rule's tenant reads.
 func (j jobs) Refusal(rule string) error {
 	return j.ExceededTo(j.of.Tenant(rule), LimitJobs, j.most[LimitJobs])
 }
 
+// Refusal implements futurejobs.JobQuota.
+func (j jobBytes) Refusal(rule string) error {
+	return j.ExceededTo(j.of.Tenant(rule), LimitJobBytes, j.most[LimitJobBytes])
+}
+
 // Settle implements futurejobs.JobQuota.
 func (j jobs) Settle(reserved, grown, refused int64) {
 	j.jobs.settle(reserved, grown)
 	j.refused[atJobs].Add(refused)
+}
+
+// Settle implements futurejobs.JobQuota.
+func (j jobBytes) Settle(_, grown, refused int64) {
+	j.used[atJobBytes].Add(grown)
+	j.refused[atJobBytes].Add(refused)
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize"
+
 	futurejobs "deadman/future_jobs"
 )
 
@@ -23,7 +25,9 @@ type Limited string
 const (
 	LimitRules      Limited = "rules"
 	LimitJobs       Limited = "jobs"
+	LimitJobBytes   Limited = "job_bytes"
 	LimitEvents     Limited = "events"
+	LimitEventBytes Limited = "event_bytes"
 	LimitAlerts     Limited = "alerts"
 	LimitAlertBytes Limited = "alert_bytes"
 )
@@ -33,16 +37,19 @@ type Limit struct {
 	Limited
 	Default int64  // of a prefix for which nothing else was set; 0: a tenth of the stream of alerts
 	Unit    string // of a number of them
+	Bytes   bool   // it is a size
 	Beyond  string // what becomes of more, as docs/access.md and errors say it
 }
 
 // Limits are all things that a quota limits, in the order in which they are shown.
 var Limits = []Limit{
-	{LimitRules, 200, "rules", "a token with a prefix saves no new rule; rules that are there can be changed and deleted"},
-	{LimitJobs, 100_000, "pending jobs", "no job begins: its event is a dead letter, a request is refused; pending jobs go on, change and end"},
-	{LimitEvents, 1000, "events a second", "an event that a token with the prefix publishes is refused (429); an event of a schedule waits"},
-	{LimitAlerts, 10_000, "alerts an hour", "an alert is kept, listed and notified, and not published"},
-	{LimitAlertBytes, 0, "bytes in the stream of alerts", "an alert is kept, listed and notified, and not published"},
+	{LimitRules, 200, "rules", false, "a token with a prefix saves no new rule; rules that are there can be changed and deleted"},
+	{LimitJobs, 100_000, "pending jobs", false, "no job begins: its event is a dead letter, a request is refused; pending jobs go on, change and end"},
+	{LimitJobBytes, 1 << 30, "bytes of pending jobs", true, "as of `jobs`"},
+	{LimitEvents, 1000, "events a second", false, "an event that a token with the prefix publishes is refused (429); an event of a schedule waits"},
+	{LimitEventBytes, 1 << 20, "bytes of events a second", true, "as of `events`"},
+	{LimitAlerts, 10_000, "alerts an hour", false, "an alert is kept, listed and notified, and not published"},
+	{LimitAlertBytes, 0, "bytes in the stream of alerts", true, "an alert is kept, listed and notified, and not published"},
 }
 
 // limitOf describes a thing that a quota limits.
@@ -126,7 +133,9 @@ func (q Quota) ExceededTo(tenant string, what Limited, most int64) error {
 var remedies = map[Limited]string{
 	LimitRules:      "delete a rule",
 	LimitJobs:       "end jobs, then retry the rule's dead letters",
+	LimitJobBytes:   "end jobs, then retry the rule's dead letters",
 	LimitEvents:     "send fewer",
+	LimitEventBytes: "send fewer or smaller ones",
 	LimitAlerts:     "have the rules alert less",
 	LimitAlertBytes: "have the rules alert less, with shorter texts and events",
 }
@@ -152,8 +161,11 @@ func QuotaTable() string {
 	b.WriteString("| limit, flag | of the rules with the prefix | default | beyond it |\n|---|---|---|---|\n")
 	for _, l := range Limits {
 		most := fmt.Sprint(l.Default)
-		if l.Default == 0 {
+		switch {
+		case l.Default == 0:
 			most = "a tenth of the stream's cap"
+		case l.Bytes:
+			most = humanize.IBytes(uint64(l.Default)) //nolint:gosec // not below 0
 		}
 		fmt.Fprintf(&b, "| `%s`, `--%s` | %s | %s | %s |\n", l.Limited, strings.ReplaceAll(string(l.Limited), "_", "-"), l.Unit, most, l.Beyond)
 	}

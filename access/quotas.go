@@ -2,6 +2,7 @@ package access
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -38,16 +39,19 @@ type meter struct {
 	refused [limits]atomic.Int64 // since it was last taken
 	spent   [2]atomic.Int64      // alerts published, and their bytes, since that was last taken
 	events  *rate.Limiter
+	bytes   *rate.Limiter // of events
 }
 
 // limits is how many Limits there are; the numbers of a meter are in that order.
-const limits = 5
+const limits = 7
 
 // Places of the numbers of a meter.
 const (
 	atRules = iota
 	atJobs
+	atJobBytes
 	atEvents
+	atEventBytes
 	atAlerts
 	atBytes
 )
@@ -65,6 +69,7 @@ func newQuotaSet(quotas []Quota, room int64, before *quotaSet) *quotaSet {
 		} else {
 			m.jobs = new(jobCount)
 			m.events = rate.NewLimiter(rate.Limit(m.most[LimitEvents]), int(2*m.most[LimitEvents]))
+			m.bytes = rate.NewLimiter(rate.Limit(m.most[LimitEventBytes]), burstOf(m.most[LimitEventBytes]))
 			if known != nil {
 				m.goOnFrom(known)
 			}
@@ -76,6 +81,17 @@ func newQuotaSet(quotas []Quota, room int64, before *quotaSet) *quotaSet {
 	s.lengths = slices.Compact(s.lengths)
 	slices.Reverse(s.lengths)
 	return s
+}
+
+// largestEvent is more than any event has that the API takes, with its headers: one always passes where the bucket of bytes is full.
+const largestEvent = 512 << 10
+
+// burstOf is how many bytes of events may come at once, of so many a second.
+func burstOf(most int64) int {
+	if most == 0 {
+		return 0
+	}
+	return int(max(2*most, largestEvent))
 }
 
 // goOnFrom takes over what another meter of the prefix has counted.
@@ -155,6 +171,7 @@ func (q *Quotas) Set(quotas []Quota, room int64) {
 type Learned struct {
 	Rules []string         // the names of the rules that are not deleted
 	Jobs  map[string]int64 // pending jobs by the name of their rule; nil: not counted this time
+	Bytes map[string]int64 // of those jobs, likewise; nil: not counted this time
 	Spent map[string]Spent // by prefix
 }
 
@@ -213,6 +230,9 @@ func (q *Quotas) Learn(l Learned) {
 	for rule, n := range l.Jobs {
 		add(LimitJobs, atJobs, rule, n)
 	}
+	for rule, n := range l.Bytes {
+		add(LimitJobBytes, atJobBytes, rule, n)
+	}
 	for prefix, m := range s.meters {
 		now := counted[m]
 		if now == nil {
@@ -222,26 +242,57 @@ func (q *Quotas) Learn(l Learned) {
 		if l.Jobs != nil {
 			m.jobs.learn(now[atJobs])
 		}
+		if l.Bytes != nil {
+			m.used[atJobBytes].Store(now[atJobBytes])
+		}
 		m.used[atAlerts].Store(l.Spent[prefix].Alerts)
 		m.used[atBytes].Store(l.Spent[prefix].Bytes)
 	}
 }
 
-// Publish takes an event off those that a token with a prefix may publish, or a rule may emit, at a time. It returns why it may not, and
-// when it may be tried again. An empty name has no quota.
-func (q *Quotas) Publish(name string, now time.Time) (wait time.Duration, err error) {
-	meters := q.current.Load().of(LimitEvents, name)
-	for i, m := range meters {
-		if m.events.AllowN(now, 1) {
+// mostWait is the longest time after which an event of a schedule is tried again: a limit may be raised meanwhile.
+const mostWait = time.Minute
+
+// taking is a bucket of a meter that an event is taken off.
+type taking struct {
+	*meter
+	what   Limited
+	at     int
+	bucket *rate.Limiter
+	n      int
+}
+
+// Publish takes an event of so many bytes off those that a token with a prefix may publish, or a rule may emit, at a time. It returns why
+// it may not, and when it may be tried again. An empty name has no quota.
+func (q *Quotas) Publish(name string, bytes int, now time.Time) (wait time.Duration, err error) {
+	s := q.current.Load()
+	var all []taking
+	for _, m := range s.of(LimitEvents, name) {
+		all = append(all, taking{m, LimitEvents, atEvents, m.events, 1})
+	}
+	for _, m := range s.of(LimitEventBytes, name) {
+		all = append(all, taking{m, LimitEventBytes, atEventBytes, m.bytes, max(1, min(bytes, m.bytes.Burst()))})
+	}
+	for i, t := range all {
+		if t.bucket.AllowN(now, t.n) {
 			continue
 		}
-		m.refused[atEvents].Add(1)
-		for _, taken := range meters[:i] { // the event is not published: the others get it back
-			taken.events.AllowN(now, -1)
+		t.refused[t.at].Add(1)
+		for _, taken := range all[:i] { // the event is not published: the others get it back
+			taken.bucket.AllowN(now, -taken.n)
 		}
-		return time.Second, m.ExceededTo(name, LimitEvents, m.most[LimitEvents])
+		return t.wait(now), t.ExceededTo(name, t.what, t.most[t.what])
 	}
 	return 0, nil
+}
+
+// wait is for how long the bucket has too little: whole seconds.
+func (t taking) wait(now time.Time) time.Duration {
+	lacks, perSecond := float64(t.n)-t.bucket.TokensAt(now), float64(t.bucket.Limit())
+	if perSecond == 0 || lacks > perSecond*mostWait.Seconds() {
+		return mostWait
+	}
+	return time.Duration(max(1, math.Ceil(lacks/perSecond))) * time.Second
 }
 
 // Admit takes an alert off those that may be published, and reports whether there was one left for it. bytes is what it takes in the
@@ -372,7 +423,7 @@ func (q *Quotas) Problem(rule, visitor string) string {
 	for _, what := range []struct {
 		Limited
 		at int
-	}{{LimitJobs, atJobs}, {LimitAlerts, atAlerts}, {LimitAlertBytes, atBytes}} {
+	}{{LimitJobs, atJobs}, {LimitJobBytes, atJobBytes}, {LimitAlerts, atAlerts}, {LimitAlertBytes, atBytes}} {
 		for _, m := range s.of(what.Limited, rule) {
 			if most := m.most[what.Limited]; m.usedOf(what.at) >= most {
 				return m.ExceededTo(visitor, what.Limited, most).Error()

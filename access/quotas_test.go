@@ -91,7 +91,7 @@ func TestOuterLimits(t *testing.T) {
 	outer := map[Limited]int64{LimitRules: 0, LimitJobs: 0, LimitEvents: 0}
 	all := []Quota{{Prefix: "ac", Set: outer}, {Prefix: "acme-"}}
 	q.Set(all, 0)
-	_, events := q.Publish("acme-", time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
+	_, events := q.Publish("acme-", 1, time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC))
 	for what, c := range map[string]struct {
 		text  string
 		names bool
@@ -156,7 +156,7 @@ func TestQuotasOfEvents(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	published := func(name string, tries int) (n int) {
 		for range tries {
-			if wait, err := q.Publish(name, now); err == nil {
+			if wait, err := q.Publish(name, 1, now); err == nil {
 				n++
 			} else if !errors.Is(err, ErrQuota) || wait <= 0 {
 				t.Errorf("%v, %v", wait, err)

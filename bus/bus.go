@@ -20,6 +20,7 @@ const (
 	pendingMost     = 16_000           // messages without an answer; one that is denied is among them for answerTimeout
 	pingEvery       = 10 * time.Second // a peer that is silent for three of these is gone
 	defaultAlertCap = 1 << 30
+	defaultEventCap = 4 << 30
 	defaultWindow   = 2 * time.Minute
 )
 
@@ -33,6 +34,7 @@ type Options struct {
 
 	PublicURL   string        // what links in alerts begin with; the source of alerts, too
 	AlertsBytes int64         // the most that DEADMAN_ALERTS may hold, at its creation; 0: 1 GiB
+	EventsBytes int64         // the most that DEADMAN_EVENTS may hold, at its creation; 0: 4 GiB. It is less where the broker has no room
 	Window      time.Duration // the duplicate window of new streams; 0: 2 minutes
 }
 
@@ -47,6 +49,7 @@ type Bus struct {
 	msgLimit atomic.Int64 // the largest message that it takes; not over 0: any
 	pace     pace
 	filling  filling
+	backlog  backlog
 	denied   denials
 	plight   plight
 	foreign  foreign
@@ -70,6 +73,9 @@ func Connect(ctx context.Context, o Options) (*Bus, error) {
 	}
 	if o.AlertsBytes == 0 {
 		o.AlertsBytes = defaultAlertCap
+	}
+	if o.EventsBytes == 0 {
+		o.EventsBytes = defaultEventCap
 	}
 	if o.Window == 0 {
 		o.Window = defaultWindow

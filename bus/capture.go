@@ -36,7 +36,7 @@ func (b *Bus) capture(ctx context.Context, subject string) error {
 func (b *Bus) addSubject(ctx context.Context, subject string) error {
 	_, err := b.js.Stream(ctx, EventsStream)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		err = b.create(ctx, b.opts.eventsConfig([]string{subject}))
+		err = b.createEvents(ctx, subject)
 		if !errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was faster
 			return err
 		}
@@ -60,6 +60,26 @@ func (b *Bus) addSubject(ctx context.Context, subject string) error {
 	cfg.Subjects = widest(append(slices.Clone(cfg.Subjects), subject))
 	_, err = b.js.UpdateStream(ctx, cfg)
 	return err
+}
+
+// leastEventCap is what DEADMAN_EVENTS may hold at least where the broker has little room.
+const leastEventCap = 64 << 20
+
+// createEvents makes DEADMAN_EVENTS. Its cap reserves room at the broker: where there is too little, it is halved, so that rules are served.
+func (b *Bus) createEvents(ctx context.Context, subject string) error {
+	for most := b.opts.EventsBytes; ; most /= 2 {
+		err := b.create(ctx, b.opts.eventsConfig([]string{subject}, most))
+		switch {
+		case err == nil && most < b.opts.EventsBytes:
+			b.log.Warn("the broker has little room: the stream of events holds less than it was to; free disk space, then raise its max_bytes",
+				"stream", EventsStream, "max_bytes", most, "wanted", b.opts.EventsBytes)
+			return nil
+		case !isCode(err, codeStorageExceeded):
+			return err
+		case most/2 < leastEventCap:
+			return fmt.Errorf("%w; it reserves %d bytes: free disk space, or set a smaller cap (events_bytes)", err, most)
+		}
+	}
 }
 
 // lockEvents waits until no other node changes DEADMAN_EVENTS.

@@ -35,6 +35,7 @@ func (b *Bus) Keep(ctx context.Context) error {
 		if b.Look(ctx) != nil { // Filled has why
 			next = keepAgain
 		}
+		b.LookAtEvents(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -84,6 +85,47 @@ func (b *Bus) fill(info *jetstream.StreamInfo) {
 		f.warned = false
 		b.log.Info("the stream of alerts has room again", "stream", AlertsStream, "full_percent", int(f.share*100))
 	}
+}
+
+// backlog is what DEADMAN_EVENTS was like when it was looked at.
+type backlog struct {
+	mu     sync.Mutex
+	share  float64
+	known  bool
+	warned bool
+}
+
+// LookAtEvents looks at DEADMAN_EVENTS once, if there is one. That nothing bounds it is logged once: a node of an earlier version made it.
+func (b *Bus) LookAtEvents(ctx context.Context) {
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	info, err := b.ask(ctx, EventsStream)
+	b.backlog.mu.Lock()
+	defer b.backlog.mu.Unlock()
+	l := &b.backlog
+	switch {
+	case errors.Is(err, jetstream.ErrStreamNotFound):
+		l.share, l.known = 0, true
+		return
+	case err != nil: // intake says so
+		l.known = false
+		return
+	}
+	c := info.Config
+	l.share, l.known = max(share(info.State.Bytes, c.MaxBytes), share(info.State.Msgs, c.MaxMsgs)), true
+	if c.MaxBytes <= 0 && !l.warned {
+		b.log.Warn("the stream of events has no max_bytes, so that one publisher can fill the disk; set one that is larger than what it has",
+			"stream", EventsStream, "bytes", info.State.Bytes, "remedy", "nats stream edit "+EventsStream+" --max-bytes 4GiB")
+	}
+	l.warned = c.MaxBytes <= 0
+}
+
+// EventsFilled returns how full DEADMAN_EVENTS is, 1 being full, as of the last look; 0: there is none, or nothing bounds it. ok is false
+// where that is not known.
+func (b *Bus) EventsFilled() (share float64, ok bool) {
+	b.backlog.mu.Lock()
+	defer b.backlog.mu.Unlock()
+	return b.backlog.share, b.backlog.known
 }
 
 // share is used as a part of a limit; there is none if it is not over 0.

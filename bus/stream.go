@@ -39,12 +39,13 @@ func (o Options) alertsConfig() jetstream.StreamConfig {
 	}
 }
 
-// eventsConfig is the stream of events that no other stream takes in.
-func (o Options) eventsConfig(subjects []string) jetstream.StreamConfig {
+// eventsConfig is the stream of events that no other stream takes in. A full one lets the oldest go, which were read long ago as a rule: one
+// that refused new events would silence all publishers for one of them, and those over NATS that wait for no answer would never know.
+func (o Options) eventsConfig(subjects []string, most int64) jetstream.StreamConfig {
 	return jetstream.StreamConfig{
 		Name: EventsStream, Description: "Events that deadman's rules listen to",
 		Subjects: subjects, Retention: jetstream.LimitsPolicy,
-		Discard: jetstream.DiscardOld, MaxAge: keepEvents,
+		Discard: jetstream.DiscardOld, MaxAge: keepEvents, MaxBytes: most,
 		Storage: jetstream.FileStorage, Duplicates: o.Window, AllowDirect: true,
 	}
 }

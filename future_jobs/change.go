@@ -27,7 +27,11 @@ func (a Update) play(f *fold, e Effect, s *standing) {
 		f.miss(e)
 		return
 	}
-	if err := a.merge(&s.job, &s.known); err != nil {
+	err := f.usage.afford(e, int64(len(a.News)))
+	if err == nil {
+		err = a.merge(&s.job, &s.known)
+	}
+	if err != nil {
 		f.refuse(e, Updates, err)
 		return
 	}

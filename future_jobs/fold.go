@@ -30,7 +30,7 @@ func FoldWithin(quotas Quotas, effects []Effect, known Known, now time.Time) Net
 	f.order = ordering{fold: f, early: make(map[Ref]*Early)}
 	for i, e := range effects {
 		f.place = i
-		s := f.find(e.Ref)
+		s := f.find(e)
 		if s != nil && e.Rev != nil && *e.Rev != s.job.Rev {
 			s = nil
 		}
@@ -69,6 +69,9 @@ type standing struct {
 	known   knowledge
 	kept    []knowledge // of the triggers that job.Order keeps; nil: it is in them
 
+	uses    []*QuotaUse // what the rule of the job counts toward
+	counted int64       // bytes of the job that are counted there
+
 	reordered bool // what it remembers of the order of events has changed
 
 	ack *AckOf // nil: no acknowledgement was made or taken back
@@ -98,15 +101,17 @@ func (s *standing) reorder() *Order {
 	return &o
 }
 
-func (f *fold) find(ref Ref) *standing {
-	if s, met := f.at[ref]; met {
+func (f *fold) find(e Effect) *standing {
+	if s, met := f.at[e.Ref]; met {
 		return s
 	}
-	job, pending := f.known.Pending[ref]
+	job, pending := f.known.Pending[e.Ref]
 	if !pending {
 		return nil
 	}
-	return f.stand(ref, standing{job: job})
+	s := f.stand(e.Ref, standing{job: job})
+	f.usage.meet(e.Rule, s)
+	return s
 }
 
 // standAtOnce is for how many jobs room is made at once. The runtime has no spare room of more than 32 kB, and clears
@@ -138,6 +143,7 @@ func (f *fold) sum() Net {
 	}
 	for _, s := range f.met {
 		s.put()
+		s.count()
 		if s.reordered && !s.gone && !s.isNew {
 			f.net.Reorder = append(f.net.Reorder, s.job)
 		}
@@ -194,7 +200,7 @@ func (f *fold) end(e Effect, s *standing, a End) {
 	s.gone = true
 	f.at[e.Ref] = nil
 	f.net.Ended++
-	f.usage.grow(e.Rule, -1)
+	f.usage.end(e.Rule, s)
 	d := Decision{Job: s.job, Outcome: a.Outcome, Reason: a.Reason}
 	if s.isNew {
 		f.net.Born = append(f.net.Born, d)

@@ -17,6 +17,7 @@ type tenantQuota struct {
 
 var errNoRoom = errors.New("no room")
 
+func (p *tenantQuota) Bytes() bool          { return false }
 func (p *tenantQuota) Room() int64          { return p.room - p.held }
 func (p *tenantQuota) Refusal(string) error { return errNoRoom }
 func (p *tenantQuota) Reserve(jobs int64) bool {

@@ -287,8 +287,7 @@ func (o *ordering) finish(e Effect, s *standing, a End) {
 		job.Order.At = newer[0].At
 	}
 	f.net.Created++
-	f.usage.grow(e.Rule, 1)
-	f.stand(e.Ref, standing{job: job, isNew: true})
+	f.usage.begin(e.Rule, f.stand(e.Ref, standing{job: job, isNew: true}))
 }
 
 // release remembers the changes of a job that ends which are newer than its end: the job of the first kept trigger has

@@ -1,16 +1,19 @@
 package futurejobs
 
-// JobQuota bounds how many pending jobs the rules of a prefix have together. It is safe for concurrent use.
+// JobQuota bounds how many pending jobs the rules of a prefix have together, or how many bytes those jobs have (Job.Size). It is safe for
+// concurrent use.
 type JobQuota interface {
+	// Bytes reports whether bytes are bounded, and not the number of jobs. Room for bytes is not reserved.
+	Bytes() bool
 	// Reserve takes room for some jobs that are about to begin, until Settle, and reports whether there was that much. A number below 0
 	// announces that jobs are about to end, and makes no room yet.
 	Reserve(jobs int64) bool
-	// Room returns how many more jobs may begin; none where it is not above 0.
+	// Room returns how many more jobs may begin, or how many more bytes they may have; no job begins where it is not above 0.
 	Room() int64
 	// Refusal is why a job of a rule does not begin, with the limit and the remedy.
 	Refusal(rule string) error
-	// Settle gives back the room that was reserved, and takes in what was committed: by how many the pending jobs grew, and how many
-	// did not begin for want of room.
+	// Settle gives back the room that was reserved, and takes in what was committed: by how many jobs or bytes the pending jobs grew, and
+	// how many jobs did not begin for want of room.
 	Settle(reserved, grown, refused int64)
 }
 
@@ -25,10 +28,11 @@ type Quotas interface {
 // QuotaUse is what a run of effects comes to for one quota.
 type QuotaUse struct {
 	Quota   JobQuota
-	Grown   int64 // jobs that began, less those that ended
+	Grown   int64 // jobs that began, less those that ended, or their bytes
 	Refused int64 // jobs that did not begin for want of room
 	held    int64 // room that is reserved; below 0: what was announced to end
 	room    int64 // when the run began
+	bytes   bool
 }
 
 // Use has the quotas take in what was committed.
@@ -45,8 +49,12 @@ func (n Net) Release() {
 	}
 }
 
-// take makes sure of room for one more job. What the run ended makes room, unless the quota is exceeded all the same.
+// take makes sure of room for one more job. What the run ended makes room, unless the quota is exceeded all the same. A quota of bytes
+// that has room has it for a job of any size.
 func (u *QuotaUse) take() bool {
+	if u.bytes {
+		return u.Grown < u.room
+	}
 	if u.Grown < u.held {
 		return u.Quota.Room()+u.held > u.Grown
 	}
@@ -70,33 +78,49 @@ func (u *QuotaUse) giveBack() {
 type usage struct {
 	quotas Quotas
 	uses   []*QuotaUse
-	rules  map[*Rule][]*QuotaUse // nil: no rule of the run counts toward any
+	rules  map[*Rule]*ruleUse // nil: no rule of the run counts toward any
 	last   *Rule
-	lastOf []*QuotaUse
+	lastOf *ruleUse
+	share  share
 }
 
-// of returns what a rule counts toward.
-func (u *usage) of(r *Rule) []*QuotaUse {
+// ruleUse is what a rule counts toward.
+type ruleUse struct {
+	uses   []*QuotaUse
+	tenant string
+}
+
+// find returns what a rule counts toward; nil: nothing.
+func (u *usage) find(r *Rule) *ruleUse {
 	if u.quotas == nil {
 		return nil
 	}
 	if r == u.last {
 		return u.lastOf
 	}
-	uses, met := u.rules[r]
+	found, met := u.rules[r]
 	if !met {
-		for _, q := range u.quotas.OfJobs(r.Name) {
-			uses = append(uses, u.use(q))
-		}
-		if len(uses) > 0 {
-			if u.rules == nil {
-				u.rules = make(map[*Rule][]*QuotaUse)
+		if quotas := u.quotas.OfJobs(r.Name); len(quotas) > 0 {
+			found = &ruleUse{tenant: u.quotas.Tenant(r.Name)}
+			for _, q := range quotas {
+				found.uses = append(found.uses, u.use(q))
 			}
-			u.rules[r] = uses
+			if u.rules == nil {
+				u.rules = make(map[*Rule]*ruleUse)
+			}
+			u.rules[r] = found
 		}
 	}
-	u.last, u.lastOf = r, uses
-	return uses
+	u.last, u.lastOf = r, found
+	return found
+}
+
+// of returns the quotas that a rule counts toward.
+func (u *usage) of(r *Rule) []*QuotaUse {
+	if found := u.find(r); found != nil {
+		return found.uses
+	}
+	return nil
 }
 
 func (u *usage) use(q JobQuota) *QuotaUse {
@@ -105,16 +129,51 @@ func (u *usage) use(q JobQuota) *QuotaUse {
 			return known
 		}
 	}
-	use := &QuotaUse{Quota: q, room: q.Room()}
+	use := &QuotaUse{Quota: q, room: q.Room(), bytes: q.Bytes()}
 	u.uses = append(u.uses, use)
 	return use
 }
 
-// grow counts jobs of a rule that begin, or end where n is below 0.
-func (u *usage) grow(r *Rule, n int64) {
-	for _, use := range u.of(r) {
-		use.Grown += n
+// begin counts a job of a rule that begins, and end one that ends.
+func (u *usage) begin(r *Rule, s *standing) {
+	s.uses, s.counted = u.of(r), 0
+	for _, use := range s.uses {
+		use.add(1, 0)
 	}
+	s.count()
+}
+
+func (u *usage) end(r *Rule, s *standing) {
+	for _, use := range u.of(r) {
+		use.add(-1, -s.counted)
+	}
+	s.uses = nil
+}
+
+// meet takes note of the size that a pending job had.
+func (u *usage) meet(r *Rule, s *standing) {
+	if s.uses = u.of(r); s.uses != nil {
+		s.counted = int64(s.job.Size())
+	}
+}
+
+// count counts by how much a job grew since that was last counted.
+func (s *standing) count() {
+	if s.uses == nil {
+		return
+	}
+	size := int64(s.job.Size())
+	for _, use := range s.uses {
+		use.add(0, size-s.counted)
+	}
+	s.counted = size
+}
+
+func (u *QuotaUse) add(jobs, bytes int64) {
+	if u.bytes {
+		jobs = bytes
+	}
+	u.Grown += jobs
 }
 
 // refuse returns why no job of the rule may begin; nil: there is room for one, which is reserved.
@@ -136,7 +195,7 @@ func (u *usage) refuse(r *Rule) error {
 func (u *usage) sum() (all []QuotaUse) {
 	for _, use := range u.uses {
 		use.giveBack()
-		if use.Grown < 0 && use.Quota.Reserve(use.Grown) {
+		if !use.bytes && use.Grown < 0 && use.Quota.Reserve(use.Grown) {
 			use.held = use.Grown
 		}
 		all = append(all, *use)
@@ -150,17 +209,23 @@ func Scarce(quotas Quotas, effects []Effect) func(*Rule) bool {
 	if quotas == nil {
 		return nil
 	}
-	u, some := usage{quotas: quotas}, false
+	u, some, large := usage{quotas: quotas}, false, false
 	for i := range effects {
-		for _, use := range u.of(effects[i].Rule) {
-			use.Grown++
+		e := &effects[i]
+		bytes := e.mostBytes()
+		for _, use := range u.of(e.Rule) {
+			use.add(1, bytes)
 			some = some || use.Grown >= use.room
 		}
+		large = u.afford(*e, bytes) != nil || large
 	}
-	if !some {
+	if !some && !large {
 		return nil
 	}
 	return func(r *Rule) bool {
+		if large && u.of(r) != nil {
+			return true
+		}
 		for _, use := range u.of(r) {
 			if use.Grown >= use.room {
 				return true
@@ -168,4 +233,15 @@ func Scarce(quotas Quotas, effects []Effect) func(*Rule) bool {
 		}
 		return false
 	}
+}
+
+// mostBytes is by how much the effect makes a job grow at most, as far as that counts before others of the run begin.
+func (e *Effect) mostBytes() int64 {
+	if start, is := e.Ask.(Start); is {
+		return int64(start.Job.Size())
+	}
+	if e.Event == nil {
+		return 0
+	}
+	return int64(len(e.Event.Data))
 }

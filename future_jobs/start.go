@@ -23,6 +23,7 @@ type Start struct {
 	Next  func(Job) time.Time                 // as of Resume, for resumes that came before; may be nil
 
 	instead bool // of a job that ended just now
+	paid    bool // what it writes of its event is counted
 }
 
 // first is the slot of the first look.
@@ -45,6 +46,10 @@ func (a Start) play(f *fold, e Effect, s *standing) {
 			}
 			return
 		}
+		if err := a.afford(f, e); err != nil {
+			f.refuse(e, Triggers, err)
+			return
+		}
 		f.net.Restarted++
 		f.order.release(e, s, nil)
 		f.end(e, s, a.before(s, f.now))
@@ -61,26 +66,40 @@ func (a Start) play(f *fold, e Effect, s *standing) {
 		return
 	}
 	if !after && !a.Named && !a.instead {
-		if err := f.usage.refuse(e.Rule); err != nil {
+		err := f.usage.refuse(e.Rule)
+		if err == nil {
+			err = a.afford(f, e)
+		}
+		if err != nil {
 			f.refuse(e, Triggers, err)
 			f.order.turnedAway(e)
 			return
 		}
 	}
-	f.usage.grow(e.Rule, 1)
 	job.NextCheckAt = e.Rule.notBehind(a.first(), f.now)
 	f.net.Created++
 	s = f.stand(e.Ref, standing{job: job, isNew: true})
+	f.usage.begin(e.Rule, s)
 
 	if a.Early || e.Late && f.order.wasTurnedAway(e.Ref) {
 		f.order.recall(a, e, s)
 	}
 }
 
+// afford returns why the start may not write of its event, if it may not.
+func (a Start) afford(f *fold, e Effect) error {
+	if a.paid {
+		return nil
+	}
+	return f.usage.afford(e, int64(len(a.Job.Event)))
+}
+
 // Beat says that came what has to come again and again.
 type Beat struct {
 	// Play returns what the beat makes of the job that waits for it; nil: none does.
 	Play func(*Job) (Beaten, error)
+	// Bare is Play without the body of the beat's event; nil: as Play.
+	Bare func(*Job) (Beaten, error)
 }
 
 // Beaten is what a beat makes of a job. Without anything in it the beat changes nothing.
@@ -93,8 +112,13 @@ type Beaten struct {
 	Begin *Job // a wait begins, once the one that is there is over
 }
 
+// isCoalesced reports whether the beat changes nothing that is worth a write.
+func (to Beaten) isCoalesced(e Effect, s *standing) bool {
+	return to.Job == nil || !to.News && !s.isNew && !s.changed && (to.Next.IsZero() || e.Rule.rested(s.job, to.Next).Equal(s.job.due()))
+}
+
 // play coalesces beats: one that leaves the next look at its slot is not worth a write, unless the
-// job is written anyway.
+// job is written anyway. One that the rules of a tenant have no room to keep counts without its body: otherwise there would be a false alarm.
 func (a Beat) play(f *fold, e Effect, s *standing) {
 	var pending *Job
 	if s != nil {
@@ -106,6 +130,10 @@ func (a Beat) play(f *fold, e Effect, s *standing) {
 		}
 	}
 	to, err := a.Play(pending)
+	if a.Bare != nil && e.Event != nil && err == nil && (to.Begin != nil || !to.isCoalesced(e, s)) &&
+		f.usage.afford(e, int64(len(e.Event.Data))) != nil {
+		to, err = a.Bare(pending)
+	}
 	switch {
 	case err != nil:
 		f.refuse(e, Triggers, err)
@@ -113,10 +141,10 @@ func (a Beat) play(f *fold, e Effect, s *standing) {
 		if to.End != nil {
 			f.end(e, s, *to.End)
 		}
-		Start{Job: *to.Begin, instead: to.End != nil}.play(f, e, nil)
+		Start{Job: *to.Begin, instead: to.End != nil, paid: true}.play(f, e, nil)
 	case to.Job == nil && s == nil:
 		f.net.Missed++
-	case to.Job == nil, !to.News && !s.isNew && !s.changed && (to.Next.IsZero() || e.Rule.rested(s.job, to.Next).Equal(s.job.due())):
+	case to.isCoalesced(e, s):
 		f.net.Coalesced++
 	default:
 		s.job = *to.Job

@@ -61,6 +61,9 @@ type Emission struct {
 	Missed  int
 }
 
+// Size is how many bytes the event has, without the headers that all such events have.
+func (e Emission) Size() int { return len(e.Subject) + len(e.Data) }
+
 // Lapse begins a wait of which it was found out too late that it had to begin. It ends at once,
 // as expired, unless it happened meanwhile. One that is there already and is kept goes on.
 type Lapse struct {
@@ -70,7 +73,7 @@ type Lapse struct {
 
 func (a Lapse) play(f *fold, e Effect, s *standing) {
 	a.Start.play(f, e, s)
-	if begun := f.find(e.Ref); begun != nil && begun != s {
+	if begun := f.find(e); begun != nil && begun != s {
 		f.end(e, begun, End{Outcome: checks.Expired, Reason: a.Reason})
 	}
 }

@@ -162,8 +162,11 @@ func (h *hearing) hearBeat() error {
 	if b.Run, err = h.beats.runOf(s); err != nil {
 		return wrap("run", err)
 	}
-	body := h.body.valid()
-	ask, err := beating{h.Rule, b, false, func(pulse) (json.RawMessage, error) { return body, nil }, h.made}.ask()
+	carries := func(body json.RawMessage) beating {
+		return beating{h.Rule, b, false, func(pulse) (json.RawMessage, error) { return body, nil }, h.made}
+	}
+	ask, err := carries(h.body.valid()).ask()
+	ask.Bare = carries(nil).play
 	if err == nil {
 		h.want(key, ask)
 	}

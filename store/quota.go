@@ -27,9 +27,9 @@ func (s *Store) Quotas(ctx context.Context) ([]access.Quota, error) {
 
 func quotasIn(ctx context.Context, q querier) ([]access.Quota, error) {
 	return query(ctx, q, readQuota, `
-SELECT prefix, rules, jobs, events, alerts, alert_bytes, set_at, set_by FROM quota
+SELECT prefix, rules, jobs, job_bytes, events, event_bytes, alerts, alert_bytes, set_at, set_by FROM quota
 UNION ALL
-SELECT DISTINCT t.prefix, CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), t.revoked_at, ''
+SELECT DISTINCT t.prefix, CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), t.revoked_at, ''
 FROM token t WHERE t.prefix <> '' AND t.revoked_at IS NULL AND NOT EXISTS (SELECT 1 FROM quota q WHERE q.prefix = t.prefix)
 ORDER BY prefix`)
 }
@@ -70,9 +70,10 @@ func (s *Store) SetQuota(ctx context.Context, q access.Quota) error {
 		said = []string{"all limits are the defaults"}
 	}
 	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
-		if _, err := exec(ctx, tx, `INSERT INTO quota (prefix, rules, jobs, events, alerts, alert_bytes, set_at, set_by) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-ON CONFLICT (prefix) DO UPDATE SET rules = excluded.rules, jobs = excluded.jobs, events = excluded.events, alerts = excluded.alerts,
-	alert_bytes = excluded.alert_bytes, set_at = excluded.set_at, set_by = excluded.set_by`,
+		if _, err := exec(ctx, tx, `INSERT INTO quota (prefix, rules, jobs, job_bytes, events, event_bytes, alerts, alert_bytes, set_at, set_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+ON CONFLICT (prefix) DO UPDATE SET rules = excluded.rules, jobs = excluded.jobs, job_bytes = excluded.job_bytes, events = excluded.events,
+	event_bytes = excluded.event_bytes, alerts = excluded.alerts, alert_bytes = excluded.alert_bytes, set_at = excluded.set_at, set_by = excluded.set_by`,
 			append(slices.Clone(args), now, escape(access.ActorOf(ctx).Name))...); err != nil {
 			return err
 		}
@@ -162,6 +163,15 @@ func (s *Store) RuleNames(ctx context.Context) ([]string, error) {
 // PendingOf counts the pending jobs of rules by their names. which says whose are counted; jobs of deleted rules are. It reads a
 // part of an index for each rule and shard.
 func (s *Store) PendingOf(ctx context.Context, which func(rule string) bool) (map[string]int64, error) {
+	return s.pending(ctx, which, `count(*)`)
+}
+
+// PendingBytesOf is PendingOf in bytes, as futurejobs.Job.Size counts them. It reads the rows of the jobs, and not their bodies.
+func (s *Store) PendingBytesOf(ctx context.Context, which func(rule string) bool) (map[string]int64, error) {
+	return s.pending(ctx, which, `sum(`+jobBytes+`)`)
+}
+
+func (s *Store) pending(ctx context.Context, which func(rule string) bool, what string) (map[string]int64, error) {
 	type ruleID struct {
 		id   int32
 		name string
@@ -180,13 +190,13 @@ func (s *Store) PendingOf(ctx context.Context, which func(rule string) bool) (ma
 	}
 	for some := range slices.Chunk(ids, countAtOnce) {
 		for shard := range s.shards {
-			found, err := query(ctx, s.read, func(row scanner, c *ruleCount) error { return row.Scan(&c.id, &c.jobs) },
-				`SELECT f.rule_id, count(*) FROM future_job f WHERE f.shard = $1`+ofRules("f", some)+` GROUP BY f.rule_id`, shard)
+			found, err := query(ctx, s.read, func(row scanner, c *ruleCount) error { return row.Scan(&c.id, &c.n) },
+				`SELECT f.rule_id, `+what+` FROM future_job f WHERE f.shard = $1`+ofRules("f", some)+` GROUP BY f.rule_id`, shard)
 			if err != nil {
 				return nil, failed("count jobs", err)
 			}
 			for _, c := range found {
-				pending[names[c.id]] += c.jobs
+				pending[names[c.id]] += c.n
 			}
 		}
 	}
@@ -197,8 +207,8 @@ func (s *Store) PendingOf(ctx context.Context, which func(rule string) bool) (ma
 const countAtOnce = 200
 
 type ruleCount struct {
-	id   int32
-	jobs int64
+	id int32
+	n  int64
 }
 
 // QuotaSpent returns what was published of the alerts of prefixes: within the present hour, and in bytes since an instant.

@@ -30,7 +30,7 @@ func (w *worker) apply(ctx context.Context, l *line, now time.Time) error {
 		return nil
 	}
 	if due.Emit != nil && w.Allow != nil {
-		if wait := w.Allow(l.Name(), now); wait > 0 {
+		if wait := w.Allow(l.Name(), due.Emit.Size(), now); wait > 0 {
 			w.lines.put(l, now.Add(wait))
 			return nil
 		}

@@ -72,6 +72,6 @@ type Options struct {
 	Announce func(ctx context.Context, r alerts.Remark) error
 	Observer Observer
 	Log      *slog.Logger
-	// Allow takes an event off those that a rule may emit, or returns when it may be tried again. nil: all are emitted.
-	Allow func(rule string, now time.Time) (wait time.Duration)
+	// Allow takes an event of so many bytes off those that a rule may emit, or returns when it may be tried again. nil: all are emitted.
+	Allow func(rule string, bytes int, now time.Time) (wait time.Duration)
 }

@@ -152,6 +152,17 @@ func isJSON(contentType string) bool {
 	return err == nil && (kind == jsonType || strings.HasSuffix(kind, "+json"))
 }
 
+// size is how many bytes of the stream the event takes, about.
+func (in *eventIn) size() int {
+	n := len(in.Subject) + len(in.RawBody)
+	for name, values := range in.header {
+		for _, v := range values {
+			n += len(name) + len(v)
+		}
+	}
+	return n
+}
+
 func (a *api) mountEvents() {
 	add(a, operation{
 		ID: "publish-event", Tag: tagEvents, Method: "POST", Path: "/events/{subject}", Does: "publishes an event",
@@ -174,7 +185,7 @@ func (a *api) event(ctx context.Context, in *eventIn) (Taken, error) {
 	if key != "" {
 		in.header[senderIDHeader] = []string{key}
 	}
-	if err := a.withinQuota(ctx); err != nil {
+	if err := a.withinQuota(ctx, in.size()); err != nil {
 		return Taken{}, err
 	}
 	stream, seq, repeated, err := a.Wire.PublishEvent(ctx, subject, in.RawBody, in.header, eventID(access.ActorOf(ctx), subject, key))

@@ -53,7 +53,7 @@ var kinds = []struct {
 	{RuleInvalid, []int{422}, "The rule is refused; each of its errors has a place and a remedy."},
 	{IdempotencyConflict, []int{409, 422}, "422: the Idempotency-Key came with another body before. 409: the first request is still being answered."},
 	{TooManyRequests, []int{429}, "A limit of the token or of the address is reached, or of what is at work for the token; the header Retry-After says when to try again."},
-	{QuotaUsedUp, []int{422, 429}, "A quota of the prefix is used up. 422: of rules or jobs, until some are gone or an admin raises it. 429: of events, for a second."},
+	{QuotaUsedUp, []int{422, 429}, "A quota of the prefix is used up. 422: of rules, jobs or their bytes, until some are gone or an admin raises it. 429: of events or their bytes, for the seconds of Retry-After."},
 	{Internal, []int{500}, "The node could not do it; its log says why."},
 	{Unavailable, []int{503}, "The database or the broker does not answer, or somebody was faster; try again."},
 	{TimedOut, []int{504}, "The node could not find out in time; try again."},

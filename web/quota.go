@@ -17,8 +17,9 @@ type Quotas interface {
 	SetQuota(ctx context.Context, q access.Quota) error
 	// DeleteQuota takes away what was set for a prefix, or returns access.ErrNoQuota.
 	DeleteQuota(ctx context.Context, prefix string) error
-	// Publish takes an event off those that a token with a prefix may publish, or returns access.ErrQuota and when it may be tried again.
-	Publish(prefix string, now time.Time) (wait time.Duration, err error)
+	// Publish takes an event of so many bytes off those that a token with a prefix may publish, or returns access.ErrQuota and when it may
+	// be tried again.
+	Publish(prefix string, bytes int, now time.Time) (wait time.Duration, err error)
 	// Problem says which quota a rule has used up, to a visitor with a prefix; empty: none.
 	Problem(rule, visitor string) string
 }
@@ -33,10 +34,10 @@ type Quota struct {
 
 // QuotaLimit is one limit of a quota.
 type QuotaLimit struct {
-	Name      string    `json:"name" enum:"rules,jobs,events,alerts,alert_bytes" doc:"Rules; pending jobs; events a second, of tokens and of schedules that emit, on each node; alerts an hour and bytes in the stream of alerts."`
+	Name      string    `json:"name" enum:"rules,jobs,job_bytes,events,event_bytes,alerts,alert_bytes" doc:"Rules; pending jobs, and bytes of their bodies; events a second and their bytes, of tokens and of schedules that emit, on each node; alerts an hour and bytes in the stream of alerts."`
 	Most      int64     `json:"most" example:"200"`
 	Default   bool      `json:"default,omitempty" doc:"It was not set."`
-	Used      int64     `json:"used" doc:"As it was counted a few seconds ago; of events always 0." example:"12"`
+	Used      int64     `json:"used" doc:"As it was counted a few seconds ago; of events and their bytes always 0." example:"12"`
 	Refused   int64     `json:"refused" doc:"How often the limit refused something; of alerts, how many were not published. Of rules always 0: a save that is refused is told to its client alone."`
 	RefusedAt time.Time `json:"refused_at,omitzero" doc:"When last; absent: never."`
 }
@@ -45,7 +46,9 @@ type QuotaLimit struct {
 type QuotaLimits struct {
 	Rules      *int64 `json:"rules,omitempty" doc:"Rules that tokens with a prefix may have saved; absent: 200." example:"50"`
 	Jobs       *int64 `json:"jobs,omitempty" doc:"Pending jobs; absent: 100000." example:"10000"`
+	JobBytes   *int64 `json:"job_bytes,omitempty" doc:"Bytes of the bodies of pending jobs; absent: 1 GiB." example:"104857600"`
 	Events     *int64 `json:"events,omitempty" doc:"Events a second, on each node; absent: 1000." example:"100"`
+	EventBytes *int64 `json:"event_bytes,omitempty" doc:"Bytes of events a second, on each node; absent: 1 MiB." example:"65536"`
 	Alerts     *int64 `json:"alerts,omitempty" doc:"Published alerts an hour; absent: 10000." example:"1000"`
 	AlertBytes *int64 `json:"alert_bytes,omitempty" doc:"Bytes in the stream of alerts; absent: a tenth of what it may have." example:"104857600"`
 }
@@ -54,7 +57,8 @@ type QuotaLimits struct {
 func (l QuotaLimits) set() map[access.Limited]int64 {
 	set := make(map[access.Limited]int64)
 	for what, most := range map[access.Limited]*int64{
-		access.LimitRules: l.Rules, access.LimitJobs: l.Jobs, access.LimitEvents: l.Events, access.LimitAlerts: l.Alerts, access.LimitAlertBytes: l.AlertBytes,
+		access.LimitRules: l.Rules, access.LimitJobs: l.Jobs, access.LimitJobBytes: l.JobBytes, access.LimitEvents: l.Events,
+		access.LimitEventBytes: l.EventBytes, access.LimitAlerts: l.Alerts, access.LimitAlertBytes: l.AlertBytes,
 	} {
 		if most != nil {
 			set[what] = *most
@@ -133,13 +137,13 @@ func (a *api) deleteQuota(ctx context.Context, in *QuotaPath) error {
 	return a.Quotas.DeleteQuota(ctx, strings.TrimSuffix(string(in.Prefix), "*"))
 }
 
-// withinQuota takes an event off those that the visitor's prefix may publish.
-func (a *api) withinQuota(ctx context.Context) error {
+// withinQuota takes an event of so many bytes off those that the visitor's prefix may publish.
+func (a *api) withinQuota(ctx context.Context, bytes int) error {
 	prefix := visitorOf(ctx).token.Prefix
 	if prefix == "" || a.Quotas == nil {
 		return nil
 	}
-	wait, err := a.Quotas.Publish(prefix, a.Now())
+	wait, err := a.Quotas.Publish(prefix, bytes, a.Now())
 	if err == nil {
 		return nil
 	}

@@ -22,7 +22,7 @@ func (p *program) quotaCommand() *cobra.Command {
 		listing[web.Quota]{
 			short: "List the quotas of prefixes and what is used of them", path: "/quotas",
 			none:   "no quota was set, and some seconds ago no token had a prefix",
-			header: []string{"prefix", "rules", "jobs", "events", "alerts", "alert bytes", "set"},
+			header: []string{"prefix", "rules", "jobs", "job bytes", "events", "event bytes", "alerts", "alert bytes", "set"},
 			row: func(p *program, q web.Quota) []cell {
 				row := []cell{sayIn(bold, q.Prefix+"*")}
 				for _, l := range q.Limits {
@@ -53,9 +53,11 @@ func usedOf(l web.QuotaLimit) string {
 	switch l.Name {
 	case string(access.LimitEvents):
 		return fmt.Sprintf("%d/s", l.Most)
+	case string(access.LimitEventBytes):
+		return humanize.IBytes(uint64(max(0, l.Most))) + "/s" //nolint:gosec // not below 0
 	case string(access.LimitAlerts):
 		return fmt.Sprintf("%d of %d/h", l.Used, l.Most)
-	case string(access.LimitAlertBytes):
+	case string(access.LimitAlertBytes), string(access.LimitJobBytes):
 		return fmt.Sprintf("%s of %s", humanize.IBytes(uint64(max(0, l.Used))), humanize.IBytes(uint64(l.Most))) //nolint:gosec // not below 0
 	}
 	return fmt.Sprintf("%d of %d", l.Used, l.Most)
@@ -85,8 +87,11 @@ func (f limitFlag) name() string { return strings.ReplaceAll(string(f.what.Limit
 
 func (f limitFlag) does() string {
 	most := fmt.Sprint(f.what.Default)
-	if f.what.Default == 0 {
+	switch {
+	case f.what.Default == 0:
 		most = "a tenth of what the stream may have"
+	case f.what.Bytes:
+		most = humanize.IBytes(uint64(f.what.Default)) //nolint:gosec // not below 0
 	}
 	return fmt.Sprintf("most %s (default: %s)", f.what.Unit, most)
 }
@@ -96,7 +101,7 @@ func (f limitFlag) read() (*int64, error) {
 	if f.text == "" {
 		return nil, nil //nolint:nilnil // it was not given
 	}
-	if f.what.Limited == access.LimitAlertBytes {
+	if f.what.Bytes {
 		n, err := humanize.ParseBytes(f.text)
 		if err != nil || n > math.MaxInt64 {
 			return nil, usage("--%s is %q; write a size such as 64MiB", f.name(), f.text)

@@ -68,6 +68,7 @@ var settings = []setting{
 	{"connections", "HTTP connections at once", "8192", count(func(r *running) *int { return &r.Connections }, maxLimit)},
 	{"client_connections", "HTTP connections of one address at once", "1024", count(func(r *running) *int { return &r.ClientConnections }, maxLimit)},
 	{"alerts_bytes", "most that the stream of alerts holds; counts when it is created", "1GiB", size(func(r *running) *int64 { return &r.AlertsBytes })},
+	{"events_bytes", "most that the stream of events holds, its oldest go beyond; counts when it is created", "4GiB", size(func(r *running) *int64 { return &r.EventsBytes })},
 	{"keep_history", "how long ended jobs are kept", "90d", span(func(r *running) *time.Duration { return &r.KeepHistory })},
 	{"keep_alerts", "how long alerts are kept", "30d", span(func(r *running) *time.Duration { return &r.KeepAlerts })},
 	{"keep_dead_letters", "how long dead letters are kept", "7d", span(func(r *running) *time.Duration { return &r.KeepDeadLetters })},

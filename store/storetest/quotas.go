@@ -118,11 +118,13 @@ func rulesAreCounted(t *testing.T, w *world) {
 type room struct {
 	left           int64
 	held           int64
+	bytes          bool
 	grown, refused int64
 }
 
 func (r *room) OfJobs(string) []futurejobs.JobQuota { return []futurejobs.JobQuota{r} }
 func (r *room) Tenant(string) string                { return "acme-" }
+func (r *room) Bytes() bool                         { return r.bytes }
 func (r *room) Room() int64                         { return r.left - r.held }
 func (r *room) Refusal(string) error                { return access.ErrQuota }
 func (r *room) Reserve(jobs int64) bool {
