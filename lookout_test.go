@@ -56,6 +56,36 @@ func TestPeopleAreToldOfAFullStream(t *testing.T) {
 	}
 }
 
+// People hear that the stream of events fills up, and that it has room again.
+func TestPeopleAreToldThatEventsFillUp(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	url := broker(t)
+	c := deadman.Config{
+		DataDir: bustest.Dir(t), NATSURL: url, EventsBytes: 1 << 20, Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule}),
+		Notify: channelFile(t, "channels: {hook: {kind: webhook, url: "+r.URL+"}}\nroutes: [{to: hook, group_wait: 0s}]\n"),
+	}
+	n := serve(t, c)
+	js := bustest.JetStream(t, url)
+	for range 11 {
+		if _, err := js.Publish(t.Context(), "orders.created", []byte(strings.Repeat(" ", 90_000))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.eventually("it is said that events fill up", func() bool { return strings.Join(r.of(), ", ") == "filling firing" })
+	if texts := r.said(); !strings.Contains(texts, "the stream DEADMAN_EVENTS is over 80 % full") || !strings.Contains(texts, "max_bytes") {
+		t.Errorf("it says %s", texts)
+	}
+	s, err := js.Stream(t.Context(), bus.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("it is said that there is room", func() bool { return slices.Contains(r.of(), "filling resolved") })
+}
+
 // A stream that was deleted is not as it was, and that is said, also when nobody was there to see
 // it.
 func TestAStreamThatIsAnotherOneIsSaid(t *testing.T) {

@@ -30,6 +30,9 @@ func TestTenantsHaveQuotas(t *testing.T) {
 			{"jobs at once", (*tenants).jobsAtOnceAreCounted},
 			{"ends of dead letters", (*tenants).endsOfLettersAreKept},
 			{"events", (*tenants).eventsAreCounted},
+			{"bytes of events", (*tenants).eventBytesAreCounted},
+			{"bytes of jobs", (*tenants).jobBytesAreCounted},
+			{"one event for many rules", (*tenants).anEventIsShared},
 			{"alerts", (*tenants).alertsAreCounted},
 			{"alerts again", (*tenants).alertsAgainAreCountedOnce},
 			{"bytes of the stream", (*tenants).bytesAreCounted},
@@ -290,6 +293,116 @@ func (w *tenants) eventsAreCounted(t *testing.T) {
 	}
 }
 
+// Large events use a quota up that small ones do not.
+func (w *tenants) eventBytesAreCounted(t *testing.T) {
+	w.quota(`{"event_bytes": 2000}`)
+	large := `{"id": "nobody", "text": "` + strings.Repeat("x", 255<<10) + `"}`
+	w.publish(http.StatusAccepted, "acme.free", large, w.acme...) // the bucket is full: one of any size passes
+	w.publish(http.StatusAccepted, "acme.free", large, w.acme...)
+	got := w.call(http.MethodPost, "/api/v1/events/acme.free", large, append(slices.Clone(w.acme), "Content-Type", "application/json")...)
+	w.isOver(got, http.StatusTooManyRequests)
+	if text := string(got.body); !strings.Contains(text, "2000 bytes of events a second") || !strings.Contains(text, "--event-bytes") || got.header.Get("Retry-After") != "60" {
+		t.Errorf("%s, after %s", text, got.header.Get("Retry-After"))
+	}
+	w.publish(http.StatusAccepted, "zenith.shipped", large, w.zenith...)
+	w.quota(`{"event_bytes": 0}`)
+	w.put(http.StatusCreated, "", "name: acme-clock\nentity: order\ntrigger: {schedule: \"@every 1s\", emit: {subject: acme.heavy}}\n", w.acme...)
+	w.put(http.StatusCreated, "", "name: zenith-clock\nentity: order\ntrigger: {schedule: \"@every 1s\", emit: {subject: zenith.created, data: {id: tock}}}\n", w.zenith...)
+	w.eventually("zenith's schedule emits", func() bool {
+		return w.call(http.MethodGet, "/api/v1/jobs/zenith-late/tock", "", w.zenith...).status == http.StatusOK
+	})
+	if n := w.messages(bus.EventsStream, "acme.heavy"); n != 0 {
+		t.Errorf("acme's schedule emitted %d events", n)
+	}
+	for _, rule := range []string{"acme-clock", "zenith-clock"} {
+		w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/"+rule, "", w.admin...)
+	}
+	w.quota(`{}`)
+}
+
+// Few jobs with large bodies use a quota up, and ends make room.
+func (w *tenants) jobBytesAreCounted(t *testing.T) {
+	w.quota(`{}`)
+	w.put(http.StatusCreated, "", strings.NewReplacer("acme-hold", "acme-heavy", "acme.hold", "acme.load", "acme.free", "acme.unload").Replace(holdRule), w.acme...)
+	used := w.usage("acme-", "job_bytes", w.acme).Used
+	w.quota(fmt.Sprintf(`{"job_bytes": %d}`, used+250_000))
+	load := func(i int) {
+		w.publish(http.StatusAccepted, "acme.load", fmt.Sprintf(`{"id": "l%d", "text": "%s"}`, i, strings.Repeat("x", 100_000)), w.acme...)
+	}
+	held := func(i int) bool {
+		return w.call(http.MethodGet, fmt.Sprintf("/api/v1/jobs/acme-heavy/l%d", i), "", w.acme...).status == http.StatusOK
+	}
+	for i := range 6 {
+		load(i)
+	}
+	load(0) // is pending
+	w.eventually("3 events of acme are dead letters", func() bool {
+		letters := w.letters("acme-heavy")
+		return len(letters) == 3 && strings.Contains(letters[0].Reason, "acme-* have all of their") && strings.Contains(letters[0].Reason, "bytes of pending jobs")
+	})
+	if !held(2) || held(3) {
+		t.Error("the jobs that there is room for are not those that began")
+	}
+	w.isOver(w.call(http.MethodPost, "/api/v1/jobs", `{"rule": "acme-heavy", "key": "hand"}`, append(slices.Clone(w.acme), "Content-Type", "application/json")...), http.StatusUnprocessableEntity)
+	if use := w.usage("acme-", "job_bytes", w.acme); use.Used < used+300_000 || use.Used > used+301_000 {
+		t.Errorf("%+v, want three jobs more than %d", use, used)
+	}
+	w.publish(http.StatusAccepted, "acme.unload", `{"id": "l0"}`, w.acme...)
+	w.publish(http.StatusAccepted, "acme.unload", `{"id": "l1"}`, w.acme...)
+	w.eventually("ends make room", func() bool {
+		load(9)
+		return held(9)
+	})
+	if n := len(w.letters("zenith-late")); n != 0 {
+		t.Errorf("zenith has %d dead letters", n)
+	}
+	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/acme-heavy", "", w.acme...)
+}
+
+// Many rules of a tenant take one large event in: as many as have room together, and the others by a retry.
+func (w *tenants) anEventIsShared(t *testing.T) {
+	w.quota(`{}`)
+	const many = 20
+	name := func(i int) string { return fmt.Sprintf("acme-many%d", i) }
+	for i := range many {
+		w.put(http.StatusCreated, "", strings.NewReplacer("acme-hold", name(i), "acme.hold", "acme.many", "acme.free", "acme.few").Replace(holdRule), w.acme...)
+	}
+	other := strings.NewReplacer("acme-hold", "operators", "acme.hold", "acme.many", "acme.free", "acme.few").Replace(holdRule)
+	w.put(http.StatusCreated, "", other, w.admin...)
+	w.publish(http.StatusAccepted, "acme.many", `{"id": "one", "text": "`+strings.Repeat("x", 250<<10)+`"}`, w.acme...)
+	held := func(rule string) bool {
+		return w.call(http.MethodGet, "/api/v1/jobs/"+rule+"/one", "", w.admin...).status == http.StatusOK
+	}
+	var began, refused []int
+	w.eventually("each rule has the event or a dead letter", func() bool {
+		began, refused = nil, nil
+		for i := range many {
+			if letters := w.letters(name(i)); len(letters) == 1 && strings.Contains(letters[0].Reason, "the rules acme-* together write at most 4194304 bytes of one event") {
+				refused = append(refused, i)
+			} else if held(name(i)) {
+				began = append(began, i)
+			}
+		}
+		return len(began)+len(refused) == many && held("operators")
+	})
+	if len(began) != 16 {
+		t.Errorf("%d rules of acme have the event, want 16", len(began))
+	}
+	if n := len(w.letters("operators")); n != 0 {
+		t.Errorf("a rule that is no tenant's has %d dead letters", n)
+	}
+	for _, i := range refused {
+		w.want(http.StatusOK, http.MethodPost, "/api/v1/dead-letters/retry?rule="+name(i), "", w.admin...)
+		if !held(name(i)) {
+			t.Errorf("%s does not take the event in by a retry", name(i))
+		}
+	}
+	for i := range many {
+		w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/"+name(i), "", w.acme...)
+	}
+	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/operators", "", w.admin...)
+}
+
 // messages is how many messages a stream has on a subject.
 func (w *tenants) messages(stream, subject string) (n uint64) {
 	w.Helper()
@@ -399,7 +512,7 @@ func (w *tenants) quotasAreTold(t *testing.T) {
 				raised = append(raised, a)
 			}
 		}
-		return len(raised) >= 4
+		return len(raised) >= 6
 	})
 	told := make(map[string]int)
 	for _, a := range raised {
@@ -408,7 +521,7 @@ func (w *tenants) quotasAreTold(t *testing.T) {
 			t.Errorf("%+v", a)
 		}
 	}
-	for _, limit := range []string{"jobs", "events", "alerts", "alert_bytes"} {
+	for _, limit := range []string{"jobs", "job_bytes", "events", "event_bytes", "alerts", "alert_bytes"} {
 		if n := told["quota/acme-*/"+limit]; n != 1 {
 			t.Errorf("%s: %d alerts, want 1; %v", limit, n, told)
 		}

@@ -42,7 +42,7 @@ func TestARuleCountsTowardQuotas(t *testing.T) {
 
 func TestLimitsHaveDefaults(t *testing.T) {
 	q := Quota{Prefix: "acme-", Set: map[Limited]int64{LimitRules: 0}}
-	for what, want := range map[Limited]int64{LimitRules: 0, LimitJobs: 100_000, LimitEvents: 1000, LimitAlerts: 10_000, LimitAlertBytes: 50} {
+	for what, want := range map[Limited]int64{LimitRules: 0, LimitJobs: 100_000, LimitJobBytes: 1 << 30, LimitEvents: 1000, LimitEventBytes: 1 << 20, LimitAlerts: 10_000, LimitAlertBytes: 50} {
 		if got := q.Most(what, 500); got != want {
 			t.Errorf("%s: %d, want %d", what, got, want)
 		}
@@ -126,7 +126,7 @@ func TestQuotasOfJobs(t *testing.T) {
 	}
 	q.Set(set, 0) // as it was: it goes on counting
 	q.Learn(Learned{Jobs: nil})
-	if got := q.Uses("")[0]; got.Use[1].Used != 10 || got.Use[1].Most != 10 || got.Use[0].Used != 0 {
+	if got := q.Uses("")[0]; got.Use[atJobs].Used != 10 || got.Use[atJobs].Most != 10 || got.Use[atRules].Used != 0 {
 		t.Errorf("%+v", got)
 	}
 	set[0].Set = map[Limited]int64{LimitJobs: 12}
@@ -147,6 +147,78 @@ func TestQuotasOfJobs(t *testing.T) {
 	}
 	if len(q.Uses("zenith-")) != 0 || len(q.Uses("acme-")) != 1 {
 		t.Error("a tenant sees the quotas of its prefix alone")
+	}
+}
+
+// Bytes of jobs are a quota of their own: a longer prefix has the default, and a shorter one what was set.
+func TestQuotasOfJobBytes(t *testing.T) {
+	var q Quotas
+	q.Set([]Quota{{Prefix: "acme-eu-"}, {Prefix: "acme-", Set: map[Limited]int64{LimitJobBytes: 1000}}}, 0)
+	q.Learn(Learned{Jobs: map[string]int64{"acme-eu-1": 4}, Bytes: map[string]int64{"acme-eu-1": 600, "acme-1": 100, "zenith-1": 1 << 40}})
+	of := func(rule string) (rooms []int64) {
+		for _, j := range q.OfJobs(rule) {
+			if j.Bytes() {
+				rooms = append(rooms, j.Room())
+			}
+		}
+		return rooms
+	}
+	if diff := cmp.Diff([]int64{1<<30 - 600, 300}, of("acme-eu-1")); diff != "" {
+		t.Errorf("room for bytes (-want +got):\n%s", diff)
+	}
+	for _, j := range q.OfJobs("acme-1") {
+		if j.Bytes() {
+			j.Settle(0, 300, 2)
+			if text := j.Refusal("acme-1").Error(); !strings.Contains(text, "1000 bytes of pending jobs") || !strings.Contains(text, "--job-bytes") {
+				t.Error(text)
+			}
+		}
+	}
+	if room := of("acme-1"); room[0] != 0 || !strings.Contains(q.Problem("acme-eu-1", ""), "bytes of pending jobs") {
+		t.Errorf("room for %d, problem %q", room, q.Problem("acme-eu-1", ""))
+	}
+	q.Learn(Learned{Jobs: map[string]int64{}}) // the bytes were not counted this time
+	if room := of("acme-1"); room[0] != 0 {
+		t.Errorf("room for %d without a count", room)
+	}
+	q.Learn(Learned{Bytes: map[string]int64{}})
+	if room := of("acme-1"); room[0] != 1000 {
+		t.Errorf("room for %d once all is gone", room)
+	}
+	if diff := cmp.Diff([]Done{{Prefix: "acme-", Refused: map[Limited]int64{LimitJobBytes: 2}}}, q.Take()); diff != "" {
+		t.Errorf("done (-want +got):\n%s", diff)
+	}
+}
+
+func TestQuotasOfEventBytes(t *testing.T) {
+	var q Quotas
+	q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitEventBytes: 1000, LimitEvents: 5}}}, 0)
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	const largest = 300_000
+	for i, bytes := range []int{largest, 1000 << 20} { // a full bucket takes the largest event, and one that is larger than the bucket
+		if _, err := q.Publish("acme-", bytes, now); err != nil {
+			t.Errorf("%d bytes with a full bucket: %v", bytes, err)
+		}
+		wait, err := q.Publish("acme-", largest, now)
+		if !errors.Is(err, ErrQuota) || !strings.Contains(err.Error(), "1000 bytes of events a second") || !strings.Contains(err.Error(), "--event-bytes") || wait <= 10*time.Second {
+			t.Errorf("the next one: %v, %v", wait, err)
+		}
+		now = now.Add(time.Duration(1000*(i+1)) * time.Second)
+	}
+	// What has no room for its bytes does not count as an event.
+	q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitEventBytes: 1000, LimitEvents: 6}}}, 0)
+	for range 100 {
+		_, _ = q.Publish("acme-", 1<<19, now)
+	}
+	if wait, err := q.Publish("acme-", 900, now.Add(time.Second)); err != nil {
+		t.Errorf("a small event a second later: %v, %v", wait, err)
+	}
+	if left := q.current.Load().meter("acme-").events.TokensAt(now.Add(time.Second)); left != 11 {
+		t.Errorf("%f events are left of 12", left)
+	}
+	q.Set([]Quota{{Prefix: "none-", Set: map[Limited]int64{LimitEventBytes: 0}}}, 0)
+	if wait, err := q.Publish("none-", 0, now); !errors.Is(err, ErrQuota) || wait != mostWait {
+		t.Errorf("without any bytes: %v, %v", wait, err)
 	}
 }
 
@@ -221,7 +293,7 @@ func TestQuotasOfAlerts(t *testing.T) {
 	}
 	q.Set([]Quota{{Prefix: "acme-", Set: map[Limited]int64{LimitAlerts: 3, LimitAlertBytes: 250}}}, 0)
 	q.Spend(a, 10)
-	if got := q.Uses("")[0].Use; got[3].Used != 4 || !strings.Contains(q.Problem("acme-1", ""), "alerts an hour") {
+	if got := q.Uses("")[0].Use; got[atAlerts].Used != 4 || !strings.Contains(q.Problem("acme-1", ""), "alerts an hour") {
 		t.Errorf("%+v, %s", got, q.Problem("acme-1", ""))
 	}
 }

@@ -1,23 +1,27 @@
 package futurejobs
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // tenantQuota is a quota with room for some jobs, which the rules of a prefix share.
 type tenantQuota struct {
 	prefix         string
 	room           int64
+	bytes          bool
 	held, ending   int64
 	grown, refused int64
 }
 
 var errNoRoom = errors.New("no room")
 
-func (p *tenantQuota) Bytes() bool          { return false }
+func (p *tenantQuota) Bytes() bool          { return p.bytes }
 func (p *tenantQuota) Room() int64          { return p.room - p.held }
 func (p *tenantQuota) Refusal(string) error { return errNoRoom }
 func (p *tenantQuota) Reserve(jobs int64) bool {
@@ -35,7 +39,14 @@ func (p *tenantQuota) Settle(reserved, grown, refused int64) {
 
 type tenantQuotas []*tenantQuota
 
-func (ps tenantQuotas) Tenant(string) string { return "" }
+func (ps tenantQuotas) Tenant(rule string) string {
+	for _, p := range ps {
+		if strings.HasPrefix(rule, p.prefix) {
+			return p.prefix
+		}
+	}
+	return ""
+}
 
 func (ps tenantQuotas) OfJobs(rule string) (all []JobQuota) {
 	for _, p := range ps {
@@ -141,5 +152,114 @@ func TestScarce(t *testing.T) {
 	scarce := Scarce(tenantQuotas{{prefix: "order-", room: 1}, {prefix: "zenith-", room: 9}}, effects)
 	if scarce == nil || !scarce(rule) || scarce(other) {
 		t.Error("the rule without room is scarce, and the other is not")
+	}
+}
+
+// The bytes of jobs are counted as they begin, learn and end; beyond the quota no job begins, and those that are pending go on.
+func TestFoldCountsBytes(t *testing.T) {
+	rule, first := orderRule(), noon.Add(time.Hour)
+	sized := func(key string, bytes int) Effect {
+		e := start(rule, key, first).by(noon)
+		ask := e.Ask.(Start)
+		ask.Job.Event = make([]byte, bytes)
+		return e.asking(ask)
+	}
+	learn := func(key string, bytes int) Effect {
+		return start(rule, key, first).by(noon).asking(Update{Merge: func(json.RawMessage) (json.RawMessage, error) { return make([]byte, bytes), nil }})
+	}
+	cases := map[string]struct {
+		room            int64
+		effects         []Effect
+		pending         int // bytes of the pending job "p"
+		created, letter int
+		grown           int64
+	}{
+		"room for all":            {room: 100, effects: []Effect{sized("a", 60), sized("b", 30)}, created: 2, grown: 90},
+		"the last may be larger":  {room: 100, effects: []Effect{sized("a", 60), sized("b", 90), sized("c", 1)}, created: 2, letter: 1, grown: 150},
+		"an end makes room":       {effects: []Effect{end(rule, "p").by(noon), sized("a", 10)}, pending: 40, created: 1, grown: -30},
+		"an update counts":        {effects: []Effect{learn("p", 70)}, pending: 40, grown: 70},
+		"an update, then an end":  {effects: []Effect{learn("p", 70), end(rule, "p").by(noon)}, pending: 40, grown: -40},
+		"begins, learns and ends": {room: 100, effects: []Effect{sized("a", 60), learn("a", 70), end(rule, "a").by(noon)}, created: 1},
+	}
+	for name, c := range cases {
+		t.Run(name, func(t *testing.T) {
+			acme := &tenantQuota{prefix: "order-", room: c.room, bytes: true}
+			pending := make(map[Ref]Job)
+			if c.pending > 0 {
+				ref := Ref{RuleID: rule.ID, Key: "p"}
+				pending[ref] = Job{ID: 1, Ref: ref, Version: 1, CreatedAt: noon.Add(-time.Hour), Since: noon.Add(-time.Hour), NextCheckAt: first, FirstCheckAt: first, Event: make([]byte, c.pending)}
+			}
+			net := FoldWithin(tenantQuotas{acme}, c.effects, Known{Pending: pending}, noon)
+			net.Use()
+			if net.Created != c.created || len(net.Letters) != c.letter || acme.grown != c.grown {
+				t.Errorf("%d created, %d letters, grown by %d: %+v", net.Created, len(net.Letters), acme.grown, net.Tally)
+			}
+		})
+	}
+}
+
+// The rules of a tenant write a bounded part of one event. What is beyond is a dead letter of that rule alone, and a beat counts without
+// its body.
+func TestRulesOfATenantShareAnEvent(t *testing.T) {
+	first, body := noon.Add(time.Hour), make([]byte, shareBytes/4)
+	shared := &Event{Stream: "S", Subject: "s", Seq: 7, At: noon, Data: body}
+	asking := func(id int32, name, key string, event *Event, ask Ask) Effect {
+		r := &Rule{ID: id, Version: 1, Name: name, Entity: "order", Grid: Grid(time.Minute)}
+		return Effect{Rule: r, Ref: Ref{RuleID: id, Key: key}, Event: event, Ask: ask}
+	}
+	begin := func(id int32, name string, event *Event) Effect {
+		return asking(id, name, "k", event, Start{Job: Job{Version: 1, Since: noon, FirstCheckAt: first, Event: body}, Restart: id == 90})
+	}
+	beat := func(body []byte) func(*Job) (Beaten, error) {
+		return func(*Job) (Beaten, error) {
+			return Beaten{Begin: &Job{Version: 1, Since: noon, FirstCheckAt: first, Event: body}}, nil
+		}
+	}
+	var effects []Effect
+	for id := range int32(6) {
+		effects = append(effects, begin(id+1, "acme-"+string('a'+rune(id)), shared))
+	}
+	update := Update{News: body, Merge: func(json.RawMessage) (json.RawMessage, error) { return body, nil }}
+	effects = append(effects,
+		begin(90, "acme-again", shared), // pending: it goes on
+		asking(91, "acme-learns", "k", shared, update),
+		asking(92, "acme-unmet", "k", shared, update), // nobody waits: nothing to write
+		asking(93, "acme-beats", "k", shared, Beat{Play: beat(body), Bare: beat(nil)}),
+		asking(94, "acme-ends", "k", shared, End{Outcome: "resolved"}),
+		begin(20, "zenith-a", shared), begin(21, "plain", shared))
+	next := *shared
+	effects = append(effects, begin(30, "acme-next", &next)) // another event
+
+	quotas := tenantQuotas{{prefix: "acme-", room: 100}, {prefix: "zenith-", room: 100}}
+	pending := make(map[Ref]Job)
+	for _, id := range []int32{90, 91, 94} {
+		ref := Ref{RuleID: id, Key: "k"}
+		pending[ref] = Job{ID: int64(id), Ref: ref, Version: 1, CreatedAt: noon.Add(-time.Hour), Since: noon.Add(-time.Hour), NextCheckAt: first, FirstCheckAt: first}
+	}
+	scarce := Scarce(quotas, effects)
+	if scarce == nil || !scarce(effects[0].Rule) || scarce(effects[len(effects)-2].Rule) {
+		t.Error("the jobs of the tenant alone are to be looked up")
+	}
+	if Scarce(quotas, effects[:4]) != nil {
+		t.Error("an event that has room for all makes something scarce")
+	}
+	net := FoldWithin(quotas, effects, Known{Pending: pending}, noon)
+	var refused []string
+	for _, l := range net.Letters {
+		refused = append(refused, l.Rule+" "+string(l.Part))
+		if !strings.Contains(l.Reason, "acme-*") || !strings.Contains(l.Reason, "4194304 bytes") || !strings.Contains(l.Reason, "retry") {
+			t.Error(l.Reason)
+		}
+	}
+	if diff := cmp.Diff([]string{"acme-e trigger", "acme-f trigger", "acme-again trigger", "acme-learns update"}, refused); diff != "" {
+		t.Errorf("refused (-want +got):\n%s", diff)
+	}
+	if net.Restarted != 0 || net.Ended != 1 || net.Missed != 1 || net.Created != 8 {
+		t.Errorf("%+v", net.Tally)
+	}
+	for _, j := range net.Create {
+		if (j.RuleID == 93) != (j.Event == nil) {
+			t.Errorf("job of rule %d has %d bytes", j.RuleID, len(j.Event))
+		}
 	}
 }

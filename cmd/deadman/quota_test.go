@@ -11,11 +11,11 @@ func TestQuotas(t *testing.T) {
 	t.Parallel()
 	n := closed(t)
 	n.says(0, []string{"quota", "list"}, "no quota was set, and some seconds ago no token had a prefix")
-	n.says(0, []string{"quota", "set", "acme-*", "--rules", "5", "--jobs", "0", "--alert-bytes", "2MiB"},
-		"acme-*", "0 of 5", "0 of 0", "1000/s", "0 of 10000/h", "0 B of 2.0 MiB")
+	n.says(0, []string{"quota", "set", "acme-*", "--rules", "5", "--jobs", "0", "--alert-bytes", "2MiB", "--event-bytes", "64KiB", "--job-bytes", "3MiB"},
+		"acme-*", "0 of 5", "0 of 0", "1000/s", "64 KiB/s", "0 B of 3.0 MiB", "0 of 10000/h", "0 B of 2.0 MiB")
 	n.says(0, []string{"quota", "list"}, "acme-*", "0 of 5", " by ")
 	quotas := read[web.Page[web.Quota]](n, "quota", "list").Items
-	if len(quotas) != 1 || quotas[0].Prefix != "acme-" || quotas[0].Limits[0].Default || !quotas[0].Limits[2].Default {
+	if len(quotas) != 1 || quotas[0].Prefix != "acme-" || quotas[0].Limits[0].Default || !quotas[0].Limits[3].Default {
 		t.Fatalf("%+v", quotas)
 	}
 	made := read[web.NewToken](n, "token", "create", "acme", "--scope", "read", "--prefix", "acme-*")
@@ -23,7 +23,7 @@ func TestQuotas(t *testing.T) {
 	acme.says(0, []string{"token", "self"}, "acme-*", "0 of 5", "2.0 MiB")
 	acme.says(0, []string{"quota", "list"}, "acme-*")
 	acme.says(1, []string{"quota", "set", "acme-*"}, "admin")
-	for _, wrong := range [][]string{{"acme-*", "--rules", "-1"}, {"acme-*", "--alert-bytes", "much"}, {"acme-*", "--jobs", "1.5"}, {}} {
+	for _, wrong := range [][]string{{"acme-*", "--rules", "-1"}, {"acme-*", "--alert-bytes", "much"}, {"acme-*", "--job-bytes", "1.x"}, {"acme-*", "--event-bytes", "-1"}, {"acme-*", "--jobs", "1.5"}, {}} {
 		n.says(2, append([]string{"quota", "set"}, wrong...))
 	}
 	n.says(1, []string{"quota", "set", "ACME"}, "is not how the name of a rule begins")

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -47,7 +48,7 @@ func quotasAreKept(t *testing.T, w *world) {
 	same("when the token has ended", access.Quota{Prefix: "acme-"})
 
 	by := access.As(w.ctx(), ada)
-	limits := map[access.Limited]int64{access.LimitRules: 3, access.LimitAlertBytes: 0}
+	limits := map[access.Limited]int64{access.LimitRules: 3, access.LimitJobBytes: 5, access.LimitEventBytes: 6, access.LimitAlertBytes: 0}
 	w.must(w.SetQuota(by, access.Quota{Prefix: "acme-", Set: limits}))
 	w.must(w.SetQuota(by, access.Quota{Prefix: "b", Set: map[access.Limited]int64{access.LimitJobs: 9, access.LimitEvents: 8, access.LimitAlerts: 7}}))
 	b := access.Quota{Prefix: "b", Set: map[access.Limited]int64{access.LimitJobs: 9, access.LimitEvents: 8, access.LimitAlerts: 7}, SetBy: "ada"}
@@ -65,7 +66,7 @@ func quotasAreKept(t *testing.T, w *world) {
 	w.must(w.DeleteQuota(by, "acme-"))
 	same("a live token has one for all that", access.Quota{Prefix: "acme-"}, b)
 	want := []string{
-		"ada quota.set quota/acme- rules 3; alert_bytes 0", "ada quota.set quota/b jobs 9; events 8; alerts 7",
+		"ada quota.set quota/acme- rules 3; job_bytes 5; event_bytes 6; alert_bytes 0", "ada quota.set quota/b jobs 9; events 8; alerts 7",
 		"ada quota.delete quota/acme- ", "ada quota.delete quota/acme- ",
 	}
 	if diff := cmp.Diff(want, w.audited(access.Filter{Action: "quota.*"})); diff != "" {
@@ -180,6 +181,56 @@ func jobsAreBounded(t *testing.T, w *world) {
 		t.Errorf("pending jobs (-want +got):\n%s", diff)
 	}
 	if none := must[map[string]int64](t)(w.PendingOf(w.ctx(), func(string) bool { return false })); len(none) != 0 {
+		t.Errorf("of no rule: %v", none)
+	}
+}
+
+// Bytes of jobs are counted as the jobs begin, change and end, and the count of the database comes to the same. Beyond them no job begins,
+// also where the job was not looked up before.
+func bytesOfJobsAreBounded(t *testing.T, w *world) {
+	r := &room{left: 1000, bytes: true}
+	w.BoundBy(r)
+	seq := uint64(7)
+	play := func(key string, ask futurejobs.Ask) futurejobs.Applied {
+		t.Helper()
+		e := w.asking(w.rule, key, w.at, ask)
+		e.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq + 1, At: w.at, Data: []byte(`{}`)}
+		b := futurejobs.Batch{Stream: "ORDERS", After: seq, Last: seq + 1, LastAt: w.at, RuleSet: w.set, Effects: []futurejobs.Effect{e}}
+		seq++
+		return must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	}
+	begin := func(key string, bytes int) futurejobs.Applied {
+		start := w.starting(w.rule, key, w.slot()).Ask.(futurejobs.Start)
+		start.Job.Event = []byte(`"` + strings.Repeat("x", bytes-2) + `"`)
+		return play(key, start)
+	}
+	same := func(want int64) {
+		t.Helper()
+		counted := must[map[string]int64](t)(w.PendingBytesOf(w.ctx(), func(rule string) bool { return rule == w.rule.Name }))[w.rule.Name]
+		if r.grown != want || counted != want {
+			t.Errorf("%d bytes are counted, and %d by the database; want %d", r.grown, counted, want)
+		}
+	}
+	begin("a", 700)
+	same(700)
+	play("a", futurejobs.Update{Merge: func(json.RawMessage) (json.RawMessage, error) { return []byte(`{"é": 123}`), nil }})
+	same(711) // bytes, and not letters
+	begin("b", 400)
+	same(1111)
+	if got := begin("c", 2); got.Created != 0 || got.Refused != 1 {
+		t.Errorf("without room: %+v", got.Tally)
+	}
+	if got := begin("a", 300); got.Kept != 1 || got.Refused != 0 {
+		t.Errorf("a pending job: %+v", got.Tally)
+	}
+	same(1111)
+	play("a", futurejobs.End{Outcome: "resolved"})
+	same(400)
+	if got := begin("c", 10); got.Created != 1 {
+		t.Errorf("with room again: %+v", got.Tally)
+	}
+	same(410)
+	if none := must[map[string]int64](t)(w.PendingBytesOf(w.ctx(), func(string) bool { return false })); len(none) != 0 {
 		t.Errorf("of no rule: %v", none)
 	}
 }

@@ -81,6 +81,7 @@ var behaviours = map[string]func(*testing.T, *world){
 	"quota/rules":           rulesAreCounted,
 	"quota/jobs":            jobsAreBounded,
 	"quota/jobs_at_once":    jobsAtOnceAreBounded,
+	"quota/job_bytes":       bytesOfJobsAreBounded,
 	"quota/turned_away":     endsOfTurnedAwayAreRemembered,
 	"quota/retry":           retriesMeetEnds,
 	"quota/again":           alertsArePublishedAgain,
