@@ -167,8 +167,7 @@ func (n *node) assemble() {
 		Streams: n.bus, Book: n.book, Ledger: n.ledger(), Shards: n.owner, Now: n.clock.Now,
 		Announce: n.remark, Observer: n.witness, Log: n.log, Up: n.up, Place: n.place,
 	})
-	n.rules.Announce, n.rules.Now = n.remark, n.clock.Now
-	n.book.Tenant, n.book.Now = n.allowances.Tenant, now
+	n.rules.Announce, n.rules.Now, n.book.Tenant, n.book.Now = n.remark, n.clock.Now, n.allowances.Tenant, now
 	n.answers.now = n.clock.Now
 	n.ticker = ticks.New(ticks.Options{
 		Book: n.book, Ledger: n.ledger(), Shards: n.owner, Emitter: n.bus, Now: n.clock.Now,

@@ -122,7 +122,7 @@ func (q *quotas) all(ctx context.Context) ([]access.Quota, error) {
 // rested counts something of the pending jobs of rules with quotas, unless that took long lately and the jobs of all were counted before;
 // nil: it was not counted. at is when it is counted next, share for how many times as long as the count took it is not.
 func (q *quotas) rested(
-	ctx context.Context, at *time.Time, share time.Duration, count func(context.Context, func(string) bool) (map[string]int64, error),
+	ctx context.Context, at *time.Time, share int64, count func(context.Context, func(string) bool) (map[string]int64, error),
 ) (map[string]int64, error) {
 	begun := time.Now()
 	if begun.Before(*at) && q.JobsCounted() {
@@ -130,7 +130,7 @@ func (q *quotas) rested(
 	}
 	counted, err := count(ctx, q.Covers)
 	took := time.Since(begun)
-	*at = begun.Add(took + share*took)
+	*at = begun.Add(time.Duration((1 + share) * took.Nanoseconds()))
 	return counted, err
 }
 

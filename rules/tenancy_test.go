@@ -67,7 +67,10 @@ func (ts *tenants) match(
 	by func(futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal), e futurejobs.Event,
 ) (took map[string]int, refused map[string]string) {
 	took, refused = make(map[string]int), make(map[string]string)
-	first := func(name string) string { return name[:strings.Index(name, "-")] }
+	first := func(name string) string {
+		tenant, _, _ := strings.Cut(name, "-")
+		return tenant
+	}
 	effects, refusals := by(e)
 	for _, effect := range effects {
 		took[first(effect.Rule.Name)]++

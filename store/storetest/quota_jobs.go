@@ -3,6 +3,7 @@ package storetest
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -87,6 +88,38 @@ func (w *world) retry(l futurejobs.DeadLetter, begins futurejobs.Effect) (future
 	return w.Apply(w.ctx(), w.again(l, begins))
 }
 
+// turnedAwayCase is what happens between the refusal of a trigger and the retry of its dead letters, and what comes of the retry.
+type turnedAwayCase struct {
+	begins       func(key string) futurejobs.Effect
+	meanwhile    func(key string)
+	letters      int
+	begun, ended int
+	left         bool
+}
+
+// play refuses the trigger, from a sequence on, and retries it.
+func (c turnedAwayCase) play(t *testing.T, w *world, q *access.Quotas, key string, seq uint64) {
+	t.Helper()
+	w.within(q, 0)
+	var letters []futurejobs.DeadLetter
+	for range c.letters {
+		letters = append(letters, w.turnedAway(seq, c.begins(key)))
+		seq++
+	}
+	c.meanwhile(key)
+	w.within(q, 1000)
+	var begun, ended int
+	for _, l := range letters {
+		got, err := w.retry(l, c.begins(key))
+		w.must(err)
+		begun, ended = begun+got.Created, ended+got.Ended
+	}
+	left := slices.ContainsFunc(w.all(), func(j futurejobs.Job) bool { return j.Key == key })
+	if begun != c.begun || ended != c.ended || left != c.left {
+		t.Errorf("%q: %d began, %d ended, one is left: %v; want %d, %d, %v", key, begun, ended, left, c.begun, c.ended, c.left)
+	}
+}
+
 // An end that comes after a job had no room ends the job that a retry of the dead letter begins.
 func endsOfTurnedAwayAreRemembered(t *testing.T, w *world) {
 	var q access.Quotas
@@ -110,14 +143,8 @@ func endsOfTurnedAwayAreRemembered(t *testing.T, w *world) {
 		e.Ask = start
 		return e
 	}
-	seq := uint64(7)
-	for key, c := range map[string]struct {
-		begins       func(string) futurejobs.Effect
-		meanwhile    func(key string)
-		letters      int
-		begun, ended int
-		left         bool
-	}{
+	seq := uint64(8)
+	for key, c := range map[string]turnedAwayCase{
 		"ended":  {begins, func(key string) { w.byHand(end(key, time.Second)) }, 1, 1, 1, false},
 		"open":   {begins, func(string) {}, 1, 1, 0, true},
 		"before": {begins, func(key string) { w.byHand(end(key, -time.Second)) }, 1, 1, 0, true},
@@ -136,30 +163,10 @@ func endsOfTurnedAwayAreRemembered(t *testing.T, w *world) {
 		}, 1, 1, 1, false},
 		"part": {set, func(key string) { w.byHand(member(key, "x")) }, 1, 1, 0, true},
 	} {
-		w.within(&q, 0)
-		var letters []futurejobs.DeadLetter
-		for range c.letters {
-			seq++
-			letters = append(letters, w.turnedAway(seq, c.begins(key)))
-		}
-		c.meanwhile(key)
-		w.within(&q, 1000)
-		var begun, ended int
-		for _, l := range letters {
-			got, err := w.retry(l, c.begins(key))
-			w.must(err)
-			begun, ended = begun+got.Created, ended+got.Ended
-		}
-		left := false
-		for _, j := range w.all() {
-			left = left || j.Key == key
-		}
-		if begun != c.begun || ended != c.ended || left != c.left {
-			t.Errorf("%q: %d began, %d ended, one is left: %v; want %d, %d, %v", key, begun, ended, left, c.begun, c.ended, c.left)
-		}
+		c.play(t, w, &q, key, seq)
+		seq += uint64(c.letters)
 	}
 	// A trigger that comes after that begins a job as always.
-	seq++
 	later := begins("ended")
 	later.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq, At: at.Add(time.Minute)}
 	if got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.batch(seq-1, seq, later))); got.Created != 1 || got.Ended != 0 {
