@@ -4,7 +4,7 @@ SHELL := bash
 MAKEFLAGS += --no-print-directory
 
 # What may be set: RULES, ARGS (run), RUNS, SEED (test/faults, test/fuzz, test/schedules), REQUESTS (test/fuzz), BENCH (bench), and what
-# script/curves names (bench/curves).
+# internal/tools/curves names (bench/curves).
 RULES ?= examples/orders
 ARGS  ?=
 RUNS  ?= 200
@@ -20,56 +20,56 @@ run: build
 ## build: the static binary bin/deadman
 .PHONY: build
 build:
-	@script/build
+	@internal/tools/build
 
 ## test: everything: vet, format, lint, floors, all tests
 .PHONY: test
 test:
-	@script/test
+	@internal/tools/test
 
 ## test/faults: the fault campaign: RUNS seeded runs from SEED on, and every promise checked after each
 .PHONY: test/faults
 test/faults:
-	@script/needs postgres
-	@go test -count=1 -timeout 4h -v ./faults -seed $(SEED) -runs $(RUNS)
+	@internal/tools/needs postgres
+	@go test -count=1 -timeout 4h -v ./internal/faults -seed $(SEED) -runs $(RUNS)
 
 ## test/fuzz: REQUESTS odd requests of SEED to a real node: API, pages, hooks, pings; no fault, panic, cut connection or growth
 .PHONY: test/fuzz
 test/fuzz:
-	@go test -race -count=1 -timeout 4h -v ./fuzz -seed $(SEED) -requests $(REQUESTS)
+	@go test -race -count=1 -timeout 4h -v ./internal/fuzz -seed $(SEED) -requests $(REQUESTS)
 
 ## test/hostile: ten minutes of hostile rules, lints, previews and events against a node in 512 MB
 .PHONY: test/hostile
 test/hostile:
-	@go test -count=1 -timeout 1h -v ./faults -run '^TestHostileRules$$' -hostile 10m
+	@go test -count=1 -timeout 1h -v ./internal/faults -run '^TestHostileRules$$' -hostile 10m
 
 ## test/schedules: 200,000 schedules from SEED on, against an oracle that looks at the clock each minute; and a million rules at midnight
 .PHONY: test/schedules
 test/schedules:
-	@go test -count=1 -timeout 1h ./schedules -run '^Test(Oracle|Herd)$$' -v -cases 200000 -seed $(SEED)
+	@go test -count=1 -timeout 1h ./internal/schedules -run '^Test(Oracle|Herd)$$' -v -cases 200000 -seed $(SEED)
 
 ## bench: the benchmarks whose names match BENCH
 .PHONY: bench
 bench:
-	@script/needs postgres
-	@go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 1h $$(script/packages 'func Benchmark')
+	@internal/tools/needs postgres
+	@go test -run '^$$' -bench '$(BENCH)' -benchmem -timeout 1h $$(internal/tools/packages 'func Benchmark')
 
 ## bench/curves: measure what docs/performance.md shows, on a Postgres that is set as it says there, and draw it
 .PHONY: bench/curves
 bench/curves: build
-	@script/needs postgres
-	@go build -o bin/tools/pgtest ./store/storetest/cmd/pgtest
-	@bin/tools/pgtest -durable -set shared_buffers=1GB -set max_wal_size=8GB -set checkpoint_timeout=30min -set wal_compression=lz4 script/curves
+	@internal/tools/needs postgres
+	@go build -o bin/tools/pgtest ./internal/store/storetest/cmd/pgtest
+	@bin/tools/pgtest -durable -set shared_buffers=1GB -set max_wal_size=8GB -set checkpoint_timeout=30min -set wal_compression=lz4 internal/tools/curves
 
 ## lint: what golangci-lint and deadcode find
 .PHONY: lint
 lint:
-	@script/lint
+	@internal/tools/lint
 
 ## fmt: format the code
 .PHONY: fmt
 fmt:
-	@$$(script/tool gofumpt) -w .
+	@$$(internal/tools/tool gofumpt) -w .
 
 ## clean: remove what was built; ./deadman-data stays
 .PHONY: clean

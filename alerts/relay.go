@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"deadman/failpoints"
+	"deadman/internal/failpoints"
 )
 
 // The rhythm of a relay.

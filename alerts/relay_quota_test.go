@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"deadman/alerts"
-	"deadman/bus"
+	"deadman/internal/bus"
 )
 
 // tally is quotas that admit all alerts but those of some keys, and count them.

@@ -16,11 +16,11 @@ import (
 	"go.uber.org/goleak"
 
 	"deadman/alerts"
-	"deadman/bus"
-	"deadman/bus/bustest"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store"
 	"deadman/rules"
-	"deadman/store"
 )
 
 func TestMain(m *testing.M) {

@@ -6,11 +6,11 @@ import (
 	"time"
 
 	"deadman/alerts"
-	"deadman/bus"
-	"deadman/bus/bustest"
 	futurejobs "deadman/future_jobs"
-	"deadman/store"
-	"deadman/store/storetest"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 )
 
 // republish has all alerts published again.

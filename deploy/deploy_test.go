@@ -16,15 +16,15 @@ import (
 	"github.com/goccy/go-yaml"
 	natsserver "github.com/nats-io/nats-server/v2/server"
 
-	"deadman/bench"
-	"deadman/store/storetest"
+	"deadman/internal/bench"
+	"deadman/internal/store/storetest"
 )
 
 // composition is what is read of compose.yaml.
 type composition struct {
 	Services map[string]struct {
 		Image       string
-		Build       string
+		Build       struct{ Context, Dockerfile string }
 		Command     []string
 		Environment map[string]string
 		EnvFile     []string `yaml:"env_file"`
@@ -39,7 +39,7 @@ type composition struct {
 func compose(t *testing.T) composition {
 	t.Helper()
 	var c composition
-	if err := yaml.Unmarshal([]byte(read(t, "../compose.yaml")), &c); err != nil {
+	if err := yaml.Unmarshal([]byte(read(t, "compose.yaml")), &c); err != nil {
 		t.Fatal(err)
 	}
 	return c
@@ -52,7 +52,8 @@ func TestComposeHoldsTogether(t *testing.T) {
 		if s.Image == "" {
 			t.Errorf("%s has no image", name)
 		}
-		if s.Build != "" {
+		if s.Build.Context != "" {
+			read(t, filepath.Join(s.Build.Context, s.Build.Dockerfile))
 			nodes++
 		}
 		for other := range s.DependsOn {
@@ -63,7 +64,7 @@ func TestComposeHoldsTogether(t *testing.T) {
 		for _, v := range s.Volumes {
 			from, _, _ := strings.Cut(v, ":")
 			if strings.HasPrefix(from, ".") {
-				read(t, filepath.Join("..", from))
+				read(t, from)
 			} else if _, ok := c.Volumes[from]; !ok {
 				t.Errorf("%s uses volume %s, which is not there", name, from)
 			}
@@ -124,16 +125,16 @@ func TestComposeIsClosed(t *testing.T) {
 			}
 		}
 		for _, file := range s.EnvFile {
-			read(t, filepath.Join(dir, strings.TrimPrefix(file, "deploy/secrets/")))
+			read(t, filepath.Join(dir, strings.TrimPrefix(file, "secrets/")))
 		}
 	}
 	for name, secret := range c.Secrets {
-		read(t, filepath.Join(dir, strings.TrimPrefix(secret.File, "deploy/secrets/")))
-		if "deploy/secrets/"+name != secret.File {
+		read(t, filepath.Join(dir, strings.TrimPrefix(secret.File, "secrets/")))
+		if "secrets/"+name != secret.File {
 			t.Errorf("the secret %s is in %s", name, secret.File)
 		}
 	}
-	for _, text := range []string{"../compose.yaml", "deadman.env", "README.md"} {
+	for _, text := range []string{"compose.yaml", "deadman.env", "README.md"} {
 		if strings.Contains(read(t, text), "no tokens yet") {
 			t.Errorf("%s says that there are no tokens", text)
 		}
@@ -199,7 +200,7 @@ func environments(t *testing.T) map[string][]string {
 		}
 	}
 	assignment := regexp.MustCompile(`DEADMAN_[A-Z_]+=\S+`)
-	for _, file := range []string{"../Dockerfile", "deadman.service", "deadman.env"} {
+	for _, file := range []string{"Dockerfile", "deadman.service", "deadman.env"} {
 		text := strings.ReplaceAll(read(t, file), "%S", "/var/lib")
 		found[filepath.Base(file)] = assignment.FindAllString(text, -1)
 	}

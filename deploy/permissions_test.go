@@ -19,9 +19,9 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"deadman/alerts"
-	"deadman/bus"
-	"deadman/bus/bustest"
-	"deadman/handlers"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/remotehandlers"
 )
 
 // within bounds each wait for something real.
@@ -98,10 +98,10 @@ func everything(ctx context.Context, url string, operator jetstream.JetStream, l
 	if err := answers(ctx, b, operator.Conn()); err != nil {
 		return err
 	}
-	if _, err := b.Request(ctx, nats.NewMsg(handlers.Subject("shipping"))); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := b.Request(ctx, nats.NewMsg(remotehandlers.Subject("shipping"))); !errors.Is(err, nats.ErrNoResponders) {
 		return errors.Join(errors.New("asking a handler that is not there"), err)
 	}
-	if _, err := handlers.NewServices(b).Find(ctx); err != nil {
+	if _, err := remotehandlers.NewServices(b).Find(ctx); err != nil {
 		return err
 	}
 	// The first subject makes DEADMAN_EVENTS, the second changes it, the third is in ORDERS.

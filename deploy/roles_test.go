@@ -16,11 +16,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"deadman"
-	"deadman/bus"
-	"deadman/bus/bustest"
-	"deadman/store"
-	"deadman/store/storetest"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
+	"deadman/server"
 )
 
 // roles is a Postgres with the users of postgres-roles.sql.
@@ -149,17 +149,17 @@ func noDDL(t *testing.T, c *pgx.Conn) {
 // runNode runs a node on a database, and returns where it is.
 func runNode(t *testing.T, dsn string) (url string) {
 	t.Helper()
-	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	broker, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(server.Close)
+	t.Cleanup(broker.Close)
 	ctx, stop := context.WithCancel(context.Background())
-	ready, ended, log := make(chan deadman.Endpoints, 1), make(chan error, 1), &bustest.Log{}
+	ready, ended, log := make(chan server.Endpoints, 1), make(chan error, 1), &bustest.Log{}
 	go func() {
-		ended <- deadman.Serve(ctx, deadman.Config{
-			DataDir: bustest.Dir(t), DatabaseURL: dsn, NATSURL: server.ClientURL(), HTTPAddr: "127.0.0.1:0",
-			Ready: func(e deadman.Endpoints) { ready <- e }, Log: slog.New(slog.NewTextHandler(log, nil)),
+		ended <- server.Run(ctx, server.Config{
+			DataDir: bustest.Dir(t), DatabaseURL: dsn, NATSURL: broker.ClientURL(), HTTPAddr: "127.0.0.1:0",
+			Ready: func(e server.Endpoints) { ready <- e }, Log: slog.New(slog.NewTextHandler(log, nil)),
 		})
 	}()
 	t.Cleanup(func() {

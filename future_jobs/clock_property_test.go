@@ -12,8 +12,8 @@ import (
 
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/scheduler"
 	"deadman/rules"
-	"deadman/ticks"
 )
 
 const (
@@ -103,7 +103,7 @@ func play(t *testing.T, outings []outing, end time.Duration) *world {
 	if err := e.book.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	ticker := ticks.New(ticks.Options{
+	ticker := scheduler.New(scheduler.Options{
 		Book: e.book, Ledger: e.store, Shards: e.owner, Now: e.clock.Now, Observer: quietTicks{}, Log: slog.New(slog.DiscardHandler),
 		Announce: func(ctx context.Context, r alerts.Remark) error { _, _, err := e.store.Announce(ctx, r); return err },
 	})

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
-	"deadman/store"
+	"deadman/internal/store"
 )
 
 // wall is the clock of a machine, which may be set.

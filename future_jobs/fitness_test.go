@@ -9,7 +9,7 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
-	"deadman/store"
+	"deadman/internal/store"
 )
 
 // member is a node of a cluster that does nothing but hold shards.

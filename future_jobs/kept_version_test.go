@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"deadman/internal/store"
 	"deadman/rules"
-	"deadman/store"
 )
 
 // A kept trigger belongs to the version that was in charge when it came, also where the rule was saved before the end

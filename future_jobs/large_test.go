@@ -11,9 +11,9 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
-	"deadman/store"
-	"deadman/store/storetest"
 )
 
 // residentMB is the memory of the process, in MB; 0 where the system does not say.

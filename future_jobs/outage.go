@@ -11,7 +11,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/checks"
-	"deadman/failpoints"
+	"deadman/internal/failpoints"
 )
 
 // StreamSource is what a stream is called as a source that can't be asked.

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
-	"deadman/store"
+	"deadman/internal/store"
 )
 
 type leases interface{ futurejobs.Leases }

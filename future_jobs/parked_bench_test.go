@@ -11,9 +11,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
-	"deadman/store"
-	"deadman/store/storetest"
 )
 
 // BenchmarkJobsBesideManyThatWait says how late the jobs of a rule are decided while very many of another rule wait,

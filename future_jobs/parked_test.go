@@ -9,8 +9,8 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
 	"deadman/rules"
-	"deadman/store"
 )
 
 // mark says that a stream is read up to an instant.

@@ -13,7 +13,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/checks"
-	"deadman/store"
+	"deadman/internal/store"
 )
 
 // A decision that the database refuses holds up no other one. Its job ends, which is recorded and alerted.

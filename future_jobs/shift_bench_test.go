@@ -9,9 +9,9 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
-	"deadman/store"
-	"deadman/store/storetest"
 )
 
 // BenchmarkShift says how many pending jobs a second one node moves after a step back of the database's clock.

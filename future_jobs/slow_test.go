@@ -20,9 +20,9 @@ import (
 	"deadman/alerts"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
-	"deadman/store"
-	"deadman/store/storetest"
 )
 
 // weighing notes what is read from its database, and settled, at a time.

@@ -17,9 +17,9 @@ import (
 
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
-	"deadman/store"
-	"deadman/store/storetest"
 )
 
 // door is a rule whose trigger, resolve and changes come by the streams that a test reads them from.

@@ -14,8 +14,8 @@ import (
 	"deadman/alerts"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
 	"deadman/rules"
-	"deadman/store"
 )
 
 // engine is leases and sweeps on a real SQLite store. Rules may have handlers of their own.

@@ -9,7 +9,7 @@ import (
 
 	"deadman/alerts"
 	"deadman/checks"
-	"deadman/papers"
+	"deadman/internal/configfile"
 )
 
 // Trail is what became of a job between its beginning and its end, for people who ask why: an
@@ -92,7 +92,7 @@ func (e Entry) Trail() Trail {
 
 // text is a line without its end.
 func (l line) text() string {
-	o := make(papers.Object, 0, 160)
+	o := make(configfile.Object, 0, 160)
 	o.Number("at", l.At)
 	o.Number("late", l.Late)
 	o.Text("saw", l.Saw)

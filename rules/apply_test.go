@@ -10,10 +10,10 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"deadman/bus"
-	"deadman/bus/bustest"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store"
 	"deadman/rules"
-	"deadman/store"
 )
 
 // broker is an embedded server and a connection to it.

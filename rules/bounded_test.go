@@ -6,9 +6,9 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 	"deadman/rules"
 )
 

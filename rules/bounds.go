@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"deadman/access"
-	"deadman/subjects"
+	"deadman/internal/access"
+	"deadman/internal/subjects"
 )
 
 // claim is something that a rule uses, at the place where the document says so.

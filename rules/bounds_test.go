@@ -6,7 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"deadman/access"
+	"deadman/internal/access"
 )
 
 func TestWhatADocumentUsesOutOfBounds(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
-	"deadman/subjects"
+	"deadman/internal/access"
+	"deadman/internal/subjects"
 )
 
 // bulky is a body with a list, and a text of so many bytes each.

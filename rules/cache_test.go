@@ -8,7 +8,7 @@ import (
 	"sync"
 	"testing"
 
-	"deadman/calendars"
+	"deadman/internal/calendars"
 )
 
 // heavy is a version of a rule of so many conditions, each made of a part that is repeated, with a number in place of NUMBER.

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"deadman/alerts"
-	"deadman/calendars"
 	futurejobs "deadman/future_jobs"
-	"deadman/papers"
+	"deadman/internal/calendars"
+	"deadman/internal/configfile"
 )
 
 // Bounds of a document.
@@ -252,7 +252,7 @@ func (c *compiler) choice(pointer, noun, word string, words []string) {
 }
 
 func notOneOf(noun, word string, words []string) string {
-	if near := papers.Nearest(word, words); near != "" {
+	if near := configfile.Nearest(word, words); near != "" {
 		return fmt.Sprintf("%q is not %s; did you mean %q?", clip(word, 40), noun, near)
 	}
 	return fmt.Sprintf("%q is not %s; write one of %s", clip(word, 40), noun, strings.Join(words, ", "))

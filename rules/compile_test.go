@@ -7,7 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"deadman/calendars"
+	"deadman/internal/calendars"
 )
 
 // compiledOf is the rule of a text, with the calendar office.

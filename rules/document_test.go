@@ -11,8 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"deadman/alerts"
-	"deadman/calendars"
-	"deadman/subjects"
+	"deadman/internal/calendars"
+	"deadman/internal/subjects"
 )
 
 // drawing draws the parts of a document without a mistake.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"deadman/papers"
+	"deadman/internal/configfile"
 )
 
 // Duration is a span as people write it: "90s", "1h30m", "7d".
@@ -14,7 +14,7 @@ type Duration time.Duration
 
 // ParseDuration reads a span of years (y), weeks (w), days (d), h, m, s and ms, in this order.
 func ParseDuration(s string) (Duration, error) {
-	d, err := papers.ParseDuration(s)
+	d, err := configfile.ParseDuration(s)
 	return Duration(d), err
 }
 
@@ -47,7 +47,7 @@ func (d Duration) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()
 func (d *Duration) UnmarshalJSON(b []byte) error {
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
-		return papers.ErrDuration
+		return configfile.ErrDuration
 	}
 	parsed, err := ParseDuration(s)
 	*d = parsed
@@ -77,7 +77,7 @@ func (d Delay) MarshalJSON() ([]byte, error) { return json.Marshal(d.String()) }
 func (d *Delay) UnmarshalJSON(b []byte) error {
 	var s string
 	if err := json.Unmarshal(b, &s); err != nil {
-		return papers.ErrDuration
+		return configfile.ErrDuration
 	}
 	*d = delayOf(s)
 	return nil

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"deadman/calendars"
-	"deadman/papers"
+	"deadman/internal/calendars"
+	"deadman/internal/configfile"
 )
 
 // steps compiles the escalation, with each turn of a step that is repeated as one.
@@ -179,7 +179,7 @@ func (c *compiler) calendar(pointer, name string) *calendars.Calendar {
 
 func (c *compiler) noCalendar(name string) string {
 	known := slices.Sorted(maps.Keys(c.calendars))
-	switch near := papers.Nearest(name, known); {
+	switch near := configfile.Nearest(name, known); {
 	case near != "":
 		return fmt.Sprintf("there is no calendar %q; did you mean %q?", name, near)
 	case len(known) == 0:

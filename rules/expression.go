@@ -16,7 +16,7 @@ import (
 	"github.com/expr-lang/expr/types"
 	"github.com/expr-lang/expr/vm"
 
-	"deadman/papers"
+	"deadman/internal/configfile"
 )
 
 // Bounds of an expression.
@@ -211,7 +211,7 @@ func unknownName(name string, d dialect) string {
 	case d.names[name] == nil && typesOf[name] != nil && len(known) > 0:
 		return fmt.Sprintf("%q can't be read here, only %s", name, strings.Join(known, ", "))
 	}
-	if near := papers.Nearest(name, append(functionNames(), known...)); near != "" {
+	if near := configfile.Nearest(name, append(functionNames(), known...)); near != "" {
 		return fmt.Sprintf("unknown name %q; did you mean %q?", clip(name, 40), near)
 	}
 	example := ""
@@ -228,7 +228,7 @@ func unknownOfJob(name string) string {
 		fields = append(fields, f)
 	}
 	slices.Sort(fields)
-	return papers.Unknown("field of job", name, fields)
+	return configfile.Unknown("field of job", name, fields)
 }
 
 func typeName(t reflect.Type) string {

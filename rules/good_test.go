@@ -4,7 +4,7 @@ import (
 	"testing"
 	_ "time/tzdata" // the same zones on every machine
 
-	"deadman/calendars"
+	"deadman/internal/calendars"
 	"deadman/rules"
 )
 

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
-	"deadman/schedules"
+	"deadman/internal/schedules"
 )
 
 // heartbeat is an event that has to come again and again, compiled.

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"unicode/utf8"
 
-	"deadman/papers"
+	"deadman/internal/configfile"
 )
 
 // readJSON returns the document of a JSON text that looksLikeJSON.
@@ -72,8 +72,8 @@ func (r *jsonReader) node(depth int) (node, error) {
 	case nil:
 		n.kind = aNull
 	case json.Delim:
-		if depth == papers.MaxNesting {
-			return n, fmt.Errorf("nested deeper than %d levels; nothing here needs such depth", papers.MaxNesting)
+		if depth == configfile.MaxNesting {
+			return n, fmt.Errorf("nested deeper than %d levels; nothing here needs such depth", configfile.MaxNesting)
 		}
 		return r.inside(n, v, depth+1)
 	}

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"deadman/internal/store"
 	"deadman/rules"
-	"deadman/store"
 )
 
 // watched is a real store that notes what it hands out of changes, and has something done between a look at the revision

@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"deadman/calendars"
+	"deadman/internal/calendars"
 	"deadman/rules"
 )
 

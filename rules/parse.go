@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"deadman/calendars"
-	"deadman/papers"
+	"deadman/internal/calendars"
+	"deadman/internal/configfile"
 )
 
 // maxRules is the most rules that a text may hold.
@@ -84,7 +84,7 @@ func readText(data []byte) ([]node, Problems) {
 		begin.Message = fmt.Sprintf("a file of rules may hold %d bytes, and this one holds more; split it", MaxSize)
 		return nil, Problems{begin}
 	}
-	text, p := papers.Text(data)
+	text, p := configfile.Text(data)
 	if p != nil {
 		return nil, Problems{problemOf(p)}
 	}

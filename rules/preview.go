@@ -10,10 +10,10 @@ import (
 	"strings"
 	"time"
 
-	"deadman/access"
 	"deadman/alerts"
 	"deadman/checks/lookup"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // maxPreview bounds the lines of a preview.

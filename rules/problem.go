@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"deadman/papers"
+	"deadman/internal/configfile"
 )
 
 // Problem is one thing that is wrong with a document.
@@ -111,4 +111,4 @@ func under(pointer, field string) string { return pointer + "/" + escape.Replace
 func item(pointer string, i int) string { return fmt.Sprintf("%s/%d", pointer, i) }
 
 // clip keeps a message readable whatever it quotes.
-func clip(s string, most int) string { return papers.Clip(s, most) }
+func clip(s string, most int) string { return configfile.Clip(s, most) }

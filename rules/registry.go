@@ -15,9 +15,9 @@ import (
 	"github.com/aymanbagabas/go-udiff"
 
 	"deadman/alerts"
-	"deadman/calendars"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/calendars"
 )
 
 // Binder finds the streams that take in what a rule listens to, and makes one where there is

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
 	"deadman/rules"
-	"deadman/store"
-	"deadman/store/storetest"
 )
 
 // begun is a job of a saved rule, begun by hand.

@@ -7,10 +7,10 @@ import (
 	"time"
 
 	"deadman/alerts"
-	"deadman/calendars"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
 	"deadman/guards"
+	"deadman/internal/calendars"
 )
 
 // Rule is one version of a rule, compiled. It is safe for concurrent use.

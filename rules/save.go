@@ -9,7 +9,7 @@ import (
 
 	"github.com/aymanbagabas/go-udiff"
 
-	"deadman/access"
+	"deadman/internal/access"
 )
 
 // SaveOptions say how a rule is saved.

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"time"
 
-	"deadman/schedules"
+	"deadman/internal/schedules"
 )
 
 // ticking is when a rule ticks.

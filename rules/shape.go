@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"deadman/papers"
+	"deadman/internal/configfile"
 )
 
 // Shape is what an event carries: what each field holds, by name.
@@ -153,7 +153,7 @@ func (f Form) at(path []string) (kind Kind, known bool, err error) {
 	field, ok := f.Fields[name]
 	if !ok {
 		known := slices.Sorted(maps.Keys(f.Fields))
-		if near := papers.Nearest(name, known); near != "" {
+		if near := configfile.Nearest(name, known); near != "" {
 			return "", false, fmt.Errorf("no field %q; did you mean %q?", clip(name, 40), near)
 		}
 		return "", false, fmt.Errorf("no field %q, only %s", clip(name, 40), clip(strings.Join(known, ", "), 200))
@@ -324,7 +324,7 @@ func (s *shapes) finds(r reading) (compared bool) {
 		open = open || !known
 	}
 	columns := slices.Sorted(maps.Keys(s.columns))
-	switch near := papers.Nearest(r.path[0], columns); {
+	switch near := configfile.Nearest(r.path[0], columns); {
 	case near != "" && !(open && s.carried(r.path[0])):
 		s.problem(r.pointer, "%s: the lookup finds no %q; did you mean %q? (what the event carries by that name is event.%s)",
 			r, clip(r.path[0], 40), near, clip(r.path[0], 40))

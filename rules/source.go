@@ -6,12 +6,12 @@ import (
 	"strings"
 	"time"
 
-	"deadman/papers"
+	"deadman/internal/configfile"
 
-	"deadman/access"
-	"deadman/calendars"
 	"deadman/checks"
 	"deadman/checks/lookup"
+	"deadman/internal/access"
+	"deadman/internal/calendars"
 )
 
 // Sources are what rules may look up in, as the operator defined them. Implementations are safe
@@ -71,7 +71,7 @@ var _ Source = undefined{}
 
 // Error says what is missing, and what there is.
 func (u undefined) Error() string {
-	switch near := papers.Nearest(u.name, u.known); {
+	switch near := configfile.Nearest(u.name, u.known); {
 	case near != "":
 		return fmt.Sprintf("source %q is not defined on this node; did you mean %q?", u.name, near)
 	case len(u.known) > 0:

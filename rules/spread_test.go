@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
-	"deadman/calendars"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/calendars"
 	"deadman/rules"
 )
 

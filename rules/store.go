@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // What a store answers a change that it does not make.

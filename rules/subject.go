@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"deadman/subjects"
+	"deadman/internal/subjects"
 )
 
 // checkSubject says what is wrong with a subject that a rule listens to; "" when nothing is.

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
-	"deadman/calendars"
 	futurejobs "deadman/future_jobs"
-	"deadman/subjects"
+	"deadman/internal/access"
+	"deadman/internal/calendars"
+	"deadman/internal/subjects"
 )
 
 // tenants is a book of rules with bounds, and without, by a clock that stands still.

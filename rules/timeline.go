@@ -5,10 +5,10 @@ import (
 	"slices"
 	"time"
 
-	"deadman/calendars"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
-	"deadman/schedules"
+	"deadman/internal/calendars"
+	"deadman/internal/schedules"
 )
 
 // wait is what the times of a rule's steps are counted from.

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // Trial is what came of asking a handler about a check that is made up.

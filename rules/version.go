@@ -9,7 +9,7 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
-	"deadman/schedules"
+	"deadman/internal/schedules"
 )
 
 // version is one saved version of a rule, compiled when it is needed.

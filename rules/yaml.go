@@ -7,12 +7,12 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
-	"deadman/papers"
+	"deadman/internal/configfile"
 )
 
 // readYAML returns the documents of a text. Empty documents are left out.
 func readYAML(text []byte) ([]node, Problems) {
-	tokens, p := papers.Tokens(text)
+	tokens, p := configfile.Tokens(text)
 	if p != nil {
 		return nil, Problems{problemOf(p)}
 	}
@@ -21,7 +21,7 @@ func readYAML(text []byte) ([]node, Problems) {
 	}
 	file, err := parser.Parse(tokens, 0)
 	if err != nil {
-		return nil, Problems{problemOf(papers.Syntax(err, hints))}
+		return nil, Problems{problemOf(configfile.Syntax(err, hints))}
 	}
 	var docs []node
 	for _, d := range file.Docs {
@@ -64,7 +64,7 @@ func at(tk *token.Token, message string) Problem {
 }
 
 // problemOf is what is wrong with a text before it is known what it says.
-func problemOf(p *papers.Problem) Problem {
+func problemOf(p *configfile.Problem) Problem {
 	return Problem{Line: p.Line, Column: p.Column, Message: p.Message}
 }
 

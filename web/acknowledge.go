@@ -6,10 +6,10 @@ import (
 	"slices"
 	"time"
 
-	"deadman/access"
 	"deadman/alerts"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // Acks is what a person may do about alerts. An alert that is not there is futurejobs.ErrNotFound,

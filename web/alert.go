@@ -7,9 +7,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"deadman/access"
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // Alert is an alert as it goes out: as consumers of the stream see it, and whether it is

@@ -5,8 +5,8 @@ import (
 	"net/http"
 	"time"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // Outbox is where published alerts are put to be published again. The store implements it. A

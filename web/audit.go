@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"deadman/access"
+	"deadman/internal/access"
 )
 
 // Entry is a line of the audit as it goes out.

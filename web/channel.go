@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"deadman/access"
 	"deadman/alerts"
+	"deadman/internal/access"
 )
 
 // Channels is how alerts reach people. Implementations are safe for concurrent use.

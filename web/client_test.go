@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
+	"deadman/internal/access"
 )
 
 // A client in another language is generated from what the API says of itself, compiled

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"deadman/access"
+	"deadman/internal/access"
 )
 
 // The kinds of secrets and people that are refused, as the metric and the log name them.

@@ -6,8 +6,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // DeadLetter is an event that could not be taken in, as it goes out.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"deadman/access"
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 	"deadman/rules"
 	"deadman/web"
 )

@@ -3,8 +3,8 @@ package web
 import (
 	"context"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // Entity is all that is known of an entity's key: the first page of each list.

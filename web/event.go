@@ -14,9 +14,9 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"deadman/access"
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 	"deadman/rules"
 )
 

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"deadman/access"
+	"deadman/internal/access"
 )
 
 const (

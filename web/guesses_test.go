@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
-	"deadman/store"
+	"deadman/internal/access"
+	"deadman/internal/store"
 	"deadman/web"
 )
 

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"time"
 
-	"deadman/access"
 	"deadman/alerts"
+	"deadman/internal/access"
 )
 
 // Handlers is who answers checks in the place of rules. Implementations are safe for concurrent

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"deadman/access"
+	"deadman/internal/access"
 )
 
 // sayAgain is how often a condition that stays broken is logged at most, for errors that

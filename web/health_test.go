@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
+	"deadman/internal/access"
 	"deadman/web"
 )
 

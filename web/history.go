@@ -4,9 +4,9 @@ import (
 	"context"
 	"time"
 
-	"deadman/access"
 	"deadman/checks"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // Ended is a job in history as it goes out.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"deadman/access"
-	"deadman/hooks"
+	"deadman/internal/access"
+	"deadman/internal/webhooks"
 )
 
 const hooksPath = "/hooks/"
@@ -54,7 +54,7 @@ func (a *api) hook(w http.ResponseWriter, r *http.Request) {
 }
 
 // proven reads a webhook when there is a place for it, and makes sure whose it is. id is as of hooks.Hook.Prove.
-func (a *api) proven(w http.ResponseWriter, r *http.Request, h *hooks.Hook) (body []byte, id string, err error) {
+func (a *api) proven(w http.ResponseWriter, r *http.Request, h *webhooks.Hook) (body []byte, id string, err error) {
 	client := guesserOf(r)
 	if full := a.unproven.take(client); full != nil {
 		return nil, "", full
@@ -70,7 +70,7 @@ func (a *api) proven(w http.ResponseWriter, r *http.Request, h *hooks.Hook) (bod
 }
 
 // takeHook publishes a webhook, and answers when it is durable. Its id is apart from those of other hooks and of tokens.
-func (a *api) takeHook(w http.ResponseWriter, r *http.Request, h *hooks.Hook, body []byte, id string) {
+func (a *api) takeHook(w http.ResponseWriter, r *http.Request, h *webhooks.Hook, body []byte, id string) {
 	stream, seq, repeated, err := a.Wire.PublishEvent(r.Context(), h.Subject, body, headersOf(r), eventID(access.Actor{Name: hooksPath + h.Name}, h.Subject, id))
 	if err != nil {
 		a.fail(w, r, err)

@@ -12,15 +12,15 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
-	"deadman/hooks"
+	"deadman/internal/access"
+	"deadman/internal/webhooks"
 	"deadman/web"
 )
 
 // withHooks takes in webhooks: /hooks/shop signed as Stripe does, /hooks/code as GitHub does,
 // /hooks/open from anybody, and /hooks/nowhere on a subject that no stream takes in.
 func withHooks(o *web.Options, s *stand) {
-	known, err := hooks.Parse([]byte(`hooks:
+	known, err := webhooks.Parse([]byte(`hooks:
   - {name: shop, subject: orders.created, scheme: stripe, secret_file: s}
   - {name: code, subject: orders.created, scheme: github, secret_file: s}
   - {name: open, subject: orders.created, scheme: none}
@@ -32,7 +32,7 @@ func withHooks(o *web.Options, s *stand) {
 			fatal(s.t, h.Keep([]byte("secret")))
 		}
 	}
-	o.Hooks = func(name string) *hooks.Hook { return known[name] }
+	o.Hooks = func(name string) *webhooks.Hook { return known[name] }
 }
 
 func sign(text string) string {

@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"time"
 
-	"deadman/access"
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // Job is a pending job as it goes out. Spans are in seconds.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 	"deadman/rules"
 )
 

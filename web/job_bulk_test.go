@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 	"deadman/web"
 )
 

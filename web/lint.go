@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/http"
 
-	"deadman/access"
+	"deadman/internal/access"
 	"deadman/rules"
 )
 

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"deadman/access"
+	"deadman/internal/access"
 )
 
 // maxForm is the most that the form of the login page sends, in bytes.

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"deadman/access"
+	"deadman/internal/access"
 	"deadman/web"
 )
 

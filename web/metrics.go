@@ -12,9 +12,9 @@ import (
 
 	"deadman/alerts"
 	"deadman/checks/lookup"
-	"deadman/events"
 	futurejobs "deadman/future_jobs"
-	"deadman/pings"
+	"deadman/internal/events"
+	"deadman/internal/pings"
 )
 
 // Metrics counts what a node does and serves it for Prometheus to scrape. It has a registry

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"deadman/alerts"
-	"deadman/events"
-	"deadman/pings"
+	"deadman/internal/events"
+	"deadman/internal/pings"
 	"deadman/web"
 )
 

@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"deadman/access"
 	"deadman/alerts"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // Mutes keeps what people do not want to be told. The store implements it. Implementations are

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"deadman/notify"
+	"deadman/internal/notify"
 	"deadman/web"
 )
 

@@ -5,8 +5,8 @@ import (
 	"encoding/json"
 	"time"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // Node is a running process as it goes out.

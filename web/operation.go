@@ -9,7 +9,7 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"deadman/access"
+	"deadman/internal/access"
 )
 
 // operation is one thing that the API does.

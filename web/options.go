@@ -15,12 +15,12 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 	"golang.org/x/time/rate"
 
-	"deadman/access"
 	"deadman/checks/lookup"
 	futurejobs "deadman/future_jobs"
-	"deadman/hooks"
-	"deadman/logins"
-	"deadman/pings"
+	"deadman/internal/access"
+	"deadman/internal/logins"
+	"deadman/internal/pings"
+	"deadman/internal/webhooks"
 )
 
 // Options are what the handler answers from. Lists, Loads, Desk, Acks, Letters, Outbox, Book, Rules, Wire
@@ -38,7 +38,7 @@ type Options struct {
 	Health  Health
 	// Hooks finds the hook of a name whose webhooks are taken in, nil where there is none; with
 	// any, Memory has to be there. nil: there are none.
-	Hooks   func(name string) *hooks.Hook
+	Hooks   func(name string) *webhooks.Hook
 	Memory  Memory   // nil: a request with an Idempotency-Key is refused
 	Metrics *Metrics // nil: /metrics is not found
 
@@ -175,7 +175,7 @@ func (o Options) withDefaults() Options {
 		o.Open = func(context.Context) bool { return false }
 	}
 	if o.Hooks == nil {
-		o.Hooks = func(string) *hooks.Hook { return nil }
+		o.Hooks = func(string) *webhooks.Hook { return nil }
 	}
 	if o.Logins == nil {
 		o.Logins = func() *logins.Config { return nil }

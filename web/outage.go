@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // Outage is a time in which a source, or a handler elsewhere, could not be asked about jobs of a

@@ -4,8 +4,8 @@ import (
 	"context"
 	"time"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // How far back it is counted how jobs ended, and how.

@@ -5,8 +5,8 @@ import (
 	"time"
 
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
 	"deadman/rules"
-	"deadman/store"
 )
 
 // A day that is over is counted once: what retention takes away of it later stays in the count.

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
+	"deadman/internal/access"
 	"deadman/web"
 )
 

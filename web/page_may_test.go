@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
+	"deadman/internal/access"
 )
 
 // A page shows the buttons of what its visitor may do, and no others; what is sent all the same is

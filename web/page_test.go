@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
+	"deadman/internal/access"
 	"deadman/web"
 	"deadman/web/ui"
 )

@@ -6,8 +6,8 @@ import (
 	"net/http"
 	"strings"
 
-	"deadman/access"
-	"deadman/logins"
+	"deadman/internal/access"
+	"deadman/internal/logins"
 )
 
 // namedKey is the context's key for the person whom the headers of a trusted proxy name.

@@ -9,8 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"deadman/access"
-	"deadman/logins"
+	"deadman/internal/access"
+	"deadman/internal/logins"
 )
 
 // A stream of a person whom a proxy names lasts a minute, for the node asks nobody whether the person may still come. That of a token

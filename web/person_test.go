@@ -13,9 +13,9 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"deadman/access"
-	"deadman/logins"
-	"deadman/logins/logintest"
+	"deadman/internal/access"
+	"deadman/internal/logins"
+	"deadman/internal/logins/logintest"
 	"deadman/web"
 )
 

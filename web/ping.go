@@ -10,7 +10,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"deadman/pings"
+	"deadman/internal/pings"
 )
 
 // Pings takes pings in. Implementations are safe for concurrent use.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
-	"deadman/pings"
+	"deadman/internal/access"
+	"deadman/internal/pings"
 	"deadman/rules"
 )
 

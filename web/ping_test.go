@@ -15,11 +15,11 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
-	"deadman/pings"
+	"deadman/internal/access"
+	"deadman/internal/pings"
+	"deadman/internal/store"
 	"deadman/rules"
-	"deadman/store"
 	"deadman/web"
 )
 

@@ -6,7 +6,7 @@ import (
 	"net/http"
 	"time"
 
-	"deadman/access"
+	"deadman/internal/access"
 	"deadman/rules"
 )
 

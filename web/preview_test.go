@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
 	"deadman/checks"
 	"deadman/checks/lookup"
+	"deadman/internal/access"
 	"deadman/rules"
 	"deadman/web"
 )

@@ -13,10 +13,10 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
-	"deadman/hooks"
-	"deadman/pings"
+	"deadman/internal/access"
+	"deadman/internal/pings"
+	"deadman/internal/webhooks"
 	"deadman/rules"
 )
 
@@ -129,7 +129,7 @@ var faults = []Fault{
 	{Is: rules.ErrEntityChanged, Status: http.StatusUnprocessableEntity, Kind: RuleInvalid},
 	{Is: rules.ErrSubject, Status: http.StatusUnprocessableEntity, Kind: RuleInvalid},
 	{Is: rules.ErrPreview, Status: http.StatusUnprocessableEntity},
-	{Is: hooks.ErrDenied, Status: http.StatusUnauthorized},
+	{Is: webhooks.ErrDenied, Status: http.StatusUnauthorized},
 	{Is: access.ErrDenied, Status: http.StatusUnauthorized},
 	{Is: access.ErrExists, Status: http.StatusConflict},
 	{Is: access.ErrRunning, Status: http.StatusConflict, Kind: IdempotencyConflict},

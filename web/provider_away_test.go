@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"deadman/access"
-	"deadman/logins/logintest"
+	"deadman/internal/access"
+	"deadman/internal/logins/logintest"
 )
 
 // While the provider is away, the page says so, and tokens log in.

@@ -16,8 +16,8 @@ import (
 	"strings"
 	"time"
 
-	"deadman/access"
-	"deadman/logins"
+	"deadman/internal/access"
+	"deadman/internal/logins"
 )
 
 const (

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"deadman/access"
-	"deadman/logins/logintest"
+	"deadman/internal/access"
+	"deadman/internal/logins/logintest"
 	"deadman/web"
 )
 

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"deadman/access"
+	"deadman/internal/access"
 )
 
 // Quotas bound what the rules and tokens of a prefix take. Implementations are safe for concurrent use.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
+	"deadman/internal/access"
 )
 
 // The tokens of a prefix share their room, and all prefixes together leave some for everybody else, of whom each leaves some, too.

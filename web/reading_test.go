@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // slowly asks for a page and reads nothing of the answer. The test's end lets go of it.

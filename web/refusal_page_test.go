@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"deadman/access"
+	"deadman/internal/access"
 )
 
 // What is not there, and what can't be done, is told to people on a page, to programs as a problem.

@@ -5,7 +5,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"deadman/access"
+	"deadman/internal/access"
 )
 
 const apiPath = "/api/v1"

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 	"deadman/rules"
 )
 

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 	"deadman/rules"
 )
 

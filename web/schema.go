@@ -10,8 +10,8 @@ import (
 
 	"github.com/danielgtaylor/huma/v2"
 
-	"deadman/access"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 const schemaType = "application/schema+json"

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"deadman/access"
+	"deadman/internal/access"
 )
 
 // Session is a browser that is logged in, as it goes out.

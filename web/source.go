@@ -7,9 +7,9 @@ import (
 	"net/http"
 	"time"
 
-	"deadman/access"
 	"deadman/checks/lookup"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
 )
 
 // Source is a source as it goes out: as the node does with it that was asked, without its

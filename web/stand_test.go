@@ -14,15 +14,15 @@ import (
 
 	"go.uber.org/goleak"
 
-	"deadman/access"
 	"deadman/alerts"
-	"deadman/bus"
-	"deadman/bus/bustest"
 	"deadman/checks"
-	"deadman/events"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/events"
+	"deadman/internal/store"
 	"deadman/rules"
-	"deadman/store"
 	"deadman/web"
 	"deadman/web/ui"
 )

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"deadman/access"
+	"deadman/internal/access"
 )
 
 // Stream is a stream that rules are told by, as it goes out.

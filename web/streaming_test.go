@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
 	"deadman/alerts"
+	"deadman/internal/access"
 	"deadman/web"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"deadman/access"
+	"deadman/internal/access"
 	"deadman/rules"
 )
 

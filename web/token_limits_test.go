@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
+	"deadman/internal/access"
 	"deadman/web"
 )
 

@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"deadman/access"
+	"deadman/internal/access"
 	"deadman/rules"
 	"deadman/web"
 )

@@ -12,8 +12,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"deadman/access"
 	"deadman/alerts"
+	"deadman/internal/access"
 	"deadman/web"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"deadman/web"
 
-	"deadman/bus"
-	"deadman/bus/bustest"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
 )
 
 // After the stream was lost, consumers get the alerts again, once.

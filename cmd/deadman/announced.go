@@ -11,7 +11,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"deadman"
+	"deadman/server"
 )
 
 // endpointsFile, in the data folder, says where the embedded node that works there can be reached.
@@ -22,7 +22,7 @@ const nameHint = "name the node with --url or DEADMAN_URL"
 // endpoints is what an embedded node wrote into its data folder; zero when it did not. The folder is looked for where
 // the command is run, which may be a folder of anybody: what the file says counts only where no other user can have
 // written it, and where it names a node on this machine.
-func (p *program) endpoints() (at deadman.Endpoints, file string, err error) {
+func (p *program) endpoints() (at server.Endpoints, file string, err error) {
 	dir := cmp.Or(p.getenv("DEADMAN_DATA_DIR"), "deadman-data")
 	file = filepath.Join(dir, endpointsFile)
 	data, err := readOwn(dir, endpointsFile, 4<<10)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"deadman/bench"
+	"deadman/internal/bench"
 )
 
 // The most that one measurement may be asked for.

@@ -5,7 +5,7 @@ import (
 	"math"
 	"time"
 
-	"deadman/bench"
+	"deadman/internal/bench"
 )
 
 // benchColumn is a column of the table of medians.

@@ -12,8 +12,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"deadman/bench"
-	"deadman/store/storetest"
+	"deadman/internal/bench"
+	"deadman/internal/store/storetest"
 )
 
 // deadman bench measures SQLite where nothing is said, as people and as programs read it.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"deadman"
+	"deadman/server"
 	"deadman/web"
 )
 
@@ -61,7 +61,7 @@ func (p *program) client() (*client, error) {
 		c.base, c.from = announced.HTTP, file
 	}
 	if c.base == "" {
-		c.base, c.from = "http://"+deadman.DefaultHTTPAddr, "the default"
+		c.base, c.from = "http://"+server.DefaultHTTPAddr, "the default"
 		if c.token != "" {
 			return nil, usage("DEADMAN_TOKEN is set, and nothing says which node it is for; set DEADMAN_URL=%s too if it is that one, or %s", c.base, nameHint)
 		}

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"os"
 
-	"deadman/failpoints"
+	"deadman/internal/failpoints"
 )
 
 // What the fault campaign says to the nodes that it breaks. The variables are no settings, and

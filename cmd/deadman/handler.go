@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"deadman/handlers"
+	"deadman/internal/remotehandlers"
 	"deadman/web"
 )
 
@@ -26,7 +26,7 @@ func handlerSchemaCommand() *cobra.Command {
 		Example: "  deadman handler schema > handler.schema.json",
 		Args:    exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			schema, err := handlers.Schema()
+			schema, err := remotehandlers.Schema()
 			if err != nil {
 				return err
 			}

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"deadman"
 	"deadman/alerts"
 	"deadman/checks"
+	"deadman/server"
 	"deadman/web"
 )
 
@@ -45,7 +45,7 @@ func TestHandlerVerbs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	n := serveHere(t, func(c *deadman.Config) { c.Handlers = &own })
+	n := serveHere(t, func(c *server.Config) { c.Handlers = &own })
 	const lost = "name: lost\nentity: order\ntrigger: {event: orders.created, key: event.id}\nhandler: carrier\n"
 	n.does("rule", "apply", "-f", write(t, t.TempDir(), "lost.yaml", lost))
 	n.says(0, []string{"handler", "list"}, "HANDLER", "shipping  program", "carrier   nobody", "lost")

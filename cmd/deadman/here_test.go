@@ -9,33 +9,33 @@ import (
 	"testing"
 	"time"
 
-	"deadman"
-	"deadman/bus/bustest"
+	"deadman/internal/bus/bustest"
+	"deadman/server"
 )
 
 // here is a node in this process, which the program in this process talks to over HTTP.
 type here struct {
 	t    *testing.T
-	at   deadman.Endpoints
+	at   server.Endpoints
 	dir  string // of data
 	env  []string
 	stop func() // waits until the node is gone
 }
 
 // serveHere serves a fresh node until the test ends.
-func serveHere(t *testing.T, change ...func(*deadman.Config)) *here {
+func serveHere(t *testing.T, change ...func(*server.Config)) *here {
 	t.Helper()
-	ready := make(chan deadman.Endpoints, 1)
-	c := deadman.Config{
+	ready := make(chan server.Endpoints, 1)
+	c := server.Config{
 		DataDir: bustest.Dir(t), HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Shards: 4,
-		Log: slog.New(slog.DiscardHandler), Ready: func(at deadman.Endpoints) { ready <- at },
+		Log: slog.New(slog.DiscardHandler), Ready: func(at server.Endpoints) { ready <- at },
 	}
 	for _, f := range change {
 		f(&c)
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
-	go func() { ended <- deadman.Serve(ctx, c) }()
+	go func() { ended <- server.Run(ctx, c) }()
 	h := &here{t: t, dir: c.DataDir}
 	h.stop = func() {
 		cancel()

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"deadman/access"
+	"deadman/internal/access"
 	"deadman/web"
 )
 

@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"deadman"
 	"deadman/rules"
+	"deadman/server"
 )
 
 // lookingUp is a rule that looks up in a source.
@@ -83,7 +83,7 @@ func TestLintAsksSources(t *testing.T) {
 func TestPreviewOfALookup(t *testing.T) {
 	t.Parallel()
 	sources, dir := shopFiles(t), t.TempDir()
-	n := serveHere(t, func(c *deadman.Config) { c.Sources = sources })
+	n := serveHere(t, func(c *server.Config) { c.Sources = sources })
 	file := write(t, dir, "late.yaml", lookingUp("late", inShop))
 	n.does("rule", "apply", "-f", file)
 	found := write(t, dir, "found.json", `{"status": "UNSHIPPED"}`)
@@ -127,7 +127,7 @@ func TestPreviewOfALookup(t *testing.T) {
 func TestApplyWarnsOfASourceThatIsDown(t *testing.T) {
 	t.Parallel()
 	sources := shopFiles(t)
-	n := serveHere(t, func(c *deadman.Config) { c.Sources = sources })
+	n := serveHere(t, func(c *server.Config) { c.Sources = sources })
 	file := write(t, t.TempDir(), "late.yaml", lookingUp("late", "{kv: {source: gone, bucket: orders}}"))
 	const warning = "warning: lookup: source gone can't be asked at the moment"
 	n.says(0, []string{"rule", "apply", "-f", file, "--dry-run"}, warning)

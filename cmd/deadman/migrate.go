@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"deadman/store"
+	"deadman/internal/store"
 	"deadman/web"
 )
 

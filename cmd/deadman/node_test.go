@@ -18,8 +18,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"deadman"
 	"deadman/alerts"
+	"deadman/server"
 	"deadman/web"
 )
 
@@ -90,7 +90,7 @@ func (n *node) start(t *testing.T) {
 }
 
 // endpointsOf is where an embedded node can be reached.
-func endpointsOf(t *testing.T, n *node) (at deadman.Endpoints) {
+func endpointsOf(t *testing.T, n *node) (at server.Endpoints) {
 	t.Helper()
 	data, err := os.ReadFile(filepath.Join(n.dir, "endpoints.json"))
 	if err == nil {

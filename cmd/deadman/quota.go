@@ -11,7 +11,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
-	"deadman/access"
+	"deadman/internal/access"
 	"deadman/web"
 )
 

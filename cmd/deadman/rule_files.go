@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"deadman/calendars"
+	"deadman/internal/calendars"
 	"deadman/rules"
 )
 

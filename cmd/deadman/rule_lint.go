@@ -8,9 +8,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"deadman"
-	"deadman/calendars"
+	"deadman/internal/calendars"
 	"deadman/rules"
+	"deadman/server"
 )
 
 func (p *program) lintCommand() *cobra.Command {
@@ -92,7 +92,7 @@ func (p *program) checkLookups(ctx context.Context, known calendars.Set, sourceF
 	if sourceFile == "" {
 		return func([]byte, string) ([]string, error) { return nil, nil }, func() {}, nil
 	}
-	asked, letGo, err := deadman.OpenSources(sourceFile, p.getenv)
+	asked, letGo, err := server.OpenSources(sourceFile, p.getenv)
 	if err != nil {
 		return nil, nil, fmt.Errorf("sources: %w", err)
 	}

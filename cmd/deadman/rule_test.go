@@ -15,8 +15,8 @@ import (
 	"deadman/rules"
 	"deadman/web"
 
-	"deadman/bus"
-	"deadman/bus/bustest"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
 )
 
 // outcome is what rule apply answers with -o json.

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"deadman"
+	"deadman/server"
 )
 
 func (p *program) serveCommand() *cobra.Command {
@@ -43,7 +43,7 @@ Clients of NATS log in as one of the users in the folder nats-users of the data 
 			hangUps, stop := hangUps()
 			defer stop()
 			r.Reload = hangUps
-			return deadman.Serve(cmd.Context(), r.Config)
+			return server.Run(cmd.Context(), r.Config)
 		},
 	}
 	addSettingsTo(cmd)
@@ -90,7 +90,7 @@ func (p *program) firstToken(secret, login string) {
 }
 
 // welcome says where the node is and what to do next.
-func (p *program) welcome(at deadman.Endpoints) {
+func (p *program) welcome(at server.Endpoints) {
 	self := os.Args[0]
 	fmt.Fprintf(p.out, `
   %s %s
@@ -110,7 +110,7 @@ func (p *program) welcome(at deadman.Endpoints) {
 }
 
 // natsUsers says where the secrets are by which clients of NATS log in.
-func natsUsers(at deadman.Endpoints) string {
+func natsUsers(at server.Endpoints) string {
 	if at.NATSUsers == "" {
 		return ""
 	}
@@ -118,7 +118,7 @@ func natsUsers(at deadman.Endpoints) string {
 }
 
 // openness says so where no token is needed.
-func openness(at deadman.Endpoints) string {
+func openness(at server.Endpoints) string {
 	if !at.Open {
 		return ""
 	}

@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"deadman"
+	"deadman/server"
 	"deadman/web"
 )
 
@@ -19,7 +19,7 @@ func TestSourceVerbs(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "shop.db", "") // an empty file is a database without tables
 	file := write(t, dir, "sources.yaml", "sources: {shop: {sqlite: {path: shop.db}}, gone: {sqlite: {path: gone.db}}}\n")
-	n := serveHere(t, func(c *deadman.Config) { c.Sources = file })
+	n := serveHere(t, func(c *server.Config) { c.Sources = file })
 	n.says(0, []string{"source", "list"}, "shop", "gone", "sqlite", "new")
 	n.says(0, []string{"source", "test", "shop"}, "reached: the node can ask shop")
 	n.says(3, []string{"source", "test", "gone"}, "the node can't reach gone: gone can't be asked")

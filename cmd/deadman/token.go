@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"deadman/access"
+	"deadman/internal/access"
 	"deadman/web"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"deadman"
+	"deadman/server"
 	"deadman/web"
 )
 
@@ -13,7 +13,7 @@ import (
 func closed(t *testing.T) *here {
 	t.Helper()
 	secrets := make(chan string, 1)
-	n := serveHere(t, func(c *deadman.Config) {
+	n := serveHere(t, func(c *server.Config) {
 		c.HTTPAddr = "0.0.0.0:0"
 		c.FirstToken = func(secret, login string) {
 			if !strings.HasSuffix(login, secret) {
@@ -88,7 +88,7 @@ func TestWelcome(t *testing.T) {
 	var out bytes.Buffer
 	p := inProcess(&out, nil)
 	p.firstToken("dm_secret", "http://h:8080/login?token=dm_secret")
-	p.welcome(deadman.Endpoints{HTTP: "http://h:8080", NATS: "nats://u:p@h:4222"})
+	p.welcome(server.Endpoints{HTTP: "http://h:8080", NATS: "nats://u:p@h:4222"})
 	for _, part := range []string{"token  dm_secret\n", "login  http://h:8080/login?token=dm_secret\n", "not shown again", "http://h:8080/docs", "nats://u:xxxxx@h:4222"} {
 		if !strings.Contains(out.String(), part) {
 			t.Errorf("it does not say %q:\n%s", part, &out)
@@ -98,7 +98,7 @@ func TestWelcome(t *testing.T) {
 		t.Errorf("the node is not open:\n%s", &out)
 	}
 	out.Reset()
-	p.welcome(deadman.Endpoints{HTTP: "http://h", NATS: "nats://h:4222", NATSUsers: "data/nats-users", Open: true})
+	p.welcome(server.Endpoints{HTTP: "http://h", NATS: "nats://h:4222", NATSUsers: "data/nats-users", Open: true})
 	if !strings.Contains(out.String(), "nats://h:4222, for the users in data/nats-users\n") {
 		t.Errorf("it does not say how one logs in over NATS:\n%s", &out)
 	}

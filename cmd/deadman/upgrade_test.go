@@ -22,10 +22,10 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // reads the database beside the nodes
 	"github.com/nats-io/nats.go/jetstream"
 
-	"deadman/bus"
-	"deadman/bus/bustest"
-	"deadman/faults"
-	"deadman/store/storetest"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/faults"
+	"deadman/internal/store/storetest"
 )
 
 // upgradeRule has an alert for each event that is not resolved within 2 s.

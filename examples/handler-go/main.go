@@ -10,9 +10,9 @@ import (
 	"syscall"
 	"time"
 
-	"deadman"
 	"deadman/alerts"
 	"deadman/checks"
+	"deadman/server"
 )
 
 func main() {
@@ -29,7 +29,7 @@ func serve() error {
 	if err := handlers.Register("shipping", checks.HandlerFunc(shipping)); err != nil {
 		return err
 	}
-	return deadman.Serve(ctx, deadman.Config{Rules: "rules", Handlers: handlers})
+	return server.Run(ctx, server.Config{Rules: "rules", Handlers: handlers})
 }
 
 // shipping says three times, an hour apart, that an order waits; of dear ones more loudly.

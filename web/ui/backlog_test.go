@@ -7,13 +7,13 @@ import (
 	"testing"
 	"time"
 
-	"deadman"
 	"deadman/alerts"
-	"deadman/bus"
-	"deadman/bus/bustest"
 	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store"
 	"deadman/rules"
-	"deadman/store"
+	"deadman/server"
 )
 
 // backlog is jobs that a node waits for, most of them of one rule, due in the hours to come, and
@@ -49,12 +49,12 @@ slot: 1m
 }
 
 // config is of a node on a database in a folder, with everything in the process.
-func config(dir string) deadman.Config {
-	return deadman.Config{DataDir: dir, HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
+func config(dir string) server.Config {
+	return server.Config{DataDir: dir, HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)}
 }
 
 // onPostgres is of a node on the Postgres at an address, with a broker that goes when the test ends.
-func onPostgres(tb testing.TB, url string) deadman.Config {
+func onPostgres(tb testing.TB, url string) server.Config {
 	tb.Helper()
 	c := config(tb.TempDir())
 	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(tb), Addr: "127.0.0.1:0", Log: c.Log})
@@ -68,7 +68,7 @@ func onPostgres(tb testing.TB, url string) deadman.Config {
 
 // fill writes n jobs, one in a hundred of which has said something, into the database of a node that
 // does not run and has the rules of backlogs.
-func fill(tb testing.TB, c deadman.Config, n int) {
+func fill(tb testing.TB, c server.Config, n int) {
 	tb.Helper()
 	s, err := store.Open(tb.Context(), store.Options{DataDir: c.DataDir, DatabaseURL: c.DatabaseURL, Log: c.Log})
 	b := &backlog{Store: s, tb: tb, from: time.Now().UTC().Add(2 * time.Hour).Truncate(time.Minute)}

@@ -26,7 +26,7 @@ const within = 2 * time.Minute
 var browser = sync.OnceValues(func() (context.Context, error) {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		return nil, fmt.Errorf("the pages are tested in Chromium, and there is none; script/needs chromium installs it: %w", err)
+		return nil, fmt.Errorf("the pages are tested in Chromium, and there is none; internal/tools/needs chromium installs it: %w", err)
 	}
 	// The profile goes with the process: see TestMain.
 	profile, err := os.MkdirTemp("", "deadman-chromium")
@@ -279,7 +279,7 @@ var axe = sync.OnceValues(func() (string, error) {
 	install := exec.Command("npm", "ci", "--prefer-offline", "--no-audit", "--no-fund", "--ignore-scripts")
 	install.Dir = folder
 	if out, err := install.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("npm ci: %w (script/needs node installs what it takes)\n%s", err, out)
+		return "", fmt.Errorf("npm ci: %w (internal/tools/needs node installs what it takes)\n%s", err, out)
 	}
 	text, err := os.ReadFile(filepath.Join(folder, "node_modules", "axe-core", "axe.min.js"))
 	return string(text), err

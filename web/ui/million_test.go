@@ -10,8 +10,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"deadman"
-	"deadman/store/storetest"
+	"deadman/internal/store/storetest"
+	"deadman/server"
 	"deadman/web"
 )
 
@@ -19,9 +19,9 @@ import (
 // jobs and has said something about 7,500 of them. ns/op are of one page; worst is the slowest.
 func BenchmarkPagesOfAMillion(b *testing.B) {
 	const jobs = 1_000_000
-	for name, on := range map[string]func(*testing.B) deadman.Config{
-		"sqlite":   func(b *testing.B) deadman.Config { return config(b.TempDir()) },
-		"postgres": func(b *testing.B) deadman.Config { return onPostgres(b, storetest.Postgres(b)) },
+	for name, on := range map[string]func(*testing.B) server.Config{
+		"sqlite":   func(b *testing.B) server.Config { return config(b.TempDir()) },
+		"postgres": func(b *testing.B) server.Config { return onPostgres(b, storetest.Postgres(b)) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			c := on(b)

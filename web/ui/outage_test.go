@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"deadman/bus/bustest"
+	"deadman/internal/bus/bustest"
 )
 
 const lookedUp = `name: order-unpaid

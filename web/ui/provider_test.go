@@ -9,7 +9,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"deadman/logins/logintest"
+	"deadman/internal/logins/logintest"
 )
 
 // freePort is a port of loopback that nobody listens on.

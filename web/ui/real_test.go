@@ -13,11 +13,11 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"deadman"
-	"deadman/bus"
-	"deadman/bus/bustest"
 	futurejobs "deadman/future_jobs"
-	"deadman/store"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store"
+	"deadman/server"
 	"deadman/web"
 )
 
@@ -69,7 +69,7 @@ func ordersOf(t *testing.T) (all []order) {
 }
 
 // gather has n orders wait that are all due in one slot, in the database of a node that does not run.
-func gather(t *testing.T, c deadman.Config, n int) {
+func gather(t *testing.T, c server.Config, n int) {
 	t.Helper()
 	s, err := store.Open(t.Context(), store.Options{DataDir: c.DataDir, Log: c.Log})
 	b := &backlog{Store: s, tb: t, from: time.Now().UTC().Add(6 * time.Hour).Truncate(time.Hour)}

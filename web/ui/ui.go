@@ -19,7 +19,7 @@ import (
 
 	"github.com/go-chi/chi/v5"
 
-	"deadman/access"
+	"deadman/internal/access"
 	"deadman/web"
 	"deadman/web/static"
 )

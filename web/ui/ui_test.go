@@ -16,7 +16,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
-	"deadman"
+	"deadman/server"
 )
 
 const orders = `name: order-unshipped
@@ -47,12 +47,12 @@ func serve(t *testing.T, texts ...string) (home string) {
 }
 
 // run serves until the test ends, or stop is called.
-func run(t testing.TB, c deadman.Config) (home string, stop func()) {
+func run(t testing.TB, c server.Config) (home string, stop func()) {
 	t.Helper()
-	ready, ended := make(chan deadman.Endpoints, 1), make(chan error, 1)
+	ready, ended := make(chan server.Endpoints, 1), make(chan error, 1)
 	ctx, cancel := context.WithCancel(context.Background())
-	c.Ready = func(e deadman.Endpoints) { ready <- e }
-	go func() { ended <- deadman.Serve(ctx, c) }()
+	c.Ready = func(e server.Endpoints) { ready <- e }
+	go func() { ended <- server.Run(ctx, c) }()
 	stop = sync.OnceFunc(func() {
 		cancel()
 		if err := <-ended; err != nil {

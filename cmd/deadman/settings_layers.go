@@ -1,0 +1,185 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/knadh/koanf/v2"
+	"github.com/spf13/pflag"
+
+	"deadman/internal/configfile"
+)
+
+// envPrefix is what all variables of deadman begin with.
+const envPrefix = "DEADMAN_"
+
+// clientVariables are those that settings of a node have nothing to do with.
+var clientVariables = []string{"DEADMAN_TOKEN", "DEADMAN_URL"}
+
+const (
+	configFlag     = "config"
+	configVariable = "DEADMAN_CONFIG"
+)
+
+// layer is where values come from: the presets, a file, the environment or flags.
+type layer struct {
+	values map[string]any
+	from   func(setting) string // as a person would name it
+}
+
+// Read is of koanf.Provider.
+func (l layer) Read() (map[string]any, error) { return l.values, nil }
+
+// ReadBytes is of koanf.Provider; a layer has no bytes.
+func (l layer) ReadBytes() ([]byte, error) { return nil, errors.New("a layer is not bytes") }
+
+// byDefault is where a value comes from that nobody set.
+const byDefault = "default"
+
+// chosen is a setting with its value and where that came from.
+type chosen struct {
+	setting
+	value  string
+	origin string
+}
+
+// choose lays the layers over each other, the strongest last: presets, file, environment,
+// flags.
+func choose(flags *pflag.FlagSet, env []string) ([]chosen, error) {
+	layers := []layer{presetLayer()}
+	fromEnv, err := envLayer(env)
+	if err != nil {
+		return nil, err
+	}
+	if path := configPath(flags, env); path != "" {
+		fromFile, err := fileLayer(path)
+		if err != nil {
+			return nil, err
+		}
+		layers = append(layers, fromFile)
+	}
+	layers = append(layers, fromEnv, flagLayer(flags))
+
+	merged := koanf.New(".")
+	origins := make(map[string]string, len(settings))
+	for _, l := range layers {
+		if err := merged.Load(l, nil); err != nil {
+			return nil, err
+		}
+		for _, s := range settings {
+			if _, there := l.values[s.name]; there {
+				origins[s.name] = l.from(s)
+			}
+		}
+	}
+	all := make([]chosen, len(settings))
+	for i, s := range settings {
+		all[i] = chosen{setting: s, value: merged.String(s.name), origin: origins[s.name]}
+	}
+	return all, nil
+}
+
+// resolve is choose with all values taken. Every value that does not fit is an error that
+// names the setting and where it came from.
+func resolve(flags *pflag.FlagSet, env []string) (running, error) {
+	all, err := choose(flags, env)
+	if err != nil {
+		return running{}, err
+	}
+	var r running
+	var wrong []error
+	for _, c := range all {
+		if c.origin == byDefault && strings.HasSuffix(c.name, "_addr") {
+			continue // the node has the same default, and may move from an address that nobody set
+		}
+		if err := c.take(&r, c.value); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s is %q (%s): %w", c.name, c.shown(), c.origin, err))
+		}
+	}
+	if len(wrong) > 0 {
+		return running{}, usageError{errors.Join(wrong...)}
+	}
+	return r, nil
+}
+
+func presetLayer() layer {
+	values := make(map[string]any, len(settings))
+	for _, s := range settings {
+		values[s.name] = s.preset
+	}
+	return layer{values, func(setting) string { return byDefault }}
+}
+
+// envLayer refuses variables that set nothing, because a slip would go unseen. One that is
+// there and empty sets nothing either.
+func envLayer(env []string) (layer, error) {
+	known := slices.Concat(clientVariables, []string{configVariable})
+	byVariable := make(map[string]setting, len(settings))
+	for _, s := range settings {
+		known = append(known, s.variable())
+		byVariable[s.variable()] = s
+	}
+	l := layer{make(map[string]any), func(s setting) string { return s.variable() }}
+	var wrong []error
+	for _, pair := range env {
+		name, value, _ := strings.Cut(pair, "=")
+		if !strings.HasPrefix(name, envPrefix) || strings.HasPrefix(name, "DEADMAN_TEST_") {
+			continue
+		}
+		s, ok := byVariable[name]
+		switch {
+		case !ok && !slices.Contains(known, name):
+			wrong = append(wrong, fmt.Errorf("the environment has %s, which sets nothing; %s", name, didYouMean(name, known)))
+		case ok && value != "":
+			l.values[s.name] = value
+		}
+	}
+	if len(wrong) > 0 {
+		return layer{}, usageError{errors.Join(wrong...)}
+	}
+	return l, nil
+}
+
+func flagLayer(flags *pflag.FlagSet) layer {
+	l := layer{make(map[string]any), func(s setting) string { return "--" + s.flag() }}
+	for _, s := range settings {
+		if f := flags.Lookup(s.flag()); f != nil && f.Changed {
+			l.values[s.name] = f.Value.String()
+		}
+	}
+	return l
+}
+
+func configPath(flags *pflag.FlagSet, env []string) string {
+	if f := flags.Lookup(configFlag); f != nil && f.Changed {
+		return f.Value.String()
+	}
+	for _, pair := range env {
+		if path, ok := strings.CutPrefix(pair, configVariable+"="); ok {
+			return path
+		}
+	}
+	return ""
+}
+
+// addSettings adds a flag for every setting.
+func addSettings(flags *pflag.FlagSet) {
+	flags.String(configFlag, "", "YAML file of settings")
+	for _, s := range settings {
+		if s.preset == "false" {
+			flags.Bool(s.flag(), false, s.usage)
+		} else {
+			flags.String(s.flag(), s.preset, s.usage)
+		}
+	}
+}
+
+func didYouMean(name string, known []string) string {
+	if near := configfile.Nearest(name, known); near != "" {
+		return "did you mean " + near + "?"
+	}
+	slices.Sort(known)
+	return "there are " + strings.Join(known, ", ")
+}

@@ -1,0 +1,172 @@
+package futurejobs_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+)
+
+// listener is a hearing on a real SQLite store, which can be away, whose clock can jump, and a
+// local clock that can.
+type listener struct {
+	*store.Store
+	t *testing.T
+	*futurejobs.Hearing
+	away  atomic.Bool
+	ahead atomic.Int64 // the database's clock, ns
+	stood atomic.Int64 // the local clock, ns
+}
+
+// Now implements futurejobs.Ears.
+func (l *listener) Now(ctx context.Context) (time.Time, error) {
+	if l.away.Load() {
+		return time.Time{}, store.ErrUnavailable
+	}
+	now, err := l.Store.Now(ctx)
+	return now.Add(time.Duration(l.ahead.Load())), err
+}
+
+// listening plays a node that listens, in virtual time, until play returns.
+func listening(t *testing.T, play func(l *listener)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: 1, Log: slog.New(slog.DiscardHandler)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		l := &listener{Store: s, t: t}
+		local := func() time.Time { return time.Now().Add(time.Duration(l.stood.Load())) }
+		l.Hearing = futurejobs.NewHearing(l, "me", local, slog.New(slog.DiscardHandler))
+		ctx, cancel := context.WithCancel(context.Background())
+		done := make(chan error, 1)
+		go func() { done <- l.Run(ctx) }()
+		defer func() {
+			cancel()
+			if err := errors.Join(<-done, s.Close()); err != nil {
+				t.Error(err)
+			}
+		}()
+		time.Sleep(time.Second)
+		play(l)
+	})
+}
+
+// since is since when pings are heard, once that is what the sweep goes by.
+func (l *listener) since() time.Time {
+	l.t.Helper()
+	if err := l.Listening(l.t.Context()); err != nil {
+		l.t.Fatal(err)
+	}
+	read, err := l.ReadThrough(l.t.Context())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	return read[""].HeardSince
+}
+
+func (l *listener) beat(node string) {
+	l.t.Helper()
+	if _, err := l.Beat(l.t.Context(), futurejobs.Node{ID: node, Name: node}, time.Minute); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// TestHearing: whatever kept a node from hearing is recorded before the next sweep, and nothing
+// else is.
+func TestHearing(t *testing.T) {
+	for name, c := range map[string]struct {
+		gap  func(l *listener)
+		deaf bool
+	}{
+		"all is well":              {func(*listener) { time.Sleep(time.Hour) }, false},
+		"the process stood still":  {func(l *listener) { l.stood.Add(int64(5 * time.Second)) }, true},
+		"it stood for a moment":    {func(l *listener) { l.stood.Add(int64(2 * time.Second)) }, false},
+		"the machine slept":        {func(l *listener) { l.ahead.Add(int64(time.Minute)); time.Sleep(time.Second) }, true},
+		"a ping could not be kept": {func(l *listener) { l.Missed() }, true},
+		"the database was not there": {func(l *listener) {
+			l.away.Store(true)
+			time.Sleep(time.Minute)
+			if err := l.Listening(l.t.Context()); err == nil {
+				l.t.Error("a sweep goes on while nobody knows what was heard")
+			}
+			l.away.Store(false)
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listening(t, func(l *listener) {
+				l.beat("other") // which heard before this node swept
+				before := l.since()
+				if !before.IsZero() {
+					t.Fatalf("another node heard, and it is heard since %s", before)
+				}
+				c.gap(l)
+				now, err := l.Now(l.t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if got := l.since(); got.IsZero() == c.deaf || c.deaf && now.Sub(got) > time.Second {
+					t.Errorf("heard since %s at %s", got, now)
+				}
+				after := l.since()
+				time.Sleep(time.Minute)
+				if got := l.since(); !got.Equal(after) {
+					t.Errorf("one gap is two: heard since %s, and then since %s", after, got)
+				}
+			})
+		})
+	}
+}
+
+// TestHearingBegins: a node that begins was not heard by before, unless another one was there.
+func TestHearingBegins(t *testing.T) {
+	for name, c := range map[string]struct {
+		others func(l *listener)
+		deaf   bool
+	}{
+		"alone":                  {func(*listener) {}, true},
+		"by itself":              {func(l *listener) { l.beat("me") }, true},
+		"beside another":         {func(l *listener) { l.beat("other") }, false},
+		"after another had left": {func(l *listener) { l.beat("other"); l.leave("other") }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			listening(t, func(l *listener) {
+				c.others(l)
+				if got := l.since(); got.IsZero() == c.deaf {
+					t.Errorf("heard since %s", got)
+				}
+			})
+		})
+	}
+}
+
+func (l *listener) leave(node string) {
+	l.t.Helper()
+	if err := l.Leave(l.t.Context(), node); err != nil {
+		l.t.Fatal(err)
+	}
+}
+
+// TestAwake says for how long a process has run that stood still.
+func TestAwake(t *testing.T) {
+	listening(t, func(l *listener) {
+		time.Sleep(time.Hour)
+		if got := l.Awake(); got < time.Hour {
+			t.Errorf("awake for %s", got)
+		}
+		l.stood.Add(int64(time.Minute))
+		if got := l.Awake(); got != 0 {
+			t.Errorf("awake for %s after a minute of standing still", got)
+		}
+		time.Sleep(time.Minute)
+		if got := l.Awake(); got != time.Minute {
+			t.Errorf("awake for %s, want a minute", got)
+		}
+	})
+}

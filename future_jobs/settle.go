@@ -1,0 +1,320 @@
+package futurejobs
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/internal/failpoints"
+)
+
+// verdict is a decided job on its way to the store, with the shard it flew from and the
+// rule set it was decided under.
+type verdict struct {
+	shard   *Shard
+	rule    *Rule
+	ruleSet int64
+	slot    time.Time // that is decided on
+	heard   time.Time // since when what the rule listens to is heard; zero: as far back as matters
+	through time.Time // up to when all streams that could change the job were read before it was; zero: none could
+	Decision
+	unasked bool // the handler was not asked
+
+	isGivenUp bool // the database refused the decision, and this one is in its place
+	isSlow    bool // an earlier decision on the job took longer than a transaction may, by itself
+}
+
+// forgo decides on a job whose handler is not to be asked.
+func (v *verdict) forgo(now time.Time) {
+	v.unasked = v.rule.foregone(&v.Decision, now)
+}
+
+// question is what the handler is asked at the time now.
+func (v *verdict) question(now time.Time) checks.Check {
+	c := v.rule.question(&v.Job, now)
+	c.HeardSince, c.ReadThrough = v.heard, v.through
+	return c
+}
+
+// asks reports whether a source is to be asked about the job.
+func (v *verdict) asks() bool { return !v.unasked && v.rule.Finder != nil }
+
+// standsAt is when the job is due after its decision was settled, or was not; zero: never.
+func (v *verdict) standsAt(settled bool) time.Time {
+	switch {
+	case !settled:
+		return v.slot
+	case v.Ends():
+		return time.Time{}
+	}
+	return v.Job.NextCheckAt
+}
+
+// out reports whether the job is to wait for somebody else: a source, or a handler that finds out
+// by itself.
+func (v *verdict) out() bool { return !v.unasked && (v.rule.Finder != nil || !prompt(v.rule)) }
+
+// write settles one batch, in parts that are as large as the database takes at a time. Decisions on jobs that were too
+// slow by themselves before go to alone, which settles one after the other, beside the settlers.
+func (s *Sweeper) write(ctx context.Context, batch []*verdict, alone func(settle func())) {
+	for _, v := range batch {
+		if v.out() {
+			v.shard.answered(v.Job.ID)
+		}
+	}
+	var slow []*verdict
+	quick := slices.DeleteFunc(batch, func(v *verdict) bool {
+		if v.isSlow {
+			slow = append(slow, v)
+			v.shard.rest(v.Job.ID, v.slot)
+		}
+		return v.isSlow
+	})
+	for _, part := range apart(quick) {
+		s.writePart(ctx, part)
+	}
+	if len(slow) > 0 {
+		alone(func() {
+			for i := range slow {
+				s.writePart(ctx, slow[i:i+1])
+			}
+		})
+	}
+}
+
+// writePart settles one part of a batch.
+//
+//  1. Where the database took too long, half as many are settled at a time, down to one. So are later batches, until
+//     it is fast again.
+//  2. A decision that takes too long alone rests. After a second one in a row the database is slow for all.
+//  3. Where it refuses a decision, halves find out which one, and that job ends without what is refused.
+//  4. What is not settled is looked at again by a later sweep; the row stands as it was.
+func (s *Sweeper) writePart(ctx context.Context, part []*verdict) {
+	hasRested := false
+	for len(part) > 0 {
+		n := s.fitting(part)
+		err := s.settle(ctx, part[:n])
+		switch {
+		case errors.Is(err, ErrTooSlow) && n > 1:
+			s.settleMost.Store(int64(n / 2)) //nolint:gosec // it is small
+			s.log.Warn("settle took too long, settling fewer decisions at a time", "decisions", n, "err", err)
+			continue
+		case errors.Is(err, ErrTooSlow) && !hasRested:
+			hasRested = true
+			s.rest(part[0], err)
+		case errors.Is(err, ErrRefused) && n > 1:
+			s.writePart(ctx, part[:n/2])
+			s.writePart(ctx, part[n/2:n])
+		case errors.Is(err, ErrRefused) && !part[0].isGivenUp:
+			part[0].giveUp(err, s.clock.Now())
+			s.log.Error("the database refuses a decision, the job ends without it", "rule", part[0].rule.Name, "key", part[0].Job.Key, "err", err)
+			continue
+		case errors.Is(err, ErrRefused):
+			s.unsettle(ctx, part[:n], err)
+		case err != nil:
+			s.unsettle(ctx, part, err) // the others would fare no better
+			return
+		default:
+			hasRested = false
+			s.settleMost.Store(min(2*max(s.settleMost.Load(), 1), settleMost))
+		}
+		part = part[n:]
+	}
+}
+
+// fitting is how many decisions are settled at a time: as many as the database was fast enough for, with as many bytes
+// as a settlement may have, or one. A source may have found more than the bodies of its jobs are long.
+func (s *Sweeper) fitting(part []*verdict) int {
+	most, bytes := min(len(part), int(s.settleMost.Load())), 0
+	for n := range most {
+		if bytes += bytesOf(part[n : n+1]); bytes > settleBytes && n > 0 {
+			return n
+		}
+	}
+	return most
+}
+
+// settle settles decisions in one transaction, and observes them.
+func (s *Sweeper) settle(ctx context.Context, part []*verdict) error {
+	failpoints.Here("settle.write")
+	st := settlement(part)
+	var got Settled
+	err := s.meet(ctx, part, st.Held)
+	if err == nil {
+		got, err = s.queue.Settle(ctx, st)
+		if failed := failpoints.Fail("settle.written"); failed != nil {
+			err = cmp.Or(err, failed)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	s.rested.Store(0)
+	s.observe(part, got)
+	s.wakeFor(part)
+	if len(got.Moved) > 0 {
+		err = s.book.Refresh(ctx)
+		time.AfterFunc(again, s.Wake)
+	}
+	s.fail("settle", err)
+	for _, v := range part {
+		v.shard.land(v.Job.ID, v.standsAt(got.Jobs[v.Job.ID]))
+	}
+	return nil
+}
+
+// unsettle has jobs looked at again whose decisions were not settled.
+func (s *Sweeper) unsettle(ctx context.Context, part []*verdict, err error) {
+	soon := againMost // until they are looked at again
+	if errors.Is(err, ErrRulesChanged) {
+		err, soon = s.book.Refresh(ctx), again
+	}
+	s.fail("settle", err)
+	for _, v := range part {
+		v.shard.landUnsettled(v.Job.ID, v.slot)
+	}
+	time.AfterFunc(soon, s.Wake)
+}
+
+// rest has a job looked at again after a while whose decision took longer than a transaction may, though it was the only
+// one: another transaction may have locked its row. It stays in flight until then, so that it does not count as settled,
+// and its next decision is settled by itself, so that it holds up no other job. Where this comes to several jobs and
+// nothing is settled between, the database is to blame.
+func (s *Sweeper) rest(v *verdict, err error) {
+	s.log.Error("a decision takes too long to settle, though it is alone; looking at the job again", "rule", v.rule.Name, "key", v.Job.Key, "in", restFor, "err", err)
+	if before := s.rested.Swap(v.Job.ID); before != 0 && before != v.Job.ID {
+		s.fail("settle", err)
+	}
+	v.shard.rest(v.Job.ID, v.slot)
+	time.AfterFunc(restFor, func() {
+		v.shard.landUnsettled(v.Job.ID, v.slot)
+		s.Wake()
+	})
+}
+
+// giveUp ends the job of a decision that the database refuses, with an alert. The alert has the key of the job and
+// nothing else of it: the refused part may be anything.
+func (v *verdict) giveUp(refused error, now time.Time) {
+	j := v.Job
+	j.Alerts = j.Alerts[:max(len(j.Alerts)-len(v.Alerts), 0)]
+	j.Event, j.State, j.Trail, j.Undecided = nil, nil, "", 0
+	d := Decision{Job: j}
+	reason := clip("the decision cannot be stored: " + refused.Error())
+	said := v.rule.gaveUp(&j, reason)
+	said.Labels = nil
+	v.rule.become(&d, checks.Undetermined, reason, v.slot, time.Time{}, now, []alerts.Draft{said})
+	v.Decision, v.isGivenUp = d, true
+}
+
+// apart splits a batch where a shard was lost and taken again meanwhile: a decision has to stand or fall by
+// the epoch that it was made in. In nearly all cases it comes to one part.
+func apart(batch []*verdict) [][]*verdict {
+	if len(batch) == 0 {
+		return nil
+	}
+	terms := map[int16][]*Shard{}
+	parts := map[int][]*verdict{}
+	of := make([]int, len(batch)) // the term of the shard, counted within the batch
+	for i := range batch {
+		v := batch[i]
+		term := slices.Index(terms[v.shard.Shard], v.shard)
+		if term < 0 {
+			term = len(terms[v.shard.Shard])
+			terms[v.shard.Shard] = append(terms[v.shard.Shard], v.shard)
+		}
+		of[i] = term
+	}
+	if slices.Max(of) == 0 {
+		return [][]*verdict{batch}
+	}
+	for i, term := range of {
+		parts[term] = append(parts[term], batch[i])
+	}
+	return slices.Collect(maps.Values(parts))
+}
+
+// wakeFor sees to it that jobs are looked at again which are due before the sweep would wake by
+// itself.
+func (s *Sweeper) wakeFor(batch []*verdict) {
+	var next time.Time
+	for _, v := range batch {
+		if v.Outcome == "" && !v.rule.Grid.Up(v.Job.NextCheckAt).Equal(v.Job.NextCheckAt) {
+			next = older(next, v.Job.NextCheckAt)
+		}
+	}
+	if !next.IsZero() {
+		time.AfterFunc(next.Sub(s.clock.Now()), s.Wake)
+	}
+}
+
+func settlement(batch []*verdict) Settlement {
+	st := Settlement{RuleSet: batch[0].ruleSet, Decisions: make([]*Decision, len(batch))}
+	held := map[Held]bool{}
+	for i, v := range batch {
+		st.RuleSet = min(st.RuleSet, v.ruleSet)
+		st.Decisions[i] = &v.Decision
+		if !held[v.shard.Held] {
+			held[v.shard.Held] = true
+			st.Held = append(st.Held, v.shard.Held)
+		}
+	}
+	return st
+}
+
+func (s *Sweeper) observe(batch []*verdict, got Settled) {
+	s.loads.count(batch, got, s.clock.Now())
+	for _, v := range batch {
+		if got.Jobs[v.Job.ID] && once(v.rule) {
+			s.unsettled.forget(v.Job.ID)
+		}
+		if !got.Jobs[v.Job.ID] {
+			s.Observer.Checked(v.rule.Name, "dropped", v.Job.Last.Duration())
+			continue
+		}
+		outcome := string(v.Outcome)
+		switch {
+		case outcome != "":
+		case !v.Job.Last.FailedAt.IsZero():
+			outcome = "undetermined"
+		case v.unasked:
+			outcome = "skipped"
+		default:
+			outcome = "waiting"
+		}
+		s.Observer.Checked(v.rule.Name, outcome, v.Job.Last.Duration())
+		for _, a := range v.Alerts {
+			s.Observer.Alerted(a)
+		}
+	}
+	for _, shard := range got.Lost {
+		s.log.Warn("outcomes are not written: the lease of the shard is over, or another node holds it", "shard", shard)
+	}
+}
+
+// fail keeps what stands in the sweep's way, for Err, and says it when it changes.
+func (s *Sweeper) fail(doing string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	was := s.errs[doing]
+	if err != nil && was == nil {
+		s.failingSince[doing] = s.clock.local()
+	}
+	switch {
+	case err == nil && was != nil:
+		s.log.Info("goes on", "doing", doing)
+		delete(s.errs, doing)
+		delete(s.failingSince, doing)
+	case err != nil:
+		err = fmt.Errorf("%s: %w", doing, err)
+		if was == nil || was.Error() != err.Error() {
+			s.log.Error("cannot go on; trying again", "err", err)
+		}
+		s.errs[doing] = err
+	}
+}

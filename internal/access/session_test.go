@@ -1,0 +1,194 @@
+package access_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+)
+
+func login(t *testing.T, k *access.Keeper, secret string) (access.Session, string) {
+	t.Helper()
+	s, sessionSecret, err := k.Login(t.Context(), secret, "192.0.2.7", "Firefox")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s, sessionSecret
+}
+
+func resumed(t *testing.T, k *access.Keeper, secret, name string) {
+	t.Helper()
+	if s, token, err := k.Resume(t.Context(), secret); err != nil || token.Name != name || s.TokenName != name {
+		t.Errorf("the session is %+v of %+v, %v; want that of %s", s, token, err, name)
+	}
+}
+
+func over(t *testing.T, k *access.Keeper, secret string) {
+	t.Helper()
+	if s, token, err := k.Resume(t.Context(), secret); !errors.Is(err, access.ErrDenied) || s.ID != "" || token.ID != "" {
+		t.Errorf("the session is %+v of %+v, %v; want ErrDenied", s, token, err)
+	}
+}
+
+func TestASessionOpensWhatItsTokenDoes(t *testing.T) {
+	c := newClock()
+	k := access.NewKeeper(open(t, t.TempDir()), c.Now)
+	token, secret := create(t, k, wish("ann", "read"))
+	s, sessionSecret := login(t, k, secret)
+	if s.TokenID != token.ID || !s.CreatedAt.Equal(c.Now()) || s.ExpiresAt.Sub(s.CreatedAt) != access.SessionMost || s.EndsAt().Sub(s.CreatedAt) != access.SessionIdle {
+		t.Errorf("%+v", s)
+	}
+	resumed(t, k, sessionSecret, "ann")
+	// A session's secret is no token, and a token's no session.
+	denied(t, k, sessionSecret)
+	over(t, k, secret)
+	over(t, k, "")
+	if _, _, err := k.Login(t.Context(), sessionSecret, "", ""); !errors.Is(err, access.ErrDenied) {
+		t.Errorf("a session logs in: %v", err)
+	}
+	entries, _, err := k.Audit(t.Context(), access.Filter{Object: "session/" + s.ID})
+	if err != nil || len(entries) != 1 || entries[0].Action != "session.create" || entries[0].Actor != (access.Actor{Name: "ann", TokenID: token.ID, Addr: "192.0.2.7"}) {
+		t.Errorf("the audit has %+v, %v", entries, err)
+	}
+}
+
+// A session ends 12 hours after its last use, and after 30 days however it is used.
+func TestASessionEndsInTime(t *testing.T) {
+	c := newClock()
+	k := access.NewKeeper(open(t, t.TempDir()), c.Now)
+	_, secret := create(t, k, wish("ann", "read"))
+	_, idle := login(t, k, secret)
+	_, used := login(t, k, secret)
+	end := c.Now().Add(access.SessionMost)
+	c.pass(access.SessionIdle - 1)
+	resumed(t, k, used, "ann")
+	c.pass(1)
+	over(t, k, idle)
+	for c.Now().Before(end.Add(-access.SessionIdle)) {
+		c.pass(access.SessionIdle - time.Minute)
+		resumed(t, k, used, "ann")
+	}
+	c.pass(end.Sub(c.Now()) - 1)
+	resumed(t, k, used, "ann")
+	c.pass(1)
+	over(t, k, used)
+	if all, err := k.Sessions(t.Context()); err != nil || len(all) != 0 {
+		t.Errorf("listed are %+v, %v", all, err)
+	}
+}
+
+// A session ends no later than its token.
+func TestASessionEndsWithItsToken(t *testing.T) {
+	c := newClock()
+	s := open(t, t.TempDir())
+	here, there := access.NewKeeper(s, c.Now), access.NewKeeper(s, c.Now)
+	_, short := create(t, here, access.Wish{Name: "short", Scopes: scopesOf("read"), Expires: time.Hour})
+	made, expires := login(t, here, short)
+	if made.ExpiresAt.Sub(made.CreatedAt) != time.Hour {
+		t.Errorf("the session lives until %s", made.ExpiresAt)
+	}
+	_, secret := create(t, here, wish("ann", "read"))
+	_, revoked := login(t, here, secret)
+	for _, k := range []*access.Keeper{here, there} {
+		resumed(t, k, expires, "short")
+		resumed(t, k, revoked, "ann")
+	}
+	if err := here.Revoke(t.Context(), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	over(t, here, revoked)
+	c.pass(2 * time.Second)
+	over(t, there, revoked)
+	resumed(t, there, expires, "short")
+	c.pass(time.Hour - 2*time.Second)
+	over(t, here, expires)
+	over(t, there, expires)
+	if _, _, err := here.Login(t.Context(), short, "", ""); !errors.Is(err, access.ErrDenied) {
+		t.Errorf("an expired token logs in: %v", err)
+	}
+}
+
+func TestASessionIsEndedHereAtOnceAndSoonElsewhere(t *testing.T) {
+	c := newClock()
+	s := open(t, t.TempDir())
+	here, there := access.NewKeeper(s, c.Now), access.NewKeeper(s, c.Now)
+	_, secret := create(t, here, wish("ann", "read"))
+	ends, ended := login(t, here, secret)
+	_, other := login(t, here, secret)
+	resumed(t, here, ended, "ann")
+	resumed(t, there, ended, "ann")
+	if err := here.EndSession(t.Context(), ends.ID); err != nil {
+		t.Fatal(err)
+	}
+	over(t, here, ended)
+	c.pass(2 * time.Second)
+	over(t, there, ended)
+	resumed(t, there, other, "ann")
+	for _, id := range []string{ends.ID, "", "a\x00b", "%"} {
+		if err := here.EndSession(t.Context(), id); !errors.Is(err, access.ErrNoSession) || !errors.Is(err, futurejobs.ErrNotFound) {
+			t.Errorf("end %q: %v, want ErrNoSession", id, err)
+		}
+	}
+}
+
+// A token that is revoked while it logs in leaves no session.
+func TestRevocationWhileATokenLogsIn(t *testing.T) {
+	s := open(t, t.TempDir())
+	k, other := access.NewKeeper(s, newClock().Now), access.NewKeeper(s.Store, newClock().Now)
+	_, secret := create(t, k, wish("ann", "read"))
+	s.answer = func() {
+		s.answer = nil
+		if err := other.Revoke(t.Context(), "ann"); err != nil {
+			t.Error(err)
+		}
+	}
+	if made, _, err := k.Login(t.Context(), secret, "", ""); !errors.Is(err, access.ErrDenied) || made.ID != "" {
+		t.Errorf("it made %+v, %v", made, err)
+	}
+}
+
+func TestTheNameOfABrowserIsShortened(t *testing.T) {
+	k := keeper(t)
+	_, secret := create(t, k, wish("ann", "read"))
+	for given, want := range map[string]string{
+		"Mozilla/5.0 (X11)": "Mozilla/5.0 (X11)", "": "", "a\x00b\xffc\u202ed\ne": "abcde",
+		strings.Repeat("x", 1000): strings.Repeat("x", 200) + "…", strings.Repeat("x", 199) + "éé": strings.Repeat("x", 199) + "…",
+	} {
+		s, _, err := k.Login(t.Context(), secret, "", given)
+		if err != nil || s.UserAgent != want {
+			t.Errorf("%.30q is %q, %v", given, s.UserAgent, err)
+		}
+	}
+}
+
+// What a secret opened lately is known without the store, until it is denied.
+func TestKnowsWhatOpenedLately(t *testing.T) {
+	c := newClock()
+	k := access.NewKeeper(open(t, t.TempDir()), c.Now)
+	_, secret := create(t, k, wish("ann", "read"))
+	knows := func(secret string, want bool) {
+		t.Helper()
+		if got := k.Knows(secret); got != want {
+			t.Errorf("known: %v, want %v", got, want)
+		}
+	}
+	knows(secret, false)
+	_, sessionSecret := login(t, k, secret)
+	resumed(t, k, sessionSecret, "ann")
+	c.pass(time.Hour)
+	create(t, k, wish("other", "read"))
+	knows(secret, true)
+	knows(sessionSecret, true)
+	if err := k.Revoke(context.WithoutCancel(t.Context()), "ann"); err != nil {
+		t.Fatal(err)
+	}
+	denied(t, k, secret)
+	over(t, k, sessionSecret)
+	knows(secret, false)
+	knows(sessionSecret, false)
+	knows("dm_x", false)
+}

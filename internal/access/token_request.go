@@ -1,0 +1,190 @@
+package access
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/google/uuid"
+
+	"deadman/internal/subjects"
+)
+
+// Wish is what a token is to be.
+type Wish struct {
+	Name    string        // 1 to 63 of letters, digits, '.', '_', '@' and '-'
+	Scopes  []Scope       // at least one
+	Prefix  string        // "acme-*" or "acme-": rules whose names begin so; empty: all
+	Bounds  Bounds        // a nil list: all, or with a prefix nothing
+	Expires time.Duration // from now; 0: never
+}
+
+// Problem is one thing that is wrong with a wish.
+type Problem struct {
+	Field   string `json:"field"`   // such as scopes[1]
+	Message string `json:"message"` // what is wrong, and what to write instead
+}
+
+// Problems is all that is wrong with a wish. It is an error.
+type Problems []Problem
+
+// Error has a line for each problem.
+func (ps Problems) Error() string {
+	lines := make([]string, len(ps))
+	for i, p := range ps {
+		lines[i] = p.Field + ": " + p.Message
+	}
+	return strings.Join(lines, "\n")
+}
+
+var (
+	nameForm   = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._@-]{0,62}$`)
+	prefixForm = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`) // what a rule's name may begin with
+)
+
+// lookAlikes brings names that people take for each other into one form. Of the characters that a name has, these look alike in one font
+// or another (Unicode UTS #39 has all but the separators); the name is in lower case.
+var lookAlikes = strings.NewReplacer("0", "o", "1", "l", "i", "l", "rn", "m", "vv", "w", "_", "-", ".", "-")
+
+// looksAlike reports whether people take two names for each other.
+func looksAlike(a, b string) bool {
+	return lookAlikes.Replace(strings.ToLower(a)) == lookAlikes.Replace(strings.ToLower(b))
+}
+
+// reserved are names by which the audit knows actors without a token.
+var reserved = []string{NodeItself, Loopback}
+
+// read returns the wish in its one form, or Problems.
+func (w Wish) read() (Wish, error) {
+	var ps Problems
+	say := func(field, format string, args ...any) {
+		ps = append(ps, Problem{field, fmt.Sprintf(format, args...)})
+	}
+	w.readName(say)
+	w.readRights(say)
+	if w.Expires < 0 {
+		say("expires", "%s is in the past; give a span such as 90d, or leave it out for a token that never expires", w.Expires)
+	}
+	if ps != nil {
+		return Wish{}, ps
+	}
+	return w, nil
+}
+
+// Granted returns a wish without a name in its one form, as it is granted to a group, or Problems.
+func (w Wish) Granted() (Wish, error) {
+	var ps Problems
+	w.readRights(func(field, format string, args ...any) {
+		ps = append(ps, Problem{field, fmt.Sprintf(format, args...)})
+	})
+	if ps != nil {
+		return Wish{}, ps
+	}
+	return w, nil
+}
+
+func (w *Wish) readRights(say sayer) {
+	w.readScopes(say)
+	w.readPrefix(say)
+	w.readBounds(say)
+}
+
+// sayer takes down a problem of a field.
+type sayer func(field, format string, args ...any)
+
+func (w *Wish) readName(say sayer) {
+	switch {
+	case !nameForm.MatchString(w.Name):
+		say("name", `%.70q is not 1 to 63 of letters, digits, ".", "_", "@" and "-", beginning with a letter or digit`, w.Name)
+	case slices.ContainsFunc(reserved, func(name string) bool { return looksAlike(name, w.Name) }):
+		say("name", "%q is what the audit calls somebody else; take another name", w.Name)
+	case uuid.Validate(w.Name) == nil:
+		say("name", "%q looks like a token's id; take another name", w.Name)
+	}
+}
+
+// readScopes brings the scopes into their order, each once.
+func (w *Wish) readScopes(say sayer) {
+	if len(w.Scopes) == 0 {
+		say("scopes", "there is none; give at least one of %s", choices())
+	}
+	for i, s := range w.Scopes {
+		if slices.Contains(Scopes, s) {
+			continue
+		}
+		hint := ""
+		if m := meant(string(s)); m != "" {
+			hint = fmt.Sprintf("; did you mean %s?", m)
+		}
+		say(fmt.Sprintf("scopes[%d]", i), "%.40q is not one of %s%s", s, choices(), hint)
+	}
+	w.Scopes = slices.DeleteFunc(slices.Clone(Scopes), func(s Scope) bool { return !slices.Contains(w.Scopes, s) })
+}
+
+func (w *Wish) readPrefix(say sayer) {
+	if w.Prefix == "" {
+		return
+	}
+	given := w.Prefix
+	w.Prefix = strings.TrimSuffix(given, "*")
+	switch {
+	case w.Prefix == "":
+		say("prefix", `"*" is all rules; leave the prefix out if the token is for all of them`)
+	case !prefixForm.MatchString(w.Prefix):
+		say("prefix", `%.70q is not how the name of a rule begins; write 1 to 63 of a-z, 0-9, "_" and "-", and a "*" after them if you like: "acme-*"`, given)
+	}
+}
+
+// maxBounds is how many entries a list of bounds has at most.
+const maxBounds = 100
+
+// boundForm is a name of a source or a handler, or what names begin with and a "*".
+var boundForm = regexp.MustCompile(`^([a-z0-9][a-z0-9_-]{0,62}\*?|\*)$`)
+
+// readBounds brings each list into one form: sorted, each entry once.
+func (w *Wish) readBounds(say sayer) {
+	if w.Prefix == "" && w.Bounds.given() && slices.Contains(w.Scopes, Admin) {
+		say("scopes", "admin without a prefix may make tokens without bounds, so that bounds hold it nowhere; leave admin out, or the bounds")
+	}
+	b := &w.Bounds
+	b.Token = ""
+	b.Subjects = readList(say, "subjects", b.Subjects, subjects.Check)
+	b.Publish = readList(say, "publish", b.Publish, subjects.Check)
+	b.Sources = readList(say, "sources", b.Sources, checkBound)
+	b.Handlers = readList(say, "handlers", b.Handlers, checkBound)
+}
+
+func checkBound(name string) error {
+	if boundForm.MatchString(name) {
+		return nil
+	}
+	return fmt.Errorf(`%.70q is not a name; write 1 to 63 of a-z, 0-9, "_" and "-", and a "*" after them for all that begin so`, name)
+}
+
+// readList reads a list of bounds; one that is not there stays so.
+func readList[L ~[]string](say sayer, field string, list L, check func(string) error) L {
+	if len(list) > maxBounds {
+		say(field, "there are %d, the most is %d; use wildcards", len(list), maxBounds)
+		return list
+	}
+	for i, one := range list {
+		if err := check(one); err != nil {
+			say(fmt.Sprintf("%s[%d]", field, i), "%v", err)
+		}
+	}
+	list = slices.Clone(list) // of nil, nil
+	slices.Sort(list)
+	return slices.Compact(list)
+}
+
+// choices are the scopes as a sentence has them.
+func choices() string {
+	names := make([]string, len(Scopes))
+	for i, s := range Scopes {
+		names[i] = string(s)
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " and " + names[last]
+}

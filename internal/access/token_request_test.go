@@ -1,0 +1,127 @@
+package access_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/internal/access"
+)
+
+func TestWishesAreRead(t *testing.T) {
+	k := keeper(t)
+	for _, c := range []struct {
+		wish   access.Wish
+		scopes string
+		prefix string
+	}{
+		{wish("a", "read"), "read", ""},
+		{wish("A.b_c@d-9", "admin read events read"), "read events admin", ""},
+		{wish(strings.Repeat("n", 63), "rules"), "rules", ""},
+		{access.Wish{Name: "p1", Scopes: scopesOf("read"), Prefix: "acme-*"}, "read", "acme-"},
+		{access.Wish{Name: "p2", Scopes: scopesOf("read"), Prefix: "acme-"}, "read", "acme-"},
+		{access.Wish{Name: "p3", Scopes: scopesOf("read"), Prefix: "a*"}, "read", "a"},
+	} {
+		made, _, err := k.Create(t.Context(), c.wish)
+		if err != nil {
+			t.Errorf("%+v: %v", c.wish, err)
+			continue
+		}
+		if diff := cmp.Diff(scopesOf(c.scopes), made.Scopes); diff != "" || made.Prefix != c.prefix || made.Name != c.wish.Name {
+			t.Errorf("%+v made %+v\n%s", c.wish, made, diff)
+		}
+	}
+}
+
+func TestBadWishesChangeNothing(t *testing.T) {
+	k := keeper(t)
+	const names = `is not 1 to 63 of letters, digits, ".", "_", "@" and "-", beginning with a letter or digit`
+	const all = "read, events, oncall, rules and admin"
+	for _, c := range []struct {
+		wish access.Wish
+		want string // one line a problem
+	}{
+		{wish("", "read"), `name: "" ` + names},
+		{wish("two words", "read"), `name: "two words" ` + names},
+		{wish("-x", "read"), `name: "-x" ` + names},
+		{wish("a/b", "read"), `name: "a/b" ` + names},
+		{wish("a*", "read"), `name: "a*" ` + names},
+		{wish("a\n", "read"), `name: "a\n" ` + names},
+		{wish(strings.Repeat("n", 64), "read"), `name: "` + strings.Repeat("n", 64) + `" ` + names},
+		{wish(strings.Repeat("n", 9999), "read"), `name: "` + strings.Repeat("n", 70) + `" ` + names},
+		{wish("deadman", "read"), `name: "deadman" is what the audit calls somebody else; take another name`},
+		{wish("Deadman", "read"), `name: "Deadman" is what the audit calls somebody else; take another name`},
+		{wish("loopback", "read"), `name: "loopback" is what the audit calls somebody else; take another name`},
+		{
+			wish("01890a5d-ac96-774b-bcce-b302099a8057", "read"),
+			`name: "01890a5d-ac96-774b-bcce-b302099a8057" looks like a token's id; take another name`,
+		},
+		{wish("n", ""), "scopes: there is none; give at least one of " + all},
+		{wish("n", "event"), `scopes[0]: "event" is not one of ` + all + "; did you mean events?"},
+		{wish("n", "read rules:write"), `scopes[1]: "rules:write" is not one of ` + all + "; did you mean rules?"},
+		{wish("n", "Administrator"), `scopes[0]: "Administrator" is not one of ` + all + "; did you mean admin?"},
+		{wish("n", "write"), `scopes[0]: "write" is not one of ` + all},
+		{wish("n", "x"), `scopes[0]: "x" is not one of ` + all},
+		{
+			access.Wish{Name: "n", Scopes: scopesOf("read"), Prefix: "*"},
+			`prefix: "*" is all rules; leave the prefix out if the token is for all of them`,
+		},
+		{
+			access.Wish{Name: "n", Scopes: scopesOf("read"), Prefix: "a*b*"},
+			`prefix: "a*b*" is not how the name of a rule begins; write 1 to 63 of a-z, 0-9, "_" and "-", and a "*" after them if you like: "acme-*"`,
+		},
+		{
+			access.Wish{Name: "n", Scopes: scopesOf("read"), Prefix: "Acme-"},
+			`prefix: "Acme-" is not how the name of a rule begins; write 1 to 63 of a-z, 0-9, "_" and "-", and a "*" after them if you like: "acme-*"`,
+		},
+		{
+			access.Wish{Name: "n", Scopes: scopesOf("read"), Expires: -time.Hour},
+			"expires: -1h0m0s is in the past; give a span such as 90d, or leave it out for a token that never expires",
+		},
+		{
+			access.Wish{Name: "", Prefix: "*"},
+			`name: "" ` + names + "\nscopes: there is none; give at least one of " + all +
+				"\n" + `prefix: "*" is all rules; leave the prefix out if the token is for all of them`,
+		},
+	} {
+		_, secret, err := k.Create(t.Context(), c.wish)
+		var problems access.Problems
+		if !errors.As(err, &problems) || err.Error() != c.want || secret != "" {
+			t.Errorf("%.100v: %q\n got %v\nwant %s", c.wish, secret, err, c.want)
+		}
+	}
+	if tokens, err := k.List(t.Context()); err != nil || len(tokens) != 0 {
+		t.Errorf("there are %v, %v", tokens, err)
+	}
+	if entries, _, err := k.Audit(t.Context(), access.Filter{}); err != nil || len(entries) != 0 {
+		t.Errorf("the audit has %v, %v", entries, err)
+	}
+}
+
+func wish(name, scopes string) access.Wish {
+	return access.Wish{Name: name, Scopes: scopesOf(scopes)}
+}
+
+// In the audit, a token's name is all that tells who acts: no live token gets a name that people take for that of another.
+func TestANameThatLooksLikeThatOfALiveToken(t *testing.T) {
+	k := keeper(t)
+	create(t, k, wish("payroll.admin-10", "read"))
+	for _, name := range []string{"Payroll.Admin-10", "payroll.admin_10", "payro11.admin-lo", "PAYROLL-ADMIN-IO", "payroIl.adrnin-10"} {
+		if _, _, err := k.Create(t.Context(), wish(name, "read")); !errors.Is(err, access.ErrExists) || !strings.Contains(err.Error(), `"`+name+`" looks like "payroll.admin-10"`) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	for _, name := range []string{"payroll.admin-11", "payroll.admin", "payrolladmin-10"} {
+		create(t, k, wish(name, "read"))
+	}
+	if err := k.Revoke(t.Context(), "payroll.admin-10"); err != nil {
+		t.Fatal(err)
+	}
+	create(t, k, wish("Payroll.Admin-10", "read")) // the other one acts no more
+	if _, _, err := k.Create(t.Context(), wish("1oopback", "read")); err == nil || !strings.Contains(err.Error(), "what the audit calls somebody else") {
+		t.Errorf("as the audit calls an open node's visitors: %v", err)
+	}
+}

@@ -1,0 +1,537 @@
+package access_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/internal/store"
+)
+
+// clock stands still until it is moved.
+type clock struct{ now atomic.Int64 }
+
+func newClock() *clock {
+	c := &clock{}
+	c.now.Store(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC).UnixNano())
+	return c
+}
+
+func (c *clock) Now() time.Time       { return time.Unix(0, c.now.Load()).UTC() }
+func (c *clock) pass(d time.Duration) { c.now.Add(int64(d)) }
+
+// watched is a real store that says how often it was asked, and can be held.
+type watched struct {
+	*store.Store
+	asked   atomic.Int64
+	touched atomic.Int64
+	answer  func() // called when a token was read, before it is handed out
+	listed  func() // called when all tokens were read, before they are handed out
+}
+
+func (w *watched) Tokens(ctx context.Context) ([]access.Token, error) {
+	all, err := w.Store.Tokens(ctx)
+	if w.listed != nil {
+		w.listed()
+	}
+	return all, err
+}
+
+func (w *watched) TokenByHash(ctx context.Context, hash [32]byte) (access.Token, error) {
+	w.asked.Add(1)
+	t, err := w.Store.TokenByHash(ctx, hash)
+	if w.answer != nil {
+		w.answer()
+	}
+	return t, err
+}
+
+func (w *watched) TouchToken(ctx context.Context, id string, at time.Time) error {
+	w.touched.Add(1)
+	return w.Store.TouchToken(ctx, id, at)
+}
+
+// open opens a store in a folder until the test ends.
+func open(t *testing.T, dir string) *watched {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{DataDir: dir, Shards: 1, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &watched{Store: s}
+}
+
+func keeper(t *testing.T) *access.Keeper {
+	t.Helper()
+	return access.NewKeeper(open(t, t.TempDir()), newClock().Now)
+}
+
+func create(t *testing.T, k *access.Keeper, w access.Wish) (access.Token, string) {
+	t.Helper()
+	token, secret, err := k.Create(t.Context(), w)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return token, secret
+}
+
+func denied(t *testing.T, k *access.Keeper, secret string) {
+	t.Helper()
+	token, err := k.Identify(t.Context(), secret)
+	if !errors.Is(err, access.ErrDenied) || token.ID != "" {
+		t.Errorf("%q is %+v, %v; want ErrDenied", secret, token, err)
+	}
+	if err != nil && err.Error() != access.ErrDenied.Error() {
+		t.Errorf("%q is denied with other words: %v", secret, err)
+	}
+}
+
+func identified(t *testing.T, k *access.Keeper, secret, name string) {
+	t.Helper()
+	if token, err := k.Identify(t.Context(), secret); err != nil || token.Name != name {
+		t.Errorf("%s is %+v, %v", name, token, err)
+	}
+}
+
+func TestATokenIsMade(t *testing.T) {
+	c := newClock()
+	c.pass(123) // a store keeps microseconds
+	s := open(t, t.TempDir())
+	k := access.NewKeeper(s, c.Now)
+	ctx := access.As(t.Context(), access.Actor{Name: "alice", TokenID: "7", Addr: "10.0.0.1:5"})
+	made, secret, err := k.Create(ctx, access.Wish{Name: "ci", Scopes: scopesOf("events"), Prefix: "acme-*", Expires: 90 * futurejobs.Day})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if raw, err := base64.RawURLEncoding.DecodeString(strings.TrimPrefix(secret, "dm_")); err != nil || len(raw) != 32 {
+		t.Errorf("secret %q is not 32 bytes: %v", secret, err)
+	}
+	got, err := k.Identify(t.Context(), secret)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(made, got); diff != "" {
+		t.Errorf("identified (-made +got):\n%s", diff)
+	}
+	now := c.Now().Truncate(time.Microsecond)
+	if made.CreatedBy != "alice" || !made.CreatedAt.Equal(now) || !made.ExpiresAt.Equal(now.Add(90*futurejobs.Day)) || !made.LastUsedAt.IsZero() {
+		t.Errorf("made %+v", made)
+	}
+	entries, next, err := k.Audit(t.Context(), access.Filter{})
+	if err != nil || next != "" || len(entries) != 1 {
+		t.Fatalf("audit: %+v, %q, %v", entries, next, err)
+	}
+	want := access.Entry{
+		ID: entries[0].ID, At: entries[0].At, Actor: access.ActorOf(ctx), Action: "token.create", Object: "token/ci",
+		Detail: "id " + made.ID + "; scopes events; rules acme-*; subjects none; publish none; sources none; handlers none; expires 2027-02-18T12:00:00Z",
+	}
+	if diff := cmp.Diff(want, entries[0]); diff != "" {
+		t.Errorf("audit (-want +got):\n%s", diff)
+	}
+}
+
+func TestSecretsDiffer(t *testing.T) {
+	k := keeper(t)
+	seen := make(map[string]bool)
+	for i := range 50 {
+		token, secret := create(t, k, wish(fmt.Sprint("t", i), "read"))
+		if seen[secret] || seen[token.ID] {
+			t.Fatalf("%+v is there twice", token)
+		}
+		seen[secret], seen[token.ID] = true, true
+	}
+}
+
+// What is on the disk does not tell a secret.
+func TestSecretsAreNotKept(t *testing.T) {
+	dir := t.TempDir()
+	k := access.NewKeeper(open(t, dir), newClock().Now)
+	token, secret := create(t, k, wish("ci", "admin"))
+	identified(t, k, secret, "ci")
+	raw, err := base64.RawURLEncoding.DecodeString(secret[3:])
+	if err != nil {
+		t.Fatal(err)
+	}
+	files, err := filepath.Glob(filepath.Join(dir, store.DatabaseFile+"*"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("files: %v, %v", files, err)
+	}
+	var disk []byte
+	for _, f := range files {
+		b, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		disk = append(disk, b...)
+	}
+	if !bytes.Contains(disk, token.Hash[:]) {
+		t.Error("the hash is not on the disk: nothing is tested")
+	}
+	if bytes.Contains(disk, []byte(secret[3:])) || bytes.Contains(disk, raw) {
+		t.Error("the secret is on the disk")
+	}
+}
+
+func TestWhatIsNotLiveIsDenied(t *testing.T) {
+	c := newClock()
+	s := open(t, t.TempDir())
+	k := access.NewKeeper(s, c.Now)
+	_, good := create(t, k, wish("good", "read"))
+	_, short := create(t, k, access.Wish{Name: "short", Scopes: scopesOf("read"), Expires: time.Minute})
+	_, gone := create(t, k, wish("gone", "read"))
+	if err := k.Revoke(t.Context(), "gone"); err != nil {
+		t.Fatal(err)
+	}
+	c.pass(time.Minute)
+	lastChanged := good[:len(good)-2] + "AA"
+	for _, secret := range []string{
+		"", "dm_", good[:len(good)-1], good + "x", good[3:], strings.ToUpper(good), lastChanged,
+		" " + good, "dm_" + strings.Repeat("A", 43), strings.Repeat("x", 1<<20), "\x00", short, gone,
+	} {
+		asked := s.asked.Load()
+		denied(t, k, secret)
+		denied(t, k, secret) // the second time goes the same way as the first
+		if n := s.asked.Load() - asked; n != 2 {
+			t.Errorf("%.20q: the store was asked %d times, want 2", secret, n)
+		}
+	}
+	identified(t, k, good, "good")
+}
+
+// A token that is believed for a while is not believed past its end.
+func TestATokenExpiresInTime(t *testing.T) {
+	c := newClock()
+	s := open(t, t.TempDir())
+	k := access.NewKeeper(s, c.Now)
+	_, secret := create(t, k, access.Wish{Name: "ci", Scopes: scopesOf("read"), Expires: time.Second})
+	identified(t, k, secret, "ci")
+	c.pass(time.Second - 1)
+	identified(t, k, secret, "ci")
+	c.pass(1)
+	denied(t, k, secret)
+	if n := s.asked.Load(); n != 2 {
+		t.Errorf("the store was asked %d times, want twice: what is denied goes the way of all", n)
+	}
+}
+
+func TestNotEveryRequestAsksTheStore(t *testing.T) {
+	c := newClock()
+	s := open(t, t.TempDir())
+	k := access.NewKeeper(s, c.Now)
+	_, secret := create(t, k, wish("ci", "read"))
+	for range 1000 {
+		identified(t, k, secret, "ci")
+	}
+	if n := s.asked.Load(); n != 1 {
+		t.Errorf("the store was asked %d times, want once", n)
+	}
+	c.pass(time.Second)
+	identified(t, k, secret, "ci")
+	if n := s.asked.Load(); n != 1 {
+		t.Errorf("within seconds the store was asked %d times, want once", n)
+	}
+	c.pass(time.Second)
+	identified(t, k, secret, "ci")
+	if n := s.asked.Load(); n != 2 {
+		t.Errorf("after seconds the store was asked %d times, want twice", n)
+	}
+	c.pass(-time.Hour) // a clock that is set back makes nothing recent
+	identified(t, k, secret, "ci")
+	if n := s.asked.Load(); n != 3 {
+		t.Errorf("after the clock went back the store was asked %d times, want three times", n)
+	}
+}
+
+func TestMoreTokensThanAreRemembered(t *testing.T) {
+	s := open(t, t.TempDir())
+	k := access.NewKeeper(s, newClock().Now)
+	secrets := make([]string, 1500)
+	for i := range secrets {
+		_, secrets[i] = create(t, k, wish(fmt.Sprint("t", i), "read"))
+	}
+	for i, secret := range secrets {
+		identified(t, k, secret, fmt.Sprint("t", i))
+		identified(t, k, secret, fmt.Sprint("t", i)) // the newest is always remembered
+	}
+	if n := s.asked.Load(); n != 1500 {
+		t.Errorf("the store was asked %d times, want once for each", n)
+	}
+	identified(t, k, secrets[0], "t0")
+	if n := s.asked.Load(); n != 1501 {
+		t.Error("all are remembered: nothing is bounded")
+	}
+}
+
+func TestUseIsNotedOnceAMinute(t *testing.T) {
+	c := newClock()
+	s := open(t, t.TempDir())
+	k, other := access.NewKeeper(s, c.Now), access.NewKeeper(s, c.Now)
+	_, secret := create(t, k, wish("ci", "read"))
+	first := c.Now()
+	for range 59 {
+		identified(t, k, secret, "ci")
+		identified(t, other, secret, "ci")
+		c.pass(time.Second)
+	}
+	if n := s.touched.Load(); n != 1 {
+		t.Errorf("noted %d times in a minute, want once", n)
+	}
+	if got := one(t, k).LastUsedAt; !got.Equal(first) {
+		t.Errorf("last used %s, want %s", got, first)
+	}
+	c.pass(time.Second)
+	identified(t, k, secret, "ci")
+	if got := one(t, k).LastUsedAt; s.touched.Load() != 2 || !got.Equal(c.Now()) {
+		t.Errorf("noted %d times, last used %s, want twice and %s", s.touched.Load(), got, c.Now())
+	}
+}
+
+// Many that come at once, with nothing remembered, note one use.
+func TestUseIsNotedOnceByMany(t *testing.T) {
+	s := open(t, t.TempDir())
+	k := access.NewKeeper(s, newClock().Now)
+	_, secret := create(t, k, wish("ci", "read"))
+	const many = 20
+	var all sync.WaitGroup
+	all.Add(many)
+	s.answer = func() { // nobody goes on before everybody has read
+		all.Done()
+		all.Wait()
+	}
+	var done sync.WaitGroup
+	for range many {
+		done.Go(func() { identified(t, k, secret, "ci") })
+	}
+	done.Wait()
+	if s.asked.Load() != many || s.touched.Load() != 1 {
+		t.Errorf("%d read and %d noted, want %d and 1", s.asked.Load(), s.touched.Load(), many)
+	}
+}
+
+// A database that takes no writes locks nobody out.
+func TestUseThatCannotBeNoted(t *testing.T) {
+	s := open(t, t.TempDir())
+	k := access.NewKeeper(&unwritable{s}, newClock().Now)
+	_, secret := create(t, k, wish("ci", "read"))
+	identified(t, k, secret, "ci")
+	if got := one(t, k).LastUsedAt; !got.IsZero() {
+		t.Errorf("it was noted: %s", got)
+	}
+}
+
+// unwritable is a store whose disk is full when a use is noted.
+type unwritable struct{ *watched }
+
+func (u *unwritable) TouchToken(ctx context.Context, id string, at time.Time) error {
+	ctx, cancel := context.WithCancel(ctx)
+	cancel()
+	if err := u.watched.TouchToken(ctx, id, at); err != nil {
+		return err
+	}
+	return errors.New("it was written")
+}
+
+func one(t *testing.T, k *access.Keeper) access.Token {
+	t.Helper()
+	tokens, err := k.List(t.Context())
+	if err != nil || len(tokens) != 1 {
+		t.Fatalf("%d tokens, %v, want one", len(tokens), err)
+	}
+	return tokens[0]
+}
+
+func TestRevocationIsAtOnceHereAndSoonElsewhere(t *testing.T) {
+	c := newClock()
+	s := open(t, t.TempDir())
+	here, there := access.NewKeeper(s, c.Now), access.NewKeeper(s, c.Now)
+	token, secret := create(t, here, wish("ci", "read"))
+	identified(t, here, secret, "ci")
+	identified(t, there, secret, "ci")
+	if err := here.Revoke(t.Context(), token.ID); err != nil {
+		t.Fatal(err)
+	}
+	denied(t, here, secret)
+	c.pass(2 * time.Second)
+	denied(t, there, secret)
+}
+
+// A token that was read before it was revoked is not remembered afterwards.
+func TestRevocationWhileATokenIsRead(t *testing.T) {
+	s := open(t, t.TempDir())
+	k := access.NewKeeper(s, newClock().Now)
+	_, secret := create(t, k, wish("ci", "read"))
+	s.answer = func() {
+		s.answer = nil
+		if err := k.Revoke(t.Context(), "ci"); err != nil {
+			t.Error(err)
+		}
+	}
+	identified(t, k, secret, "ci") // it came before
+	denied(t, k, secret)
+}
+
+// That there is no token is not remembered where one is made while the store is asked.
+func TestATokenIsMadeWhileTheStoreIsAsked(t *testing.T) {
+	s := open(t, t.TempDir())
+	k := access.NewKeeper(s, newClock().Now)
+	s.listed = func() {
+		s.listed = nil
+		create(t, k, wish("first", "admin"))
+	}
+	for _, want := range []bool{false, true} { // the first came before
+		if got, err := k.EverIssued(t.Context()); err != nil || got != want {
+			t.Errorf("ever issued: %v, %v, want %v", got, err, want)
+		}
+	}
+}
+
+func TestOnlyWhatLivesIsRevoked(t *testing.T) {
+	k := keeper(t)
+	token, _ := create(t, k, wish("ci", "read"))
+	if err := k.Revoke(t.Context(), token.ID); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{token.ID, "ci", "nobody", "", "a\x00b", "c%"} {
+		err := k.Revoke(t.Context(), id)
+		if !errors.Is(err, access.ErrNotFound) || !errors.Is(err, futurejobs.ErrNotFound) {
+			t.Errorf("revoke %q: %v, want ErrNotFound", id, err)
+		}
+	}
+	if err := k.Revoke(t.Context(), "ci"); err == nil || err.Error() != "revoke \"ci\": token not found, or revoked already; `deadman token list` shows all" {
+		t.Errorf("revoke: %v", err)
+	}
+}
+
+func TestGoverned(t *testing.T) {
+	c := newClock()
+	k := access.NewKeeper(open(t, t.TempDir()), c.Now)
+	is := func(want bool) {
+		t.Helper()
+		if got, err := k.Governed(t.Context()); err != nil || got != want {
+			t.Errorf("governed: %v, %v, want %v", got, err, want)
+		}
+	}
+	is(false)
+	create(t, k, access.Wish{Name: "narrow", Scopes: scopesOf("admin"), Prefix: "acme-*"})
+	create(t, k, access.Wish{Name: "ci", Scopes: scopesOf("read events rules")})
+	is(false)
+	create(t, k, access.Wish{Name: "short", Scopes: scopesOf("admin"), Expires: time.Hour})
+	is(true)
+	c.pass(time.Hour)
+	is(false)
+	create(t, k, wish("short", "admin")) // the name is free again
+	is(true)
+	if err := k.Revoke(t.Context(), "short"); err != nil {
+		t.Fatal(err)
+	}
+	is(false)
+}
+
+// That a token was issued stays true when it is revoked or expires, whatever it allowed.
+func TestATokenThatEndedWasIssued(t *testing.T) {
+	for name, end := range map[string]func(*access.Keeper, *clock) error{
+		"revoked": func(k *access.Keeper, _ *clock) error { return k.Revoke(t.Context(), "ci") },
+		"expired": func(_ *access.Keeper, c *clock) error { c.pass(2 * time.Hour); return nil },
+	} {
+		c := newClock()
+		k := access.NewKeeper(open(t, t.TempDir()), c.Now)
+		if got, err := k.EverIssued(t.Context()); err != nil || got {
+			t.Errorf("%s: issued before any was: %v, %v", name, got, err)
+		}
+		create(t, k, access.Wish{Name: "ci", Scopes: scopesOf("events"), Expires: time.Hour})
+		if err := end(k, c); err != nil {
+			t.Fatal(err)
+		}
+		if got, err := k.EverIssued(t.Context()); err != nil || !got {
+			t.Errorf("%s: %v, %v, want true", name, got, err)
+		}
+		if got, err := k.Governed(t.Context()); err != nil || got {
+			t.Errorf("%s: governed: %v, %v", name, got, err)
+		}
+	}
+}
+
+// A store that fails is never taken for a stranger at the door.
+func TestAStoreThatFailsIsNotADenial(t *testing.T) {
+	k := keeper(t)
+	_, secret := create(t, k, wish("ci", "read"))
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := k.Identify(gone, secret); err == nil || errors.Is(err, access.ErrDenied) || !errors.Is(err, context.Canceled) {
+		t.Errorf("identify: %v", err)
+	}
+	if _, err := k.Governed(gone); err == nil {
+		t.Error("governed: no error")
+	}
+	if _, err := k.EverIssued(gone); err == nil {
+		t.Error("ever issued: no error")
+	}
+	identified(t, k, secret, "ci")
+}
+
+// Whatever happens in whatever order, a keeper identifies exactly what is live.
+func TestIdentifiesExactlyWhatIsLive(t *testing.T) {
+	s := open(t, t.TempDir())
+	var round int
+	rapid.Check(t, func(t *rapid.T) {
+		round++
+		c := newClock()
+		k := access.NewKeeper(s, c.Now)
+		var secrets []string
+		ends := make(map[string]time.Time) // zero: never
+		pick := func() string {
+			if len(secrets) == 0 {
+				t.Skip("no token")
+			}
+			return rapid.SampledFrom(secrets).Draw(t, "token")
+		}
+		names := make(map[string]string)
+		t.Repeat(map[string]func(*rapid.T){
+			"create": func(t *rapid.T) {
+				w := wish(fmt.Sprintf("t%d-%d", round, len(secrets)), "read")
+				w.Expires = time.Duration(rapid.IntRange(0, 20).Draw(t, "expires")) * time.Second
+				token, secret, err := k.Create(context.Background(), w)
+				if err != nil {
+					t.Fatal(err)
+				}
+				secrets, names[secret], ends[secret] = append(secrets, secret), w.Name, token.ExpiresAt
+			},
+			"revoke": func(t *rapid.T) {
+				secret := pick()
+				if err := k.Revoke(context.Background(), names[secret]); err != nil && !errors.Is(err, access.ErrNotFound) {
+					t.Fatal(err)
+				}
+				ends[secret] = time.Unix(0, 0)
+			},
+			"pass": func(t *rapid.T) { c.pass(time.Duration(rapid.IntRange(1, 9000).Draw(t, "ms")) * time.Millisecond) },
+			"identify": func(t *rapid.T) {
+				secret := pick()
+				token, err := k.Identify(context.Background(), secret)
+				live := ends[secret].IsZero() || c.Now().Before(ends[secret])
+				if live != (err == nil) || live && token.Name != names[secret] || !live && !errors.Is(err, access.ErrDenied) {
+					t.Fatalf("%s ends %s, now is %s: %+v, %v", names[secret], ends[secret], c.Now(), token, err)
+				}
+			},
+		})
+	})
+}

@@ -1,0 +1,170 @@
+package bench_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"deadman/internal/bench"
+)
+
+var rewrite = flag.Bool("rewrite", false, "draw the curves anew")
+
+// pictures is where the curves are, beside what deadman bench said of them.
+const pictures = "../../docs/pictures"
+
+// TestCurves fails where a curve is not what was measured. Where something was measured anew
+// (make bench/curves), go test ./bench -run '^TestCurves$' -rewrite draws it.
+func TestCurves(t *testing.T) {
+	all := measurements(t)
+	for name, p := range map[string]picture{"throughput": throughput(all), "latency": latencies(all)} {
+		file := filepath.Join(pictures, name+".svg")
+		want, err := p.draw()
+		if err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		if *rewrite {
+			if err := os.WriteFile(file, want, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, want) {
+			t.Errorf("%s is not what was measured (%v); run go test ./bench -run '^TestCurves$' -rewrite", file, err)
+		}
+	}
+}
+
+// measurement is what one run of deadman bench said.
+type measurement struct{ Rounds []bench.Result }
+
+// measurements are in the order of their files' names.
+func measurements(t *testing.T) (all []measurement) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(pictures, "curves", "*.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var m measurement
+		if err := json.Unmarshal(text, &m); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// pending is how many jobs waited beside.
+func (m measurement) pending() (n int) {
+	for _, r := range m.Rounds {
+		if r.Shape == bench.Backlog {
+			n += r.Jobs
+		}
+	}
+	return n
+}
+
+// of are the rounds of a shape by a way.
+func (m measurement) of(shape bench.Shape, way string) []bench.Result {
+	return slices.DeleteFunc(slices.Clone(m.Rounds), func(r bench.Result) bool { return r.Shape != shape || r.Way != way })
+}
+
+// throughput is how many jobs finish in a second, by how many wait.
+func throughput(all []measurement) picture {
+	p := picture{
+		Title: "Jobs finished in a second, beside jobs that wait",
+		X:     axis{Name: "jobs that wait, due later", Text: short, Log: true}, Y: axis{Name: "jobs a second", Text: short},
+		Lines: []line{{Name: "bare SQL"}, {Name: "deadman"}},
+	}
+	for i, way := range []string{bench.Floor, bench.Engine} {
+		for _, m := range all {
+			if rounds := m.of(bench.Finish, way); len(rounds) > 0 {
+				p.Note = note(rounds, "of "+short(float64(rounds[0].Jobs))+" jobs")
+				p.Lines[i].add(float64(m.pending()), rounds, bench.Result.Rate)
+			}
+		}
+	}
+	return p
+}
+
+// latencies are how long after their slot alerts are heard, by how many jobs are due in it.
+func latencies(all []measurement) picture {
+	p := picture{
+		Title: "From the slot to its alerts on NATS, one node",
+		X:     axis{Name: "jobs due in one slot", Text: short, Log: true}, Y: axis{Name: "time after the slot", Text: lasting, Log: true},
+	}
+	for _, l := range []struct {
+		name string
+		of   func(bench.Result) time.Duration
+	}{
+		{"99 of 100", func(r bench.Result) time.Duration { return r.P99 }},
+		{"half of them", func(r bench.Result) time.Duration { return r.P50 }},
+	} {
+		of := line{Name: l.name}
+		for _, m := range all {
+			if rounds := m.of(bench.Latency, bench.Node); len(rounds) > 0 {
+				p.Note = note(rounds, "with no other jobs")
+				of.add(float64(rounds[0].Jobs), rounds, func(r bench.Result) float64 { return l.of(r).Seconds() })
+			}
+		}
+		p.Lines = append(p.Lines, of)
+	}
+	return p
+}
+
+// note says what a point is.
+func note(rounds []bench.Result, of string) string {
+	if len(rounds) == 1 {
+		return "one round " + of
+	}
+	return fmt.Sprintf("the median of %d rounds %s; the bars are from the least to the most", len(rounds), of)
+}
+
+// add adds the point of some rounds at x.
+func (l *line) add(x float64, rounds []bench.Result, value func(bench.Result) float64) {
+	var all []float64
+	for _, r := range rounds {
+		all = append(all, value(r))
+	}
+	slices.Sort(all)
+	l.Points = append(l.Points, point{X: x, Y: (all[(len(all)-1)/2] + all[len(all)/2]) / 2, Least: all[0], Most: all[len(all)-1]})
+	slices.SortFunc(l.Points, func(a, b point) int { return int(a.X - b.X) })
+}
+
+// short is a number such as 300 k.
+func short(n float64) string {
+	switch {
+	case n >= 1e6:
+		return places(n/1e6) + " M"
+	case n >= 1e3:
+		return places(n/1e3) + " k"
+	}
+	return places(n)
+}
+
+// lasting is a time of so many seconds.
+func lasting(seconds float64) string {
+	if seconds < 1 {
+		return places(seconds*1e3) + " ms"
+	}
+	return places(seconds) + " s"
+}
+
+// places is a number of two digits, or a whole one.
+func places(n float64) string {
+	if n < 10 {
+		return strconv.FormatFloat(n, 'g', 2, 64)
+	}
+	return strconv.FormatFloat(n, 'f', 0, 64)
+}

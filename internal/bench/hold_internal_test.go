@@ -1,0 +1,50 @@
+package bench
+
+import (
+	"testing"
+	"time"
+
+	"deadman/internal/store/storetest"
+)
+
+// While an old transaction is held, the server can't forget what is gone; afterwards it can.
+func TestHold(t *testing.T) {
+	g, err := openPostgres(t.Context(), storetest.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := g.close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := saveRules(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.fill(t.Context(), Finish, 1000, time.Duration(0)); err != nil {
+		t.Fatal(err)
+	}
+	release, err := g.hold(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	left := func() (bytes int64) {
+		t.Helper()
+		if err := execute(t.Context(), g.pool, `DELETE FROM future_job`, `VACUUM future_job`); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.pool.QueryRow(t.Context(), `SELECT pg_relation_size('future_job')`).Scan(&bytes); err != nil {
+			t.Fatal(err)
+		}
+		return bytes
+	}
+	if left() == 0 {
+		t.Error("what is gone is forgotten beside the old transaction")
+	}
+	if err := release(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n := left(); n > 0 {
+		t.Errorf("%d bytes are left after it", n)
+	}
+}

@@ -1,0 +1,143 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"deadman/checks/lookup"
+	"deadman/internal/sources"
+	"deadman/rules"
+)
+
+// LookupOptions say what to measure.
+type LookupOptions struct {
+	DatabaseURL string // Postgres
+	Jobs        int    // due jobs of a round
+	Rounds      int    // times that each way is measured, in turn
+	Orders      int    // rows of the table that is looked up in
+	Out         io.Writer
+}
+
+// LookupDocument is Document with its condition over what a database says of each order.
+const LookupDocument = `
+name: bench
+entity: order
+trigger: {event: bench.created, key: event.order_id}
+lookup: {sql: {source: shop, query: "select status from orders where id = $1"}}
+while: state.status == "UNSHIPPED" && event.total >= 0
+escalate:
+  - {after: 1s, step: primary, severity: warning, text: "order {{key}} is not shipped"}
+slot: 1s
+labels: {team: fulfilment}
+`
+
+// Lookup measures the rate at which due jobs are finished where each of them is looked up in a
+// table of the same Postgres, and where none is. It prints a RESULT line each, then the medians,
+// and returns the one rate as a part of the other, and the batches of a drain.
+func Lookup(ctx context.Context, o LookupOptions) (ratio float64, batches int64, err error) {
+	g, err := openPostgres(ctx, o.DatabaseURL)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, g.close(context.WithoutCancel(ctx))) }()
+	if err := saveRules(ctx, g); err != nil {
+		return 0, 0, err
+	}
+	pool, err := pgxpool.New(ctx, o.DatabaseURL)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer pool.Close()
+	if err := FillOrders(ctx, pool, o.Orders); err != nil {
+		return 0, 0, fmt.Errorf("fill the table of orders: %w", err)
+	}
+	shop := &shop{}
+	if err := shop.open(o.DatabaseURL); err != nil {
+		return 0, 0, err
+	}
+	defer shop.asked.Client.Close()
+	ways := []draining{lookingUp(g, "bare", Document, o.Jobs, nil), lookingUp(g, "lookup", LookupDocument, o.Jobs, shop)}
+	rates := map[string][]float64{}
+	for round := range o.Rounds {
+		for i := range ways {
+			way := ways[(i+round)%len(ways)]
+			shop.batches.Store(0)
+			r, err := way.measure(ctx)
+			if err != nil {
+				return 0, 0, fmt.Errorf("%s: %w", way.name, err)
+			}
+			batches = max(batches, shop.batches.Load())
+			rates[way.name] = append(rates[way.name], r.Rate())
+			fmt.Fprintf(o.Out, "%v batches=%d\n", r, shop.batches.Load())
+		}
+	}
+	looking, bare := median(rates["lookup"]), median(rates["bare"])
+	fmt.Fprintf(o.Out, "drain of %d due jobs, each looked up among %d orders, median of %d rounds: with %.0f/s in %d batches, without %.0f/s, ratio %.2f\n",
+		o.Jobs, o.Orders, o.Rounds, looking, batches, bare, looking/bare)
+	return looking / bare, batches, nil
+}
+
+// lookingUp is a node that drains jobs by a rule.
+func lookingUp(g ground, name, document string, jobs int, sources rules.Sources) draining {
+	return draining{name: name, ground: g, shape: Finish, jobs: jobs, ready: func(ctx context.Context) (do, rest func(context.Context) error, over func() error, err error) {
+		s, err := g.store(ctx)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		if err := errors.Join(saveRule(ctx, s, document), s.Close()); err != nil {
+			return nil, nil, nil, err
+		}
+		c, err := startNodes(ctx, g.store, 1, sources)
+		if err != nil {
+			return nil, nil, nil, err
+		}
+		return func(ctx context.Context) error { return c.drain(ctx, jobs) }, c.rest, c.stop, nil
+	}}
+}
+
+// FillOrders makes the table of orders, with those of all jobs in it.
+func FillOrders(ctx context.Context, pool *pgxpool.Pool, orders int) error {
+	for _, statement := range []string{
+		`CREATE TABLE IF NOT EXISTS orders (id text PRIMARY KEY, status text NOT NULL, body text NOT NULL)`,
+		fmt.Sprintf(`INSERT INTO orders SELECT 'key-' || i, 'UNSHIPPED', repeat('x', 200) FROM generate_series(1, %d) i ON CONFLICT DO NOTHING`, orders),
+		`VACUUM (ANALYZE) orders`,
+	} {
+		if _, err := pool.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// shop is the only source.
+type shop struct {
+	asked   *lookup.Source
+	batches atomic.Int64
+}
+
+var (
+	_ rules.Sources   = (*shop)(nil)
+	_ lookup.Observer = (*shop)(nil)
+)
+
+// open opens the source.
+func (s *shop) open(databaseURL string) error {
+	client, err := sources.Open(sources.Spec{Name: "shop", Postgres: &sources.Postgres{URL: databaseURL}}, nil)
+	if err != nil {
+		return err
+	}
+	s.asked = lookup.NewSource(lookup.Options{Name: "shop", Kind: "postgres", Client: client, Now: time.Now, Observer: s, Log: slog.New(slog.DiscardHandler)})
+	return nil
+}
+
+func (s *shop) Source(string) (rules.Source, bool) { return s.asked, true }
+func (s *shop) Names() []string                    { return []string{"shop"} }
+func (s *shop) Asked(string, lookup.Outcome, int)  {}
+func (s *shop) RoundTrip(string, time.Duration)    { s.batches.Add(1) }

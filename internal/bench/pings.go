@@ -1,0 +1,288 @@
+package bench
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/pings"
+	"deadman/internal/store"
+	"deadman/rules"
+	"deadman/web"
+)
+
+// PingsOptions say what to measure.
+type PingsOptions struct {
+	Dir         string // an empty folder for SQLite
+	Pings       int    // sent over HTTP in a round
+	Keys        int    // that they are of, in turn
+	Connections int    // that are kept alive; each sends the next ping when the one before is answered
+	Rounds      int    // times that each way is measured, in turn
+	Out         io.Writer
+}
+
+// pingsEvery and pingsSlot are the heartbeat of the rule: each key is written once in a slot.
+const (
+	pingsEvery = time.Hour
+	pingsSlot  = time.Second
+)
+
+// pinging is a node's way from HTTP to SQLite, and what it wrote.
+type pinging struct {
+	PingsOptions
+	*pings.Finder
+	*pings.Taker
+	store  *store.Store
+	bare   *sql.DB // the same file
+	book   *rules.Book
+	writer *pings.Writer
+	addr   string
+	path   string // of the ping key
+	acked  []atomic.Int64
+
+	mu    sync.Mutex
+	wrote []int // jobs of each transaction since the round began
+}
+
+// Pings measures the rate at which pings over HTTP are answered once they are committed on the
+// embedded store, and that at which the same row updates are written by a loop that does nothing
+// else, in transactions of the same sizes. It prints a RESULT line for each, then the medians, and
+// returns the rate of the pings, and it as a part of the other.
+func Pings(ctx context.Context, o PingsOptions) (rate, ratio float64, err error) {
+	p := &pinging{PingsOptions: o, acked: make([]atomic.Int64, o.Keys)}
+	stop, err := p.open(ctx)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, stop()) }()
+	if err := p.send(ctx); err != nil { // the jobs begin
+		return 0, 0, err
+	}
+	var sent, bare []float64
+	for range o.Rounds {
+		p.wrote = nil
+		took, err := timed(ctx, p.send)
+		if err != nil {
+			return 0, 0, fmt.Errorf("pings: %w", err)
+		}
+		if err := p.check(ctx); err != nil {
+			return 0, 0, err
+		}
+		sent = append(sent, float64(o.Pings)/took.Seconds())
+		fmt.Fprintf(o.Out, "RESULT pings http n=%d keys=%d sec=%.3f rate=%.0f rows=%d transactions=%d\n",
+			o.Pings, o.Keys, took.Seconds(), float64(o.Pings)/took.Seconds(), sum(p.wrote), len(p.wrote))
+		if took, err = timed(ctx, p.write); err != nil {
+			return 0, 0, fmt.Errorf("bare: %w", err)
+		}
+		bare = append(bare, float64(o.Pings)/took.Seconds())
+		fmt.Fprintf(o.Out, "RESULT pings bare n=%d sec=%.3f rate=%.0f\n", o.Pings, took.Seconds(), float64(o.Pings)/took.Seconds())
+	}
+	rate, ratio = median(sent), median(sent)/median(bare)
+	fmt.Fprintf(o.Out, "%d pings of %d keys over %d connections, median of %d rounds: %.0f/s answered after their commit, the same row updates bare %.0f/s, ratio %.2f\n",
+		o.Pings, o.Keys, o.Connections, o.Rounds, rate, median(bare), ratio)
+	return rate, ratio, nil
+}
+
+func timed(ctx context.Context, run func(context.Context) error) (time.Duration, error) {
+	begun := time.Now()
+	err := run(ctx)
+	return time.Since(begun), err
+}
+
+func sum(numbers []int) (total int) {
+	for _, n := range numbers {
+		total += n
+	}
+	return total
+}
+
+// open puts the way together and serves it, until stop.
+func (p *pinging) open(ctx context.Context) (stop func() error, err error) {
+	quiet := slog.New(slog.DiscardHandler)
+	if p.store, err = store.Open(ctx, store.Options{DataDir: p.Dir, Log: quiet}); err != nil {
+		return nil, err
+	}
+	file := "file:" + filepath.Join(p.Dir, store.DatabaseFile) + "?_txlock=immediate&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)&_pragma=busy_timeout(10000)"
+	if p.bare, err = sql.Open("sqlite", file); err != nil {
+		return nil, err
+	}
+	p.bare.SetMaxOpenConns(1)
+	if err := p.prepare(ctx); err != nil {
+		return nil, err
+	}
+	p.writer = &pings.Writer{Store: p.store, Log: quiet}
+	p.Taker = pings.NewTaker(pings.Taker{
+		Book: p.book, Ledger: p.store, Shards: p.store.Shards(), Now: time.Now, Observer: p, Log: p.writer,
+	})
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p.addr = listener.Addr().String()
+	working, cancel := context.WithCancel(ctx)
+	group, working := errgroup.WithContext(working)
+	handler := web.New(web.Options{Pings: p, Log: quiet})
+	group.Go(func() error { return web.Serve(working, listener, handler, time.Second) })
+	group.Go(func() error { return p.Run(working) })
+	group.Go(func() error { return p.writer.Run(working) })
+	return func() error {
+		cancel()
+		return errors.Join(group.Wait(), p.bare.Close(), p.store.Close())
+	}, nil
+}
+
+// prepare saves the rule, and gives it a ping key.
+func (p *pinging) prepare(ctx context.Context) error {
+	keys := make([]string, p.Keys)
+	for i := range keys {
+		keys[i] = key(i)
+	}
+	err := saveRule(ctx, p.store, fmt.Sprintf("name: bench\nentity: device\ntrigger: {heartbeat: {every: %s, keys: [%s]}}\nslot: %s\n",
+		rules.Duration(pingsEvery), strings.Join(keys, ", "), rules.Duration(pingsSlot)))
+	if err != nil {
+		return err
+	}
+	p.book = rules.NewBook(p.store, p.store.Shards())
+	if err := p.book.Refresh(ctx); err != nil {
+		return err
+	}
+	rule, err := p.book.Newest("bench")
+	if err != nil {
+		return err
+	}
+	p.Finder = &pings.Finder{Store: p.store, Book: p.book, Now: time.Now}
+	a, _, err := p.Create(ctx, pings.Address{RuleID: rule.Engine().ID, Rule: "bench"}, false)
+	p.path = a.Path()
+	return err
+}
+
+func key(i int) string { return fmt.Sprintf("device-%05d", i) }
+
+// Beaten implements pings.Observer.
+func (p *pinging) Beaten(done futurejobs.Applied) {
+	if n := done.Created + done.Beaten; n > 0 {
+		p.mu.Lock()
+		p.wrote = append(p.wrote, min(n, p.Keys))
+		p.mu.Unlock()
+	}
+}
+
+// send sends all pings, and returns when all are answered.
+func (p *pinging) send(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	var next atomic.Int64
+	for range p.Connections {
+		group.Go(func() error { return p.converse(ctx, &next) })
+	}
+	return group.Wait()
+}
+
+// converse sends pings over one connection, each once the one before is answered.
+func (p *pinging) converse(ctx context.Context, next *atomic.Int64) error {
+	conn, err := new(net.Dialer).DialContext(ctx, "tcp", p.addr)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	answers := bufio.NewReader(conn)
+	for i := next.Add(1) - 1; i < int64(p.Pings); i = next.Add(1) - 1 {
+		of, begun := int(i)%p.Keys, time.Now()
+		if _, err := fmt.Fprintf(conn, "GET %s/%s HTTP/1.1\r\nHost: localhost\r\n\r\n", p.path, key(of)); err != nil {
+			return err
+		}
+		answer, err := http.ReadResponse(answers, nil)
+		if err != nil {
+			return err
+		}
+		if _, err := io.Copy(io.Discard, answer.Body); err != nil {
+			return errors.Join(err, answer.Body.Close())
+		}
+		if err := answer.Body.Close(); err != nil {
+			return err
+		}
+		if answer.StatusCode != http.StatusOK {
+			return fmt.Errorf("ping %d: %s", i, answer.Status)
+		}
+		for at := begun.UnixMicro(); ; {
+			if last := p.acked[of].Load(); last >= at || p.acked[of].CompareAndSwap(last, at) {
+				break
+			}
+		}
+	}
+	return nil
+}
+
+// check looks whether each ping that was answered is in its job: the job is looked at no sooner
+// than that ping asks for.
+func (p *pinging) check(ctx context.Context) error {
+	for i := range p.Keys {
+		l, err := p.store.Job(ctx, "bench", key(i))
+		if err != nil {
+			return err
+		}
+		want := futurejobs.Grid(pingsSlot).Up(time.UnixMicro(p.acked[i].Load()).Add(pingsEvery))
+		if l.Job.NextCheckAt.Before(want) {
+			return fmt.Errorf("%s is looked at at %s, and a ping that was answered puts it off to %s", key(i), l.Job.NextCheckAt, want)
+		}
+	}
+	return nil
+}
+
+// bareUpdate writes the columns that a beat changes.
+const bareUpdate = `UPDATE future_job SET rev = rev + 1, next_check_at = ?, version = 1, pauses = NULL, paused_next_at = NULL, state = state, members = NULL,
+	since_at = ?, event = ?, step = 0, check_count = 0, undecided = 0 WHERE id = ?`
+
+// write writes as many rows as the pings did, in as many transactions.
+func (p *pinging) write(ctx context.Context) error {
+	var ids []int64
+	rows, err := p.bare.QueryContext(ctx, `SELECT id FROM future_job ORDER BY id`)
+	if err != nil {
+		return err
+	}
+	for rows.Next() {
+		var id int64
+		if err := rows.Scan(&id); err != nil {
+			return err
+		}
+		ids = append(ids, id)
+	}
+	if err := errors.Join(rows.Err(), rows.Close()); err != nil {
+		return err
+	}
+	at := 0
+	for _, n := range p.wrote {
+		tx, err := p.bare.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		update, err := tx.PrepareContext(ctx, bareUpdate)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		for range n {
+			if _, err := update.ExecContext(ctx, now.Add(pingsEvery).UnixMicro(), now.UnixMicro(), `{"kind":"success","source":"ping"}`, ids[at%len(ids)]); err != nil {
+				return err
+			}
+			at++
+		}
+		if err := tx.Commit(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

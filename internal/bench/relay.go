@@ -1,0 +1,265 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/alerts"
+	"deadman/internal/bus"
+	"deadman/internal/store"
+)
+
+// RelayOptions say what to measure.
+type RelayOptions struct {
+	DatabaseURL string // an empty Postgres database
+	Dir         string // an empty folder for the broker, which syncs every write
+	Alerts      int    // in the outbox
+	Rounds      int    // times that each way is measured, in turn
+	Out         io.Writer
+}
+
+// relaying is what both ways publish to.
+type relaying struct {
+	RelayOptions
+	pool  *pgxpool.Pool
+	store *store.Store
+	bus   *bus.Bus
+	nc    *nats.Conn
+	js    jetstream.JetStream
+	same  []*nats.Msg // what the relay publishes
+}
+
+// drain is one way to bring something to its end; it returns once the last of it is recorded.
+type drain struct {
+	name string
+	run  func(ctx context.Context) error
+}
+
+// Relay measures the rate at which alerts get from the outbox into the stream and are
+// marked, and the rate at which the same messages are published in atomic batches by a loop
+// that does nothing else. It prints a RESULT line for each, then the medians, and returns
+// the relay's rate as a part of the other.
+func Relay(ctx context.Context, o RelayOptions) (ratio float64, err error) {
+	server, err := bus.StartServer(bus.ServerOptions{Dir: o.Dir, Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		return 0, err
+	}
+	defer server.Close()
+	r := &relaying{RelayOptions: o}
+	defer r.close()
+	if err := r.open(ctx, server.ClientURL()); err != nil {
+		return 0, err
+	}
+	if err := r.record(ctx); err != nil {
+		return 0, fmt.Errorf("record what is published: %w", err)
+	}
+	ways := []drain{{"bare", func(ctx context.Context) error { return publish(ctx, r.nc, r.same) }}, {"relay", r.relay}}
+	rates := map[string][]float64{}
+	for round := range o.Rounds {
+		for i := range ways {
+			way := ways[(i+round)%len(ways)]
+			took, err := r.measure(ctx, way)
+			if err != nil {
+				return 0, fmt.Errorf("%s: %w", way.name, err)
+			}
+			rate := float64(o.Alerts) / took.Seconds()
+			rates[way.name] = append(rates[way.name], rate)
+			fmt.Fprintf(o.Out, "RESULT relay %s n=%d sec=%.3f rate=%.0f bytes/alert=%d\n", way.name, o.Alerts, took.Seconds(), rate, r.same[0].Size())
+		}
+	}
+	relay, bare := median(rates["relay"]), median(rates["bare"])
+	fmt.Fprintf(o.Out, "relay of %d alerts, every write synced, median of %d rounds: relay %.0f/s, bare atomic batches %.0f/s, ratio %.2f\n",
+		o.Alerts, o.Rounds, relay, bare, relay/bare)
+	return relay / bare, nil
+}
+
+func (r *relaying) open(ctx context.Context, url string) (err error) {
+	log := slog.New(slog.DiscardHandler)
+	if r.store, err = store.Open(ctx, store.Options{DatabaseURL: r.DatabaseURL, Shards: 16, Log: log}); err != nil {
+		return err
+	}
+	if r.pool, err = pgxpool.New(ctx, r.DatabaseURL); err != nil {
+		return err
+	}
+	if r.bus, err = bus.Connect(ctx, bus.Options{URL: url, Log: log}); err != nil {
+		return err
+	}
+	if r.nc, err = nats.Connect(url); err != nil {
+		return err
+	}
+	if r.js, err = jetstream.New(r.nc); err != nil {
+		return err
+	}
+	if err := saveRule(ctx, r.store, Document); err != nil {
+		return err
+	}
+	_, err = r.pool.Exec(ctx, fmt.Sprintf(`INSERT INTO alert (id, decided_at, since_at, rule_id, version, check_count, shard, status, severity, key, detail)
+		SELECT gen_random_uuid(), now(), now(), r.id, 1, 1, i %% 16, 1, 2, 'key-' || i,
+			'{"step":"primary","text":"order key-' || i || ' is not shipped","labels":{"team":"fulfilment"},"event":' ||
+			json_build_object('order_id', 'ord-' || i, 'status', 'UNSHIPPED', 'total', i %% 500, 'pad', repeat('x', 120)) || '}'
+		FROM generate_series(1, %d) i, (SELECT id FROM rule WHERE name = 'bench') r`, r.Alerts))
+	return err
+}
+
+func (r *relaying) close() {
+	if r.nc != nil {
+		r.nc.Close()
+	}
+	if r.bus != nil {
+		r.bus.Close()
+	}
+	if r.pool != nil {
+		r.pool.Close()
+	}
+	if r.store != nil {
+		_ = r.store.Close() // what was measured is over
+	}
+}
+
+// reset puts all alerts into the outbox, and empties the stream together with its memory of
+// repeats. A checkpoint makes the runs alike.
+func (r *relaying) reset(ctx context.Context) error {
+	for _, statement := range []string{
+		`TRUNCATE alert_outbox`,
+		`INSERT INTO alert_outbox (shard, at, first_id, ids)
+		SELECT shard, clock_timestamp(), encode(substr(ids, b, 16), 'hex')::uuid, substr(ids, b, 1920)
+		FROM (SELECT shard, string_agg(uuid_send(id), '' ORDER BY id) AS ids FROM alert GROUP BY shard) s,
+			generate_series(1, length(ids), 1920) b`,
+		`VACUUM (ANALYZE) alert, alert_outbox`, `CHECKPOINT`,
+	} {
+		if _, err := r.pool.Exec(ctx, statement); err != nil {
+			return err
+		}
+	}
+	if err := r.js.DeleteStream(ctx, bus.AlertsStream); err != nil {
+		return err
+	}
+	return r.bus.Look(ctx)
+}
+
+// measure runs one way, and checks that each alert is in the stream, once.
+func (r *relaying) measure(ctx context.Context, way drain) (time.Duration, error) {
+	if err := r.reset(ctx); err != nil {
+		return 0, err
+	}
+	begun := time.Now()
+	if err := way.run(ctx); err != nil {
+		return 0, err
+	}
+	took := time.Since(begun)
+	s, err := r.js.Stream(ctx, bus.AlertsStream)
+	if err != nil {
+		return 0, err
+	}
+	if n := s.CachedInfo().State.Msgs; n != uint64(r.Alerts) {
+		return 0, fmt.Errorf("%d alerts in the stream, want %d", n, r.Alerts)
+	}
+	return took, nil
+}
+
+// relay runs a relay until all alerts are marked.
+func (r *relaying) relay(ctx context.Context) error {
+	working, stop := context.WithCancel(ctx)
+	defer stop()
+	marked := &marked{Outbox: r.store, all: stop}
+	marked.left.Store(int64(r.Alerts))
+	shards := make([]int16, 16)
+	for i := range shards {
+		shards[i] = int16(i)
+	}
+	if err := alerts.NewRelay(marked, r.bus, func() []int16 { return shards }, slog.New(slog.DiscardHandler)).Run(working); err != nil {
+		return err
+	}
+	return ctx.Err()
+}
+
+// marked calls all once nothing is left to mark.
+type marked struct {
+	alerts.Outbox
+	left atomic.Int64
+	all  func()
+}
+
+// MarkPublished is of alerts.Outbox.
+func (m *marked) MarkPublished(ctx context.Context, sent []alerts.Alert) error {
+	err := m.Outbox.MarkPublished(ctx, sent)
+	if err == nil && m.left.Add(-int64(len(sent))) == 0 {
+		m.all()
+	}
+	return err
+}
+
+// record has the relay publish once, and keeps the messages.
+func (r *relaying) record(ctx context.Context) error {
+	if _, err := r.measure(ctx, drain{"relay", r.relay}); err != nil {
+		return err
+	}
+	consumer, err := r.js.OrderedConsumer(ctx, bus.AlertsStream, jetstream.OrderedConsumerConfig{})
+	if err != nil {
+		return err
+	}
+	messages, err := consumer.Messages()
+	if err != nil {
+		return err
+	}
+	defer messages.Stop()
+	for len(r.same) < r.Alerts {
+		msg, err := messages.Next(jetstream.NextContext(ctx))
+		if err != nil {
+			return err
+		}
+		header := msg.Headers()
+		for _, name := range []string{batchID, batchSequence, batchCommit} {
+			header.Del(name)
+		}
+		r.same = append(r.same, &nats.Msg{Subject: msg.Subject(), Header: header, Data: msg.Data()})
+	}
+	return nil
+}
+
+// The headers of an atomic batch, of the most that a server takes.
+const (
+	batchID       = "Nats-Batch-Id"
+	batchSequence = "Nats-Batch-Sequence"
+	batchCommit   = "Nats-Batch-Commit"
+	batchMost     = 1000
+)
+
+// publish publishes messages in atomic batches, one after the other.
+func publish(ctx context.Context, nc *nats.Conn, messages []*nats.Msg) error {
+	for left := messages; len(left) > 0; {
+		batch := left[:min(batchMost, len(left))]
+		left = left[len(batch):]
+		id := uuid.NewString()
+		for i, m := range batch {
+			m.Header[batchID], m.Header[batchSequence] = []string{id}, []string{strconv.Itoa(i + 1)}
+			if i+1 < len(batch) {
+				if err := nc.PublishMsg(m); err != nil {
+					return err
+				}
+				continue
+			}
+			m.Header[batchCommit] = []string{"1"}
+			answer, err := nc.RequestMsgWithContext(ctx, m)
+			if err != nil {
+				return err
+			}
+			delete(m.Header, batchCommit)
+			if want := fmt.Sprintf(`"count":%d`, len(batch)); !strings.Contains(string(answer.Data), want) {
+				return fmt.Errorf("the broker answers %s", answer.Data)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,24 @@
+package bench_test
+
+import (
+	"os"
+	"testing"
+
+	"deadman/internal/bench"
+)
+
+// BenchmarkRelay relays alerts, and publishes the same messages bare, in turn, and prints
+// what each round gave. DEADMAN_BENCH_JOBS and DEADMAN_BENCH_ROUNDS size it.
+func BenchmarkRelay(b *testing.B) {
+	options := bench.RelayOptions{
+		DatabaseURL: durable(b), Dir: b.TempDir(), Out: os.Stdout,
+		Alerts: setting(b, "DEADMAN_BENCH_JOBS", 50_000), Rounds: setting(b, "DEADMAN_BENCH_ROUNDS", 5),
+	}
+	for b.Loop() {
+		ratio, err := bench.Relay(b.Context(), options)
+		if err != nil {
+			b.Fatal(err)
+		}
+		b.ReportMetric(ratio, "relay/bare")
+	}
+}

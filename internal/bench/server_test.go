@@ -1,0 +1,38 @@
+package bench_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"deadman/internal/bench"
+	"deadman/internal/store/storetest"
+)
+
+// What earlier runs left is named with its size, and stays. What only has a name like it is not ours.
+func TestLook(t *testing.T) {
+	dsn := storetest.Postgres(t)
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }() // the test has what it wanted
+	if _, err := conn.Exec(t.Context(), `CREATE SCHEMA deadman_bench_0123abcd; CREATE SCHEMA deadman_bench_of_mine; CREATE SCHEMA deadman_bench_00000000;
+		CREATE TABLE deadman_bench_0123abcd.full AS SELECT repeat('x', 1000) FROM generate_series(1, 3000); CREATE VIEW deadman_bench_0123abcd.v AS SELECT 1`); err != nil {
+		t.Fatal(err)
+	}
+	if err := finishOn(t, dsn); err != nil {
+		t.Fatal(err)
+	}
+	s, err := bench.Look(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(s.Left) != 2 || s.Left[0] != (bench.Left{Schema: "deadman_bench_00000000"}) || s.Left[1].Schema != "deadman_bench_0123abcd" || s.Left[1].Bytes>>20 != 3 {
+		t.Errorf("left: %+v", s.Left)
+	}
+	if c := conn.Config(); s.Database != c.Database || !strings.Contains(s.Address, c.Host) || s.Version < "1" {
+		t.Errorf("%+v", s)
+	}
+}

@@ -1,0 +1,105 @@
+package bench_test
+
+import (
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"deadman/internal/bench"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+)
+
+// BenchmarkHanging has DEADMAN_BENCH_JOBS jobs of a rule come due each second, ten seconds long,
+// while the source of another hangs, and while its handler does. It prints how long after its slot
+// an alert of the good one is in the stream; DEADMAN_BENCH_ROUNDS says how often. It fails where
+// that is more than two seconds for one of a hundred.
+func BenchmarkHanging(b *testing.B) {
+	dsn := durable(b)
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(b), Addr: "127.0.0.1:0"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer server.Close()
+	options := bench.HangingOptions{
+		DatabaseURL: dsn, NATSURL: server.ClientURL(), Out: os.Stdout,
+		Jobs: setting(b, "DEADMAN_BENCH_JOBS", 2000), Slots: 10, Rounds: setting(b, "DEADMAN_BENCH_ROUNDS", 3),
+	}
+	shop := shopBeside(b, dsn, options.Jobs*options.Slots)
+	startNode(b, dsn, server.ClientURL(), bench.HangingDocuments, "--sources", sourcesBeside(b, shop))
+	for b.Loop() {
+		delays, err := bench.Hanging(b.Context(), options)
+		if err != nil {
+			b.Fatal(err)
+		}
+		for way, d := range delays {
+			b.ReportMetric(float64(d.P99.Milliseconds()), way+"-p99-ms")
+			if d.P99 > 2*time.Second {
+				b.Errorf("%s: p99 %s", way, d.P99)
+			}
+		}
+	}
+}
+
+// shopBeside makes a database beside a node's, with the table that is looked up in. A rule is
+// saved only where there is one.
+func shopBeside(b *testing.B, dsn string, orders int) (shop string) {
+	b.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		b.Fatal(err)
+	}
+	u.Path = "/shop"
+	run(b, dsn, func(p *pgxpool.Pool) error { _, err := p.Exec(b.Context(), `CREATE DATABASE shop`); return err })
+	run(b, u.String(), func(p *pgxpool.Pool) error { return bench.FillOrders(b.Context(), p, orders) })
+	return u.String()
+}
+
+// run does something in a database.
+func run(b *testing.B, dsn string, do func(*pgxpool.Pool) error) {
+	b.Helper()
+	pool, err := pgxpool.New(b.Context(), dsn)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer pool.Close()
+	if err := do(pool); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// sourcesBeside is the file of two sources: a database, and a listener that never answers.
+func sourcesBeside(b *testing.B, shop string) (path string) {
+	b.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			b.Cleanup(func() { _ = conn.Close() })
+		}
+	}()
+	dir := b.TempDir()
+	path = filepath.Join(dir, "sources.yaml")
+	for name, text := range map[string]string{
+		path:                              bench.HangingSources,
+		filepath.Join(dir, "shop.url"):    shop,
+		filepath.Join(dir, "hanging.url"): "postgres://nobody@" + listener.Addr().String() + "/none?sslmode=disable",
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			b.Fatal(err)
+		}
+	}
+	return path
+}

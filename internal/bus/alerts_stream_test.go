@@ -1,0 +1,198 @@
+package bus_test
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+)
+
+func TestAStreamThatWasDeletedIsMadeAgain(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	said := &bustest.Log{}
+	b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
+	js := bustest.JetStream(t, s.ClientURL())
+	for name, again := range map[string]func(){
+		"by one alert":   func() { publishAlerts(t, b, some(1)) },
+		"by many alerts": func() { publishAlerts(t, b, some(20)) },
+		"by a look": func() {
+			if err := b.Look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		},
+	} {
+		publishAlerts(t, b, some(5))
+		if err := js.DeleteStream(t.Context(), bus.AlertsStream); err != nil {
+			t.Fatal(err)
+		}
+		before := strings.Count(said.String(), "level=ERROR")
+		again()
+		if cfg := alertsInfo(t, js).Config; cfg.Discard != jetstream.DiscardNew || cfg.MaxBytes != 1<<30 {
+			t.Errorf("%s: made again as %+v", name, cfg)
+		}
+		if strings.Count(said.String(), "level=ERROR") != before+1 {
+			t.Errorf("%s: said %s", name, said)
+		}
+		publishAlerts(t, b, some(20))
+		if n := alertsInfo(t, js).State.Msgs; n != 20 {
+			t.Errorf("%s: %d alerts, want 20", name, n)
+		}
+	}
+}
+
+// A new stream of events has a cap, beyond which its oldest events go. One that is there keeps what its operator set, and none where it had
+// none: no event of it goes by an upgrade.
+func TestTheStreamOfEventsHasACap(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	said := &bustest.Log{}
+	b := connect(t, s, func(o *bus.Options) { o.EventsBytes, o.Log = 2<<20, slog.New(slog.NewTextHandler(said, nil)) })
+	js := bustest.JetStream(t, s.ClientURL())
+	info := func() *jetstream.StreamInfo {
+		t.Helper()
+		s, err := js.Stream(t.Context(), bus.EventsStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.CachedInfo()
+	}
+	bind := func(subject string) {
+		t.Helper()
+		if _, err := b.Bind(t.Context(), []string{subject}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	filled := func(want float64) {
+		t.Helper()
+		b.LookAtEvents(t.Context())
+		if share, ok := b.EventsFilled(); !ok || math.Abs(share-want) > 0.06 {
+			t.Errorf("%.2f is filled, known %v; want %.2f", share, ok, want)
+		}
+	}
+	publish := func(n int) {
+		t.Helper()
+		for range n {
+			if _, _, _, err := b.PublishEvent(t.Context(), "orders.created", make([]byte, 100<<10), nil, ""); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	filled(0)
+	bind("orders.created")
+	publish(16)
+	filled(0.8)
+	publish(24)
+	filled(1)
+	if got := info(); got.Config.MaxBytes != 2<<20 || got.Config.Discard != jetstream.DiscardOld || got.State.Bytes > 2<<20 || got.State.LastSeq != 40 || got.State.FirstSeq < 20 {
+		t.Errorf("a full stream: %+v, %+v", got.Config, got.State)
+	}
+	for _, most := range []int64{8 << 20, -1} {
+		cfg := info().Config
+		cfg.MaxBytes = most
+		if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+		bind(fmt.Sprintf("orders.more%d", most))
+		before := info().State
+		again := connect(t, s, func(o *bus.Options) { o.EventsBytes, o.Log = 1<<20, slog.New(slog.NewTextHandler(said, nil)) })
+		if _, err := again.Bind(t.Context(), []string{fmt.Sprintf("parcels.more%d", most)}); err != nil {
+			t.Fatal(err)
+		}
+		for range 3 {
+			again.LookAtEvents(t.Context())
+		}
+		if got := info(); got.Config.MaxBytes != most || got.State.Msgs != before.Msgs {
+			t.Errorf("the operator set %d, and it is %d; %d messages of %d are left", most, got.Config.MaxBytes, got.State.Msgs, before.Msgs)
+		}
+	}
+	if n := strings.Count(said.String(), "has no max_bytes"); n != 1 {
+		t.Errorf("%d times it is logged that nothing bounds the stream: %s", n, said)
+	}
+}
+
+// Where the broker has too little room for the cap, the stream of events is made with a smaller one, and rules are served.
+func TestTheCapOfEventsFitsTheBroker(t *testing.T) {
+	o := bustest.Options(t)
+	o.JetStreamMaxStore = 1<<30 + 200<<20
+	s := bustest.Serve(t, o)
+	said := &bustest.Log{}
+	b, err := bus.Connect(t.Context(), bus.Options{URL: s.ClientURL(), Log: slog.New(slog.NewTextHandler(said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	if _, err := b.Bind(t.Context(), []string{"orders.created"}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := bustest.JetStream(t, s.ClientURL()).Stream(t.Context(), bus.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if most := stream.CachedInfo().Config.MaxBytes; most != 128<<20 || !strings.Contains(said.String(), "the broker has little room") {
+		t.Errorf("the cap is %d: %s", most, said)
+	}
+}
+
+func alertsInfo(t *testing.T, js jetstream.JetStream) *jetstream.StreamInfo {
+	t.Helper()
+	s, err := js.Stream(t.Context(), bus.AlertsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo()
+}
+
+func TestItIsSaidOnceThatTheStreamFillsUp(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	said := &bustest.Log{}
+	b := connect(t, s, func(o *bus.Options) {
+		o.AlertsBytes, o.Log = 100_000, slog.New(slog.NewTextHandler(said, nil))
+	})
+	js := bustest.JetStream(t, s.ClientURL())
+	look := func(warnings int, least, most float64) {
+		t.Helper()
+		for range 2 {
+			if err := b.Look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if n := strings.Count(said.String(), "level=WARN"); n != warnings {
+			t.Errorf("%d warnings, want %d:\n%s", n, warnings, said)
+		}
+		if full, err := b.Filled(); err != nil || full < least || full > most {
+			t.Errorf("full to %v, want from %v to %v: %v", full, least, most, err)
+		}
+	}
+	look(0, 0, 0)
+	batch := some(500)
+	sent, err := b.Publish(t.Context(), batch)
+	if err == nil {
+		t.Fatal("it never was full")
+	}
+	look(1, 0.95, 1)
+	setAlerts(t, js, func(c *jetstream.StreamConfig) { c.MaxBytes = 1 << 20 })
+	look(1, 0.05, 0.1)
+	publishAlerts(t, b, batch)
+	if n := alertsInfo(t, js).State.Msgs; n != 500 || len(sent) == 0 {
+		t.Errorf("%d alerts, of which %d went before it was full", n, len(sent))
+	}
+	setAlerts(t, js, func(c *jetstream.StreamConfig) { c.MaxMsgs = 501 })
+	look(2, 0.99, 1)
+}
+
+func TestALookWithoutABroker(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	b := connectURL(t, s.ClientURL())
+	s.Close()
+	if err := b.Look(t.Context()); err == nil {
+		t.Fatal("nobody was asked, and it is well")
+	}
+	if _, err := b.Filled(); err == nil {
+		t.Error("how full it is is not known, and it is not said")
+	}
+}

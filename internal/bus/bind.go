@@ -1,0 +1,272 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/events"
+	"deadman/rules"
+)
+
+// bindTries bounds how often streams are looked through again because they were changed.
+const bindTries = 3
+
+var _ rules.Binder = (*Bus)(nil)
+
+// Bind implements rules.Binder: one Read for each subject and stream, From being the
+// stream's last sequence at this moment. A subject that no stream takes in is added to
+// DEADMAN_EVENTS.
+func (b *Bus) Bind(ctx context.Context, subjects []string) ([]rules.Read, error) {
+	reads, err := eachOf(subjects, func(s string) ([]rules.Read, error) {
+		return whileThere(func() ([]rules.Read, error) { return b.bind(ctx, s) })
+	})
+	return reads, unanswered(err)
+}
+
+// Find implements rules.Binder.
+func (b *Bus) Find(ctx context.Context, subjects []string) ([]rules.Read, error) {
+	reads, err := eachOf(subjects, func(s string) ([]rules.Read, error) {
+		return whileThere(func() ([]rules.Read, error) {
+			found, err := b.find(ctx, s)
+			if err != nil {
+				return nil, err
+			}
+			return b.readsOf(ctx, s, found)
+		})
+	})
+	return reads, unanswered(err)
+}
+
+// subjectsOverlap is the code with which NATS refuses a stream a subject that another one takes in.
+const subjectsOverlap jetstream.ErrorCode = 10065
+
+// whileThere looks for streams again where one was deleted after it was found and before it was asked, or was made before
+// its subject was captured.
+func whileThere(look func() ([]rules.Read, error)) (reads []rules.Read, err error) {
+	for range bindTries {
+		reads, err = look()
+		var api *jetstream.APIError
+		if isThere := errors.As(err, &api) && api.ErrorCode == subjectsOverlap; !isThere && !errors.Is(err, events.ErrGone) {
+			break
+		}
+	}
+	return reads, err
+}
+
+// eachOf returns what all subjects are read from, each asked about once.
+func eachOf(subjects []string, reads func(subject string) ([]rules.Read, error)) ([]rules.Read, error) {
+	for _, s := range subjects {
+		if err := checkSubject(s); err != nil {
+			return nil, fmt.Errorf("%w: %w", rules.ErrSubject, err)
+		}
+	}
+	var all []rules.Read
+	for _, s := range slices.Compact(slices.Sorted(slices.Values(subjects))) {
+		got, err := reads(s)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, got...)
+	}
+	return all, nil
+}
+
+// find returns the streams that a subject is read from; none where it has to be captured.
+func (b *Bus) find(ctx context.Context, subject string) ([]*jetstream.StreamInfo, error) {
+	streams, err := b.streams(ctx)
+	if err != nil {
+		return nil, err
+	}
+	found, err := carriers(subject, streams)
+	if err != nil {
+		return nil, err
+	}
+	if len(found) == 0 && !capturable(subject, nil) {
+		return nil, fmt.Errorf("%w: %q begins with a wildcard, and no stream has such events; name the first token", rules.ErrSubject, subject)
+	}
+	return found, nil
+}
+
+func (b *Bus) bind(ctx context.Context, subject string) ([]rules.Read, error) {
+	for range bindTries {
+		found, err := b.find(ctx, subject)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) > 0 && !widens(subject, found) {
+			b.sayUncaptured(subject, found)
+			return b.readsOf(ctx, subject, found)
+		}
+		if err := b.capture(ctx, subject); err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("bind %s: it was added to %s and is not there; somebody else changes that stream", subject, EventsStream)
+}
+
+// streams lists every stream but those of the broker's own buckets and of alerts.
+func (b *Bus) streams(ctx context.Context) ([]*jetstream.StreamInfo, error) {
+	var all []*jetstream.StreamInfo
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	ctx, done := b.whileHeard(ctx, "$JS.API.STREAM.LIST")
+	defer done()
+	list := b.js.ListStreams(ctx)
+	for info := range list.Info() {
+		if info.Config.Name != AlertsStream && !strings.HasPrefix(first(info.Config.Subjects), "$") {
+			all = append(all, info)
+		}
+	}
+	if err := list.Err(); err != nil {
+		return nil, unanswered(fmt.Errorf("list streams: %w", unheard(ctx, err)))
+	}
+	return all, nil
+}
+
+func first(s []string) string {
+	if len(s) == 0 {
+		return ""
+	}
+	return s[0]
+}
+
+// carriers are the streams that a subject is read from.
+//
+//  1. A stream that takes the subject in and keeps what was consumed.
+//  2. In the place of one that does not, the copies that source or mirror it.
+//  3. Where nothing takes it in here: copies of streams that live elsewhere.
+func carriers(subject string, streams []*jetstream.StreamInfo) ([]*jetstream.StreamInfo, error) {
+	var found []*jetstream.StreamInfo
+	direct := false
+	for _, s := range streams {
+		if !meets(subject, s.Config.Subjects) {
+			continue
+		}
+		direct = true
+		if tr := s.Config.SubjectTransform; tr != nil && (tr.Source == "" || meets(subject, []string{tr.Source})) {
+			return nil, fmt.Errorf("%w: stream %s stores %s under another subject (its subject_transform to %s); let a stream with limits retention take it in as it is",
+				rules.ErrSubject, s.Config.Name, subject, tr.Destination)
+		}
+		if s.Config.Retention == jetstream.LimitsPolicy {
+			found = append(found, s)
+			continue
+		}
+		copies := copiesOf(s.Config.Name, subject, streams)
+		if len(copies) == 0 {
+			return nil, fmt.Errorf("%w: stream %s has %s with %s retention, which deletes what was consumed; add a stream with limits retention that sources %s, or let it republish to another subject and name that",
+				rules.ErrSubject, s.Config.Name, subject, strings.ToLower(s.Config.Retention.String()), s.Config.Name)
+		}
+		found = append(found, copies...)
+	}
+	if !direct {
+		found = foreignCopies(subject, streams)
+	}
+	return distinct(found), nil
+}
+
+// copiesOf are the streams with limits retention that source or mirror a stream.
+func copiesOf(origin, subject string, streams []*jetstream.StreamInfo) []*jetstream.StreamInfo {
+	var found []*jetstream.StreamInfo
+	for _, s := range streams {
+		for _, src := range origins(s) {
+			if s.Config.Retention == jetstream.LimitsPolicy && src.Name == origin && src.External == nil && passes(src, subject) {
+				found = append(found, s)
+			}
+		}
+	}
+	return found
+}
+
+// foreignCopies are the streams with limits retention that filter the subject out of a
+// stream of another account or domain.
+func foreignCopies(subject string, streams []*jetstream.StreamInfo) []*jetstream.StreamInfo {
+	var found []*jetstream.StreamInfo
+	for _, s := range streams {
+		for _, src := range origins(s) {
+			if s.Config.Retention == jetstream.LimitsPolicy && src.External != nil && src.FilterSubject != "" && passes(src, subject) {
+				found = append(found, s)
+			}
+		}
+	}
+	return found
+}
+
+// carries reports whether messages on the subject come into a stream.
+func carries(s *jetstream.StreamInfo, subject string) bool {
+	return meets(subject, s.Config.Subjects) ||
+		slices.ContainsFunc(origins(s), func(src *jetstream.StreamSource) bool { return passes(src, subject) })
+}
+
+func origins(s *jetstream.StreamInfo) []*jetstream.StreamSource {
+	if s.Config.Mirror != nil {
+		return []*jetstream.StreamSource{s.Config.Mirror}
+	}
+	return s.Config.Sources
+}
+
+// passes reports whether messages on the subject come through under their own subject.
+func passes(src *jetstream.StreamSource, subject string) bool {
+	return len(src.SubjectTransforms) == 0 &&
+		(src.FilterSubject == "" || meets(subject, []string{src.FilterSubject}))
+}
+
+func distinct(streams []*jetstream.StreamInfo) []*jetstream.StreamInfo {
+	slices.SortFunc(streams, func(a, b *jetstream.StreamInfo) int { return strings.Compare(a.Config.Name, b.Config.Name) })
+	return slices.CompactFunc(streams, func(a, b *jetstream.StreamInfo) bool { return a.Config.Name == b.Config.Name })
+}
+
+// widens reports whether DEADMAN_EVENTS alone has a part of the subject and can have all.
+func widens(subject string, found []*jetstream.StreamInfo) bool {
+	return len(found) == 1 && found[0].Config.Name == EventsStream &&
+		!within(subject, found[0].Config.Subjects) && capturable(subject, found[0].Config.Subjects)
+}
+
+// capturable reports whether a stream that has subjects can have this one too. A stream
+// cannot have two subjects that meet, nor one that meets the broker's own.
+func capturable(subject string, have []string) bool {
+	return !strings.HasPrefix(subject, "*") && apart(widest(append(slices.Clone(have), subject)))
+}
+
+// readsOf asks each stream for its end: in a list of streams it may be an old one.
+func (b *Bus) readsOf(ctx context.Context, subject string, found []*jetstream.StreamInfo) ([]rules.Read, error) {
+	reads := make([]rules.Read, len(found))
+	for i, s := range found {
+		info, err := b.Info(ctx, s.Config.Name)
+		if err != nil {
+			return nil, fmt.Errorf("bind %s: %w", subject, err)
+		}
+		reads[i] = rules.Read{Subject: subject, Stream: s.Config.Name, From: info.LastSeq, At: info.LastAt, CreatedAt: info.CreatedAt}
+		if reads[i].At.IsZero() {
+			reads[i].At = info.CreatedAt // later than anything that came before it
+		}
+	}
+	return reads, nil
+}
+
+// sayUncaptured names what a wildcard asks for and no stream takes in.
+func (b *Bus) sayUncaptured(subject string, found []*jetstream.StreamInfo) {
+	if taken := takenOf(subject, found); taken != nil {
+		b.log.Warn("streams take in only a part of a subject; the rest is not heard", "subject", subject, "streams_take", taken)
+	}
+}
+
+// takenOf is what streams take in of a subject, where that is only a part; else nil.
+func takenOf(subject string, found []*jetstream.StreamInfo) []string {
+	var taken []string
+	for _, s := range found {
+		taken = append(taken, s.Config.Subjects...)
+		for _, src := range origins(s) {
+			taken = append(taken, src.FilterSubject)
+		}
+	}
+	taken = slices.DeleteFunc(taken, func(s string) bool { return s == "" || !meets(subject, []string{s}) })
+	if len(taken) == 0 || within(subject, taken) {
+		return nil
+	}
+	return taken
+}

@@ -1,0 +1,261 @@
+package bus_test
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/rules"
+)
+
+func bind(t *testing.T, b *bus.Bus, subjects ...string) []rules.Read {
+	t.Helper()
+	reads, err := b.Bind(t.Context(), subjects)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, r := range reads {
+		if r.At.IsZero() || r.CreatedAt.IsZero() {
+			t.Errorf("%s from %s: neither its time nor its stream's is known", r.Subject, r.Stream)
+		}
+		reads[i].At, reads[i].CreatedAt = time.Time{}, time.Time{}
+	}
+	return reads
+}
+
+func subjectsOf(t *testing.T, js jetstream.JetStream, stream string) []string {
+	t.Helper()
+	s, err := js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return slices.Sorted(slices.Values(s.CachedInfo().Config.Subjects))
+}
+
+func TestBindCapturesWhatNobodyTakesIn(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	b := connect(t, s)
+	js := bustest.JetStream(t, s.ClientURL())
+
+	want := []rules.Read{{Subject: "orders.created", Stream: bus.EventsStream}, {Subject: "orders.shipped", Stream: bus.EventsStream}}
+	if diff := cmp.Diff(want, bind(t, b, "orders.shipped", "orders.created", "orders.created")); diff != "" {
+		t.Error(diff)
+	}
+	if _, _, _, err := b.PublishEvent(t.Context(), "orders.created", nil, nil, ""); err != nil {
+		t.Fatal(err)
+	}
+	got := bind(t, b, "orders.created")
+	want = []rules.Read{{Subject: "orders.created", Stream: bus.EventsStream, From: 1}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("what was there at the save is not for the rule: %+v", got)
+	}
+	bind(t, b, "orders.*", "*.shipped") // the second as far as the first: they meet
+	if diff := cmp.Diff([]string{"orders.*"}, subjectsOf(t, js, bus.EventsStream)); diff != "" {
+		t.Errorf("a wildcard takes the place of what it includes: %s", diff)
+	}
+}
+
+func TestBindFindsStreams(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	said := &bustest.Log{}
+	b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
+	js := bustest.JetStream(t, s.ClientURL())
+	makeStream(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
+	makeStream(t, js, jetstream.StreamConfig{Name: "BERLIN", Subjects: []string{"devices.berlin.>"}})
+	makeStream(t, js, jetstream.StreamConfig{Name: "PARIS", Subjects: []string{"devices.paris.>"}})
+	makeStream(t, js, jetstream.StreamConfig{Name: "KV_x", Subjects: []string{"$KV.x.>"}})
+
+	for _, c := range []struct {
+		subject string
+		streams []string
+	}{
+		{"orders.created", []string{"ORDERS"}},
+		{"orders.>", []string{"ORDERS"}},
+		{"devices.*.beat", []string{"BERLIN", "PARIS"}},
+		{"devices.*.*.beat", []string{"BERLIN", "PARIS"}},
+		{"*.*.created", []string{"BERLIN", "ORDERS", "PARIS"}},
+		{"devices.rome.beat", []string{bus.EventsStream}},
+	} {
+		var got []string
+		for _, r := range bind(t, b, c.subject) {
+			got = append(got, r.Stream)
+		}
+		if diff := cmp.Diff(c.streams, got); diff != "" {
+			t.Errorf("%s: %s", c.subject, diff)
+		}
+	}
+	roads, err := b.Roads(t.Context(), []string{"orders.>", "devices.*.beat", "others.*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := []rules.Road{
+		{Subject: "orders.>", Streams: []string{"ORDERS"}},
+		{Subject: "devices.*.beat", Streams: []string{"BERLIN", "DEADMAN_EVENTS", "PARIS"}, Takes: []string{"devices.berlin.>", "devices.rome.beat", "devices.paris.>"}},
+		{Subject: "others.*", Capture: true},
+	}
+	if diff := cmp.Diff(want, roads); diff != "" {
+		t.Errorf("by which streams subjects come: %s", diff)
+	}
+	if !strings.Contains(said.String(), "devices.*.beat") || strings.Contains(said.String(), "subject=orders.>") {
+		t.Errorf("only what is not heard is to be said: %s", said)
+	}
+}
+
+func TestBindRefuses(t *testing.T) {
+	b := connect(t, serve(t, bustest.Dir(t)))
+	for _, subject := range []string{
+		"", ">", "$JS.API.>", "$KV.x.y", "_INBOX.abc", "deadman.alerts.>", "deadman", "orders..created",
+		".orders", "*.nobody", "orders.", "orders. created", "orders.\x00", strings.Repeat("a", 300),
+	} {
+		if _, err := b.Bind(t.Context(), []string{"fine", subject}); !errors.Is(err, rules.ErrSubject) {
+			t.Errorf("%q: %v", subject, err)
+		}
+	}
+	if _, _, _, err := b.PublishEvent(t.Context(), "fine", nil, nil, ""); !errors.Is(err, bus.ErrNoStream) {
+		t.Errorf("a refused rule changed something: %v", err)
+	}
+}
+
+func TestBindRefusesRetentionThatDeletes(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	b := connect(t, s)
+	js := bustest.JetStream(t, s.ClientURL())
+	makeStream(t, js, jetstream.StreamConfig{Name: "WORK", Subjects: []string{"work.>"}, Retention: jetstream.WorkQueuePolicy})
+	makeStream(t, js, jetstream.StreamConfig{Name: "MOVED", Subjects: []string{"moved.*"}, SubjectTransform: &jetstream.SubjectTransformConfig{Source: "moved.*", Destination: "elsewhere.{{wildcard(1)}}"}})
+	if _, err := b.Bind(t.Context(), []string{"moved.a"}); !errors.Is(err, rules.ErrSubject) || !strings.Contains(err.Error(), "MOVED") {
+		t.Errorf("what is stored under another subject: %v", err)
+	}
+	makeStream(t, js, jetstream.StreamConfig{Name: "FANS", Subjects: []string{"fans.>"}, Retention: jetstream.InterestPolicy})
+
+	for subject, stream := range map[string]string{"work.done": "WORK", "fans.*": "FANS"} {
+		_, err := b.Bind(t.Context(), []string{subject})
+		if !errors.Is(err, rules.ErrSubject) || !strings.Contains(err.Error(), stream) || !strings.Contains(err.Error(), "sources") {
+			t.Errorf("%s: %v", subject, err)
+		}
+	}
+	makeStream(t, js, jetstream.StreamConfig{Name: "FANS_COPY", Sources: []*jetstream.StreamSource{{Name: "FANS"}}})
+	want := []rules.Read{{Subject: "fans.*", Stream: "FANS_COPY"}}
+	if diff := cmp.Diff(want, bind(t, b, "fans.*")); diff != "" {
+		t.Errorf("the remedy does not help: %s", diff)
+	}
+	// A copy beside a stream that can be read itself would bring every event twice.
+	makeStream(t, js, jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}})
+	makeStream(t, js, jetstream.StreamConfig{Name: "ORDERS_COPY", Mirror: &jetstream.StreamSource{Name: "ORDERS"}})
+	want = []rules.Read{{Subject: "orders.created", Stream: "ORDERS"}}
+	if diff := cmp.Diff(want, bind(t, b, "orders.created")); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNodesBindAtOnce(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	const nodes, each = 4, 8
+	var want []string
+	var all sync.WaitGroup
+	for n := range nodes {
+		b := connect(t, s)
+		for i := range each {
+			want = append(want, fmt.Sprintf("node%d.event%d", n, i))
+		}
+		all.Go(func() {
+			for i := range each {
+				if _, err := b.Bind(t.Context(), []string{fmt.Sprintf("node%d.event%d", n, i)}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Wait()
+	if diff := cmp.Diff(want, subjectsOf(t, bustest.JetStream(t, s.ClientURL()), bus.EventsStream)); diff != "" {
+		t.Errorf("a subject was lost: %s", diff)
+	}
+}
+
+// A stream that lets single messages go is named, with the setting.
+func TestRoadsNameWhatAStreamMayLose(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	b := connect(t, s)
+	js := bustest.JetStream(t, s.ClientURL())
+	for name, cfg := range map[string]jetstream.StreamConfig{
+		"NEWEST": {MaxMsgsPerSubject: 1}, "ROLLED": {AllowRollup: true}, "AGED": {AllowMsgTTL: true}, "SAFE": {MaxMsgs: 100},
+	} {
+		cfg.Name, cfg.Subjects = name, []string{name + ".>"}
+		if _, err := js.CreateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	roads, err := b.Roads(t.Context(), []string{"NEWEST.a", "ROLLED.*", "AGED.a", "SAFE.a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, setting := range []string{"max_msgs_per_subject", "allow_rollup_hdrs", "allow_msg_ttl", ""} {
+		risks := strings.Join(roads[i].Risks, "; ")
+		if (setting == "") != (risks == "") || !strings.Contains(risks, setting) {
+			t.Errorf("%s: %q, want %s", roads[i].Subject, risks, setting)
+		}
+	}
+}
+
+// A node that starts while the broker goes away tries again: the error says that the broker is not reachable.
+func TestRoadsOfABrokerThatIsAway(t *testing.T) {
+	server := serve(t, bustest.Dir(t))
+	b := connect(t, server)
+	server.Close()
+	if _, err := b.Roads(t.Context(), []string{"orders.created"}); !errors.Is(err, bus.ErrUnreachable) {
+		t.Errorf("%v, want ErrUnreachable", err)
+	}
+}
+
+// A stream that is deleted between the list of streams and the question about it is one that is not there: nobody is told
+// that it is gone.
+func TestStreamsThatGoWhileTheyAreLookedFor(t *testing.T) {
+	s := serve(t, bustest.Dir(t))
+	b := connect(t, s)
+	js := bustest.JetStream(t, s.ClientURL())
+	ended := make(chan error, 1)
+	stop := make(chan struct{})
+	var made atomic.Int64
+	go func() {
+		var err error
+		for isOver := false; err == nil && !isOver; {
+			if _, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, Storage: jetstream.MemoryStorage}); err == nil {
+				made.Add(1)
+				time.Sleep(5 * time.Millisecond)
+				err = js.DeleteStream(t.Context(), "ORDERS")
+			}
+			select {
+			case <-stop:
+				isOver = true
+			default:
+			}
+		}
+		ended <- err
+	}()
+	found := map[int]int{}
+	for made.Load() < 500 {
+		reads, err := b.Find(t.Context(), []string{"orders.created"})
+		if err != nil {
+			t.Error(err)
+			break
+		}
+		found[len(reads)]++
+	}
+	close(stop)
+	if err := <-ended; err != nil {
+		t.Error(err)
+	}
+	if found[0] == 0 || found[1] == 0 {
+		t.Errorf("it was there and it was not: %v", found)
+	}
+}

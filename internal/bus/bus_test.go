@@ -1,0 +1,236 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+)
+
+// A stopped server of a cluster leaves two goroutines of its own behind now and then, and
+// so does a proxy that cut a connection.
+func TestMain(m *testing.M) {
+	const server = "github.com/nats-io/nats-server/v2/server"
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction(server+".(*fileStore).flushStreamStateLoop"),
+		goleak.IgnoreAnyFunction(server+"/ats.Register.func1"),
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2.(*ToxicLink).read"),
+		goleak.IgnoreAnyFunction("github.com/Shopify/toxiproxy/v2/toxics.(*ToxicStub).Run"))
+}
+
+func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+// serve starts an embedded server on a free port.
+func serve(t *testing.T, dir string) *bus.Server {
+	t.Helper()
+	s, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: "127.0.0.1:0", Log: quietly()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// connect connects in the process.
+func connect(t *testing.T, s *bus.Server, change ...func(*bus.Options)) *bus.Bus {
+	t.Helper()
+	o := bus.Options{InProcess: s, Name: t.Name(), Log: quietly()}
+	for _, c := range change {
+		c(&o)
+	}
+	b, err := bus.Connect(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+// makeStream makes a stream of somebody else.
+func makeStream(t *testing.T, js jetstream.JetStream, cfg jetstream.StreamConfig) {
+	t.Helper()
+	if _, err := js.CreateStream(t.Context(), cfg); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// eventually polls until ok, for at most two minutes.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for !ok() {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("in ten seconds it did not happen that %s", what)
+		}
+	}
+}
+
+func TestRestartKeepsEvents(t *testing.T) {
+	dir := bustest.Dir(t)
+	s := serve(t, dir)
+	b := connect(t, s)
+	bind(t, b, "orders.created")
+	for i := range 3 {
+		if _, _, _, err := b.PublishEvent(t.Context(), "orders.created", fmt.Appendf(nil, "%d", i), nil, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b.Close()
+	s.Close()
+
+	b = connect(t, serve(t, dir))
+	if got := drain(t, b, bus.EventsStream, 0, "orders.created"); len(got) != 3 {
+		t.Errorf("after a restart the stream has %d events, want 3", len(got))
+	}
+}
+
+func TestTakenPort(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	addr := l.Addr().String()
+
+	_, err = bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: addr, Log: quietly()})
+	if !errors.Is(err, bus.ErrListen) || !strings.Contains(err.Error(), addr) {
+		t.Errorf("a taken port that was asked for: %v", err)
+	}
+	said := &bustest.Log{}
+	s, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: addr, Move: true, Log: slog.New(slog.NewTextHandler(said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	if !s.Moved() || strings.Contains(s.ClientURL(), addr) || !strings.Contains(said.String(), "taken") {
+		t.Errorf("moved %v to %s, saying %q", s.Moved(), s.ClientURL(), said)
+	}
+	connectURL(t, s.ClientURL())
+}
+
+func connectURL(t *testing.T, url string) *bus.Bus {
+	t.Helper()
+	b, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: quietly()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return b
+}
+
+func TestBadAddress(t *testing.T) {
+	for _, addr := range []string{"", "4222", "localhost:nats", "localhost:70000", "localhost:-1"} {
+		if s, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: addr, Log: quietly()}); !errors.Is(err, bus.ErrListen) {
+			t.Errorf("address %q: %v", addr, err)
+			s.Close()
+		}
+	}
+}
+
+func TestNotThereYet(t *testing.T) {
+	for _, url := range []string{"nats://127.0.0.1:1", "nats://nowhere.invalid:4222"} {
+		if _, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: quietly()}); !errors.Is(err, bus.ErrUnreachable) {
+			t.Errorf("nobody listens at %s: %v", url, err)
+		}
+	}
+	_, err := bus.Connect(t.Context(), bus.Options{URL: "nats://127.0.0.1:1", Identity: bus.Identity{Creds: "no-such.creds"}, Log: quietly()})
+	if errors.Is(err, bus.ErrUnreachable) || err == nil || !strings.Contains(err.Error(), "no-such.creds") {
+		t.Errorf("a credentials file that is not there is not worth waiting for: %v", err)
+	}
+}
+
+func TestReconnects(t *testing.T) {
+	dir := bustest.Dir(t)
+	s := serve(t, dir)
+	b := connectURL(t, s.ClientURL())
+	addr := strings.TrimPrefix(s.ClientURL(), "nats://")
+	s.Close()
+	eventually(t, "the loss is noticed", func() bool { return !b.Connected() })
+	if _, _, _, err := b.PublishEvent(t.Context(), "orders.created", nil, nil, ""); !errors.Is(err, bus.ErrUnreachable) {
+		t.Errorf("an event without a broker: %v", err)
+	}
+
+	again, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: addr, Log: quietly()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	eventually(t, "the connection is back", b.Connected)
+	bind(t, b, "orders.created")
+}
+
+func TestSchemeThatIsNotSpoken(t *testing.T) {
+	for _, url := range []string{"http://me:secret@127.0.0.1:1", "nats://127.0.0.1:1, postgres://127.0.0.1:1"} {
+		_, err := bus.Connect(t.Context(), bus.Options{URL: url, Log: quietly()})
+		if !errors.Is(err, bus.ErrURL) || errors.Is(err, bus.ErrUnreachable) ||
+			!strings.Contains(err.Error(), "DEADMAN_NATS_URL") || !strings.Contains(err.Error(), "nats://") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v", url, err)
+		}
+	}
+}
+
+// TestUncleanStop: an index that is older than the messages is made good in one plain line.
+func TestUncleanStop(t *testing.T) {
+	dir := bustest.Dir(t)
+	s := serve(t, dir)
+	b := connect(t, s)
+	bind(t, b, "orders.created")
+	publish := func(b *bus.Bus) {
+		t.Helper()
+		if _, _, _, err := b.PublishEvent(t.Context(), "orders.created", []byte("1"), nil, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(b)
+	b.Close()
+	s.Close()
+	old := make(map[string][]byte) // the indexes as a kill leaves them: older than the messages
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == "index.db" {
+			old[path], err = os.ReadFile(path)
+		}
+		return err
+	})
+	if err != nil || len(old) == 0 {
+		t.Fatalf("%d indexes: %v", len(old), err)
+	}
+	s = serve(t, dir)
+	b = connect(t, s)
+	publish(b)
+	b.Close()
+	s.Close()
+	for path, data := range old {
+		if err := os.WriteFile(path, data, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	said := &bustest.Log{}
+	again, err := bus.StartServer(bus.ServerOptions{Dir: dir, Addr: "127.0.0.1:0", Log: slog.New(slog.NewTextHandler(said, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer again.Close()
+	if strings.Contains(said.String(), "level=WARN") || strings.Count(said.String(), "not a clean one") != 1 {
+		t.Errorf("said %s", said)
+	}
+	if got := drain(t, connect(t, again), bus.EventsStream, 0, "orders.created"); len(got) != 2 {
+		t.Errorf("%d events, want 2", len(got))
+	}
+}

@@ -1,0 +1,147 @@
+package bus_test
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+)
+
+// cluster returns a function that starts the i-th of n servers of one JetStream cluster,
+// which begins with the first few of them.
+func cluster(t *testing.T, n, first int) (start func(i int) *natsserver.Server) {
+	t.Helper()
+	routes, ports, dirs := make([]string, n), make([]int, n), make([]string, n)
+	for i := range n {
+		ports[i], dirs[i] = bustest.Port(t), bustest.Dir(t)
+		routes[i] = fmt.Sprintf("nats://127.0.0.1:%d", ports[i])
+	}
+	return func(i int) *natsserver.Server {
+		t.Helper()
+		srv, err := natsserver.NewServer(&natsserver.Options{
+			ServerName: fmt.Sprintf("n%d", i), Host: "127.0.0.1", Port: natsserver.RANDOM_PORT,
+			JetStream: true, StoreDir: dirs[i], NoSigs: true, NoLog: true,
+			Cluster: natsserver.ClusterOpts{Name: "deadman-test", Host: "127.0.0.1", Port: ports[i]},
+			Routes:  natsserver.RoutesFromStr(strings.Join(routes[:max(first, i+1)], ",")),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		go srv.Start()
+		t.Cleanup(func() { stop(srv) })
+		if !srv.ReadyForConnections(20 * time.Second) {
+			t.Fatal("a server does not start")
+		}
+		return srv
+	}
+}
+
+func stop(srv *natsserver.Server) {
+	srv.Shutdown()
+	srv.WaitForShutdown()
+}
+
+// join connects as soon as the cluster is there; not being there yet has to be said as such.
+func join(t *testing.T, servers ...*natsserver.Server) *bus.Bus {
+	t.Helper()
+	var urls []string
+	for _, s := range servers {
+		urls = append(urls, s.ClientURL())
+	}
+	var last error
+	deadline := time.Now().Add(30 * time.Second)
+	for time.Now().Before(deadline) {
+		b, err := bus.Connect(t.Context(), bus.Options{URL: strings.Join(urls, ","), Log: quietly()})
+		if err == nil {
+			t.Cleanup(b.Close)
+			return b
+		}
+		if last = err; !errors.Is(err, bus.ErrUnreachable) {
+			t.Fatal(err)
+		}
+	}
+	t.Fatalf("the cluster does not come up: %v", last)
+	return nil
+}
+
+func TestClusterReplicatesAndOutlivesAServer(t *testing.T) {
+	start := cluster(t, 3, 3)
+	servers := []*natsserver.Server{start(0), start(1), start(2)}
+	b := join(t, servers...)
+	bind(t, b, "orders.created")
+	js := bustest.JetStream(t, servers[0].ClientURL())
+	for _, name := range []string{bus.AlertsStream, bus.EventsStream} {
+		if got := copies(t, js, name); got != 3 {
+			t.Errorf("%s has %d copies, want 3", name, got)
+		}
+	}
+	for range 20 {
+		publish(t, b, "orders.created")
+	}
+	if got := drain(t, b, bus.EventsStream, 0, "orders.created"); len(got) != 20 {
+		t.Errorf("%d events, want 20", len(got))
+	}
+	batch := some(50)
+	for range 2 { // the second time they are there already
+		if sent, err := b.Publish(t.Context(), batch); err != nil || len(sent) != len(batch) {
+			t.Fatalf("%d of %d, %v", len(sent), len(batch), err)
+		}
+	}
+	if sizes, alone := batchesOf(kept(t, js)); !slices.Equal(sizes, []int{50}) || alone != 0 {
+		t.Errorf("in batches of %v, and %d alone", sizes, alone)
+	}
+
+	stop(servers[1])
+	more := some(100)
+	eventually(t, "alerts are published with one server less", func() bool {
+		sent, err := b.Publish(t.Context(), more)
+		return err == nil && len(sent) == len(more)
+	})
+	if got := follow(t, b, 200, 100); len(got) != 100 {
+		t.Errorf("%d alerts", len(got))
+	}
+	info, err := b.Info(t.Context(), bus.AlertsStream)
+	if err != nil || info.LastSeq != 100 {
+		t.Errorf("%d alerts in the stream, want 100: %v", info.LastSeq, err)
+	}
+}
+
+func copies(t *testing.T, js jetstream.JetStream, stream string) int {
+	t.Helper()
+	s, err := js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.CachedInfo().Config.Replicas
+}
+
+func TestStreamsGetTheirCopiesLater(t *testing.T) {
+	start := cluster(t, 3, 2)
+	one, two := start(0), start(1)
+	b := join(t, one, two)
+	bind(t, b, "orders.created")
+	js := bustest.JetStream(t, one.ClientURL())
+	for _, name := range []string{bus.AlertsStream, bus.EventsStream} {
+		if got := copies(t, js, name); got != 1 {
+			t.Errorf("%s has %d copies of two servers", name, got)
+		}
+	}
+	publish(t, b, "orders.created")
+
+	three := start(2)
+	eventually(t, "there are three copies", func() bool {
+		join(t, one, two, three).Close()
+		return copies(t, js, bus.AlertsStream) == 3 && copies(t, js, bus.EventsStream) == 3
+	})
+	if got := drain(t, b, bus.EventsStream, 0, "orders.created"); len(got) != 1 {
+		t.Errorf("%d events, want 1", len(got))
+	}
+}

@@ -1,0 +1,85 @@
+package bus_test
+
+import (
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/alerts"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+)
+
+// Followers skip messages of other publishers on the subjects of alerts. The first is logged, all are counted,
+// and no alert is missed for them.
+func TestFollowersPassOverWhatIsNoAlert(t *testing.T) {
+	t.Parallel()
+	s := serve(t, bustest.Dir(t))
+	log := &bustest.Log{}
+	b, err := bus.Connect(t.Context(), bus.Options{URL: s.ClientURL(), Log: slog.New(slog.NewTextHandler(log, nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	js := bustest.JetStream(t, s.ClientURL())
+	want := some(4)
+	elsewhere, err := json.Marshal(alert(9))
+	if err != nil {
+		t.Fatal(err)
+	}
+	foreign := map[string]string{
+		"deadman.alerts.x": "{}", "deadman.alerts.a.b": "not JSON", "deadman.alerts.a.warning.1": `{"stream":"DEADMAN_EVENTS","seq":5}`,
+		"deadman.alerts.a.warning.2": "", "deadman.alerts.a.warning.3": `{"id":7}`, "deadman.alerts.a.warning.4": string(elsewhere), "deadman.alerts.a.warning.5": "null",
+	}
+	for i, a := range want {
+		if _, err := b.Publish(t.Context(), []alerts.Alert{a}); err != nil {
+			t.Fatal(err)
+		}
+		if i != 1 {
+			continue
+		}
+		for subject, body := range foreign {
+			if _, err := js.Publish(t.Context(), subject, []byte(body)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	if diff := cmp.Diff(want, follow(t, b, 100, len(want))); diff != "" {
+		t.Errorf("followed (-want +got):\n%s", diff)
+	}
+	if got := b.Foreign(); got != uint64(len(foreign)) {
+		t.Errorf("%d were passed over, want %d", got, len(foreign))
+	}
+	if n := strings.Count(log.String(), "is passed over"); n != 1 || !strings.Contains(log.String(), "deadman.alerts.") {
+		t.Errorf("it is logged %d times: %s", n, log)
+	}
+}
+
+// Who guesses the subject of an alert and is there first does not silence the alert.
+func TestAnAlertWhoseSubjectIsTakenIsPublished(t *testing.T) {
+	t.Parallel()
+	for name, batch := range map[string]int{"alone": 1, "in a batch": 3} {
+		s := serve(t, bustest.Dir(t))
+		b, js := connect(t, s), bustest.JetStream(t, s.ClientURL())
+		want := some(batch)
+		for range 2 {
+			if _, err := js.Publish(t.Context(), want[batch-1].Subject(), []byte(`{"stream":"DEADMAN_EVENTS","seq":5}`)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for range 2 { // the second time they are there
+			if sent, err := b.Publish(t.Context(), want); err != nil || len(sent) != batch {
+				t.Fatalf("%s: %d sent, %v", name, len(sent), err)
+			}
+		}
+		if diff := cmp.Diff(want, follow(t, b, 100, batch)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if n := stored(t, js); n != uint64(batch+2) {
+			t.Errorf("%s: the stream has %d messages, want %d", name, n, batch+2)
+		}
+	}
+}

@@ -1,0 +1,76 @@
+package bus_test
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/alerts"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+)
+
+// A body that is taken in may be larger as part of an alert than the broker lets through.
+func TestAnAlertThatIsTooLargeIsSaidWithoutItsBody(t *testing.T) {
+	b := connect(t, serve(t, bustest.Dir(t)))
+	large := alert(0)
+	large.Event = append(append([]byte{'"'}, bytes.Repeat([]byte("<"), 250<<10)...), '"')
+	sent, err := b.Publish(t.Context(), []alerts.Alert{large, alert(1)})
+	if err != nil || len(sent) != 2 {
+		t.Fatalf("%d of 2 alerts sent, %v", len(sent), err)
+	}
+	got := follow(t, b, 2, 2)[0]
+	if got.ID != large.ID || got.Text != large.Text || got.Event != nil {
+		t.Errorf("said %s %q with a body of %d bytes", got.ID, got.Text, len(got.Event))
+	}
+}
+
+func TestAnAlertThatIsTooLargeIsSaidShortened(t *testing.T) {
+	for name, limit := range map[string]func(*jetstream.StreamConfig){
+		"for the broker": func(*jetstream.StreamConfig) {},
+		"for the stream": func(c *jetstream.StreamConfig) { c.MaxMsgSize = 3000 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, bustest.Dir(t))
+			said := &bustest.Log{}
+			b := connect(t, s, func(o *bus.Options) { o.Log = slog.New(slog.NewTextHandler(said, nil)) })
+			setAlerts(t, bustest.JetStream(t, s.ClientURL()), limit)
+			if err := b.Look(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			large := alert(0)
+			large.Text = strings.Repeat("ä", 1<<20)
+			large.Labels = map[string]string{"team": strings.Repeat("x", 4000)}
+			sent, err := b.Publish(t.Context(), []alerts.Alert{large, alert(1)})
+			if err != nil || len(sent) != 2 {
+				t.Fatalf("%d of 2 alerts sent, %v", len(sent), err)
+			}
+			got := follow(t, b, 2, 2)
+			if got[0].ID != large.ID || !strings.HasPrefix(got[0].Text, "äää") || !strings.Contains(got[0].Text, "shortened") || strings.Contains(got[0].Text, "\uFFFD") {
+				t.Errorf("said %s %q", got[0].ID, got[0].Text)
+			}
+			if got[1].Text != alert(1).Text || strings.Count(said.String(), large.ID.String()) != 1 {
+				t.Errorf("the one behind it says %q; logged was %s", got[1].Text, said)
+			}
+		})
+	}
+}
+
+// What does not fit even shortened waits, and is said; what is around it goes.
+func TestAnAlertThatNeverFitsHoldsUpNoOther(t *testing.T) {
+	o := bustest.Options(t)
+	o.MaxPayload = 2000
+	srv := bustest.Serve(t, o)
+	b := connectURL(t, srv.ClientURL())
+	batch := some(10)
+	batch[4].Key = strings.Repeat("ä", 250)
+	sent, err := b.Publish(t.Context(), batch)
+	if !errors.Is(err, nats.ErrMaxPayload) || !strings.Contains(err.Error(), "max_payload") || len(sent) != 9 {
+		t.Errorf("%d of 9 sent beside one that is too large: %v", len(sent), err)
+	}
+}

@@ -1,0 +1,152 @@
+package bus
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/events"
+)
+
+var errSubjects = errors.New("it takes in other subjects now")
+
+// End implements events.Reader. It asks the stream's leader, which alone has everything that
+// was acknowledged; the consumer may live beside a copy that is behind.
+func (r *reader) End(ctx context.Context) (end uint64, ok bool, err error) {
+	ctx, cancel := r.bus.within(ctx)
+	defer cancel()
+	info, err := r.bus.ask(ctx, r.stream)
+	if err != nil {
+		return 0, false, err
+	}
+	if !createdAt(info).Equal(r.created) {
+		return 0, false, fmt.Errorf("%w: stream %s", ErrStreamReplaced, r.stream)
+	}
+	if !slices.Equal(r.takes, info.Config.Subjects) {
+		return 0, false, r.lost(errSubjects)
+	}
+	return info.State.LastSeq, leads(info.Cluster) && r.fed(info), nil
+}
+
+// fed reports whether the stream takes in all subjects that are read from it. One that moved
+// to another stream has events there, and the end of this one is not the end of them.
+func (r *reader) fed(info *jetstream.StreamInfo) bool {
+	return !slices.ContainsFunc(r.subjects, func(s string) bool { return !carries(info, s) })
+}
+
+// Drained implements events.Reader. Most often the end is where the reader stands, and there
+// is nothing to ask.
+//
+//  1. The stream's leader is asked whether it has a message on the subjects.
+//  2. It is asked afterwards which messages it lost up to the end: one that is there was there
+//     before, and is on another subject.
+//  3. One that is lost may be on its way to the reader all the same; the consumer knows.
+func (r *reader) Drained(ctx context.Context, seq, end uint64) (bool, error) {
+	ctx, cancel := r.bus.within(ctx)
+	defer cancel()
+	from := max(seq, r.clear)
+	if end <= from {
+		return true, nil
+	}
+	for _, subject := range r.asked() {
+		next, err := r.bus.next(ctx, r.stream, subject, from+1)
+		if err != nil || next.Seq > 0 && next.Seq <= end {
+			return false, err
+		}
+	}
+	if r.accounts && end > r.last {
+		gone, err := r.gone(ctx, []events.Span{{First: r.last + 1, Last: end}})
+		if err != nil {
+			return false, err
+		}
+		if len(gone) > 0 {
+			if done, err := r.exhausted(ctx); !done || err != nil {
+				return false, err
+			}
+			r.loss.Gone = append(r.loss.Gone, gone...)
+		}
+		r.last = end
+	}
+	r.clear = end
+	return true, nil
+}
+
+// asked are the subjects to ask for.
+func (r *reader) asked() []string {
+	if len(r.subjects) == 0 {
+		return []string{">"}
+	}
+	return r.subjects
+}
+
+// stored is what is asked about a message.
+type stored struct {
+	Seq    uint64    `json:"seq"` // 0: there is no such message
+	Time   time.Time `json:"time"`
+	Header []byte    `json:"hdrs"`
+}
+
+// next returns the first message on the subject at or after seq, as the stream's leader has
+// it: no other server answers this. JetStream's client would ask any copy.
+func (b *Bus) next(ctx context.Context, stream, subject string, seq uint64) (stored, error) {
+	m, err := b.getMessage(ctx, stream, messageQuery{Seq: seq, Next: subject})
+	switch {
+	case isCode(err, jetstream.JSErrCodeMessageNotFound):
+		return stored{}, nil
+	case err == nil && m.Seq < seq:
+		err = fmt.Errorf("the answer is message %d", m.Seq)
+	}
+	if err != nil {
+		return stored{}, fmt.Errorf("ask stream %s for its next message from %d: %w", stream, seq, err)
+	}
+	return m, nil
+}
+
+// last returns the last message on the subject, as the stream's leader has it.
+func (b *Bus) last(ctx context.Context, stream, subject string) (stored, error) {
+	m, err := b.getMessage(ctx, stream, messageQuery{Last: subject})
+	if isCode(err, jetstream.JSErrCodeMessageNotFound) {
+		return stored{}, nil
+	}
+	if err != nil {
+		return stored{}, fmt.Errorf("ask stream %s for its last message on %s: %w", stream, subject, err)
+	}
+	return m, nil
+}
+
+// messageQuery asks for one message of a stream.
+type messageQuery struct {
+	Seq  uint64 `json:"seq,omitempty"`
+	Next string `json:"next_by_subj,omitempty"`
+	Last string `json:"last_by_subj,omitempty"`
+}
+
+func (b *Bus) getMessage(ctx context.Context, stream string, q messageQuery) (stored, error) {
+	body, err := json.Marshal(q)
+	if err != nil {
+		return stored{}, err
+	}
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	begun, about := time.Now(), streamAPI("MSG.GET", stream)
+	answer, err := b.nc.RequestWithContext(ctx, about, body)
+	if err != nil {
+		return stored{}, b.denied.explain(err, begun, about)
+	}
+	var got struct {
+		Error   *jetstream.APIError `json:"error"`
+		Message stored              `json:"message"`
+	}
+	if err := json.Unmarshal(answer.Data, &got); err != nil {
+		return stored{}, err
+	}
+	if got.Error != nil {
+		return stored{}, got.Error
+	}
+	return got.Message, nil
+}

@@ -1,0 +1,135 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/scheduler"
+)
+
+var _ scheduler.Emitter = (*Bus)(nil)
+
+// TickType is the CloudEvents type of an event that a tick publishes.
+const TickType = "dev.deadman.tick.v1"
+
+const (
+	// emitTries bounds how often an event is looked for again because others publish on its
+	// subject at the same time.
+	emitTries = 20
+	// clocksApart is how far the broker's clock may be behind the database's: an event is looked
+	// for among what the stream took in that long before the tick, and later.
+	clocksApart = time.Hour
+)
+
+// Emit implements ticks.Emitter. The stream's window for repeats may be over, and another node may
+// publish the same; so it does not rest on the window:
+//
+//  1. The event is looked for among what the stream has on the subject since the tick.
+//  2. It is published on the condition that nothing came on the subject after that.
+//  3. Where something came, all of that begins again.
+//  4. A subject that no stream takes in any more is captured.
+//
+// A subject on which others publish without a pause may be too busy for that.
+func (b *Bus) Emit(ctx context.Context, e futurejobs.Emission, held scheduler.Held) error {
+	if err := checkLiteral(e.Subject); err != nil {
+		return err
+	}
+	for range emitTries {
+		msg, err := b.unlessThere(ctx, e)
+		if msg == nil || err != nil {
+			return err
+		}
+		err = held(ctx, func(ctx context.Context) (isAnswered bool, err error) {
+			_, _, _, err = b.publishEvent(ctx, msg)
+			var refused jetstream.JetStreamError
+			return err == nil || errors.As(err, &refused) && refused.APIError() != nil, err
+		})
+		if !isCode(err, jetstream.JSErrCodeStreamWrongLastSequence, jetstream.JSErrCodeStreamWrongLastSequenceConstant) {
+			return err
+		}
+	}
+	return fmt.Errorf("%s is too busy: others published on it each of %d times; let ticks have a subject of their own", e.Subject, emitTries)
+}
+
+// unlessThere is the message that publishes an event as things stand; nil: it is in the stream.
+func (b *Bus) unlessThere(ctx context.Context, e futurejobs.Emission) (*nats.Msg, error) {
+	stream, err := b.taker(ctx, e.Subject)
+	if err != nil {
+		return nil, err
+	}
+	last, there, err := b.emitted(ctx, stream, e)
+	if there && !overlooked() || err != nil {
+		return nil, err
+	}
+	return b.emission(e, stream, last), nil
+}
+
+// taker is the stream that takes in what is published on a subject.
+func (b *Bus) taker(ctx context.Context, subject string) (string, error) {
+	for range 2 {
+		streams, err := b.streams(ctx)
+		if err != nil {
+			return "", err
+		}
+		i := slices.IndexFunc(streams, func(s *jetstream.StreamInfo) bool { return within(subject, s.Config.Subjects) })
+		if i >= 0 {
+			return streams[i].Config.Name, nil
+		}
+		if _, err := b.Bind(ctx, []string{subject}); err != nil {
+			return "", err
+		}
+	}
+	return "", fmt.Errorf("%w: %s; it comes as a copy alone, so add it to a stream", ErrNoStream, subject)
+}
+
+// emitted reports whether a stream has an event already, and the sequence of its last one on the
+// subject.
+func (b *Bus) emitted(ctx context.Context, stream string, e futurejobs.Emission) (last uint64, there bool, err error) {
+	m, err := b.last(ctx, stream, e.Subject)
+	since := e.At.Add(-clocksApart)
+	if err != nil || m.Seq == 0 || m.Time.Before(since) {
+		return m.Seq, false, unanswered(err)
+	}
+	for found, err := range b.Past(ctx, stream, []string{e.Subject}, since, m.Seq) {
+		if err != nil {
+			return 0, false, unanswered(err)
+		}
+		if found.ID == e.ID {
+			return m.Seq, true, nil
+		}
+	}
+	return m.Seq, false, nil
+}
+
+// emission is an event of a tick as a CloudEvent in binary mode, for a stream whose last event on
+// the subject is known.
+func (b *Bus) emission(e futurejobs.Emission, stream string, last uint64) *nats.Msg {
+	source := defaultSource
+	if b.opts.PublicURL != "" {
+		source = b.opts.PublicURL
+	}
+	msg := nats.NewMsg(e.Subject)
+	msg.Data = e.Data
+	msg.Header = nats.Header{
+		"ce-specversion":                    {"1.0"},
+		"ce-id":                             {e.ID},
+		"ce-type":                           {TickType},
+		"ce-source":                         {source},
+		"ce-subject":                        {headerText(e.Rule)},
+		"ce-time":                           {e.At.UTC().Format(time.RFC3339)},
+		"ce-missed":                         {strconv.Itoa(e.Missed)},
+		"content-type":                      {"application/json"},
+		jetstream.MsgIDHeader:               {e.ID},
+		jetstream.ExpectedStreamHeader:      {stream},
+		jetstream.ExpectedLastSubjSeqHeader: {strconv.FormatUint(last, 10)},
+	}
+	return msg
+}

@@ -1,0 +1,170 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+)
+
+// due is what a tick of now publishes.
+func due(subject string) futurejobs.Emission {
+	at := time.Now().UTC().Truncate(time.Second)
+	return futurejobs.Emission{Rule: "import-due", Subject: subject, ID: fmt.Sprintf("import-due-%d", at.Unix()), Data: []byte(`{"any":"json"}`), At: at, Missed: 2}
+}
+
+// unheld sends an event of a rule that is not changed.
+func unheld(ctx context.Context, send func(ctx context.Context) (isAnswered bool, err error)) error {
+	_, err := send(ctx)
+	return err
+}
+
+// on are the events that a stream has on a subject.
+func on(t *testing.T, js jetstream.JetStream, stream, subject string) (all []jetstream.RawStreamMsg) {
+	t.Helper()
+	s, err := js.Stream(t.Context(), stream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seq := uint64(1); ; {
+		m, err := s.GetMsg(t.Context(), seq, jetstream.WithGetMsgSubject(subject))
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
+			return all
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		all, seq = append(all, *m), m.Sequence+1
+	}
+}
+
+// A subject that no stream takes in is captured, whenever that comes to be so.
+func TestEmittedEventsAreCaptured(t *testing.T) {
+	server := serve(t, bustest.Dir(t))
+	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
+	e := due("imports.due")
+	for range 2 {
+		if err := b.Emit(t.Context(), e, unheld); err != nil {
+			t.Fatal(err)
+		}
+		got := on(t, js, bus.EventsStream, e.Subject)
+		if len(got) != 1 || string(got[0].Data) != string(e.Data) {
+			t.Fatalf("%d events: %+v", len(got), got)
+		}
+		for name, want := range map[string]string{
+			"ce-id": e.ID, "Nats-Msg-Id": e.ID, "ce-type": bus.TickType, "ce-time": e.At.Format(time.RFC3339), "ce-subject": e.Rule, "ce-missed": "2", "ce-specversion": "1.0",
+		} {
+			if is := got[0].Header.Get(name); is != want {
+				t.Errorf("%s is %q, want %q", name, is, want)
+			}
+		}
+		if err := js.DeleteStream(t.Context(), bus.EventsStream); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := b.Emit(t.Context(), due("imports.*"), unheld); !errors.Is(err, bus.ErrSubject) {
+		t.Errorf("on a wildcard: %v", err)
+	}
+}
+
+// An event that is in the stream is not published again, also where the stream does not know its
+// id any more and others came after it.
+func TestEmittedEventsAreLookedForFirst(t *testing.T) {
+	server := serve(t, bustest.Dir(t))
+	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "IMPORTS", Subjects: []string{"imports.>"}, Storage: jetstream.MemoryStorage}); err != nil {
+		t.Fatal(err)
+	}
+	e := due("imports.due")
+	publish := func(id string) {
+		msg := &nats.Msg{Subject: e.Subject, Data: e.Data, Header: nats.Header{"ce-id": {id}}} // without an id for the window
+		if _, err := js.PublishMsg(t.Context(), msg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish("import-due-1")
+	publish(e.ID)
+	publish("import-due-2")
+	for range 2 {
+		if err := b.Emit(t.Context(), e, unheld); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := on(t, js, "IMPORTS", e.Subject); len(got) != 3 {
+		t.Errorf("%d events, want 3", len(got))
+	}
+}
+
+// Whoever emits an event at the same time, and whoever else publishes on the subject, it is there
+// once.
+func TestEmittedEventsAreThereOnce(t *testing.T) {
+	server := serve(t, bustest.Dir(t))
+	js := bustest.JetStream(t, server.ClientURL())
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{
+		Name: "IMPORTS", Subjects: []string{"imports.>"}, Storage: jetstream.MemoryStorage,
+		Duplicates: 100 * time.Millisecond, // which is over before all are done
+	}); err != nil {
+		t.Fatal(err)
+	}
+	e := due("imports.due")
+	nodes := []*bus.Bus{connect(t, server), connect(t, server), connect(t, server)}
+	var all sync.WaitGroup
+	for _, b := range nodes {
+		all.Go(func() {
+			for range 20 {
+				if err := b.Emit(t.Context(), e, unheld); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Go(func() {
+		for range 10 {
+			if _, err := js.Publish(t.Context(), e.Subject, []byte("{}")); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	all.Wait()
+	n := 0
+	for _, m := range on(t, js, "IMPORTS", e.Subject) {
+		if m.Header.Get("ce-id") == e.ID {
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("it is there %d times", n)
+	}
+}
+
+// A node that slept between its look and its publication finds that another was faster.
+func TestEmittedEventsAreNotPublishedOnAnOldLook(t *testing.T) {
+	server := serve(t, bustest.Dir(t))
+	b, js := connect(t, server), bustest.JetStream(t, server.ClientURL())
+	e := due("imports.due")
+	stale, err := bus.UnlessThere(b, t.Context(), e)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Emit(t.Context(), e, unheld); err != nil {
+		t.Fatal(err)
+	}
+	stale.Header.Del("Nats-Msg-Id") // the window is over
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := js.PublishMsg(ctx, stale); err == nil {
+		t.Error("it was published")
+	}
+	if got := on(t, js, bus.EventsStream, e.Subject); len(got) != 1 {
+		t.Errorf("%d events, want 1", len(got))
+	}
+}

@@ -1,0 +1,97 @@
+package bus_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+)
+
+// answering has several answer on a subject; one of them says nothing.
+func answering(t *testing.T, s *bus.Server, subject string, answers ...string) {
+	t.Helper()
+	conn, err := nats.Connect(s.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	for _, answer := range answers {
+		if _, err := conn.Subscribe(subject, func(m *nats.Msg) {
+			if answer != "" {
+				_ = m.Respond([]byte(answer))
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func gather(t *testing.T, b *bus.Bus, subject string, most int, within, quiet time.Duration) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	all, err := b.Gather(ctx, subject, most, quiet)
+	var said []string
+	for _, m := range all {
+		said = append(said, string(m.Data))
+	}
+	return strings.Join(said, " "), err
+}
+
+func TestGather(t *testing.T) {
+	t.Parallel()
+	s := serve(t, bustest.Dir(t))
+	b := connect(t, s)
+	answering(t, s, "many", "one", "one", "one")
+	answering(t, s, "silent", "")
+	answering(t, s, "some", "one", "", "one")
+	for _, c := range []struct {
+		subject       string
+		most          int
+		within, quiet time.Duration
+		want          string
+	}{
+		{"many", 10, time.Hour, 200 * time.Millisecond, "one one one"},    // the quiet ends it
+		{"many", 2, time.Hour, time.Hour, "one one"},                      // the most does
+		{"some", 10, 200 * time.Millisecond, time.Hour, "one one"},        // the deadline does
+		{"silent", 10, 100 * time.Millisecond, 10 * time.Millisecond, ""}, // and is no error
+		{"nobody.there", 10, time.Hour, time.Hour, ""},                    // the broker says so
+	} {
+		if got, err := gather(t, b, c.subject, c.most, c.within, c.quiet); err != nil || got != c.want {
+			t.Errorf("%s: %q, %v; want %q", c.subject, got, err, c.want)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	time.AfterFunc(50*time.Millisecond, cancel)
+	if _, err := b.Gather(ctx, "silent", 1, time.Hour); !errors.Is(err, context.Canceled) {
+		t.Errorf("nobody waits any more: %v", err)
+	}
+}
+
+// Where a broker is silent or away it is not known that nobody answers.
+func TestGatherWithoutABroker(t *testing.T) {
+	t.Parallel()
+	s := serve(t, bustest.Dir(t))
+	proxy, url := between(t, s)
+	b := connectURL(t, url)
+	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(`{"type": "timeout", "stream": "upstream", "attributes": {"timeout": 0}}`)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := gather(t, b, "nobody.there", 1, 300*time.Millisecond, time.Hour); !errors.Is(err, bus.ErrUnreachable) {
+		t.Errorf("silent: %v", err)
+	}
+	proxy.Stop()
+	eventually(t, "the connection is lost", func() bool { return !b.Connected() })
+	if _, err := gather(t, b, "nobody.there", 1, time.Hour, time.Hour); !errors.Is(err, bus.ErrUnreachable) {
+		t.Errorf("away: %v", err)
+	}
+}

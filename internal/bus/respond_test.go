@@ -1,0 +1,71 @@
+package bus_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+)
+
+// A message that is no request of a client is dropped: it may be a reply of JetStream to a client that gave the
+// subject as its inbox. And no answer goes where it would be taken for an event, on a server in the process, or
+// for something of deadman or the broker.
+func TestOnlyRequestsAreAnswered(t *testing.T) {
+	t.Parallel()
+	for name, inProcess := range map[string]bool{"in the process": true, "elsewhere": false} {
+		t.Run(name, func(t *testing.T) {
+			s := serve(t, bustest.Dir(t))
+			b := connectURL(t, s.ClientURL())
+			if inProcess {
+				b = connect(t, s)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			asked, ended := make(chan string, 100), make(chan error, 1)
+			go func() {
+				ended <- b.Answer(ctx, "deadman.acks.*", "deadman", func(_ context.Context, subject string, _ []byte) bus.Reply {
+					asked <- subject
+					return bus.Reply{Data: []byte("yes")}
+				})
+			}()
+			defer func() {
+				cancel()
+				if err := <-ended; err != nil {
+					t.Error(err)
+				}
+			}()
+			nc, err := nats.Connect(s.ClientURL())
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer nc.Close()
+			eventually(t, "requests are answered", func() bool { _, err := nc.Request("deadman.acks.ready", nil, time.Second); return err == nil })
+			for len(asked) > 0 {
+				<-asked
+			}
+			for subject, of := range map[string]*nats.Msg{
+				"no-reply": {}, "status": {Reply: "_INBOX.x", Header: nats.Header{"Status": {"404"}}}, "alert": {Reply: "deadman.alerts.a.b"},
+				"ack": {Reply: "deadman.acks.other"}, "api": {Reply: "$JS.API.STREAM.PURGE.DEADMAN_ALERTS"}, "event": {Reply: "orders.created"},
+			} {
+				of.Subject = "deadman.acks." + subject
+				if err := nc.PublishMsg(of); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if _, err := nc.Request("deadman.acks.last", nil, 10*time.Second); err != nil {
+				t.Fatal(err)
+			}
+			done := make(map[string]bool)
+			for len(asked) > 0 {
+				done[<-asked] = true
+			}
+			// Whose events are on a server elsewhere, its operator says.
+			if !done["deadman.acks.last"] || done["deadman.acks.event"] == inProcess || len(done) > 2 || inProcess && len(done) != 1 {
+				t.Errorf("done: %v", done)
+			}
+		})
+	}
+}

@@ -1,0 +1,119 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/events"
+	"deadman/rules"
+)
+
+// Roads implements rules.Binder. All streams are asked about once.
+func (b *Bus) Roads(ctx context.Context, subjects []string) ([]rules.Road, error) {
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	streams, err := b.streams(ctx)
+	if err != nil {
+		return nil, err
+	}
+	roads := make([]rules.Road, len(subjects))
+	for i, subject := range subjects {
+		found, err := carriers(subject, streams)
+		roads[i] = rules.Road{Subject: subject, Err: err}
+		for _, s := range found {
+			roads[i].Streams = append(roads[i].Streams, s.Config.Name)
+			if risk := riskOf(s.Config); risk != "" {
+				roads[i].Risks = append(roads[i].Risks, fmt.Sprintf("stream %s %s", s.Config.Name, risk))
+			}
+		}
+		roads[i].Capture = err == nil && (len(found) == 0 || widens(subject, found))
+		if !roads[i].Capture {
+			roads[i].Takes = takenOf(subject, found)
+		}
+	}
+	return roads, nil
+}
+
+// riskOf is why a stream may lose single events before they are read, by what it is set to; empty: it
+// does not.
+func riskOf(c jetstream.StreamConfig) string {
+	var risks []string
+	if c.MaxMsgsPerSubject > 0 {
+		risks = append(risks, fmt.Sprintf("keeps only the newest %d messages of a subject (max_msgs_per_subject)", c.MaxMsgsPerSubject))
+	}
+	if c.AllowRollup {
+		risks = append(risks, "lets a message replace those before it (allow_rollup_hdrs)")
+	}
+	if c.AllowMsgTTL {
+		risks = append(risks, "lets messages have an age of their own (allow_msg_ttl)")
+	}
+	if len(risks) == 0 {
+		return ""
+	}
+	return strings.Join(risks, " and ")
+}
+
+// Rest implements rules.Binder. The stream's leader is asked, which alone has everything.
+func (b *Bus) Rest(ctx context.Context, stream, subject string, after uint64) (rules.Rest, error) {
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	info, err := b.led(ctx, stream)
+	if errors.Is(err, events.ErrGone) {
+		return rules.Rest{Gone: true}, nil
+	}
+	if err != nil {
+		return rules.Rest{}, err
+	}
+	rest := rules.Rest{CreatedAt: createdAt(info)}
+	next, err := b.next(ctx, stream, subject, after+1)
+	if err != nil {
+		return rest, err
+	}
+	rest.Unread = next.Seq > 0
+	last, err := b.last(ctx, stream, subject)
+	if err != nil || last.Seq == 0 {
+		return rest, err
+	}
+	rest.LastAt = last.Time.UTC().Truncate(time.Microsecond)
+	rest.CopyOf, err = last.copyOf()
+	return rest, err
+}
+
+// copyOf is what a message is a copy of.
+func (m stored) copyOf() (of rules.Given, err error) {
+	if len(m.Header) == 0 {
+		return of, nil
+	}
+	header, err := nats.DecodeHeadersMsg(m.Header)
+	if err == nil {
+		of.Stream, of.Through, _ = rules.CopyOf(header)
+	}
+	return of, err
+}
+
+// Resume implements rules.Binder. From is as near to the first event as may be, so that no
+// more than has to be is read again.
+func (b *Bus) Resume(ctx context.Context, subject, stream string, after time.Time) (rules.Read, error) {
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	info, err := b.led(ctx, stream)
+	if err != nil {
+		return rules.Read{}, err
+	}
+	read := rules.Read{Subject: subject, Stream: stream, From: info.State.LastSeq, At: after, CreatedAt: createdAt(info)}
+	earlier, err := b.before(ctx, info, after)
+	if err != nil {
+		return read, err
+	}
+	first, err := b.next(ctx, stream, subject, earlier+1)
+	if err == nil && first.Seq > 0 {
+		read.From = min(read.From, first.Seq-1)
+	}
+	return read, err
+}

@@ -1,0 +1,100 @@
+package bus_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+)
+
+// between puts a proxy in front of a server.
+func between(t *testing.T, s *bus.Server) (proxy *toxiproxy.Proxy, url string) {
+	t.Helper()
+	quiet := zerolog.Nop()
+	proxy = toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), quiet), t.Name(), "127.0.0.1:0", strings.TrimPrefix(s.ClientURL(), "nats://"))
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Stop)
+	return proxy, "nats://" + proxy.Listen
+}
+
+// A way that takes longer for a batch than an answer may take gets through all the same.
+func TestASlowWay(t *testing.T) {
+	t.Parallel()
+	s := serve(t, bustest.Dir(t))
+	proxy, url := between(t, s)
+	b := connectURL(t, url)
+	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(`{"type": "bandwidth", "stream": "upstream", "attributes": {"rate": 50}}`)); err != nil {
+		t.Fatal(err)
+	}
+	batch := some(400)
+	left, silent := batch, 0
+	for len(left) > 0 {
+		sent, err := b.Publish(t.Context(), left)
+		if len(sent) > 0 && !cmp.Equal(left[:len(sent)], sent) {
+			t.Fatal("the order was not kept")
+		}
+		if left = left[len(sent):]; err != nil {
+			if silent++; !errors.Is(err, bus.ErrUnreachable) || silent > 20 {
+				t.Fatalf("%d of %d are left: %v", len(left), len(batch), err)
+			}
+		}
+	}
+	if silent == 0 {
+		t.Error("the way was not slow")
+	}
+	if diff := cmp.Diff(batch, follow(t, connect(t, s), len(batch)+10, len(batch))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// What was on its way when the connection broke is sent again, and is there once.
+func TestAConnectionThatBreaks(t *testing.T) {
+	t.Parallel()
+	s := serve(t, bustest.Dir(t))
+	proxy, url := between(t, s)
+	b := connectURL(t, url)
+	batch := some(3000)
+	for i := range batch {
+		batch[i].Key = fmt.Sprint(i % 50)
+	}
+	// The connection is cut behind some of the bytes, each time at another place.
+	cut := func(after int) {
+		t.Helper()
+		toxic := fmt.Sprintf(`{"name": "cut", "type": "limit_data", "stream": "upstream", "attributes": {"bytes": %d}}`, after)
+		if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left, broken := batch, 0
+	for _, after := range []int{300_000, 900_000, 1_250_000, 2_100_000} {
+		cut(after)
+		sent, err := b.Publish(t.Context(), left)
+		if left = left[len(sent):]; err != nil {
+			broken++
+		}
+		if err := proxy.Toxics.RemoveToxic(t.Context(), "cut"); err != nil {
+			t.Fatal(err)
+		}
+		eventually(t, "the connection is back", b.Connected)
+	}
+	eventually(t, "all is sent", func() bool {
+		sent, _ := b.Publish(t.Context(), left)
+		left = left[len(sent):]
+		return len(left) == 0
+	})
+	if broken == 0 {
+		t.Error("the connection never broke")
+	}
+	if diff := cmp.Diff(batch, follow(t, connect(t, s), len(batch)+10, len(batch))); diff != "" {
+		t.Error(diff)
+	}
+}

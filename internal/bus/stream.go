@@ -1,0 +1,178 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/events"
+)
+
+// The streams that deadman makes for itself.
+const (
+	AlertsStream = "DEADMAN_ALERTS"
+	EventsStream = "DEADMAN_EVENTS"
+
+	alertSubjects = "deadman.alerts.>"
+)
+
+const (
+	keepAlerts = 30 * 24 * time.Hour
+	keepEvents = 7 * 24 * time.Hour
+	replicas   = 3                     // of a new stream, where there are as many servers
+	owesCopies = "deadman-owes-copies" // in the metadata of a stream that has only one for now
+)
+
+// alertsConfig is the stream of alerts. A full one refuses new alerts, so that they wait in
+// the database instead of pushing out what nobody has seen.
+func (o Options) alertsConfig() jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: AlertsStream, Description: "What deadman said",
+		Subjects: []string{alertSubjects}, Retention: jetstream.LimitsPolicy,
+		Discard: jetstream.DiscardNew, MaxAge: keepAlerts, MaxBytes: o.AlertsBytes,
+		Storage: jetstream.FileStorage, Duplicates: o.Window,
+		AllowDirect: true, AllowAtomicPublish: true,
+	}
+}
+
+// eventsConfig is the stream of events that no other stream takes in. A full one lets the oldest go, which were read long ago as a rule: one
+// that refused new events would silence all publishers for one of them, and those over NATS that wait for no answer would never know.
+func (o Options) eventsConfig(subjects []string, most int64) jetstream.StreamConfig {
+	return jetstream.StreamConfig{
+		Name: EventsStream, Description: "Events that deadman's rules listen to",
+		Subjects: subjects, Retention: jetstream.LimitsPolicy,
+		Discard: jetstream.DiscardOld, MaxAge: keepEvents, MaxBytes: most,
+		Storage: jetstream.FileStorage, Duplicates: o.Window, AllowDirect: true,
+	}
+}
+
+// ensureAlerts creates the stream of alerts, and reports whether it did. One that is there
+// keeps its operator's limits.
+func (b *Bus) ensureAlerts(ctx context.Context) (made bool, err error) {
+	begun := time.Now()
+	_, err = b.js.Stream(ctx, AlertsStream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		err = b.create(ctx, b.opts.alertsConfig())
+		made = err == nil
+	}
+	if err == nil {
+		err = b.replicate(ctx)
+	}
+	if err == nil || errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another node was faster
+		err = b.settle(ctx)
+	}
+	err = b.denied.explain(err, begun, streamAPI("*", AlertsStream))
+	switch {
+	case err == nil:
+		return made, nil
+	case isCode(err, codeStorageExceeded):
+		return made, fmt.Errorf("create stream %s: %w; it reserves %d bytes: free disk space, or set a smaller cap (alerts_bytes)", AlertsStream, err, b.opts.AlertsBytes)
+	case unready(err):
+		return made, fmt.Errorf("%w: JetStream does not answer: %w; enable JetStream, or wait until the cluster has a leader", ErrUnreachable, err)
+	case errors.Is(err, events.ErrGone): // the server that was asked lags behind the leader that made it for another node
+		return made, fmt.Errorf("%w: not every server of the cluster knows stream %s yet: %w", ErrUnreachable, AlertsStream, err)
+	}
+	return made, fmt.Errorf("open stream %s: %w", AlertsStream, err)
+}
+
+// settle has the stream of alerts take batches, if the server knows them, and takes in what
+// it is like. Without batches alerts go one by one.
+func (b *Bus) settle(ctx context.Context) error {
+	info, err := b.ask(ctx, AlertsStream)
+	if err != nil {
+		return err
+	}
+	if cfg := info.Config; !cfg.AllowAtomicPublish {
+		cfg.AllowAtomicPublish = true
+		begun := time.Now()
+		if s, err := b.js.UpdateStream(ctx, cfg); err == nil {
+			info = s.CachedInfo()
+		} else {
+			b.log.Info("the stream of alerts takes no batches; alerts go one by one, which is slower",
+				"stream", AlertsStream, "err", b.denied.explain(err, begun, streamAPI("UPDATE", AlertsStream)))
+		}
+	}
+	b.learn(info)
+	b.filling.mu.Lock()
+	defer b.filling.mu.Unlock()
+	b.fill(info)
+	return nil
+}
+
+// learn takes in what publishing depends on.
+func (b *Bus) learn(info *jetstream.StreamInfo) {
+	b.batches.Store(info.Config.AllowAtomicPublish)
+	b.msgLimit.Store(int64(info.Config.MaxMsgSize))
+}
+
+// unready reports whether JetStream may answer later.
+func unready(err error) bool {
+	return errors.Is(err, jetstream.ErrJetStreamNotEnabled) ||
+		errors.Is(err, nats.ErrNoResponders) || errors.Is(err, nats.ErrTimeout) ||
+		errors.Is(err, nats.ErrDisconnected) || errors.Is(err, context.DeadlineExceeded) ||
+		isCode(err, codeNotAvailable)
+}
+
+// create makes a stream, replicated where there are servers enough. One that got a single
+// copy remembers that it should have had more.
+func (b *Bus) create(ctx context.Context, cfg jetstream.StreamConfig) error {
+	cfg.Replicas = 1
+	if b.clustered() {
+		cfg.Replicas = replicas
+	}
+	_, err := b.js.CreateStream(ctx, cfg)
+	if cfg.Replicas > 1 && tooFew(err) {
+		b.log.Warn("too few NATS servers to replicate a stream; it has one copy until a node starts when there are enough", "stream", cfg.Name, "wanted", replicas)
+		cfg.Replicas, cfg.Metadata = 1, map[string]string{owesCopies: "true"}
+		_, err = b.js.CreateStream(ctx, cfg)
+	}
+	return err
+}
+
+func (b *Bus) clustered() bool { return b.nc.ConnectedClusterName() != "" }
+
+func tooFew(err error) bool { return isCode(err, codeNoPeers, codeReplicasNotServed) }
+
+// replicate gives the streams their copies that were made with too few servers around.
+func (b *Bus) replicate(ctx context.Context) error {
+	if !b.clustered() {
+		return nil
+	}
+	for _, name := range []string{AlertsStream, EventsStream} {
+		if err := b.pay(ctx, name); err != nil {
+			return fmt.Errorf("replicate stream %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (b *Bus) pay(ctx context.Context, name string) error {
+	s, err := b.js.Stream(ctx, name)
+	if errors.Is(err, jetstream.ErrStreamNotFound) || err == nil && s.CachedInfo().Config.Metadata[owesCopies] == "" {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if name == EventsStream {
+		unlock, err := b.lockEvents(ctx)
+		if err != nil {
+			return err
+		}
+		defer unlock()
+		if s, err = b.js.Stream(ctx, name); err != nil {
+			return err
+		}
+	}
+	cfg := s.CachedInfo().Config
+	delete(cfg.Metadata, owesCopies)
+	cfg.Replicas = replicas
+	if _, err = b.js.UpdateStream(ctx, cfg); tooFew(err) {
+		return nil // another time
+	}
+	return err
+}

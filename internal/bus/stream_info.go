@@ -1,0 +1,135 @@
+package bus
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/events"
+)
+
+// electionTimeout is the shortest time after which a NATS server without news of a leader
+// asks to be elected.
+const electionTimeout = 4 * time.Second
+
+// askAgain is the pause before a stream without a certain leader is asked again.
+const askAgain = 100 * time.Millisecond
+
+// Info implements events.Streams. While a stream has no leader any of its copies may answer,
+// so Info waits for one that certainly is the leader, and returns ErrNoLeader after a while.
+func (b *Bus) Info(ctx context.Context, stream string) (events.Info, error) {
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	info, err := b.led(ctx, stream)
+	if err != nil {
+		return events.Info{}, err
+	}
+	return events.Info{
+		CreatedAt: createdAt(info), FirstSeq: info.State.FirstSeq, FirstAt: firstAt(info),
+		LastSeq: info.State.LastSeq, LastAt: lastAt(info), Risk: riskOf(info.Config),
+	}, nil
+}
+
+// led is what the leader of a stream says about it.
+func (b *Bus) led(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
+	for {
+		info, err := b.ask(ctx, stream)
+		if err != nil || leads(info.Cluster) {
+			return info, err
+		}
+		select {
+		case <-time.After(askAgain):
+		case <-ctx.Done():
+			return nil, fmt.Errorf("ask for stream %s: %w: %w", stream, ErrNoLeader, ctx.Err())
+		}
+	}
+}
+
+// ask takes the answer of whoever gives one. A stream that is not there is events.ErrGone.
+func (b *Bus) ask(ctx context.Context, stream string) (*jetstream.StreamInfo, error) {
+	ctx, done := b.whileHeard(ctx, streamAPI("INFO", stream))
+	defer done()
+	s, err := b.js.Stream(ctx, stream)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return nil, fmt.Errorf("stream %s: %w: %w", stream, events.ErrGone, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("ask for stream %s: %w", stream, unheard(ctx, err))
+	}
+	return s.CachedInfo(), nil
+}
+
+func createdAt(info *jetstream.StreamInfo) time.Time {
+	return info.Created.UTC().Truncate(time.Microsecond)
+}
+
+// lastAt is when the stream took in its last message, as its messages tell it.
+func lastAt(info *jetstream.StreamInfo) time.Time {
+	if info.State.LastSeq == 0 {
+		return time.Time{}
+	}
+	return info.State.LastTime.UTC().Truncate(time.Microsecond)
+}
+
+// firstAt is when the stream took in the first message that it still has; zero: it has none.
+func firstAt(info *jetstream.StreamInfo) time.Time {
+	if info.State.Msgs == 0 {
+		return time.Time{}
+	}
+	return info.State.FirstTime.UTC().Truncate(time.Microsecond)
+}
+
+// leads reports whether the server that answered leads the stream, and certainly does so
+// still.
+//
+//  1. A stream with one copy has no group and no doubt.
+//  2. A server lists the other copies. One that lists the leader is not the leader.
+//  3. A leader that was cut off from the others goes on answering for a while with what it
+//     knew; they do not elect another before electionTimeout after they heard of it last.
+func leads(c *jetstream.ClusterInfo) bool {
+	if c == nil || c.RaftGroup == "" {
+		return true
+	}
+	heard := 1
+	for _, p := range c.Replicas {
+		if p.Name == c.Leader {
+			return false
+		}
+		if !p.Offline && p.Active > 0 && p.Active < electionTimeout-time.Second {
+			heard++
+		}
+	}
+	return c.Leader != "" && heard > (len(c.Replicas)+1)/2
+}
+
+// First implements events.Streams.
+func (b *Bus) First(ctx context.Context, stream string, from uint64) (seq uint64, at time.Time, err error) {
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	m, err := b.next(ctx, stream, ">", from)
+	return m.Seq, m.Time.UTC().Truncate(time.Microsecond), err
+}
+
+// Before implements events.Streams. Messages lie in the order of their time.
+func (b *Bus) Before(ctx context.Context, stream string, at time.Time) (uint64, error) {
+	ctx, cancel := b.within(ctx)
+	defer cancel()
+	info, err := b.led(ctx, stream)
+	if err != nil {
+		return 0, err
+	}
+	return b.before(ctx, info, at)
+}
+
+func (b *Bus) before(ctx context.Context, info *jetstream.StreamInfo, at time.Time) (_ uint64, err error) {
+	seq := sort.Search(int(info.State.LastSeq), func(i int) bool {
+		m, failed := b.next(ctx, info.Config.Name, ">", uint64(i)+1)
+		err = errors.Join(err, failed)
+		return failed != nil || m.Seq == 0 || m.Time.Truncate(time.Microsecond).After(at)
+	})
+	return uint64(seq), err
+}

@@ -1,0 +1,108 @@
+package calendars
+
+import (
+	"time"
+
+	"deadman/internal/configfile"
+)
+
+// Bounds of a text of calendars.
+const (
+	MaxCalendars = 100
+	MaxHolidays  = 1000 // of one calendar
+	MaxSpans     = 24   // of one day
+)
+
+// Set is the calendars of a text by their names.
+type Set map[string]*Calendar
+
+// Parse reads the field calendars of a text, in YAML. file is the name that problems carry.
+// The names of other fields that the text may have, which are somebody else's to read, are
+// given as others; any that is neither is refused. A text without calendars is an empty Set.
+// The error is papers.Problems.
+func Parse(data []byte, file string, others ...string) (Set, error) {
+	set := make(Set)
+	err := configfile.Read(data, file, func(v configfile.Value) {
+		fields := v.Fields(append([]string{"calendars"}, others...)...)
+		if all := fields["calendars"]; all.Given() {
+			set.read(all)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	return set, nil
+}
+
+func (set Set) read(v configfile.Value) {
+	all := v.Entries("a name for each calendar")
+	if len(all) > MaxCalendars {
+		v.Problem("there are %d calendars, and the limit is %d; leave out those that no rule uses", len(all), MaxCalendars)
+		return
+	}
+	for _, one := range all {
+		set[one.Name] = readCalendar(one)
+		if wrong := configfile.WrongName(one.Name); wrong != "" {
+			one.ProblemAtName("%s", wrong)
+		}
+	}
+}
+
+// readCalendar reads one calendar. What is left out leaves everything open: every day, the
+// whole day, no holidays. The zone is never guessed.
+func readCalendar(v configfile.Value) *Calendar {
+	fields := v.Fields("zone", "days", "hours", "holidays")
+	c := &Calendar{
+		name:     v.Name,
+		zone:     readZone(fields["zone"].Needed("write zone: UTC, or a place such as zone: Europe/Berlin")),
+		week:     weekOf(readWeek(fields["days"], fields["hours"])),
+		holidays: readHolidays(fields["holidays"]),
+	}
+	if !v.Wrong() {
+		c.mustOpen(v)
+	}
+	return c
+}
+
+func readZone(v configfile.Value) *time.Location {
+	if !v.Given() {
+		return nil
+	}
+	name, ok := v.Plain()
+	if !ok {
+		v.Problem("expected the name of a zone such as Europe/Berlin, not %s", v.Kind())
+		return nil
+	}
+	zone, err := time.LoadLocation(name)
+	if err != nil || name == "" || name == "Local" {
+		v.Problem("%q is not a zone of the IANA time zone database; write UTC, or a place such as Europe/Berlin", clip(name))
+		return nil
+	}
+	return zone
+}
+
+// clip keeps a message readable whatever it quotes.
+func clip(s string) string { return configfile.Clip(s, 40) }
+
+// mustOpen refuses a calendar that stays closed for a whole year: what waits for it would be
+// forgotten.
+func (c *Calendar) mustOpen(v configfile.Value) {
+	closed := 0
+	for year := range c.holidays.years() {
+		if !c.opensIn(year) && (closed == 0 || year < closed) {
+			closed = year
+		}
+	}
+	if closed != 0 {
+		v.ProblemAtName("it is closed all year in %d; a calendar opens in every year: leave out some holidays", closed)
+	}
+}
+
+func (c *Calendar) opensIn(year int) bool {
+	for d := dateOf(year, time.January, 1); d < dateOf(year+1, time.January, 1); d++ {
+		if len(c.hours(d)) > 0 {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,110 @@
+package configfile
+
+import (
+	"encoding/json"
+	"slices"
+	"strconv"
+	"unicode/utf8"
+)
+
+// Object is a JSON object on its way to a row, field by field. What is written for every job or alert
+// needs no look at what its type is.
+type Object []byte
+
+func (o *Object) name(name string) {
+	open := byte(',')
+	if len(*o) == 0 {
+		open = '{'
+	}
+	*o = append(append(append(*o, open, '"'), name...), '"', ':')
+}
+
+// Text adds a field, unless the text is empty.
+func (o *Object) Text(name, s string) {
+	if s != "" {
+		o.name(name)
+		*o = appendText(*o, s)
+	}
+}
+
+// Number adds a field, unless it is 0.
+func (o *Object) Number(name string, n int64) {
+	if n != 0 {
+		o.name(name)
+		*o = strconv.AppendInt(*o, n, 10)
+	}
+}
+
+// Flag adds a field, unless it is false.
+func (o *Object) Flag(name string, is bool) {
+	if is {
+		o.name(name)
+		*o = append(*o, "true"...)
+	}
+}
+
+// Texts adds a field of named texts, in the order of their names, unless there are none.
+func (o *Object) Texts(name string, m map[string]string) {
+	if len(m) == 0 {
+		return
+	}
+	o.name(name)
+	*o = append(*o, '{')
+	var few [8]string // as a rule there are no more, and they need no room of their own
+	keys := few[:0]
+	for key := range m {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	for i, key := range keys {
+		if i > 0 {
+			*o = append(*o, ',')
+		}
+		*o = append(appendText(*o, key), ':')
+		*o = appendText(*o, m[key])
+	}
+	*o = append(*o, '}')
+}
+
+// Body adds a field that is JSON already, unless there is none.
+func (o *Object) Body(name string, body json.RawMessage) {
+	if len(body) > 0 {
+		o.name(name)
+		*o = append(*o, body...)
+	}
+}
+
+// Value adds any other field.
+func (o *Object) Value(name string, v any) error {
+	b, err := json.Marshal(v)
+	o.Body(name, b)
+	return err
+}
+
+// End is the whole object.
+func (o *Object) End() []byte {
+	if len(*o) == 0 {
+		return []byte("{}")
+	}
+	return append(*o, '}')
+}
+
+// appendText appends s as JSON. What is not UTF-8 is replaced, as every decoder would.
+func appendText(b []byte, s string) []byte {
+	b = append(b, '"')
+	for _, r := range s {
+		switch {
+		case r == '"' || r == '\\':
+			b = append(b, '\\', byte(r))
+		case r == '\n':
+			b = append(b, '\\', 'n')
+		case r < ' ':
+			b = append(b, '\\', 'u', '0', '0', '0'+byte(r>>4), hex[r&0xf])
+		default:
+			b = utf8.AppendRune(b, r)
+		}
+	}
+	return append(b, '"')
+}
+
+const hex = "0123456789abcdef"

@@ -1,0 +1,41 @@
+package configfile
+
+// Nearest returns the known name that is most like the given one, or "" when none is near.
+func Nearest(name string, known []string) string {
+	best, at := "", max(1, len(name)/3)+1
+	for _, k := range known {
+		if d := distance(name, k, at); d < at {
+			best, at = k, d
+		}
+	}
+	return best
+}
+
+// distance is how many letters have to be added, dropped, changed or swapped with their
+// neighbour to get from a to b (optimal string alignment). From limit on it is not exact.
+func distance(a, b string, limit int) int {
+	if len(a)-len(b) >= limit || len(b)-len(a) >= limit {
+		return limit
+	}
+	var before []int
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		next := make([]int, len(b)+1)
+		next[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			next[j] = min(row[j]+1, next[j-1]+1, row[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				next[j] = min(next[j], before[j-2]+1)
+			}
+		}
+		before, row = row, next
+	}
+	return row[len(b)]
+}

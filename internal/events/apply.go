@@ -1,0 +1,160 @@
+package events
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/failpoints"
+)
+
+// MaxBody is the longest body of an event that is taken in, in bytes.
+const MaxBody = 256 << 10
+
+// TooLong is why a body of so many bytes is refused.
+func TooLong(size int) string {
+	return fmt.Sprintf("the body has %d bytes, at most %d are taken in; only its start is kept here", size, MaxBody)
+}
+
+// ruleTries bounds how often a batch is matched again because the rules changed meanwhile.
+const ruleTries = 5
+
+// take applies what was read and moves the cursor, in one transaction, or in several where the rules take long, or the database
+// takes too long for one: half as many events are applied at a time then, down to one. So are later ones, until it is fast again.
+func (t *tap) take(ctx context.Context, h haul) error {
+	for {
+		if h = t.standing(h); len(h.events) == 0 {
+			return nil
+		}
+		part := h
+		if t.takeMost > 0 && len(h.events) > t.takeMost {
+			part = t.ask(h.events[:t.takeMost], t.revision)
+		}
+		n := part.asked
+		err := t.takeOnce(ctx, part)
+		switch {
+		case errors.Is(err, futurejobs.ErrTooSlow) && n > 1:
+			t.takeMost = n / 2
+			t.in.Log.Warn("apply took too long, applying fewer events at a time", "stream", t.stream, "events", n, "err", err)
+			continue
+		case err != nil:
+			return err
+		}
+		if t.takeMost *= 2; t.takeMost >= takeAtOnce {
+			t.takeMost = 0
+		}
+	}
+}
+
+// takeOnce applies the events of a haul that the rules were asked about, in one transaction. Rules that are saved all the time do not hold the stream up: once a batch
+// was matched in vain, further changes wait until it is applied.
+func (t *tap) takeOnce(ctx context.Context, h haul) error {
+	for range ruleTries {
+		if h = t.standing(h); len(h.events) == 0 {
+			return nil
+		}
+		failpoints.Here("intake.read")
+		err := t.apply(ctx, t.batch(h), h.ignored)
+		if errors.Is(err, futurejobs.ErrRefused) {
+			err = t.takeApart(ctx, h.events[:h.asked], err)
+		}
+		if !errors.Is(err, futurejobs.ErrRulesChanged) {
+			return err
+		}
+		if err := t.in.Ledger.HoldOff(ctx, t.stream); err != nil {
+			return err
+		}
+		if err := t.in.Book.Refresh(ctx); err != nil {
+			return fmt.Errorf("look at the rules: %w", err)
+		}
+		if err := t.follow(); err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("apply events: %w, %d times in a row", futurejobs.ErrRulesChanged, ruleTries)
+}
+
+// standing is a haul as it stands: what was applied of it is left out, and the rules are asked
+// again where those that read the stream changed since.
+func (t *tap) standing(h haul) haul {
+	left := h.events
+	for len(left) > 0 && left[0].Seq <= t.cursor.LastSeq {
+		left = left[1:]
+	}
+	if len(left) == len(h.events) && t.in.Book.ChangedAt(t.stream) <= h.revision {
+		h.revision = max(h.revision, t.revision)
+		return h
+	}
+	return t.ask(left, t.revision)
+}
+
+// batch is a haul as it is applied, as far as the rules were asked.
+func (t *tap) batch(h haul) futurejobs.Batch {
+	last := h.events[h.asked-1]
+	return futurejobs.Batch{
+		Stream: t.stream, After: t.cursor.LastSeq, Last: last.Seq, LastAt: last.At,
+		RuleSet: h.revision, Effects: h.effects, DeadLetters: h.letters,
+	}
+}
+
+// apply applies a batch and moves the cursor.
+func (t *tap) apply(ctx context.Context, b futurejobs.Batch, ignored int) error {
+	b.Lost = t.lostThrough(b.Last)
+	done, err := t.in.Ledger.Apply(ctx, b)
+	if failed := failpoints.Fail("intake.applied"); failed != nil {
+		err = cmp.Or(err, failed)
+	}
+	switch {
+	case err == nil:
+		t.counted(b.Lost)
+		t.cursor.LastSeq, t.cursor.LastAt = b.Last, b.LastAt
+		t.losses.gone = after(t.losses.gone, b.Last)
+		tell(t.in.Observer, done, len(b.DeadLetters), ignored)
+		return nil
+	case errors.Is(err, futurejobs.ErrMoved):
+		return errReopen
+	}
+	return fmt.Errorf("apply events: %w", err)
+}
+
+// letter is a refusal of an event whose body had size bytes.
+func (t *tap) letter(e futurejobs.Event, size int, r futurejobs.Refusal) futurejobs.DeadLetter {
+	l := futurejobs.DeadLetter{Event: e, Rule: r.Rule, Part: r.Part, Reason: r.Reason, At: t.in.Now()}
+	if size > len(e.Data) {
+		l.Size = size
+	}
+	return l
+}
+
+// match asks the rules what an event means. One that is too long is cut, and not asked about.
+func (t *tap) match(e *futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
+	if n := len(e.Data); n > MaxBody {
+		e.Data = e.Data[:MaxBody]
+		return nil, []futurejobs.Refusal{{
+			Reason: TooLong(n),
+		}}
+	}
+	return t.in.Book.Match(*e)
+}
+
+// tell counts what a batch came to.
+func tell(o Observer, done futurejobs.Applied, letters, ignored int) {
+	if o == nil {
+		return
+	}
+	for outcome, n := range map[string]int{
+		Created: done.Created, Ended: done.Ended, Kept: done.Kept, Restarted: done.Restarted, Updated: done.Updated,
+		Beaten: done.Beaten, Coalesced: done.Coalesced,
+		Paused: done.Paused, Resumed: done.Resumed, Remembered: done.Remembered, Unmatched: done.Missed,
+		DeadLetter: letters + done.Refused, Ignored: ignored,
+	} {
+		if n > 0 {
+			o.Taken(outcome, n)
+		}
+	}
+	for _, a := range done.Said {
+		o.Alerted(a)
+	}
+}

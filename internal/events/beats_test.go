@@ -1,0 +1,86 @@
+package events_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/events"
+	"deadman/rules"
+)
+
+// silent has a rule whose devices beat, all in the slot of one day, and devices that beat two days
+// ago.
+func (w *world) silent(devices int) {
+	w.t.Helper()
+	text := `
+name: device-silent
+entity: device
+trigger: {heartbeat: {event: devices.beat, key: event.id, every: 10m}}
+slot: 1d
+`
+	if err := os.WriteFile(filepath.Join(w.rules, "device.yaml"), []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	if report, err := w.registry().ApplyDir(w.t.Context(), w.rules); err != nil || len(report.Problems) > 0 {
+		w.t.Fatal(err, report.Problems)
+	}
+	book := rules.NewBook(w.store, w.store.Shards())
+	if err := book.Refresh(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	rule, err := book.Newest("device-silent")
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	b := futurejobs.Batch{RuleSet: book.Revision()}
+	for i := range devices {
+		effect, err := rule.Begin(fmt.Sprint(i), time.Now().Add(-48*time.Hour), time.Now(), nil, w.store.Shards())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		b.Effects = append(b.Effects, effect)
+	}
+	if applied, err := w.store.Apply(w.t.Context(), b); err != nil || applied.Created != devices {
+		w.t.Fatal(applied, err)
+	}
+}
+
+// Each write of a job makes one more revision of it. Ten beats of one slot are one of them.
+func TestBeatsOfASlotAreOneWrite(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		const devices, each = 250, 10
+		w.silent(devices)
+		js := w.js()
+		for i := range devices * each {
+			if _, err := js.PublishAsync("devices.beat", fmt.Appendf(nil, `{"id":%d}`, i%devices), jetstream.WithStallWait(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		n := w.start()
+		eventually(t, "all beats are counted", func() bool {
+			return n.counts.of(events.Beaten)+n.counts.of(events.Coalesced) == devices*each
+		})
+		writes, f := 0, futurejobs.Filter{Limit: futurejobs.MaxLimit}
+		for {
+			page, err := w.store.Jobs(t.Context(), f)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, j := range page.Items {
+				writes += int(j.Rev)
+			}
+			if f.Cursor = page.Next; f.Cursor == "" {
+				break
+			}
+		}
+		if writes != devices {
+			t.Errorf("%d beats for %d devices were %d writes, want one a device", devices*each, devices, writes)
+		}
+	})
+}

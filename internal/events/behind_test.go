@@ -1,0 +1,113 @@
+package events_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/events"
+)
+
+// halting is the database, which takes in a few batches and then waits.
+type halting struct {
+	futurejobs.Ledger
+	batches atomic.Int32
+	deaf    atomic.Int32  // how many reports of lost events fail first
+	on      chan struct{} // closed: it goes on
+}
+
+// ReportLost implements futurejobs.Ledger.
+func (h *halting) ReportLost(ctx context.Context, stream string, n int64, r alerts.Remark) (alerts.Alert, bool, error) {
+	if h.deaf.Add(-1) >= 0 {
+		return alerts.Alert{}, false, errors.New("the database is away")
+	}
+	return h.Ledger.ReportLost(ctx, stream, n, r)
+}
+
+func halt(l futurejobs.Ledger, after int32) *halting {
+	h := &halting{Ledger: l, on: make(chan struct{})}
+	h.batches.Store(after)
+	return h
+}
+
+// Apply implements futurejobs.Ledger.
+func (h *halting) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+	if h.batches.Add(-1) < 0 {
+		select {
+		case <-h.on:
+		case <-ctx.Done():
+			return futurejobs.Applied{}, ctx.Err()
+		}
+	}
+	return h.Ledger.Apply(ctx, b)
+}
+
+func (h *halting) halts() bool { return h.batches.Load() < 0 }
+
+// large publishes events of which few fit into a batch.
+func (w *world) large(n int) {
+	w.t.Helper()
+	for i := range n {
+		w.publish("order.created", fmt.Sprintf(`{"id":%d,"text":%q}`, i, strings.Repeat("x", events.MaxBody-100)))
+	}
+}
+
+// How far a stream was read is said as it is while it is behind: by the last event that was
+// applied, however few large ones fit into a batch.
+func TestAStreamThatIsBehindSaysSo(t *testing.T) {
+	w := newWorld(t)
+	w.rule("order")
+	w.large(120)
+	_, last, err := w.bus.First(t.Context(), bus.EventsStream, 120)
+	if err != nil {
+		t.Fatal(err)
+	}
+	database := halt(w.store, 1)
+	n := w.startOn(database)
+	eventually(t, "it stands still", database.halts)
+	if got := n.Status()[0].CaughtUp; !got.Before(last) || !got.Equal(w.cursor(bus.EventsStream).LastAt) {
+		t.Errorf("read through %s, of events until %s; applied are those until %s", got, last, w.cursor(bus.EventsStream).LastAt)
+	}
+	n.stop()
+	n = w.start()
+	w.caughtUp(bus.EventsStream, 120)
+	eventually(t, "it is read to its end", func() bool { return n.Status()[0].CaughtUp.After(last) })
+}
+
+// What a stream dropped before it was read is said, also when it cannot be said at once and the
+// stream is read anew.
+func TestWhatWasDroppedIsSaidLater(t *testing.T) {
+	w := newWorld(t)
+	w.rule("order")
+	w.large(110)
+	for i := range 6 { // far behind what is read ahead
+		w.publish("order.shipped", fmt.Sprintf(`{"id":%d}`, i))
+	}
+	w.large(120)
+	database := halt(w.store, 0)
+	database.deaf.Store(1)
+	w.startOn(database)
+	eventually(t, "it stands still", database.halts)
+	s, err := w.js().Stream(t.Context(), bus.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context(), jetstream.WithPurgeSubject("order.shipped")); err != nil {
+		t.Fatal(err)
+	}
+	close(database.on)
+	w.become(120, 0)
+	eventually(t, "it is alerted", func() bool { return len(w.said()) > 0 })
+	if database.deaf.Load() >= 0 {
+		t.Fatal("no report failed")
+	}
+	w.blind(bus.EventsStream, "lost ")
+}

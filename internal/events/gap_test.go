@@ -1,0 +1,53 @@
+package events_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/internal/bus"
+)
+
+// heard waits until the stream is marked as read later than it was, and returns since when it is
+// heard.
+func (w *world) heard() time.Time {
+	w.t.Helper()
+	before := w.cursor(bus.EventsStream).ReadThrough
+	eventually(w.t, "the stream is marked as read", func() bool { return w.cursor(bus.EventsStream).ReadThrough.After(before) })
+	return w.cursor(bus.EventsStream).HeardSince
+}
+
+// TestHeardSince: a broker that was away may not have heard, and neither has a stream that lost
+// something. Who reads changes nothing: what came is still there.
+func TestHeardSince(t *testing.T) {
+	w := newWorld(t)
+	w.rule("order")
+	n := w.start()
+	first := w.heard()
+	if first.IsZero() {
+		t.Error("nobody knows whether it was heard before it was read, and it is said to be")
+	}
+	if again := w.heard(); !again.Equal(first) {
+		t.Errorf("it is heard since %s, and then since %s", first, again)
+	}
+	n.stop()
+	w.start()
+	if other := w.heard(); !other.Equal(first) {
+		t.Errorf("another reader hears since %s, want %s", other, first)
+	}
+
+	addr := strings.TrimPrefix(w.server.ClientURL(), "nats://")
+	w.server.Close()
+	eventually(t, "the broker is gone", func() bool { return w.bus.Up() == 0 })
+	w.server = w.serve(addr)
+	eventually(t, "the broker is back", func() bool { return w.bus.Up() > 0 })
+	since := w.heard()
+	if !since.After(first) {
+		t.Errorf("the broker was away, and it is heard since %s", since)
+	}
+
+	if err := w.js().DeleteStream(t.Context(), bus.EventsStream); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the stream is lost", func() bool { return w.cursor(bus.EventsStream).HeardSince.After(since) })
+}

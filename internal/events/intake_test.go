@@ -1,0 +1,353 @@
+package events_test
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/events"
+)
+
+func TestEventsBecomeJobsOnce(t *testing.T) {
+	w := newWorld(t)
+	w.rule("order")
+	n := w.start()
+	w.publishIDs("order.created", 0, 150)
+	n.stop()
+	w.publishIDs("order.created", 150, 300)
+	w.publishIDs("order.shipped", 0, 100)
+	n = w.start()
+	w.publishIDs("order.shipped", 100, 120)
+	w.publishIDs("order.created", 200, 210) // waited for already
+	last := w.publish("order.shipped", `{"id":"never created"}`)
+	w.caughtUp(bus.EventsStream, last)
+
+	pending, ended := w.jobs()
+	if pending != 180 || ended != 120 {
+		t.Errorf("%d pending and %d ended, want 180 and 120", pending, ended)
+	}
+	if c := w.cursor(bus.EventsStream); c.Created != 300 || c.LastSeq != last || c.LastAt.IsZero() || c.StreamCreatedAt.IsZero() {
+		t.Errorf("cursor %+v", c)
+	}
+	eventually(t, "what was taken in is counted", func() bool { return n.counts.of(events.Kept) == 10 && n.counts.of(events.Unmatched) == 1 })
+	n.stop()
+
+	w.start() // everything was taken in already
+	last = w.publish("order.created", `{"id":"one more"}`)
+	w.caughtUp(bus.EventsStream, last)
+	if pending, ended = w.jobs(); pending != 181 || ended != 120 {
+		t.Errorf("%d pending and %d ended, want 181 and 120", pending, ended)
+	}
+}
+
+// A stream with more in it than one transaction takes is read while it is applied, and what
+// happened to a key still happens in its order.
+func TestManyEventsKeepTheirOrder(t *testing.T) {
+	w := newWorld(t)
+	w.rule("order")
+	js := w.js()
+	const keys = 2500
+	for _, subject := range []string{"order.created", "order.shipped", "order.created"} {
+		for i := range keys {
+			if _, err := js.PublishAsync(subject, fmt.Appendf(nil, `{"id":%d}`, i), jetstream.WithStallWait(time.Minute)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	select {
+	case <-js.PublishAsyncComplete():
+	case <-time.After(time.Minute):
+		t.Fatal("the stream did not take the events in a minute")
+	}
+	n := w.start()
+	w.caughtUp(bus.EventsStream, 3*keys)
+	if pending, ended := w.jobs(); pending != keys || ended != keys {
+		t.Errorf("%d pending and %d ended, want %d each", pending, ended, keys)
+	}
+	eventually(t, "all is counted", func() bool { return n.counts.of(events.Created) == 2*keys })
+}
+
+func TestTwoReadersOfOneStream(t *testing.T) {
+	w := newWorld(t)
+	w.rule("order")
+	for range 3 {
+		w.start() // each believes to hold the shard
+	}
+	w.publishIDs("order.created", 0, 200)
+	w.publishIDs("order.shipped", 0, 200)
+	last := w.publish("order.created", `{"id":"last"}`)
+	w.caughtUp(bus.EventsStream, last)
+	if pending, ended := w.jobs(); pending != 1 || ended != 200 {
+		t.Errorf("%d pending and %d ended, want 1 and 200", pending, ended)
+	}
+	if c := w.cursor(bus.EventsStream); c.Created != 201 {
+		t.Errorf("%d jobs were created, want 201", c.Created)
+	}
+}
+
+func TestDeadLetters(t *testing.T) {
+	w := newWorld(t)
+	w.rule("order")
+	n := w.start()
+	long := `{"id":"long","text":"` + strings.Repeat("x", events.MaxBody) + `"}`
+	bad := map[string]string{"not JSON": `{"id":`, "no key": `{"number":1}`, "an empty key": `{"id":""}`, "too long": long, "empty": ""}
+	for _, body := range bad {
+		w.publish("order.created", body)
+	}
+	last := w.publish("order.created", `{"id":"fine"}`)
+	w.caughtUp(bus.EventsStream, last)
+
+	if pending, _ := w.jobs(); pending != 1 {
+		t.Errorf("%d jobs, want 1", pending)
+	}
+	letters, err := w.store.DeadLetters(t.Context(), futurejobs.Filter{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(letters.Items) != len(bad) {
+		t.Fatalf("%d dead letters, want %d", len(letters.Items), len(bad))
+	}
+	for _, listed := range letters.Items {
+		l, err := w.store.DeadLetter(t.Context(), listed.ID) // a list leaves large bodies out
+		if err != nil {
+			t.Fatal(err)
+		}
+		tooLong := strings.HasPrefix(string(l.Event.Data), `{"id":"long"`)
+		if l.Reason == "" || l.Event.Subject != "order.created" || l.Event.Seq == 0 || l.At.IsZero() || (l.Rule == "") != tooLong {
+			t.Errorf("letter of rule %q at %v, seq %d on %s: %q", l.Rule, l.At, l.Event.Seq, l.Event.Subject, l.Reason)
+		}
+		if len(l.Event.Data) > events.MaxBody {
+			t.Errorf("a letter keeps %d bytes", len(l.Event.Data))
+		}
+	}
+	eventually(t, "they are counted", func() bool { return n.counts.of(events.DeadLetter) == len(bad) })
+}
+
+// At each moment: when the database says that a stream was read through an instant, every
+// event that was acknowledged before that instant has been applied.
+func TestReadThroughIsTrue(t *testing.T) {
+	w := newWorld(t)
+	w.rule("order")
+	w.start()
+
+	type ack struct {
+		seq uint64
+		at  time.Time
+	}
+	var mu sync.Mutex
+	var acks []ack
+	done := make(chan struct{})
+	began := time.Now()
+	go func() {
+		defer close(done)
+		for i := 0; time.Since(began) < 4*time.Second; i++ {
+			seq, err := w.send("order.created", fmt.Sprintf(`{"id":%d}`, i))
+			now, failed := w.store.Now(t.Context())
+			if err != nil || failed != nil {
+				t.Error(err, failed)
+				return
+			}
+			mu.Lock()
+			acks = append(acks, ack{seq, now})
+			mu.Unlock()
+		}
+	}()
+	var marks []time.Time
+	for sending := true; sending; {
+		select {
+		case <-done:
+			sending = false
+		default:
+		}
+		c := w.cursor(bus.EventsStream)
+		if len(marks) == 0 || !marks[len(marks)-1].Equal(c.ReadThrough) {
+			marks = append(marks, c.ReadThrough)
+		}
+		mu.Lock()
+		for _, a := range acks {
+			if a.seq > c.LastSeq && a.at.Before(c.ReadThrough) {
+				t.Fatalf("read through %v at %d, but %d was acknowledged before %v", c.ReadThrough, c.LastSeq, a.seq, a.at)
+			}
+		}
+		mu.Unlock()
+	}
+	if len(marks) < 3 {
+		t.Errorf("marked %d times while events came for four seconds", len(marks))
+	}
+	w.marksEachSecond()
+}
+
+// marksEachSecond sees three slots of a quiet stream being marked soon after they pass.
+func (w *world) marksEachSecond() {
+	w.t.Helper()
+	for range 3 {
+		now, err := w.store.Now(w.t.Context())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		slot := futurejobs.Grid(time.Second).After(now)
+		eventually(w.t, "the stream is marked past a slot", func() bool {
+			return !w.cursor(bus.EventsStream).ReadThrough.Before(slot)
+		})
+		seen, err := w.store.Now(w.t.Context())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if late := seen.Sub(slot); late > 2*time.Second {
+			w.t.Errorf("a slot was marked %s after it passed", late)
+		}
+		if through := w.cursor(bus.EventsStream).ReadThrough; through.After(slot.Add(time.Second)) {
+			w.t.Errorf("marked through %v, more than the slot %v", through, slot)
+		}
+	}
+}
+
+func TestNewRulesMissNothing(t *testing.T) {
+	w := newWorld(t)
+	w.rule("order")
+	w.start()
+	w.start() // its rules are old each time the other one's are new
+	traffic := make(chan struct{})
+	var sending sync.WaitGroup
+	sending.Go(func() {
+		for i := 0; ; i++ {
+			select {
+			case <-traffic:
+				return
+			default:
+				if _, err := w.send("order.created", fmt.Sprintf(`{"id":%d}`, i)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		}
+	})
+	const kinds = 6
+	var last uint64
+	for i := range kinds {
+		kind := fmt.Sprintf("kind%d", i)
+		w.rule(kind)
+		last = w.publish(kind+".created", `{"id":"a"}`)
+	}
+	close(traffic)
+	sending.Wait()
+	w.caughtUp(bus.EventsStream, last)
+	for i := range kinds {
+		if _, err := w.store.Job(t.Context(), fmt.Sprintf("kind%d-unshipped", i), "a"); err != nil {
+			t.Errorf("kind%d: %v", i, err)
+		}
+	}
+}
+
+func TestOnlyTheHolderReads(t *testing.T) {
+	w := newWorld(t)
+	w.rule("order")
+	n := w.start()
+	last := w.publish("order.created", `{"id":1}`)
+	w.caughtUp(bus.EventsStream, last)
+
+	n.shards.held.Store(false)
+	n.Wake()
+	eventually(t, "reading ends", func() bool { return len(n.Status()) == 0 })
+	through := w.cursor(bus.EventsStream).ReadThrough
+	last = w.publish("order.created", `{"id":2}`)
+	if c := w.cursor(bus.EventsStream); c.LastSeq == last || !c.ReadThrough.Equal(through) {
+		t.Errorf("read without the shard: %+v", c)
+	}
+	n.shards.held.Store(true)
+	n.Wake()
+	w.caughtUp(bus.EventsStream, last)
+}
+
+func TestRecreatedStream(t *testing.T) {
+	for _, running := range []bool{false, true} {
+		t.Run(fmt.Sprintf("running=%v", running), func(t *testing.T) {
+			w := newWorld(t)
+			js := w.js()
+			create := func() {
+				if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"order.*"}}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			create()
+			w.rule("order")
+			n := w.start()
+			w.publishIDs("order.created", 0, 5)
+			w.caughtUp("ORDERS", 5)
+			before := w.cursor("ORDERS")
+			if !running {
+				n.stop()
+			}
+			if err := js.DeleteStream(t.Context(), "ORDERS"); err != nil {
+				t.Fatal(err)
+			}
+			create()
+			w.publishIDs("order.created", 5, 13) // past the old end, too
+			if !running {
+				w.start()
+			}
+			eventually(t, "the new stream is read", func() bool { pending, _ := w.jobs(); return pending == 13 })
+			after := w.cursor("ORDERS")
+			if after.LastSeq != 8 || after.StreamCreatedAt.Equal(before.StreamCreatedAt) || after.Created != 13 {
+				t.Errorf("%+v, then %+v", before, after)
+			}
+		})
+	}
+}
+
+// A rule that was saved when a stream had events already hears of one that took its place, too.
+func TestRulesHearOfARecreatedStream(t *testing.T) {
+	w := newWorld(t)
+	js := w.js()
+	create := func() {
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"order.*"}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create()
+	w.publishIDs("order.created", 100, 120)
+	w.rule("order") // from 20 on
+	w.start()
+	w.publishIDs("order.created", 0, 3)
+	w.caughtUp("ORDERS", 23)
+	if err := js.DeleteStream(t.Context(), "ORDERS"); err != nil {
+		t.Fatal(err)
+	}
+	create()
+	w.publishIDs("order.created", 3, 8)
+	eventually(t, "the new stream is read", func() bool { return w.cursor("ORDERS").LastSeq == 5 })
+	if pending, ended := w.jobs(); pending != 8 || ended != 0 {
+		t.Errorf("%d jobs are pending and %d ended, want 8 and none", pending, ended)
+	}
+}
+
+func TestBrokerComesBack(t *testing.T) {
+	w := newWorld(t)
+	w.rule("order")
+	n := w.start()
+	w.publishIDs("order.created", 0, 5)
+	w.caughtUp(bus.EventsStream, 5)
+	addr := strings.TrimPrefix(w.server.ClientURL(), "nats://")
+	w.server.Close()
+	eventually(t, "the status says so", func() bool {
+		s := n.Status()
+		return len(s) == 1 && s[0].Err != nil && s[0].Seq == 5
+	})
+	through := w.cursor(bus.EventsStream).ReadThrough
+
+	w.server = w.serve(addr)
+	eventually(t, "the connection is back", w.bus.Connected)
+	w.publishIDs("order.created", 5, 10)
+	w.caughtUp(bus.EventsStream, 10)
+	eventually(t, "the status is well", func() bool {
+		s := n.Status()
+		return len(s) == 1 && s[0].Err == nil && s[0].Seq == 10
+	})
+	eventually(t, "marking goes on", func() bool { return w.cursor(bus.EventsStream).ReadThrough.After(through) })
+}

@@ -1,0 +1,100 @@
+package events_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/events"
+)
+
+// trickling is the broker, to which an event comes right after each question for a stream's end: it is
+// stored, and the answer does not have it.
+type trickling struct {
+	*bus.Bus
+	w *world
+
+	mu   sync.Mutex
+	sent map[uint64]time.Time // by sequence
+}
+
+// Read implements events.Streams.
+func (b *trickling) Read(ctx context.Context, stream string, after uint64, subjects []string) (events.Reader, error) {
+	r, err := b.Bus.Read(ctx, stream, after, subjects)
+	return trickle{r, b}, err
+}
+
+type trickle struct {
+	events.Reader
+	bus *trickling
+}
+
+// End implements events.Reader.
+func (r trickle) End(ctx context.Context) (end uint64, ok bool, err error) {
+	end, ok, err = r.Reader.End(ctx)
+	if err == nil {
+		err = r.bus.send()
+	}
+	return end, ok, err
+}
+
+func (b *trickling) send() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	seq, err := b.w.send("order.created", fmt.Sprintf(`{"id":%d}`, len(b.sent)))
+	if err != nil {
+		return err
+	}
+	_, at, err := b.First(b.w.t.Context(), bus.EventsStream, seq)
+	b.sent[seq] = at
+	return err
+}
+
+// marking is the database, in which the mark of a stream is written.
+type marking struct {
+	futurejobs.Ledger
+	marked func(seq uint64, through time.Time)
+}
+
+// MarkRead implements futurejobs.Ledger.
+func (m marking) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
+	m.marked(seq, through)
+	return m.Ledger.MarkRead(ctx, stream, seq, through)
+}
+
+// The time of a mark is taken before the stream is asked for its end: what is stored between the two is
+// not read, and has to be newer than the mark.
+func TestAMarkIsOlderThanWhatComesAfterTheEndItIsAbout(t *testing.T) {
+	w := newWorld(t)
+	w.rule("order")
+	b := &trickling{Bus: w.bus, w: w, sent: make(map[uint64]time.Time)}
+	marks := make(chan string, 100)
+	w.startReading(b, marking{w.store, func(seq uint64, through time.Time) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		wrong := ""
+		for sent, at := range b.sent {
+			if sent > seq && !at.After(through) {
+				wrong = fmt.Sprintf("marked through %v at %d, but %d came at %v", through, seq, sent, at)
+			}
+		}
+		select {
+		case marks <- wrong:
+		default: // enough were judged
+		}
+	}})
+	for range 3 {
+		select {
+		case wrong := <-marks:
+			if wrong != "" {
+				t.Fatal(wrong)
+			}
+		case <-time.After(time.Minute):
+			t.Fatal("in a minute the stream was not marked")
+		}
+	}
+}

@@ -1,0 +1,171 @@
+package events_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/alerts"
+	"deadman/internal/bus"
+	"deadman/internal/events"
+)
+
+// settled is how long a reader waits for what is there already.
+const settled = 100 * time.Millisecond
+
+// blind fails the test unless it was said once of the stream that it was not seen, and from
+// when on, for a reason.
+func (w *world) blind(stream, why string) {
+	w.t.Helper()
+	said := w.said()
+	if len(said) != 1 {
+		w.t.Fatalf("%d alerts were said about streams, want one: %+v", len(said), said)
+	}
+	a := said[0]
+	if a.Key != "stream/"+stream || a.Step != "blind" || a.Severity != alerts.Error || a.Status != alerts.Firing ||
+		a.Since.IsZero() || !strings.Contains(a.Text, why) {
+		w.t.Errorf("said of %s, since %v: %s", a.Key, a.Since, a.Text)
+	}
+}
+
+func (w *world) purge(stream string, to uint64) {
+	w.t.Helper()
+	s, err := w.js().Stream(w.t.Context(), stream)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if err := s.Purge(w.t.Context(), jetstream.WithPurgeSequence(to)); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+func TestAPurgeOfWhatWasReadIsNoBlindness(t *testing.T) {
+	w := newWorld(t)
+	w.rule("order")
+	n := w.start()
+	w.publishIDs("order.created", 0, 10)
+	w.become(10, 0)
+	w.purge(bus.EventsStream, 11)
+	w.publishIDs("order.created", 10, 12)
+	w.become(12, 0)
+	n.stop()
+	w.purge(bus.EventsStream, 13)
+	w.start()
+	w.publishIDs("order.created", 12, 14)
+	w.become(14, 0)
+	if said := w.said(); len(said) != 0 {
+		t.Errorf("all was read, and it was said: %s", said[0].Text)
+	}
+}
+
+func TestAPurgeOfWhatWasNotReadIsSaid(t *testing.T) {
+	onBoth(t, func(_ *testing.T, w *world) {
+		w.rule("order")
+		n := w.start()
+		w.publishIDs("order.created", 0, 10)
+		w.become(10, 0)
+		n.stop()
+		w.publishIDs("order.created", 10, 20)
+		w.purge(bus.EventsStream, 16)
+		n = w.start()
+		w.become(15, 0)
+		eventually(w.t, "it is alerted", func() bool { return len(w.said()) > 0 })
+		n.stop()
+		w.blind(bus.EventsStream, "lost 5 events on order.created, order.shipped to a limit, a purge or a deletion")
+		w.start() // said again it is no news
+		w.caughtUp(bus.EventsStream, w.publish("order.created", `{"id":20}`))
+		w.blind(bus.EventsStream, "lost 5 events on order.created, order.shipped to a limit, a purge or a deletion")
+	})
+}
+
+// A reader that is behind tells what its stream drops from what it reads.
+func TestEventsThatAreDroppedWhileReadingAreCounted(t *testing.T) {
+	w := newWorld(t)
+	w.rule("order")
+	w.publishIDs("order.created", 0, 30)
+	r, err := w.bus.Read(t.Context(), bus.EventsStream, 0, []string{"order.*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.Close()
+	w.purge(bus.EventsStream, 21) // before anything was asked for
+	read := 0
+	eventually(t, "the rest is read", func() bool {
+		got, err := r.Next(t.Context(), 100, settled)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read += len(got)
+		return read == 10
+	})
+	if lost, err := r.Lost(t.Context()); events.Count(lost.Gone) != 20 || lost.AtMost || err != nil {
+		t.Errorf("dropped were %+v, want 20 events: %v", lost, err)
+	}
+	w.publishIDs("order.created", 30, 35)
+	w.purge(bus.EventsStream, 36)
+	if _, err := r.Next(t.Context(), 100, settled); err != nil {
+		t.Fatal(err)
+	}
+	if lost, err := r.Lost(t.Context()); err != nil || len(lost.Gone) != 0 {
+		t.Errorf("%+v were dropped that were handed out: %v", lost, err)
+	}
+}
+
+// A stream that was restored to what it was before, and went on from there.
+func TestARestoredStreamIsSaid(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		s := w.operator()
+		s.create(named("ORDERS", "order.*"))
+		w.rule("order")
+		n := w.start()
+		w.publishIDs("order.created", 0, 10)
+		w.become(10, 0)
+		created := w.cursor("ORDERS").StreamCreatedAt
+		n.stop()
+		s.remove("ORDERS")
+		s.create(named("ORDERS", "order.*"))
+		w.publishIDs("order.created", 10, 22) // the same sequences, and more
+		old := w.cursor("ORDERS")
+		info, err := w.bus.Info(t.Context(), "ORDERS")
+		if err != nil {
+			t.Fatal(err)
+		}
+		to := old
+		to.StreamCreatedAt = info.CreatedAt // as if it had been created when the old one was
+		if err := w.store.ResetCursor(t.Context(), old, to); err != nil || created.Equal(info.CreatedAt) {
+			t.Fatal(err)
+		}
+		w.start()
+		w.become(22, 0)
+		w.blind("ORDERS", "recreated, or restored")
+	})
+}
+
+func TestADeletedStreamIsSaid(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		s := w.operator()
+		s.create(named("ORDERS", "order.*"))
+		w.rule("order")
+		n := w.start()
+		w.publishIDs("order.created", 0, 5)
+		w.become(5, 0)
+		s.remove("ORDERS")
+		eventually(t, "the status says so", func() bool {
+			all := n.Status()
+			return len(all) == 1 && errors.Is(all[0].Err, events.ErrGone)
+		})
+		eventually(t, "it is said", func() bool { return len(w.said()) > 0 })
+		w.blind("ORDERS", "was deleted")
+
+		// The jobs that wait for it go on where its subjects are captured.
+		w.rebinds()
+		before := w.cursor(bus.EventsStream).ReadThrough
+		w.publishIDs("order.shipped", 0, 2)
+		w.become(3, 2)
+		eventually(t, "the stream in its place is read through", func() bool { return w.cursor(bus.EventsStream).ReadThrough.After(before) })
+		eventually(t, "nobody reads the old one", func() bool { all := n.Status(); return len(all) == 1 && all[0].Stream == bus.EventsStream })
+	})
+}

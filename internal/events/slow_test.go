@@ -1,0 +1,168 @@
+package events_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+	"github.com/nats-io/nats.go/jetstream"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store/storetest"
+)
+
+// recording notes the batches that an intake applies to its database.
+type recording struct {
+	futurejobs.Ledger
+	mu      sync.Mutex
+	applied []attempt
+}
+
+// attempt is a batch of events, and what came of it.
+type attempt struct {
+	events, bytes int // in the bodies of new jobs
+	err           error
+}
+
+func (r *recording) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+	done, err := r.Ledger.Apply(ctx, b)
+	a := attempt{events: int(b.Last - b.After), err: err} //nolint:gosec // some events
+	for _, e := range b.Effects {
+		if start, is := e.Ask.(futurejobs.Start); is {
+			a.bytes += len(start.Job.Event)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.applied = append(r.applied, a)
+	return done, err
+}
+
+// halvings wants each batch that took too long to be halved, and no other to fail, and returns the batches.
+func (r *recording) halvings(t *testing.T) (all []attempt, tooSlow int) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, a := range r.applied {
+		if a.err == nil || errors.Is(a.err, context.Canceled) && i+1 == len(r.applied) { // the node stopped before it was told
+			continue
+		}
+		if !errors.Is(a.err, futurejobs.ErrTooSlow) {
+			t.Errorf("a batch of %d events failed: %v", a.events, a.err)
+			continue
+		}
+		if tooSlow++; i+1 == len(r.applied) || r.applied[i+1].events != a.events/2 {
+			t.Errorf("a batch of %d events took too long and was not halved: %+v", a.events, r.applied)
+		}
+	}
+	return r.applied, tooSlow
+}
+
+// Events that a database is too slow to apply in the time of one transaction are applied in several, down to one each.
+func TestEventsThatTakeTooLongToApplyAreHalvedUntilTheyPass(t *testing.T) {
+	for name, c := range map[string]struct {
+		events  int
+		seconds float64 // that each job takes; a transaction has 8, and half of the events takes longer, as they may be read in two parts
+	}{"to a half": {30, 0.6}, "to one": {2, 5}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dsn := storetest.Postgres(t)
+			w := newWorldOn(t, dsn)
+			w.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"order.>"}})
+			w.rule("order")
+			db, err := sql.Open("pgx", dsn)
+			if err != nil {
+				t.Fatal(err)
+			}
+			_, err = db.Exec(fmt.Sprintf(`CREATE FUNCTION slow() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_sleep(%g); RETURN new; END $$;
+CREATE TRIGGER slow BEFORE INSERT ON future_job FOR EACH ROW EXECUTE FUNCTION slow()`, c.seconds))
+			if err := errors.Join(err, db.Close()); err != nil {
+				t.Fatal(err)
+			}
+			w.publishIDs("order.created", 0, c.events)
+			r := &recording{Ledger: w.store}
+			n := w.startOn(r)
+			w.caughtUp("ORDERS", uint64(c.events)) //nolint:gosec // some events
+			n.stop()
+			if _, tooSlow := r.halvings(t); tooSlow == 0 {
+				t.Error("nothing took too long: nothing is tested")
+			}
+			if pending, _ := w.jobs(); pending != c.events || w.cursor("ORDERS").Created != int64(c.events) {
+				t.Errorf("of %d events %d are jobs, %d are counted", c.events, pending, w.cursor("ORDERS").Created)
+			}
+		})
+	}
+}
+
+// Events with large bodies, and small events about jobs of which much is known, are applied in batches of bounded size.
+func TestMemoryOfBatchesIsBounded(t *testing.T) {
+	const (
+		jobs, size = 200, 250_000
+		ahead      = 16<<20 + size // that is read while a batch is applied, and what one read returns
+		known      = 32 << 20      // that may be known of the jobs of a batch
+	)
+	onBoth(t, func(t *testing.T, w *world) {
+		w.stream(jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"order.>"}})
+		const text = `
+name: order-unshipped
+entity: order
+trigger: {event: order.created, key: event.id}
+update: {event: order.changed, key: event.id}
+escalate: [{after: 1h, step: primary}]
+slot: 1s
+`
+		if err := os.WriteFile(filepath.Join(w.rules, "order.yaml"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if report, err := w.registry().ApplyDir(t.Context(), w.rules); err != nil || len(report.Problems) > 0 {
+			t.Fatal(err, report.Problems)
+		}
+		large := strings.Repeat("x", size-100)
+		last := uint64(0)
+		for i := range jobs {
+			last = w.publish("order.created", fmt.Sprintf(`{"id":%d,"text":%q}`, i, large))
+		}
+		r := &recording{Ledger: w.store}
+		n := w.startOn(r)
+		w.caughtUp("ORDERS", last)
+		n.stop()
+		all, tooSlow := r.halvings(t)
+		for _, a := range all {
+			if a.bytes > ahead || tooSlow > 0 {
+				t.Errorf("a batch has %d bytes: %+v", a.bytes, a)
+			}
+		}
+		halved := 0
+		for round, each := range []int{size, 2 * size} { // the trigger; then what updates made of it, too
+			for i := range jobs {
+				last = w.publish("order.changed", fmt.Sprintf(`{"id":%d,"seen":%d}`, i, round))
+			}
+			r = &recording{Ledger: w.store}
+			n = w.startOn(r)
+			w.caughtUp("ORDERS", last)
+			n.stop()
+			all, tooSlow = r.halvings(t)
+			for _, a := range all {
+				if a.err == nil && a.events*each > known {
+					t.Errorf("a batch changes %d jobs of %d bytes", a.events, each)
+				}
+			}
+			halved += tooSlow
+		}
+		if halved == 0 {
+			t.Error("no batch was halved: nothing is tested")
+		}
+		for _, key := range []string{"0", fmt.Sprint(jobs - 1)} {
+			if job, err := w.store.Job(t.Context(), "order-unshipped", key); err != nil || !strings.Contains(string(job.State), `"seen":1`) {
+				t.Errorf("job %s does not know of its update: %v", key, err)
+			}
+		}
+	})
+}

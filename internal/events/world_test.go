@@ -1,0 +1,291 @@
+package events_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/events"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
+	"deadman/rules"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("deadman/store/storetest.(*Cluster).await")) // it ends with the process
+}
+
+// world is a database and a broker.
+type world struct {
+	t      *testing.T
+	dir    string
+	server *bus.Server
+	bus    *bus.Bus
+	store  *store.Store
+	data   string       // the folder of the database
+	rules  string       // the folder of rule files
+	deaf   atomic.Int32 // how many remarks cannot be written first
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	return newWorldOn(t, "")
+}
+
+// onBoth runs a test on each database.
+func onBoth(t *testing.T, test func(t *testing.T, w *world)) {
+	t.Run("sqlite", func(t *testing.T) { test(t, newWorld(t)) })
+	t.Run("postgres", func(t *testing.T) { test(t, newWorldOn(t, storetest.Postgres(t))) })
+}
+
+// newWorldOn is a world on a Postgres; without a URL on SQLite.
+func newWorldOn(t *testing.T, url string) *world {
+	t.Helper()
+	w := &world{t: t, dir: bustest.Dir(t), data: t.TempDir(), rules: t.TempDir()}
+	w.server = w.serve("127.0.0.1:0")
+	var err error
+	w.bus, err = bus.Connect(t.Context(), bus.Options{URL: w.server.ClientURL(), Log: quietly()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.bus.Close)
+	w.store, err = store.Open(t.Context(), store.Options{DatabaseURL: url, DataDir: w.data, Log: quietly()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := w.store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return w
+}
+
+func quietly() *slog.Logger { return slog.New(slog.DiscardHandler) }
+
+func (w *world) serve(addr string) *bus.Server {
+	w.t.Helper()
+	s, err := bus.StartServer(bus.ServerOptions{Dir: w.dir, Addr: addr, Log: quietly()})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.t.Cleanup(s.Close)
+	return s
+}
+
+// rule applies the rule of one kind of entity, which waits for what ships it.
+func (w *world) rule(entity string) {
+	w.t.Helper()
+	w.ruleAfter(entity, 1)
+}
+
+// ruleAfter is rule with its step after some hours.
+func (w *world) ruleAfter(entity string, hours int) {
+	w.t.Helper()
+	text := fmt.Sprintf(`
+name: %[1]s-unshipped
+entity: %[1]s
+trigger: {event: %[1]s.created, key: event.id}
+resolve: {event: %[1]s.shipped, key: event.id}
+escalate: [{after: %[2]dh, step: primary}]
+slot: 1s
+`, entity, hours)
+	if err := os.WriteFile(filepath.Join(w.rules, entity+".yaml"), []byte(text), 0o600); err != nil {
+		w.t.Fatal(err)
+	}
+	report, err := w.registry().ApplyDir(w.t.Context(), w.rules)
+	if err != nil || len(report.Problems) > 0 {
+		w.t.Fatal(err, report.Problems)
+	}
+}
+
+func (w *world) registry() *rules.Registry {
+	return &rules.Registry{Store: w.store, Binder: w.bus, Book: rules.NewBook(w.store, w.store.Shards()), Jobs: w.store, Announce: w.announce, Now: time.Now, Log: quietly()}
+}
+
+func (w *world) publish(subject, body string) uint64 {
+	w.t.Helper()
+	seq, err := w.send(subject, body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return seq
+}
+
+// send publishes from any goroutine.
+func (w *world) send(subject, body string) (uint64, error) {
+	_, seq, _, err := w.bus.PublishEvent(w.t.Context(), subject, []byte(body), nil, "")
+	return seq, err
+}
+
+func (w *world) publishIDs(subject string, from, to int) {
+	w.t.Helper()
+	for i := from; i < to; i++ {
+		w.publish(subject, fmt.Sprintf(`{"id":%d}`, i))
+	}
+}
+
+func (w *world) js() jetstream.JetStream {
+	w.t.Helper()
+	return bustest.JetStream(w.t, w.server.ClientURL())
+}
+
+func (w *world) cursor(stream string) futurejobs.Cursor {
+	w.t.Helper()
+	c, _, err := w.store.Cursor(w.t.Context(), stream)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return c
+}
+
+// jobs counts pending jobs and ended ones.
+func (w *world) jobs() (pending, ended int) {
+	w.t.Helper()
+	return count(w.t, w.store.Jobs), count(w.t, w.store.History)
+}
+
+func count[T any](t *testing.T, list func(context.Context, futurejobs.Filter) (futurejobs.Page[T], error)) (n int) {
+	t.Helper()
+	f := futurejobs.Filter{Limit: futurejobs.MaxLimit}
+	for {
+		page, err := list(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		n += len(page.Items)
+		if f.Cursor = page.Next; f.Cursor == "" {
+			return n
+		}
+	}
+}
+
+// shards are held all or not at all.
+type shards struct {
+	held atomic.Bool
+	n    int
+}
+
+func (s *shards) Holds(int16) bool { return s.held.Load() }
+func (s *shards) Count() int       { return s.n }
+
+// counts counts what was taken in.
+type counts struct {
+	mu sync.Mutex
+	n  map[string]int
+}
+
+func (c *counts) Taken(outcome string, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.n[outcome] += n
+}
+
+// Alerted implements Observer; the tests read what was said from the store.
+func (c *counts) Alerted(alerts.Alert) {}
+
+func (c *counts) of(outcome string) int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n[outcome]
+}
+
+// node is one running intake.
+type node struct {
+	*events.Intake
+	shards shards
+	counts counts
+	stop   func()
+}
+
+// start runs an intake that holds all shards, until the test ends or stop is called.
+func (w *world) start() *node {
+	w.t.Helper()
+	return w.startOn(w.store)
+}
+
+// startOn is start with something between the intake and its database.
+func (w *world) startOn(ledger futurejobs.Ledger) *node {
+	w.t.Helper()
+	return w.startReading(w.bus, ledger)
+}
+
+// startReading is startOn with something between the intake and its streams, too.
+func (w *world) startReading(streams events.Streams, ledger futurejobs.Ledger) *node {
+	w.t.Helper()
+	clock := futurejobs.NewClock(w.store.Now, time.Now)
+	if err := clock.Sync(w.t.Context()); err != nil {
+		w.t.Fatal(err)
+	}
+	book := rules.NewBook(w.store, w.store.Shards())
+	n := &node{shards: shards{n: w.store.Shards()}, counts: counts{n: make(map[string]int)}}
+	n.shards.held.Store(true)
+	n.Intake = events.NewIntake(events.Options{
+		Streams: streams, Book: book, Ledger: ledger, Shards: &n.shards,
+		Now: clock.Now, Announce: w.announce, Observer: &n.counts, Log: quietly(), Up: w.bus.Up,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- n.Run(ctx) }()
+	n.stop = sync.OnceFunc(func() {
+		cancel()
+		if err := <-done; err != nil {
+			w.t.Error(err)
+		}
+	})
+	w.t.Cleanup(n.stop)
+	return n
+}
+
+// eventually polls until ok, for at most a minute.
+func eventually(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	defer cancel()
+	for !ok() {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-ctx.Done():
+			t.Fatalf("in five minutes it did not happen that %s", what)
+		}
+	}
+}
+
+// caughtUp waits until an event was applied.
+func (w *world) caughtUp(stream string, seq uint64) {
+	w.t.Helper()
+	eventually(w.t, fmt.Sprintf("%s is applied to %d", stream, seq), func() bool { return w.cursor(stream).LastSeq >= seq })
+}
+
+// announce writes what is to be known, as a node does.
+func (w *world) announce(ctx context.Context, r alerts.Remark) error {
+	if w.deaf.Add(-1) >= 0 {
+		return errors.New("the database is away")
+	}
+	_, _, err := w.store.Announce(ctx, r)
+	return err
+}
+
+// said are the alerts about streams, newest first.
+func (w *world) said() []futurejobs.Said {
+	w.t.Helper()
+	page, err := w.store.Alerts(w.t.Context(), futurejobs.Filter{Rule: alerts.OwnRule, Limit: futurejobs.MaxLimit})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return page.Items
+}

@@ -1,0 +1,382 @@
+package faults_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/faults"
+	"deadman/server"
+)
+
+// briefLease is how long the nodes of the campaign hold a shard without renewal.
+const briefLease = 1500 * time.Millisecond
+
+// arena is what one run of the campaign happens in: a database, brokers, nodes that are
+// started again when they die, a publisher, and people who are told.
+type arena struct {
+	*testing.T
+	faults.Checker
+	servers   []*natsProcess
+	database  *link            // between the nodes and the database; nil: the run has no such link
+	broker    *link            // between the nodes and the broker; nil: there are several, or it is in the node
+	links     map[string]*link // between one node and the broker, in the place of broker
+	dir       string
+	port      int                               // of the broker in the node
+	reach     func(node string) []string        // the flags by which a node reaches its database
+	serving   func()                            // what is done once a node has served, before events are played
+	programs  map[string]func() (string, error) // of nodes that are not breakable, by their letter
+	env       []string                          // of the nodes
+	sources   []string                          // the streams of events
+	rules     string                            // the folder of the rules
+	lookups   string                            // the file of the sources that rules look up in; empty: none
+	people    string                            // the file of channels; empty: no alert is sent to people
+	plant     string
+	count     int           // of the nodes
+	linger    time.Duration // how long a node stands still after others have taken its shards
+	witnessed bool          // the database notes who decides
+	padding   int           // bytes that each event is longer
+
+	over   chan struct{} // closed when nodes are not started again
+	nodes  sync.WaitGroup
+	served chan struct{} // closed when a node has served
+	once   sync.Once
+
+	publishing sync.Mutex // held while an event is sent
+
+	mu     sync.Mutex
+	log    []string
+	at     map[string]server.Endpoints // of the nodes that serve
+	lives  map[string]string           // the names of the nodes' present lives
+	told   map[string]bool             // ids of alerts that people were told of
+	acked  []string                    // ids of events
+	breach error                       // of a promise that holds at any moment
+
+	play  func()                      // publishes events, and returns when all are published
+	after func()                      // what is done when all is well again
+	model func(context.Context) error // checks what became of the events, at rest
+}
+
+// newArena makes an arena with the brokers and the database of a scenario.
+func newArena(t *testing.T, s scenario, plant string) *arena {
+	t.Helper()
+	a := &arena{
+		T: t, plant: plant, count: len(s.nodes), linger: s.linger, sources: []string{"ORDERS"}, rules: "campaign", dir: t.TempDir(), serving: func() {}, after: func() {},
+		links: map[string]*link{}, programs: map[string]func() (string, error){}, at: map[string]server.Endpoints{}, lives: map[string]string{}, told: map[string]bool{},
+		over: make(chan struct{}), served: make(chan struct{}),
+	}
+	a.play = func() { a.playOrders(60, 20*time.Millisecond) }
+	a.model = func(ctx context.Context) error { return a.Exactly(ctx, a.sources, a.acked) }
+	t.Cleanup(func() {
+		if t.Failed() || *log {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			t.Log("what happened:\n" + strings.Join(a.log, "\n"))
+		}
+	})
+	if s.brokers == 0 {
+		inTheNode(a)
+		return a
+	}
+	a.servers = newServers(t, s.brokers)
+	if s.brokers == 1 {
+		a.broker = a.toBroker()
+	}
+	a.connect(a.urls())
+	a.makeStream(a.sources[0], "orders.>")
+	if s.database == nil {
+		s.database = onPostgres
+	}
+	s.database(a)
+	return a
+}
+
+// toBroker is a link to the broker.
+func (a *arena) toBroker() *link {
+	a.Helper()
+	return between(a.T, strings.TrimPrefix(a.servers[0].url(), "nats://"))
+}
+
+// urls are where the brokers are, past every link.
+func (a *arena) urls() string {
+	if a.port != 0 {
+		return fmt.Sprintf("nats://127.0.0.1:%d", a.port)
+	}
+	var urls []string
+	for _, s := range a.servers {
+		urls = append(urls, s.url())
+	}
+	return strings.Join(urls, ",")
+}
+
+// connect connects to the brokers.
+func (a *arena) connect(urls string) {
+	a.Helper()
+	var err error
+	a.NATS, err = nats.Connect(urls, nats.MaxReconnects(-1), nats.ReconnectWait(50*time.Millisecond), nats.RetryOnFailedConnect(true))
+	if err != nil {
+		a.Fatal(err)
+	}
+	a.Cleanup(a.NATS.Close)
+}
+
+// makeStream makes a stream of events.
+func (a *arena) makeStream(name string, subjects ...string) {
+	a.Helper()
+	config := jetstream.StreamConfig{Name: name, Subjects: subjects, Replicas: max(1, len(a.servers))}
+	eventually(a.T, time.Minute, "the broker makes a stream", func() bool {
+		ctx, cancel := context.WithTimeout(a.Context(), 2*time.Second)
+		defer cancel()
+		_, err := a.jetStream().CreateOrUpdateStream(ctx, config)
+		if err != nil {
+			a.note("stream %s is not made: %v", name, err)
+		}
+		return err == nil
+	})
+}
+
+func (a *arena) jetStream() jetstream.JetStream {
+	a.Helper()
+	js, err := jetstream.New(a.NATS)
+	if err != nil {
+		a.Fatal(err)
+	}
+	return js
+}
+
+// note keeps what happened, for a run that fails.
+func (a *arena) note(format string, args ...any) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.log = append(a.log, time.Now().Format("15:04:05.000 ")+fmt.Sprintf(format, args...))
+}
+
+// wait waits until some node has served.
+func (a *arena) wait() {
+	a.Helper()
+	select {
+	case <-a.served:
+	case <-time.After(time.Minute):
+		a.Fatal("no node serves")
+	}
+}
+
+// keep runs a node until the arena is over. Each time that it is killed it is started again at
+// once, with the next of the plans, and without one when they are spent.
+func (a *arena) keep(node string, plans ...string) {
+	a.Helper()
+	program := breakable
+	if other, ok := a.programs[node]; ok {
+		program = other
+	}
+	path, err := program()
+	if err != nil {
+		a.Fatal(err)
+	}
+	a.nodes.Go(func() {
+		for life := 1; ; life++ {
+			plan := ""
+			if life <= len(plans) {
+				plan = plans[life-1]
+			}
+			if !a.live(path, node, life, plan) {
+				return
+			}
+		}
+	})
+}
+
+// flags are those of a life of a node.
+func (a *arena) flags(node, name string) []string {
+	flags := append([]string{"--rules", a.rules, "--lease", fmt.Sprintf("%dms", briefLease.Milliseconds())}, a.reach(name)...)
+	switch own := a.links[node]; {
+	case own != nil:
+		flags = append(flags, "--nats-url", "nats://"+own.addr())
+	case a.broker != nil:
+		flags = append(flags, "--nats-url", "nats://"+a.broker.addr())
+	case a.port == 0:
+		flags = append(flags, "--nats-url", a.urls())
+	}
+	if a.lookups != "" {
+		flags = append(flags, "--sources", a.lookups)
+	}
+	if a.people != "" {
+		flags = append(flags, "--notify", a.people)
+	}
+	return flags
+}
+
+// live runs a node until it dies. It reports whether there is to be another.
+func (a *arena) live(path, node string, life int, plan string) bool {
+	name := fmt.Sprintf("%s%d", node, life)
+	a.note("%s starts with %q", name, plan)
+	a.mu.Lock()
+	a.lives[node] = name
+	a.mu.Unlock()
+	env := append([]string{"DEADMAN_FAILPOINTS=" + plan, "DEADMAN_PLANT=" + a.plant}, a.env...)
+	p := spawn(a.T, path, name, env, func(line string) { a.note("%s: %s", name, line) }, a.flags(node, name)...)
+	serving := p.serving
+	waker := time.NewTicker(20 * time.Millisecond)
+	defer waker.Stop()
+	for {
+		select {
+		case <-serving:
+			serving = nil
+			a.serves(node, p.at)
+		case <-a.over:
+			p.kill()
+			return false
+		case <-waker.C:
+			a.wake(p)
+		case <-p.exited:
+			a.note("%s ended: %s", name, p.ProcessState)
+			if status, ok := p.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
+				a.Errorf("%s ended by itself: %s", name, p.ProcessState)
+				return false
+			}
+			return true
+		}
+	}
+}
+
+// serves notes where a node serves.
+func (a *arena) serves(node string, at server.Endpoints) {
+	a.mu.Lock()
+	a.at[node] = at
+	a.mu.Unlock()
+	a.once.Do(func() { close(a.served) })
+}
+
+// wake lets a node that stopped itself go on, a while after its shards have been taken by others.
+func (a *arena) wake(node *process) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", node.Process.Pid))
+	if err != nil || !strings.Contains(string(stat), ") T ") {
+		return
+	}
+	a.note("%s stands still", node.name)
+	deadline := time.Now().Add(6 * briefLease)
+	for time.Now().Before(deadline) {
+		var held int
+		err := a.DB.QueryRow(`SELECT count(*) FROM witness_holder h JOIN shard_lease l ON l.shard = h.shard
+			WHERE h.app = $1 OR l.expires_at <= now()`, node.name).Scan(&held)
+		if err == nil && held == 0 {
+			break
+		}
+		pause(10 * time.Millisecond)
+	}
+	pause(a.linger)
+	a.note("%s goes on", node.name)
+	node.signal(syscall.SIGCONT)
+}
+
+// playOrders publishes the events of n orders at a pace, once a node has served: each order is
+// created, every fifth touched three times, and two of three are shipped, at once or later.
+func (a *arena) playOrders(n int, pace time.Duration) { a.playFrom(0, n, pace) }
+
+// playFrom is playOrders with the numbers of the orders from first on.
+func (a *arena) playFrom(first, n int, pace time.Duration) {
+	a.Helper()
+	a.wait()
+	const later = 30
+	for i := range n + later {
+		key := orderKey(first + i)
+		if i < n {
+			a.publish("orders.created", key, "")
+		}
+		if i < n && i%5 == 0 {
+			for touch := range 3 {
+				a.publish("orders.touched", key, fmt.Sprintf("/%d", touch))
+			}
+		}
+		if i < n && i%3 == 1 {
+			a.publish("orders.shipped", key, "")
+		}
+		if past := i - later; past >= 0 && past%3 == 2 {
+			a.publish("orders.shipped", orderKey(first+past), "")
+		}
+		pause(pace)
+	}
+	a.note("played")
+}
+
+// publish publishes an event of an order.
+func (a *arena) publish(subject, key, nth string) {
+	a.Helper()
+	id := subject + "/" + key + nth
+	a.send(subject, id, fmt.Appendf(nil, `{"id": %q, "pad": %q}`, key, strings.Repeat("x", a.padding)))
+	a.acked = append(a.acked, id)
+}
+
+// send publishes an event. While the broker does not acknowledge it, it is sent again, under the same id.
+func (a *arena) send(subject, id string, body []byte) {
+	a.Helper()
+	a.publishing.Lock()
+	defer a.publishing.Unlock()
+	js := a.jetStream()
+	eventually(a.T, time.Minute, "event "+id+" is acknowledged", func() bool {
+		ctx, cancel := context.WithTimeout(a.Context(), 2*time.Second)
+		defer cancel()
+		_, err := js.Publish(ctx, subject, body, jetstream.WithMsgID(id))
+		return err == nil
+	})
+}
+
+// watchCounts checks P2 again and again until ctx ends: it holds at any moment.
+func (a *arena) watchCounts(ctx context.Context) {
+	for ctx.Err() == nil {
+		n, err := a.Count(ctx)
+		if err == nil && n.Created != n.Pending+n.Archived+n.Pruned {
+			a.mu.Lock()
+			a.breach = fmt.Errorf("P2: in the middle of it, created %d, but pending %d + archived %d + pruned %d", n.Created, n.Pending, n.Archived, n.Pruned)
+			a.mu.Unlock()
+		}
+		pause(50 * time.Millisecond)
+	}
+}
+
+// rest waits until every promise is kept, which is P12, and returns what is still broken when
+// the time is over. Some breaches no time heals; they are returned at once.
+func (a *arena) rest(within time.Duration) error {
+	deadline := time.Now().Add(within)
+	for {
+		err := a.check()
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		pause(100 * time.Millisecond)
+	}
+}
+
+func (a *arena) check() error {
+	a.mu.Lock()
+	errs := []error{a.breach}
+	a.mu.Unlock()
+	errs = append(errs, a.Promises(a.Context()), a.model(a.Context()))
+	if a.witnessed {
+		breaches, err := a.Witnessed(a.Context())
+		errs = append(errs, err)
+		for _, b := range breaches {
+			errs = append(errs, errors.New(b))
+		}
+	}
+	if a.people != "" {
+		errs = append(errs, a.untold())
+	}
+	return errors.Join(errs...)
+}
+
+// end kills the nodes.
+func (a *arena) end() {
+	close(a.over)
+	a.nodes.Wait()
+	a.note("over")
+}

@@ -1,0 +1,124 @@
+package faults_test
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+)
+
+// gated is a store that can't be reached while its gate is shut, or that nothing comes back from
+// while the process stands still.
+type gated struct {
+	*store.Store
+	gate *gate
+}
+
+// gate is open, shut, or stands still.
+type gate struct {
+	mu    sync.Mutex
+	shut  bool
+	still chan struct{} // closed when it goes on; nil: it does not stand still
+}
+
+// pass returns where the gate is open, or why it is not. A process that stands still does not
+// notice that its contexts end.
+func (g *gate) pass() error {
+	g.mu.Lock()
+	shut, still := g.shut, g.still
+	g.mu.Unlock()
+	if still != nil {
+		<-still
+	}
+	if shut {
+		return store.ErrUnavailable
+	}
+	return nil
+}
+
+func (g *gate) set(shut, still bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.shut = shut
+	switch {
+	case still && g.still == nil:
+		g.still = make(chan struct{})
+	case !still && g.still != nil:
+		close(g.still)
+		g.still = nil
+	}
+}
+
+// Now implements futurejobs.Queue.
+func (g gated) Now(ctx context.Context) (time.Time, error) {
+	if err := g.gate.pass(); err != nil {
+		return time.Time{}, err
+	}
+	return g.Store.Now(ctx)
+}
+
+// Due implements futurejobs.Queue.
+func (g gated) Due(ctx context.Context, q futurejobs.DueQuery) ([]futurejobs.Job, error) {
+	if err := g.gate.pass(); err != nil {
+		return nil, err
+	}
+	return g.Store.Due(ctx, q)
+}
+
+// Settle implements futurejobs.Queue.
+func (g gated) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
+	if err := g.gate.pass(); err != nil {
+		return futurejobs.Settled{}, err
+	}
+	return g.Store.Settle(ctx, s)
+}
+
+// ReadThrough implements futurejobs.Queue.
+func (g gated) ReadThrough(ctx context.Context) (map[string]futurejobs.Reading, error) {
+	if err := g.gate.pass(); err != nil {
+		return nil, err
+	}
+	return g.Store.ReadThrough(ctx)
+}
+
+// Apply implements futurejobs.Ledger.
+func (g gated) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+	if err := g.gate.pass(); err != nil {
+		return futurejobs.Applied{}, err
+	}
+	return g.Store.Apply(ctx, b)
+}
+
+// Cursor implements futurejobs.Ledger.
+func (g gated) Cursor(ctx context.Context, stream string) (futurejobs.Cursor, bool, error) {
+	if err := g.gate.pass(); err != nil {
+		return futurejobs.Cursor{}, false, err
+	}
+	return g.Store.Cursor(ctx, stream)
+}
+
+// MarkRead implements futurejobs.Ledger.
+func (g gated) MarkRead(ctx context.Context, stream string, seq uint64, through time.Time) error {
+	if err := g.gate.pass(); err != nil {
+		return err
+	}
+	return g.Store.MarkRead(ctx, stream, seq, through)
+}
+
+// Hear implements futurejobs.Ears.
+func (g gated) Hear(ctx context.Context, topic string, since time.Time) error {
+	if err := g.gate.pass(); err != nil {
+		return err
+	}
+	return g.Store.Hear(ctx, topic, since)
+}
+
+// SeenBeside implements futurejobs.Ears.
+func (g gated) SeenBeside(ctx context.Context, node string, since time.Time) (bool, error) {
+	if err := g.gate.pass(); err != nil {
+		return false, err
+	}
+	return g.Store.SeenBeside(ctx, node, since)
+}

@@ -1,0 +1,57 @@
+package faults_test
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"time"
+
+	"deadman/internal/faults"
+)
+
+// older is the program of the last commit whose schema is one version older, with the failpoints in it.
+var older = sync.OnceValues(func() (string, error) {
+	return faults.Older(context.Background(), "..", built, "-tags", "faultpoints")
+})
+
+// drawOlder has a node of an older version run beside one of this version. One of them or both are killed. More orders are
+// played while both hold shards: otherwise the run proves nothing of the two beside each other.
+func drawOlder(s *scenario, random *rand.Rand) {
+	node := []string{"a", "b"}[random.IntN(2)]
+	s.nodes = [][]string{deaths(random, 1+random.IntN(2), placesOf(random)), deaths(random, random.IntN(2), placesOf(random))}
+	s.stage = func(a *arena, _ *rand.Rand) {
+		a.programs[node] = older
+		a.sweepsGoUnwitnessed(node) // to the older version, a shard is swept once it is read
+		play, model := a.play, a.model
+		both := false
+		a.play = func() {
+			play()
+			both = a.hold(time.Minute, "a", "b")
+			a.playFrom(100, 60, 20*time.Millisecond)
+		}
+		a.model = func(ctx context.Context) error {
+			if !both {
+				return errors.Join(model(ctx), errors.New("P15: the node of the older version and the one of this version never held shards at once"))
+			}
+			return model(ctx)
+		}
+	}
+}
+
+// hold waits until each of the nodes holds shards in its present life, and reports whether they do.
+func (a *arena) hold(within time.Duration, nodes ...string) bool {
+	a.Helper()
+	for deadline := time.Now().Add(within); time.Now().Before(deadline); pause(50 * time.Millisecond) {
+		holders, err := a.Holders(a.Context())
+		a.mu.Lock()
+		idle := slices.ContainsFunc(nodes, func(node string) bool { return holders[a.lives[node]] == 0 })
+		a.mu.Unlock()
+		if err == nil && !idle {
+			a.note("shards are held by %v", holders)
+			return true
+		}
+	}
+	return false
+}

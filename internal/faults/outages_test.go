@@ -1,0 +1,412 @@
+package faults_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/events"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+// What an outage is like.
+const (
+	outagesOfSite   = 10 // in a row
+	shortestOutage  = time.Second
+	longestOutage   = 6 * time.Hour
+	outageSettles   = 3 * time.Second // for what is decided to be written
+	heldByTheKernel = 3 * time.Second // what comes to a process that stands still is taken in by it later
+	livingDevices   = 8
+)
+
+// The rules of a site: its devices ping, or beat over a stream.
+const (
+	pingedRule   = "pinged"
+	streamedRule = "streamed"
+)
+
+// outageKind is what goes wrong in an outage.
+type outageKind string
+
+const (
+	nodeDown    outageKind = "the node is down"
+	brokerDown  outageKind = "the broker is down"
+	databaseOff outageKind = "the database is away"
+	standstill  outageKind = "the process stands still"
+)
+
+var outageKinds = []outageKind{nodeDown, brokerDown, databaseOff, standstill}
+
+// TestVirtualOutages plays outages of deadman itself, in virtual time on the real SQLite store, while
+// devices go on beating and some fall silent: nobody who lives is said to be silent, and whoever
+// is silent is said to be, within an interval, two graces and a slot of the last thing that was in
+// the way.
+func TestVirtualOutages(t *testing.T) {
+	sites := 3
+	if *runs > 0 {
+		sites = 100 // 1,000 outages
+	}
+	for i := range sites {
+		t.Run(fmt.Sprint("site ", i), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) { playSite(t, *seed+uint64(i)) })
+		})
+	}
+}
+
+// site is a node with its broker and its devices.
+type site struct {
+	t        *testing.T
+	random   *rand.Rand
+	every    time.Duration
+	grace    time.Duration
+	slot     time.Duration
+	embedded bool // the broker is in the process, and the devices lose what it does not take in
+
+	dir     string
+	brook   *brook
+	gate    *gate
+	store   *store.Store // nil: the node is down
+	book    *rules.Book
+	hearing *futurejobs.Hearing
+	stop    context.CancelFunc
+	done    chan error
+
+	now     outageKind // empty: all is well
+	until   time.Time  // of the outage
+	devices []*device
+	outages []stretch
+}
+
+// stretch is an outage.
+type stretch struct{ from, to time.Time }
+
+// device beats until it falls silent.
+type device struct {
+	key    string
+	rule   string
+	period time.Duration
+	next   time.Time
+	silent time.Time // zero: it lives
+}
+
+// newSite is a site in which all is well.
+func newSite(t *testing.T, random *rand.Rand, every, grace, slot time.Duration) *site {
+	s := &site{
+		t: t, random: random, dir: t.TempDir(), brook: newBrook(), gate: &gate{}, embedded: random.IntN(2) == 0,
+		every: every, grace: grace, slot: slot,
+	}
+	s.open()
+	s.save()
+	s.begin()
+	for i := range livingDevices {
+		s.device(fmt.Sprintf("living-%d", i))
+	}
+	s.play(time.Now().Add(s.wait()))
+	return s
+}
+
+func playSite(t *testing.T, seed uint64) {
+	random := rand.New(rand.NewPCG(seed, 6))
+	every := []time.Duration{time.Minute, 2 * time.Minute, 5 * time.Minute, time.Hour}[random.IntN(4)]
+	s := newSite(t, random, every, every/time.Duration(2+random.IntN(4)), 10*time.Second)
+	for i := range outagesOfSite {
+		s.fallSilent(i)
+		s.play(time.Now().Add(time.Duration(random.Int64N(int64(s.wait())))))
+		s.outage(outageKinds[random.IntN(len(outageKinds))], s.length())
+		quiet := s.wait() + time.Duration(random.Int64N(int64(s.wait())))
+		if i%3 == 1 { // now and then not for as long as anybody is waited for
+			quiet = time.Duration(random.Int64N(int64(s.every)))
+		}
+		s.play(time.Now().Add(quiet))
+	}
+	s.play(time.Now().Add(3 * s.wait()))
+	s.judge()
+	s.end()
+}
+
+// TestShortRestarts restarts a node within seconds, again and again, while devices have hardly
+// longer to be heard.
+func TestShortRestarts(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSite(t, rand.New(rand.NewPCG(1, 6)), 10*time.Second, 2*time.Second, time.Second)
+		for i := range 20 {
+			s.play(time.Now().Add(time.Duration(s.random.Int64N(int64(s.every)))))
+			s.outage(nodeDown, 3*time.Second)
+			if i%5 == 0 {
+				s.fallSilent(i)
+				s.play(time.Now().Add(3 * s.wait()))
+			}
+			s.play(time.Now().Add(s.wait()))
+		}
+		s.judge()
+		s.end()
+	})
+}
+
+// wait is how long somebody is waited for, with a slot and what the engine may take.
+func (s *site) wait() time.Duration { return s.every + 2*s.grace + s.slot + outageSettles }
+
+// length draws how long an outage is: as often seconds as minutes or hours.
+func (s *site) length() time.Duration {
+	return time.Duration(float64(shortestOutage) * math.Pow(float64(longestOutage/shortestOutage), s.random.Float64()))
+}
+
+// fallSilent adds two devices that fall silent soon.
+func (s *site) fallSilent(i int) {
+	for d := range 2 {
+		dying := s.device(fmt.Sprintf("dying-%d-%d", i, d))
+		dying.silent = time.Now().Add(time.Duration(s.random.Int64N(2 * int64(s.wait()))))
+	}
+}
+
+// outage plays an outage.
+func (s *site) outage(kind outageKind, length time.Duration) {
+	from := time.Now()
+	s.now, s.until = kind, from.Add(length)
+	switch kind {
+	case nodeDown:
+		s.end()
+		s.brook.setDry(s.embedded)
+	case brokerDown:
+		s.brook.setDry(true)
+	case databaseOff, standstill:
+		s.gate.set(kind == databaseOff, kind == standstill)
+	}
+	s.play(s.until)
+	s.now = ""
+	switch kind {
+	case nodeDown:
+		s.wet()
+		s.open()
+		s.begin()
+	case brokerDown:
+		s.wet()
+	case databaseOff, standstill:
+		s.gate.set(false, false)
+	}
+	s.outages = append(s.outages, stretch{from, time.Now()})
+}
+
+// wet lets the broker take in again what comes.
+func (s *site) wet() {
+	if s.brook.up() == 0 {
+		s.brook.setDry(false)
+	}
+}
+
+// device adds a device, which beats at once and then at least as often as it has to.
+func (s *site) device(name string) *device {
+	d := &device{rule: []string{pingedRule, streamedRule}[len(s.devices)%2], next: time.Now()}
+	d.key = d.rule + "-" + name
+	d.period = time.Duration((0.6 + 0.4*s.random.Float64()) * float64(s.every))
+	s.devices = append(s.devices, d)
+	return d
+}
+
+// play lets the devices beat until an instant.
+func (s *site) play(until time.Time) {
+	for {
+		next := slices.MinFunc(s.devices, func(a, b *device) int { return a.next.Compare(b.next) })
+		if next.next.After(until) {
+			time.Sleep(time.Until(until))
+			return
+		}
+		time.Sleep(time.Until(next.next))
+		if !next.silent.IsZero() && !next.next.Before(next.silent) {
+			next.next = until.Add(1000 * time.Hour)
+			continue
+		}
+		s.beat(next)
+		late := time.Duration(s.random.Int64N(int64(s.grace / 2)))
+		next.next = next.next.Add(next.period + late)
+	}
+}
+
+// beat is what a device does, if somebody hears it.
+func (s *site) beat(d *device) {
+	if s.now == standstill && time.Until(s.until) < heldByTheKernel {
+		d.next = s.until.Add(time.Millisecond)
+		time.AfterFunc(time.Until(d.next), func() { s.send(d) })
+		return
+	}
+	s.send(d)
+}
+
+func (s *site) send(d *device) {
+	if d.rule == streamedRule {
+		if !s.embedded || s.now != standstill {
+			s.brook.put("devices.beat", fmt.Appendf(nil, `{"id":%q}`, d.key))
+		}
+		return
+	}
+	if s.store == nil || s.now == standstill {
+		return
+	}
+	rule, err := s.book.Newest(pingedRule)
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	beat, err := rule.Beat(rules.Beat{Key: d.key, At: time.Now(), Kind: rules.Success}, s.store.Shards())
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	batch := futurejobs.Batch{RuleSet: s.book.Revision(), Effects: []futurejobs.Effect{beat}}
+	if _, err := (gated{s.store, s.gate}).Apply(s.t.Context(), batch); err != nil {
+		s.hearing.Missed()
+	}
+}
+
+func (s *site) open() {
+	var err error
+	s.store, err = store.Open(s.t.Context(), store.Options{DataDir: s.dir, Shards: 4, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if err := s.store.Reclaim(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	s.book = rules.NewBook(s.store, s.store.Shards())
+}
+
+func (s *site) save() {
+	for name, event := range map[string]string{pingedRule: "", streamedRule: "event: devices.beat, key: event.id, "} {
+		text := fmt.Sprintf("name: %s\nentity: device\nslot: %s\ntrigger: {heartbeat: {%severy: %s, grace: %s}}\n", name, s.slot, event, s.every, s.grace)
+		documents, err := rules.Parse([]byte(text), "")
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		document, err := json.Marshal(documents[0])
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		saved := rules.Saved{Name: name, Entity: "device", Document: document}
+		if event != "" {
+			saved.Reads = []rules.Read{{Subject: "devices.beat", Stream: brookName}}
+		}
+		if _, err := s.store.Save(s.t.Context(), saved, rules.AnyVersion); err != nil {
+			s.t.Fatal(err)
+		}
+	}
+}
+
+// begin runs the engine: leases, hearing, intake and sweeps.
+func (s *site) begin() {
+	if err := s.book.Refresh(s.t.Context()); err != nil {
+		s.t.Fatal(err)
+	}
+	quiet, seen, begun := slog.New(slog.DiscardHandler), gated{s.store, s.gate}, time.Now()
+	clock := futurejobs.NewClock(seen.Now, time.Now)
+	s.hearing = futurejobs.NewHearing(seen, "virtual", time.Now, quiet)
+	owner := futurejobs.NewOwner(s.store, futurejobs.Node{ID: "virtual", Name: "virtual"}, futurejobs.Day, time.Now, quiet)
+	sweeper := futurejobs.NewSweeper(seen, s.book, owner, clock, 4, quiet)
+	sweeper.Listening = s.hearing.Listening
+	hearing := s.hearing
+	intake := events.NewIntake(events.Options{
+		Streams: s.brook, Book: s.book, Ledger: seen, Shards: owner, Now: clock.Now, Log: quiet,
+		Announce: func(context.Context, alerts.Remark) error { return nil },
+		Up: func() time.Duration {
+			up := min(s.brook.up(), time.Since(begun))
+			if s.embedded {
+				up = min(up, hearing.Awake())
+			}
+			return up
+		},
+	})
+	owner.Changed = func() { sweeper.Wake(); intake.Wake() }
+
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stop, s.done = cancel, make(chan error, 4)
+	go func() { s.done <- owner.Run(ctx) }()
+	go func() { s.done <- hearing.Run(ctx) }()
+	go func() { s.done <- intake.Run(ctx) }()
+	go func() { s.done <- sweeper.Run(ctx, context.Background()) }()
+}
+
+// end stops the engine and closes the store.
+func (s *site) end() {
+	s.stop()
+	for range cap(s.done) {
+		if err := <-s.done; err != nil {
+			s.t.Error(err)
+		}
+	}
+	if err := s.store.Close(); err != nil {
+		s.t.Error(err)
+	}
+	s.store = nil
+}
+
+// judge compares what was said with how the devices did.
+func (s *site) judge() {
+	said := s.said()
+	for _, d := range s.devices {
+		at, was := said[d.key]
+		switch {
+		case d.silent.IsZero() && was:
+			s.t.Errorf("%s lives, and was said to be silent at %s; %s", d.key, at, s.around(at))
+		case d.silent.IsZero():
+		case !was:
+			s.t.Errorf("%s fell silent at %s, and nothing was said", d.key, d.silent)
+		case at.Before(d.silent):
+			s.t.Errorf("%s lived until %s, and was said to be silent at %s; %s", d.key, d.silent, at, s.around(at))
+		case at.After(s.latest(d.silent)):
+			s.t.Errorf("%s fell silent at %s, and it was said at %s, not by %s; %s", d.key, d.silent, at, s.latest(d.silent), s.around(at))
+		}
+	}
+}
+
+// latest is until when it is said that a device fell silent: within a wait of that, or of the end of
+// the last outage that came in between.
+func (s *site) latest(silent time.Time) time.Time {
+	by := silent.Add(s.wait())
+	for _, o := range s.outages {
+		if o.from.Before(by) && o.to.After(silent) {
+			by = o.to.Add(s.wait())
+		}
+	}
+	return by
+}
+
+func (s *site) around(at time.Time) string {
+	var text []string
+	for _, o := range s.outages {
+		if o.to.After(at.Add(-3*s.wait())) && o.from.Before(at.Add(time.Hour)) {
+			text = append(text, fmt.Sprintf("out from %s to %s", o.from, o.to))
+		}
+	}
+	return fmt.Sprintf("every %s, grace %s, embedded %v, %s", s.every, s.grace, s.embedded, strings.Join(text, ", "))
+}
+
+// said is when each device was first said to be silent.
+func (s *site) said() map[string]time.Time {
+	first := make(map[string]time.Time)
+	filter := futurejobs.Filter{Limit: futurejobs.MaxLimit}
+	for {
+		page, err := s.store.Alerts(s.t.Context(), filter)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for _, a := range page.Items {
+			if before, was := first[a.Key]; a.Status == alerts.Firing && (!was || a.DecidedAt.Before(before)) {
+				first[a.Key] = a.DecidedAt
+			}
+		}
+		if filter.Cursor = page.Next; filter.Cursor == "" {
+			return first
+		}
+	}
+}

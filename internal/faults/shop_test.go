@@ -1,0 +1,226 @@
+package faults_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"deadman/internal/faults"
+	"deadman/internal/store/storetest"
+)
+
+// shop knows the truth about the orders of a run, as a database and as a bank's HTTP service
+// that rules look up in. A link is before each.
+type shop struct {
+	*arena
+	db             *sql.DB
+	name           string // of the database, and of the role that asks it
+	database, bank *link
+	way            atomic.Pointer[answering] // in which the bank answers wrongly; nil: it answers
+
+	mu      sync.Mutex
+	shipped map[string]faults.Shipment
+	crashes bool
+}
+
+// openShop has the rules of the arena look up in a shop.
+func openShop(a *arena, crashes bool) *shop {
+	a.Helper()
+	s := &shop{arena: a, shipped: map[string]faults.Shipment{}, crashes: crashes}
+	dsn, err := url.Parse(storetest.Postgres(a.T))
+	if err != nil {
+		a.Fatal(err)
+	}
+	s.name = strings.TrimPrefix(dsn.Path, "/")
+	if s.db, err = sql.Open("pgx", dsn.String()); err != nil {
+		a.Fatal(err)
+	}
+	s.keepConnections()
+	a.Cleanup(func() {
+		s.must("DROP OWNED BY " + s.name)
+		s.must("DROP ROLE " + s.name)
+		_ = s.db.Close()
+	})
+	s.must(`CREATE TABLE truth (id text PRIMARY KEY, shipped boolean NOT NULL DEFAULT false)`)
+	s.must(`CREATE VIEW shipments AS SELECT id, CASE WHEN shipped THEN 'SHIPPED' ELSE 'UNSHIPPED' END AS status FROM truth`)
+	s.must(`CREATE VIEW carts AS SELECT id FROM truth WHERE NOT shipped`)
+	s.must(`CREATE ROLE ` + s.name + ` LOGIN PASSWORD 'open'`)
+	s.must(`GRANT SELECT ON shipments, carts TO ` + s.name)
+	s.database = between(a.T, dsn.Host)
+	dsn.Host, dsn.User = s.database.addr(), url.UserPassword(s.name, "open")
+	bank := httptest.NewServer(http.HandlerFunc(s.serve))
+	a.Cleanup(bank.Close)
+	s.bank = between(a.T, bank.Listener.Addr().String())
+	s.define(dsn.String())
+	a.rules = "lookups"
+	a.play, a.after = func() { s.playOrders(60, 20*time.Millisecond) }, func() { s.more(60, 12) }
+	a.Cleanup(s.report)
+	a.model = func(ctx context.Context) error {
+		return a.FoundOut(ctx, a.acked, s.shipped, s.crashes)
+	}
+	return s
+}
+
+// define writes the file of the sources.
+func (s *shop) define(dsn string) {
+	s.Helper()
+	dir := s.TempDir()
+	s.lookups = filepath.Join(dir, "sources.yaml")
+	file := fmt.Sprintf(`
+sources:
+  shop: {postgres: {url_file: shop.url, statement_timeout: 200ms}, concurrency: 2, open_for: 1s}
+  bank: {http: {url: "http://%s", allow: [127.0.0.1]}, concurrency: 2, open_for: 1s}
+`, s.bank.addr())
+	for path, text := range map[string]string{s.lookups: file, filepath.Join(dir, "shop.url"): dsn} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			s.Fatal(err)
+		}
+	}
+}
+
+// keepConnections opens all connections that there will be: one holds a lock, the other ships
+// orders, also while the database takes no more of them.
+func (s *shop) keepConnections() {
+	s.Helper()
+	s.db.SetMaxOpenConns(2)
+	s.db.SetMaxIdleConns(2)
+	var both [2]*sql.Conn
+	for i := range both {
+		var err error
+		if both[i], err = s.db.Conn(s.Context()); err != nil {
+			s.Fatal(err)
+		}
+	}
+	for _, conn := range both {
+		_ = conn.Close() // it goes back to the pool
+	}
+}
+
+func (s *shop) must(statement string, args ...any) {
+	s.Helper()
+	if _, err := s.db.ExecContext(context.Background(), statement, args...); err != nil {
+		s.Errorf("%s: %v", statement, err)
+	}
+}
+
+// ship ships an order.
+func (s *shop) ship(key string) {
+	from := time.Now()
+	s.mu.Lock()
+	s.shipped[key] = faults.Shipment{From: from, Until: from}
+	s.mu.Unlock()
+	s.must(`INSERT INTO truth VALUES ($1, true) ON CONFLICT (id) DO UPDATE SET shipped = true`, key)
+	s.mu.Lock()
+	s.shipped[key] = faults.Shipment{From: from, Until: time.Now()}
+	s.mu.Unlock()
+}
+
+// isShipped reports whether an order was shipped, and what else there is to say for the bank.
+func (s *shop) isShipped(key string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !s.shipped[key].From.IsZero()
+}
+
+// report logs how much of a run went wrong.
+func (s *shop) report() {
+	outages, err := s.Outages(context.Background())
+	if err != nil {
+		s.Error(err)
+	}
+	unknown, err := s.Unknown(context.Background())
+	if err != nil {
+		s.Error(err)
+	}
+	var looks []string
+	for _, l := range faults.Lookups {
+		looks = append(looks, fmt.Sprintf("%s %d", l.Rule, len(unknown[l.Rule])))
+	}
+	s.Logf("looks that could not find out: %s; outages: %s", strings.Join(looks, ", "), outages)
+}
+
+// When orders are shipped, counted in orders that are created meanwhile.
+const (
+	soon = 50
+	late = 110
+)
+
+// playOrders places orders at a pace. One of four is never shipped, one was shipped before anybody
+// knew of it, one is soon, and one late. What the events say of the status is true of every
+// other order of each.
+func (s *shop) playOrders(n int, pace time.Duration) {
+	s.Helper()
+	s.wait()
+	for i := range n + late {
+		if i < n {
+			s.place(i)
+		}
+		if past := i - soon; past >= 0 && past < n && past%4 == 2 {
+			s.ship(orderKey(past))
+		}
+		if past := i - late; past >= 0 && past%4 == 3 {
+			s.ship(orderKey(past))
+		}
+		pause(pace)
+	}
+	s.note("played")
+}
+
+// more places some orders when all is well again. Looking them up is how outages end.
+func (s *shop) more(from, n int) {
+	s.Helper()
+	for i := range n {
+		s.place(from + i)
+	}
+}
+
+func orderKey(i int) string { return fmt.Sprintf("%04d", i) }
+
+func (s *shop) place(i int) {
+	key, says := orderKey(i), "UNSHIPPED"
+	if i/4%2 == 0 {
+		says = "SHIPPED"
+	}
+	if i%4 == 1 {
+		s.ship(key)
+	} else {
+		s.must(`INSERT INTO truth VALUES ($1)`, key)
+	}
+	body, err := json.Marshal(map[string]string{"id": key, "status": says})
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.send("orders.created", "orders.created/"+key, body)
+	s.acked = append(s.acked, key)
+}
+
+// serve is the bank: /shipments/1234 has the status of an order, and /carts/1234 is there until
+// it is shipped.
+func (s *shop) serve(w http.ResponseWriter, r *http.Request) {
+	if way := s.way.Load(); way != nil {
+		way.answer(w, r)
+		return
+	}
+	what, key, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
+	shipped := s.isShipped(key)
+	switch {
+	case what == "carts" && shipped:
+		http.NotFound(w, r)
+	case what == "carts":
+		fmt.Fprintf(w, `{"id": %q}`, key)
+	case shipped:
+		fmt.Fprint(w, `{"status": "SHIPPED"}`)
+	default:
+		fmt.Fprint(w, `{"status": "UNSHIPPED"}`)
+	}
+}

@@ -1,0 +1,35 @@
+package faults_test
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/faults"
+)
+
+// openTicks has the rules of the arena tick. The stream of what they emit forgets within a moment
+// which ids it has seen: any death of a node outlasts that.
+func openTicks(a *arena, _ *rand.Rand) {
+	a.Helper()
+	if _, err := a.jetStream().CreateStream(a.Context(), jetstream.StreamConfig{
+		Name: faults.TickSource, Subjects: []string{"ticks.>"}, Duplicates: 100 * time.Millisecond,
+	}); err != nil {
+		a.Fatal(err)
+	}
+	a.rules, a.play, a.model = "ticks", a.tick, a.Ticked
+}
+
+// tick waits until there were some ticks.
+func (a *arena) tick() {
+	a.Helper()
+	a.wait()
+	const events = 4
+	js := a.jetStream()
+	eventually(a.T, 2*time.Minute, "some events are emitted", func() bool {
+		stream, err := js.Stream(a.Context(), faults.TickSource)
+		return err == nil && stream.CachedInfo().State.Msgs >= events
+	})
+	a.note("ticked")
+}

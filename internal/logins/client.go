@@ -1,0 +1,182 @@
+package logins
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+
+	"deadman/internal/addresses"
+	"deadman/internal/configfile"
+)
+
+const (
+	connectTimeout = 5 * time.Second
+	// maxAnswer is the most that an answer of a provider may have, in bytes.
+	maxAnswer = 1 << 20
+)
+
+// readProvider reads the provider of a file.
+func readProvider(v configfile.Value, o Options) *Provider {
+	fields := v.Fields("issuer", "title", "client_id", "client_secret_file", "client_secret_env", "scopes", "name", "groups", "ca_file")
+	p := &Provider{scopes: []string{oidc.ScopeOpenID}, nameClaim: emailClaim, groupsClaim: "groups", now: o.Now, logins: make(chan struct{}, maxLogins)}
+	if fields == nil {
+		return p
+	}
+	p.issuer = readIssuer(fields["issuer"].Needed("write the address of the provider, as its discovery document has it"))
+	p.clientID = neededText(fields["client_id"], "write the id under which the provider knows this node")
+	p.clientSecret = readSecret(fields["client_secret_file"], fields["client_secret_env"], o.Env)
+	p.title = host(p.issuer)
+	for to, from := range map[*string]configfile.Value{&p.title: fields["title"], &p.nameClaim: fields["name"], &p.groupsClaim: fields["groups"]} {
+		if from.Given() {
+			*to = from.Text()
+			if wrong := wrongText(*to, MaxName); *to != "" && wrong != "" {
+				from.Problem("%s", wrong)
+			}
+		}
+	}
+	wanted := []string{"email", "profile"}
+	if fields["scopes"].Given() {
+		wanted = fields["scopes"].Texts()
+	}
+	for _, scope := range wanted {
+		if strings.ContainsFunc(scope, func(c rune) bool { return c <= ' ' || c > '~' || c == '"' || c == '\\' }) {
+			fields["scopes"].Problem("%.70q is not a scope; write each as an entry of the list", scope)
+		}
+		if !slices.Contains(p.scopes, scope) {
+			p.scopes = append(p.scopes, scope)
+		}
+	}
+	p.client = newClient(readCA(fields["ca_file"]))
+	return p
+}
+
+func neededText(v configfile.Value, remedy string) string {
+	if v = v.Needed(remedy); !v.Given() {
+		return ""
+	}
+	return v.Text()
+}
+
+// readIssuer is the address of a provider: https, or http on this machine.
+func readIssuer(v configfile.Value) string {
+	if !v.Given() {
+		return ""
+	}
+	issuer := v.Text()
+	u, err := url.Parse(issuer)
+	switch {
+	case issuer == "":
+	case err != nil || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" || u.Scheme != "https" && u.Scheme != "http":
+		v.Problem("%.200q is no address of a provider; write it in full, such as https://id.example.org", issuer)
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		v.Problem("%.200q is not https, and so anyone on the way could log in as anyone; write an https address", issuer)
+	}
+	return issuer
+}
+
+// readSecret is what a file or a variable of the environment holds; without both, the client has no secret.
+func readSecret(file, env configfile.Value, of func(string) string) string {
+	switch {
+	case file.Given() && env.Given():
+		env.ProblemAtName("%s is there, too; keep one of the two", file.Name)
+	case file.Given():
+		return file.Secret(os.ReadFile)
+	case env.Given():
+		return env.Variable(of)
+	}
+	return ""
+}
+
+// readCA is who vouches for the provider; nil: those whom the machine trusts.
+func readCA(v configfile.Value) *x509.CertPool {
+	if !v.Given() {
+		return nil
+	}
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM(v.Certificates(os.ReadFile))
+	return pool
+}
+
+// newClient returns a client that follows no redirect, knows no proxy, asks no metadata of clouds, and reads answers up to a bound.
+func newClient(vouching *x509.CertPool) *http.Client {
+	return &http.Client{
+		Timeout:       providerTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return errRedirect },
+		Transport: boundedTransport{&http.Transport{
+			DialContext:            addresses.Dialer(connectTimeout).DialContext,
+			TLSClientConfig:        &tls.Config{RootCAs: vouching, MinVersion: tls.VersionTLS12},
+			TLSHandshakeTimeout:    connectTimeout,
+			ResponseHeaderTimeout:  providerTimeout,
+			MaxConnsPerHost:        maxLogins,
+			IdleConnTimeout:        30 * time.Second,
+			MaxResponseHeaderBytes: 64 << 10,
+			DisableCompression:     true, // what is small when packed may be huge
+			ForceAttemptHTTP2:      true,
+		}},
+	}
+}
+
+var errRedirect = errors.New("the provider redirects; write the issuer as its discovery document has it")
+
+// boundedTransport bounds the bodies of answers.
+type boundedTransport struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (b boundedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	answer, err := b.next.RoundTrip(r)
+	if err == nil {
+		answer.Body = &boundedBody{answer.Body, maxAnswer}
+	}
+	return answer, err
+}
+
+// CloseIdleConnections is of http.Client.
+func (b boundedTransport) CloseIdleConnections() {
+	if c, ok := b.next.(interface{ CloseIdleConnections() }); ok {
+		c.CloseIdleConnections()
+	}
+}
+
+// boundedBody is a body that is an error beyond its bound.
+type boundedBody struct {
+	io.ReadCloser
+	left int64
+}
+
+// Read implements io.Reader.
+func (b *boundedBody) Read(to []byte) (int, error) {
+	if b.left < 0 {
+		return 0, fmt.Errorf("the answer of the provider has more than %d bytes", maxAnswer)
+	}
+	n, err := b.ReadCloser.Read(to[:min(int64(len(to)), b.left+1)])
+	b.left -= int64(n)
+	return n, err
+}
+
+func host(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// isLoopback reports whether a host is this machine.
+func isLoopback(name string) bool {
+	at, err := netip.ParseAddr(name)
+	return name == "localhost" || err == nil && at.IsLoopback()
+}
+
+// Close lets go of the connections to the provider.
+func (p *Provider) Close() { p.client.CloseIdleConnections() }

@@ -1,0 +1,318 @@
+package logins
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
+
+	"deadman/internal/access"
+)
+
+const (
+	// providerTimeout bounds all that a login asks a provider.
+	providerTimeout = 10 * time.Second
+	// discoveryAge is how long the endpoints of a provider are believed.
+	discoveryAge = time.Hour
+	// discoveryRetry is when a provider that did not answer is asked again at the earliest.
+	discoveryRetry = 5 * time.Second
+	// maxLogins is how many logins ask the provider at once.
+	maxLogins = 16
+	// emailClaim is the claim of the name unless the file says another.
+	emailClaim    = "email"
+	verifiedClaim = "email_verified"
+)
+
+var (
+	// ErrProvider means that the provider does not answer as it has to.
+	ErrProvider = errors.New("the login provider does not answer as it has to")
+	// ErrBusy means that as many logins are under way as may be at once.
+	ErrBusy = errors.New("too many logins are under way; try again in a moment")
+)
+
+// signatures are the algorithms with which an ID token may be signed: none of them is shared with the client.
+var signatures = []string{
+	oidc.RS256, oidc.RS384, oidc.RS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.EdDSA,
+}
+
+// Provider is an OpenID provider that vouches for people. It is asked with the first login, and not before. It is safe for
+// concurrent use.
+type Provider struct {
+	issuer       string
+	title        string
+	clientID     string
+	clientSecret string // empty: the client has none
+	scopes       []string
+	nameClaim    string
+	groupsClaim  string
+	client       *http.Client
+	now          func() time.Time
+	logins       chan struct{} // a place for each login under way
+
+	mu       sync.Mutex
+	known    *discovered
+	failed   error
+	failedAt time.Time
+}
+
+// discovered is what a provider says of itself.
+type discovered struct {
+	provider *oidc.Provider
+	endpoint oauth2.Endpoint
+	at       time.Time
+}
+
+// Attempt is a login that a browser began. Only that browser has it.
+type Attempt struct {
+	State    string `json:"state"`
+	Nonce    string `json:"nonce"`
+	Verifier string `json:"verifier"`
+}
+
+// Is reports whether a state is the attempt's. It takes as long for each of a length.
+func (a Attempt) Is(state string) bool {
+	return a.State != "" && subtle.ConstantTimeCompare([]byte(a.State), []byte(state)) == 1
+}
+
+// Title is what people call the provider.
+func (p *Provider) Title() string { return p.title }
+
+// Issuer is the provider's address.
+func (p *Provider) Issuer() string { return p.issuer }
+
+// Begin begins a login and returns the address of the provider where it goes on. The error is ErrProvider or ErrBusy.
+func (p *Provider) Begin(ctx context.Context, redirect string) (a Attempt, at string, err error) {
+	ctx, leave, err := p.enter(ctx)
+	if err != nil {
+		return Attempt{}, "", err
+	}
+	defer leave()
+	d, err := p.discover(ctx)
+	if err != nil {
+		return Attempt{}, "", err
+	}
+	a = Attempt{State: rand.Text(), Nonce: rand.Text(), Verifier: oauth2.GenerateVerifier()}
+	return a, p.config(d, redirect).AuthCodeURL(a.State, oidc.Nonce(a.Nonce), oauth2.S256ChallengeOption(a.Verifier)), nil
+}
+
+// Finish exchanges the code with which a browser came back, and returns the person. The tokens of the provider are not kept. The
+// error is ErrProvider, ErrBusy, or ErrPerson.
+func (p *Provider) Finish(ctx context.Context, a Attempt, redirect, code string) (access.Person, error) {
+	ctx, leave, err := p.enter(ctx)
+	if err != nil {
+		return access.Person{}, err
+	}
+	defer leave()
+	d, err := p.discover(ctx)
+	if err != nil {
+		return access.Person{}, err
+	}
+	tokens, err := p.config(d, redirect).Exchange(ctx, code, oauth2.VerifierOption(a.Verifier))
+	if err != nil {
+		return access.Person{}, exchangeError(err)
+	}
+	idToken, err := p.verify(ctx, d, a, tokens)
+	if err != nil {
+		return access.Person{}, err
+	}
+	said := make(claims)
+	if err := idToken.Claims(&said); err != nil {
+		return access.Person{}, fmt.Errorf("%w: claims of the ID token: %w", ErrProvider, err)
+	}
+	if err := p.complete(ctx, d, idToken.Subject, tokens, said); err != nil {
+		return access.Person{}, err
+	}
+	return p.person(said, idToken.Subject)
+}
+
+// enter takes a place among the logins under way, and bounds the login in time.
+func (p *Provider) enter(ctx context.Context) (bounded context.Context, leave func(), err error) {
+	select {
+	case p.logins <- struct{}{}:
+	default:
+		return nil, nil, ErrBusy
+	}
+	ctx, cancel := context.WithTimeout(oidc.ClientContext(ctx, p.client), providerTimeout)
+	return ctx, func() {
+		cancel()
+		<-p.logins
+	}, nil
+}
+
+// config is the client of the provider, with one address to come back to.
+func (p *Provider) config(d *discovered, redirect string) *oauth2.Config {
+	return &oauth2.Config{ClientID: p.clientID, ClientSecret: p.clientSecret, Endpoint: d.endpoint, RedirectURL: redirect, Scopes: p.scopes}
+}
+
+// exchangeError is why a code could not be exchanged. Of the provider's answer it has the code of the error alone.
+func exchangeError(err error) error {
+	var refused *oauth2.RetrieveError
+	if !errors.As(err, &refused) {
+		return fmt.Errorf("%w: exchange the code: %s", ErrProvider, brief(err))
+	}
+	if refused.ErrorCode == "invalid_grant" {
+		return fmt.Errorf("%w: the provider knows the code no more, as it is old or was used before; log in again", ErrPerson)
+	}
+	return fmt.Errorf("%w: it refuses the code with %d %.60q; check client_id, the secret and the redirect URI there", ErrProvider, refused.Response.StatusCode, refused.ErrorCode)
+}
+
+// maxError is how much of an error is kept, in bytes: it may have a whole answer of the provider.
+const maxError = 600
+
+// brief is the beginning of an error.
+func brief(err error) string {
+	text := err.Error()
+	if len(text) > maxError {
+		text = text[:maxError] + "…"
+	}
+	return strings.ToValidUTF8(text, "")
+}
+
+// verify is the ID token among tokens, once it is seen to be of this provider, for this client, in time, and of the attempt.
+func (p *Provider) verify(ctx context.Context, d *discovered, a Attempt, tokens *oauth2.Token) (*oidc.IDToken, error) {
+	raw, ok := tokens.Extra("id_token").(string)
+	if !ok {
+		return nil, fmt.Errorf("%w: it sends no ID token", ErrProvider)
+	}
+	verifier := d.provider.VerifierContext(ctx, &oidc.Config{ClientID: p.clientID, SupportedSigningAlgs: signatures, Now: p.now})
+	idToken, err := verifier.Verify(ctx, raw)
+	if err != nil {
+		return nil, fmt.Errorf("%w: ID token: %s", ErrProvider, brief(err))
+	}
+	var more struct {
+		Party string `json:"azp"`
+	}
+	if err := idToken.Claims(&more); err != nil {
+		return nil, fmt.Errorf("%w: claims of the ID token: %w", ErrProvider, err)
+	}
+	switch {
+	case a.Nonce == "" || subtle.ConstantTimeCompare([]byte(idToken.Nonce), []byte(a.Nonce)) != 1:
+		return nil, fmt.Errorf("%w: the ID token is of another login (nonce)", ErrProvider)
+	case more.Party != "" && more.Party != p.clientID, more.Party == "" && len(idToken.Audience) > 1:
+		return nil, fmt.Errorf("%w: the ID token was made for another client (azp)", ErrProvider)
+	}
+	if idToken.AccessTokenHash != "" {
+		if err := idToken.VerifyAccessToken(tokens.AccessToken); err != nil {
+			return nil, fmt.Errorf("%w: the access token is not that of the ID token (at_hash): %w", ErrProvider, err)
+		}
+	}
+	return idToken, nil
+}
+
+// complete adds the claims of the user info, where the name or the groups are not in the ID token. What the ID token says stays.
+func (p *Provider) complete(ctx context.Context, d *discovered, subject string, tokens *oauth2.Token, said claims) error {
+	_, named := said.find(p.nameClaim)
+	_, grouped := said.find(p.groupsClaim)
+	if named && grouped || d.provider.UserInfoEndpoint() == "" {
+		return nil
+	}
+	info, err := d.provider.UserInfo(ctx, oauth2.StaticTokenSource(tokens))
+	if err != nil {
+		return fmt.Errorf("%w: user info: %s", ErrProvider, brief(err))
+	}
+	if info.Subject != subject {
+		return fmt.Errorf("%w: the user info is of another person", ErrProvider)
+	}
+	more := make(claims)
+	if err := info.Claims(&more); err != nil {
+		return fmt.Errorf("%w: claims of the user info: %w", ErrProvider, err)
+	}
+	// Whether an address was verified is said of the address beside it.
+	switch {
+	case said[emailClaim] == nil:
+		delete(said, verifiedClaim)
+	case said[emailClaim] != more[emailClaim]:
+		delete(more, verifiedClaim)
+	}
+	for name, value := range more {
+		if _, is := said[name]; !is {
+			said[name] = value
+		}
+	}
+	return nil
+}
+
+// discover is what the provider says of itself, asked at most once an hour. A provider that did not answer is left alone for some
+// seconds. Several logins wait for one answer.
+func (p *Provider) discover(ctx context.Context) (*discovered, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	now := p.now()
+	if p.known != nil && now.Sub(p.known.at) < discoveryAge {
+		return p.known, nil
+	}
+	if p.failed != nil && now.Sub(p.failedAt) < discoveryRetry {
+		return p.knownOr(p.failed)
+	}
+	d, err := p.ask(ctx)
+	if err != nil {
+		p.failed, p.failedAt = fmt.Errorf("%w: %s", ErrProvider, brief(err)), p.now()
+		return p.knownOr(p.failed)
+	}
+	d.at = now
+	p.known, p.failed = d, nil
+	return d, nil
+}
+
+// knownOr is what the provider said before, or the error that it says nothing.
+func (p *Provider) knownOr(err error) (*discovered, error) {
+	if p.known != nil {
+		return p.known, nil
+	}
+	return nil, err
+}
+
+// ask asks the provider for what it says of itself, for all logins: a browser that leaves meanwhile does not end it.
+func (p *Provider) ask(ctx context.Context) (*discovered, error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), providerTimeout)
+	defer cancel()
+	provider, err := oidc.NewProvider(ctx, p.issuer)
+	if err != nil {
+		return nil, err
+	}
+	var says struct {
+		Keys    string   `json:"jwks_uri"`
+		Methods []string `json:"token_endpoint_auth_methods_supported"`
+	}
+	if err := provider.Claims(&says); err != nil {
+		return nil, err
+	}
+	d := &discovered{provider: provider, endpoint: provider.Endpoint()}
+	for name, at := range map[string]string{
+		"authorization_endpoint": d.endpoint.AuthURL, "token_endpoint": d.endpoint.TokenURL, "jwks_uri": says.Keys, "userinfo_endpoint": provider.UserInfoEndpoint(),
+	} {
+		if at == "" && name == "userinfo_endpoint" {
+			continue
+		}
+		if wrong := p.wrongEndpoint(at); wrong != "" {
+			return nil, fmt.Errorf("its %s %.200q %s", name, at, wrong)
+		}
+	}
+	d.endpoint.AuthStyle = oauth2.AuthStyleInHeader // the default of OpenID Connect
+	if p.clientSecret == "" || len(says.Methods) > 0 && !slices.Contains(says.Methods, "client_secret_basic") {
+		d.endpoint.AuthStyle = oauth2.AuthStyleInParams
+	}
+	return d, nil
+}
+
+// wrongEndpoint says why an address is none that a provider's users and secrets may be sent to; empty: it is one.
+func (p *Provider) wrongEndpoint(address string) string {
+	u, err := url.Parse(address)
+	switch {
+	case err != nil || u.Host == "":
+		return "is no web address"
+	case u.Scheme != "https" && (u.Scheme != "http" || strings.HasPrefix(p.issuer, "https:") || !isLoopback(u.Hostname())):
+		return "is not https"
+	}
+	return ""
+}

@@ -1,0 +1,52 @@
+package logins_test
+
+import (
+	"encoding/pem"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/internal/logins"
+)
+
+// A provider has to prove itself to whom the file trusts.
+func TestTheCertificatesOfAProvider(t *testing.T) {
+	var asked int
+	s := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { asked++; w.WriteHeader(http.StatusTeapot) }))
+	t.Cleanup(s.Close)
+	folder := t.TempDir()
+	put := func(name, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})))
+	begin := func(more string) (int, error) {
+		t.Helper()
+		put("login.yaml", "oidc: {issuer: '"+s.URL+"', client_id: x"+more+"}\ngroups: [{group: a, scopes: [read]}]\n")
+		config, err := logins.Load(filepath.Join(folder, "login.yaml"), logins.Options{Now: time.Now})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(config.OIDC.Close)
+		_, _, err = config.OIDC.Begin(t.Context(), redirect)
+		return asked, err
+	}
+	if asked, err := begin(""); !errors.Is(err, logins.ErrProvider) || asked != 0 || !strings.Contains(err.Error(), "certificate") {
+		t.Errorf("without the file: %v, asked %d times", err, asked)
+	}
+	if asked, err := begin(", ca_file: ca.pem"); !errors.Is(err, logins.ErrProvider) || asked != 1 || !strings.Contains(err.Error(), "teapot") {
+		t.Errorf("with it: %v, asked %d times", err, asked)
+	}
+	put("empty.pem", "nothing\n")
+	put("login.yaml", "oidc: {issuer: '"+s.URL+"', client_id: x, ca_file: empty.pem}\ngroups: [{group: a, scopes: [read]}]\n")
+	if _, err := logins.Load(filepath.Join(folder, "login.yaml"), logins.Options{Now: time.Now}); err == nil || !strings.Contains(err.Error(), "oidc.ca_file: ") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,437 @@
+package notify_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/model"
+
+	"deadman/alerts"
+	"deadman/internal/notify"
+)
+
+// amMessage is a message as Alertmanager's receivers read it.
+type amMessage struct {
+	Version, GroupKey, Status, Receiver string
+	CommonLabels                        model.LabelSet
+	Alerts                              []struct {
+		Status, Fingerprint string
+		Labels              model.LabelSet
+		StartsAt, EndsAt    time.Time
+	}
+}
+
+// Alertmanager's receivers pair what fires and what is resolved by the fingerprint.
+func TestAlertmanager(t *testing.T) {
+	onBoth(t, func(t *testing.T, w *world) {
+		n := w.notifier(`
+channels: {am: {kind: alertmanager, url: $URL/am}}
+routes: [{to: am, group_wait: 0s}]
+`)
+		w.fire(alerts.Critical, map[string]string{"site-name": "north"}, "a", "b")
+		w.later(n, 0)
+		w.resolve("a")
+		w.later(n, 0)
+		var got []amMessage
+		for _, p := range w.ear.take() {
+			var m amMessage
+			if err := json.Unmarshal([]byte(p.body), &m); err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, m)
+		}
+		if len(got) != 2 || len(got[0].Alerts) != 2 || len(got[1].Alerts) != 1 {
+			t.Fatalf("%+v", got)
+		}
+		first, second := got[0], got[1]
+		if first.Version != "4" || first.Status != "firing" || second.Status != "resolved" || first.Receiver != "am" || first.GroupKey != second.GroupKey {
+			t.Errorf("%+v\n%+v", first, second)
+		}
+		if want := (model.LabelSet{
+			"alertname": "order-late", "entity": "order", "severity": "critical", "step": "primary", "site_name": "north",
+		}); !first.CommonLabels.Equal(want) {
+			t.Errorf("common labels: %s", first.CommonLabels)
+		}
+		fired, closed := first.Alerts[0], second.Alerts[0]
+		if fired.Labels["key"] != "a" {
+			fired = first.Alerts[1]
+		}
+		if closed.Fingerprint != fired.Fingerprint || !closed.Labels.Equal(fired.Labels) || closed.Status != "resolved" || !closed.StartsAt.Equal(fired.StartsAt) {
+			t.Errorf("%+v does not close %+v", closed, fired)
+		}
+		if !fired.EndsAt.IsZero() || closed.EndsAt.IsZero() || fired.Labels.Fingerprint().String() != fired.Fingerprint {
+			t.Errorf("%+v, %+v", fired, closed)
+		}
+	})
+}
+
+// services stands for Slack and PagerDuty: whatever host a client asks for, it is answered
+// by the ear.
+func services(t *testing.T, e *ear) *http.Client {
+	server := httptest.NewTLSServer(e)
+	t.Cleanup(server.Close)
+	client := notify.NewClient()
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, server.Listener.Addr().String())
+		},
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it is this process
+	}
+	t.Cleanup(transport.CloseIdleConnections)
+	client.Transport = transport
+	return client
+}
+
+func message(about ...alerts.Alert) notify.Message {
+	return notify.Message{
+		Notice: alerts.Notice{Channel: "c", Route: "r", Topic: "rule=order-late", Alerts: len(about)},
+		Alerts: about, PublicURL: "https://deadman.example.org", Unclosed: 1,
+	}
+}
+
+func firing(key string) alerts.Alert {
+	return alerts.Alert{
+		Rule: "order-late", Entity: "order", Key: key, URL: "https://deadman.example.org/alerts/1",
+		Detail: alerts.Detail{Draft: alerts.Draft{Status: alerts.Firing, Severity: alerts.Critical, Text: "order " + key + " waits"}},
+	}
+}
+
+func TestSlack(t *testing.T) {
+	e := newEar(t)
+	c, err := notify.Open(notify.Spec{Name: "s", Kind: notify.Slack, URL: "slack://hook:WNA3PBYV6-F20DUQND3RQ-Webc4MAvoacrpPakR8phF0zi@webhook"}, services(t, e))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Send(t.Context(), message(firing("1"))); err != nil {
+		t.Fatal(err)
+	}
+	got := e.take()
+	if len(got) != 1 || !strings.HasPrefix(got[0].path, "/services/WNA3PBYV6/") {
+		t.Fatalf("%+v", got)
+	}
+	for _, part := range []string{"[CRITICAL] order-late: order 1", "order 1 waits", "https://deadman.example.org/alerts/1"} {
+		if !strings.Contains(got[0].body, part) {
+			t.Errorf("no %q in %s", part, got[0].body)
+		}
+	}
+	e.answer(404)
+	if err := c.Send(t.Context(), message(firing("1"))); err == nil {
+		t.Error("a message that was refused was taken")
+	}
+}
+
+func TestPagerDuty(t *testing.T) {
+	e := newEar(t)
+	e.answer(202)
+	c, err := notify.Open(notify.Spec{Name: "p", Kind: notify.PagerDuty, URL: "pagerduty:///eb243592faa24ba2a5511afdf565c889"}, services(t, e))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resolved := firing("1")
+	resolved.Status = alerts.Resolved
+	over := message(resolved)
+	over.Unclosed = 0
+	partly := message(resolved)
+	for _, m := range []notify.Message{message(firing("1")), partly, over} {
+		if err := c.Send(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	type event struct {
+		Action  string `json:"event_action"`
+		Key     string `json:"dedup_key"`
+		Payload struct{ Severity, Summary string }
+	}
+	var got []event
+	for _, p := range e.take() {
+		var v event
+		if err := json.Unmarshal([]byte(p.body), &v); err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, v)
+	}
+	if len(got) != 3 || got[0].Action != "trigger" || got[1].Action != "trigger" || got[2].Action != "resolve" {
+		t.Fatalf("%+v", got)
+	}
+	if got[0].Key == "" || got[0].Key != got[2].Key || got[0].Payload.Severity != "critical" || !strings.Contains(got[0].Payload.Summary, "order 1 waits") {
+		t.Errorf("%+v", got)
+	}
+}
+
+// post office is a mail server that keeps what it gets.
+type postOffice struct {
+	net.Listener
+	mu    sync.Mutex
+	mails []string
+	gone  sync.WaitGroup
+}
+
+func newPostOffice(t testing.TB) *postOffice {
+	socket, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &postOffice{Listener: socket}
+	p.gone.Go(func() {
+		for {
+			conn, err := socket.Accept()
+			if err != nil {
+				return
+			}
+			p.gone.Go(func() { p.serve(conn) })
+		}
+	})
+	t.Cleanup(func() { socket.Close(); p.gone.Wait() })
+	return p
+}
+
+// serve speaks as much of RFC 5321 as a client needs.
+func (p *postOffice) serve(conn net.Conn) {
+	defer conn.Close()
+	in := bufio.NewReader(conn)
+	say := func(s string) { fmt.Fprint(conn, s+"\r\n") }
+	say("220 here")
+	for {
+		line, err := in.ReadString('\n')
+		if err != nil {
+			return
+		}
+		switch verb := strings.ToUpper(strings.Fields(line + " x")[0]); verb {
+		case "DATA":
+			say("354 go on")
+			var mail strings.Builder
+			for {
+				line, err := in.ReadString('\n')
+				if err != nil {
+					return
+				}
+				if line == ".\r\n" {
+					break
+				}
+				mail.WriteString(line)
+			}
+			p.mu.Lock()
+			p.mails = append(p.mails, mail.String())
+			p.mu.Unlock()
+			say("250 kept")
+		case "QUIT":
+			say("221 bye")
+			return
+		default:
+			say("250 fine")
+		}
+	}
+}
+
+func TestEmail(t *testing.T) {
+	office := newPostOffice(t)
+	url := fmt.Sprintf("smtp://%s/?from=deadman@example.org&to=ops@example.org,boss@example.org&encryption=None&starttls=No", office.Addr())
+	c, err := notify.Open(notify.Spec{Name: "m", Kind: notify.Email, URL: url}, notify.NewClient())
+	if err != nil {
+		t.Fatal(err)
+	}
+	evil := firing("1\r\nBcc: everybody@example.org")
+	if err := c.Send(t.Context(), message(evil)); err != nil {
+		t.Fatal(err)
+	}
+	office.mu.Lock()
+	defer office.mu.Unlock()
+	if len(office.mails) != 2 {
+		t.Fatalf("%d mails", len(office.mails))
+	}
+	head, body, _ := strings.Cut(office.mails[0], "\r\n\r\n")
+	if !strings.Contains(head, "Subject:") || !strings.Contains(head, "order-late: order 1") || strings.Contains(head, "\nBcc:") {
+		t.Error(head)
+	}
+	if !strings.Contains(body, "waits") || strings.Contains(body, "\nBcc:") {
+		t.Error(body)
+	}
+}
+
+func TestManyAlertsAreAFewLines(t *testing.T) {
+	var many []alerts.Alert
+	for i := range 500 {
+		a := firing(fmt.Sprint(i))
+		a.DecidedAt = time.Date(2026, 1, 2, 3, 4, 5, 678, time.UTC).Add(time.Duration(i%7) * time.Minute)
+		many = append(many, a)
+	}
+	m := message(many...)
+	m.Notice.Alerts = 4822
+	text := m.Text()
+	if lines := strings.Count(text, "\n"); lines != 12 || !strings.Contains(text, "and 4,812 more\nhttps://deadman.example.org/alerts?decided_after=2026-01-02T03%3A04%3A05Z&rule=order-late\n") {
+		t.Errorf("%d lines: %s", lines, text)
+	}
+	if got := m.Title(); got != "[CRITICAL] 4,822 alerts: rule=order-late" {
+		t.Error(got)
+	}
+}
+
+// The link of a message of many leads to what they have in common.
+func TestTheLinkOfMany(t *testing.T) {
+	const list = "https://deadman.example.org/alerts?decided_after=0001-01-01T00%3A00%3A00Z"
+	one, other := firing("1"), firing("1")
+	other.Severity = alerts.Warning
+	gathered := message(one, firing("2"))
+	gathered.Topic, gathered.Notice.Alerts = "*", 600 // of which nothing is known
+	for want, m := range map[string]notify.Message{
+		list + "&entity=order&key=1&rule=order-late&status=firing":             message(one, other),
+		list + "&entity=order&rule=order-late&severity=critical&status=firing": message(one, firing("2")),
+		list:                                   gathered,
+		"https://deadman.example.org/alerts/1": message(one),
+	} {
+		if got := m.Link(); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
+	}
+}
+
+// Whatever service it is, its requests go through the client that is given, which follows no
+// redirects.
+func TestServicesAreBounded(t *testing.T) {
+	for name, url := range map[string]string{
+		"discord": "discord://token-of-the-hook@123456789012345678",
+		"matrix":  "matrix://:a-long-access-token@matrix.example.org/?rooms=!room:example.org",
+		"zulip":   "zulip://bot%40example.org:a-long-key@zulip.example.org/?stream=ops&topic=deadman",
+		"teams":   "generic+https://hook.example.org/a",
+		"ntfy":    "ntfy://ntfy.example.org/deadman",
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := newEar(t)
+			e.answer(http.StatusTemporaryRedirect)
+			c, err := notify.Open(notify.Spec{Name: "c", Kind: notify.Shoutrrr, URL: url}, services(t, e))
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := c.Send(t.Context(), message(firing("1"))); err == nil {
+				t.Error("a redirect passes for success")
+			}
+			got := e.take()
+			if len(got) == 0 {
+				t.Error("its requests go elsewhere")
+			}
+			for _, p := range got {
+				if p.path == "/elsewhere" {
+					t.Error("a redirect is followed")
+				}
+			}
+		})
+	}
+}
+
+// Matrix would log in over a client of its own before it is given one, already when the file is
+// read.
+func TestMatrixTakesATokenOnly(t *testing.T) {
+	e := newEar(t)
+	_, err := notify.Open(notify.Spec{Name: "c", Kind: notify.Shoutrrr, URL: "matrix://ada:secret-password@" + strings.TrimPrefix(e.URL, "http://") + "/?disableTLS=yes"}, services(t, e))
+	if err == nil || !strings.Contains(err.Error(), "access token") || strings.Contains(err.Error(), "secret-password") {
+		t.Errorf("%v", err)
+	}
+	if got := e.take(); len(got) != 0 {
+		t.Errorf("it was asked %+v", got)
+	}
+}
+
+// Why a channel does not take messages is shown to whoever may read, and is logged.
+func TestReasonsHaveNoSecrets(t *testing.T) {
+	s := newEar(t)
+	s.Close()
+	const secret = "T00000000-B00000000-sEcReTsEcReTsEcReTsEcReT"
+	hook := s.URL + "/services/" + secret
+	for _, c := range []notify.Spec{
+		{Name: "c", Kind: notify.Webhook, URL: hook},
+		{Name: "c", Kind: notify.Webhook, URL: s.URL + "/?token=" + secret},
+		{Name: "c", Kind: notify.Shoutrrr, URL: "generic+" + hook},
+	} {
+		n, err := notify.New(notify.Options{
+			Config: notify.Config{Channels: []notify.Spec{c}}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		reason, err := n.Test(t.Context(), "c")
+		if err != nil || reason == "" {
+			t.Errorf("a server that is gone took a message: %v", err)
+		}
+		if strings.Contains(reason, "sEcReT") {
+			t.Errorf("%s: it says %q", c.Kind, reason)
+		}
+	}
+}
+
+// A receiver may say in its answer what it was asked for.
+func TestReasonsHaveNoSecretsOfReceivers(t *testing.T) {
+	const secret = "sEcReTsEcReT"
+	echo := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		http.Error(w, "there is no hook "+r.URL.Path, http.StatusNotFound)
+	}))
+	t.Cleanup(echo.Close)
+	client := notify.NewClient()
+	defer client.CloseIdleConnections()
+	n, err := notify.New(notify.Options{
+		Config: notify.Config{Channels: []notify.Spec{{Name: "c", Kind: notify.Webhook, URL: echo.URL + "/" + secret}}},
+		Client: client, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if reason, err := n.Test(t.Context(), "c"); err != nil || reason != "it answers 404 Not Found: there is no hook /…" {
+		t.Errorf("%q, %v", reason, err)
+	}
+}
+
+// A receiver that answers without end is not listened to without end.
+func TestAnswersAreBounded(t *testing.T) {
+	endless := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		for {
+			if _, err := io.WriteString(w, strings.Repeat("x", 1<<10)); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(endless.Close)
+	client := notify.NewClient()
+	defer client.CloseIdleConnections()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, endless.URL, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	answer, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if n, err := io.Copy(io.Discard, answer.Body); n != 64<<10 || err != nil {
+		t.Errorf("%d bytes were read: %v", n, err)
+	}
+}
+
+// Programs get alerts as they are. What they may show to people at once turns no letters around.
+func TestWebhooksGetAVisibleTitle(t *testing.T) {
+	e := newEar(t)
+	c, err := notify.Open(notify.Spec{Name: "w", Kind: notify.Webhook, URL: e.URL}, notify.NewClient())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Send(t.Context(), message(firing("a\u202eb"))); err != nil {
+		t.Fatal(err)
+	}
+	var got notify.WebhookMessage
+	if err := json.Unmarshal([]byte(e.take()[0].body), &got); err != nil {
+		t.Fatal(err)
+	}
+	if got.Data.Title != "[CRITICAL] order-late: order a⟨U+202E⟩b" || got.Data.Alerts[0].Key != "a\u202eb" {
+		t.Errorf("%+v", got.Data)
+	}
+}

@@ -1,0 +1,273 @@
+package notify_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"math/rand/v2"
+	"mime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"deadman/alerts"
+	"deadman/internal/notify"
+	"deadman/rules"
+)
+
+// service is a channel, and how its service reads what it gets.
+type service struct {
+	url   string
+	kind  notify.Kind
+	does  func(sent string) []string
+	shown string                   // where the texts of events may be, of the request; they are nowhere else
+	most  int                      // characters of those texts; 0: as many as there are
+	reads func(sent string) string // as a person reads it; nil: as it is sent
+}
+
+// services are one channel of each service that shoutrrr sends to over HTTP, and of each mode that has a format of its own. The longest texts
+// are those that shoutrrr or the service takes.
+var everyService = map[string]service{
+	"slack":                {url: "slack://hook:WNA3PBYV6-F20DUQND3RQ-Webc4MAvoacrpPakR8phF0zi@webhook", kind: notify.Slack, does: inSlack, shown: ".text .attachments[].text", reads: html.UnescapeString},
+	"slack bot":            {url: "slack://xoxb:123456789012-1234567890123-4mt0t4l1YL3g1T5L4cK70k3N@ops", kind: notify.Slack, does: inSlack, shown: ".text .attachments[].text", reads: html.UnescapeString},
+	"pagerduty":            {url: "pagerduty:///eb243592faa24ba2a5511afdf565c889", kind: notify.PagerDuty, does: inPlainText, shown: ".payload.summary"},
+	"discord":              {url: "discord://token-of-the-hook@123456789012345678", does: inDiscord, shown: ".embeds[].description .content"},
+	"mattermost":           {url: "mattermost://chat.example.org/a-long-token", does: inMarkdown, shown: ".text", reads: readMarkdown},
+	"rocketchat":           {url: "rocketchat://chat.example.org/token-a/token-b", does: inMarkdown, shown: ".text", reads: readMarkdown},
+	"teams":                {url: "teams://?host=https%3A%2F%2Fprod-00.westus.logic.azure.com%3A443%2Fworkflows%2Fabc123%2Ftriggers%2Fmanual%2Fpaths%2Finvoke%3Fapi-version%3D2016-06-00%26sp%3D%2Ftriggers%2Fmanual%2Frun%26sv%3D1.0%26sig%3DXXXXXXXX", does: inMarkdown, shown: ".attachments[].content.body[].text", reads: readMarkdown},
+	"zulip":                {url: "zulip://bot%40example.org:a-long-key@zulip.example.org/?stream=ops&topic=deadman", does: inMarkdown, shown: ".content", most: 10_000, reads: readMarkdown},
+	"googlechat":           {url: "googlechat://chat.googleapis.com/v1/spaces/FOO/messages?key=bar&token=baz", does: inUnknown, shown: ".text", most: 4096},
+	"telegram":             {url: telegramURL, does: inUnknown, shown: ".text", most: 4096},
+	"telegram, HTML":       {url: telegramURL + "&parsemode=HTML", does: inHTML, shown: ".text", most: 4096, reads: html.UnescapeString},
+	"telegram, Markdown":   {url: telegramURL + "&parsemode=Markdown", does: inLegacyTelegram, shown: ".text", most: 4096},
+	"telegram, MarkdownV2": {url: telegramURL + "&parsemode=MarkdownV2", does: inNewTelegram, shown: ".text", most: 4096},
+	"ntfy":                 {url: "ntfy://ntfy.example.org/deadman", does: inUnknown, most: 4096},
+	"ntfy, Markdown":       {url: "ntfy://ntfy.example.org/deadman?markdown=yes", does: inMarkdown, most: 4096, reads: readMarkdown},
+	"matrix":               {url: "matrix://:a-long-access-token@matrix.example.org/?rooms=!a:example.org", does: inUnknown, shown: ".body", reads: html.UnescapeString},
+	"lark":                 {url: "lark://open.larksuite.com/abc123?secret=xyz789", does: inUnknown, shown: ".content.text", most: 4096},
+	"wecom":                {url: "wecom://693axxx6-7aoc-4bc4-97a0-0ec2sifa5aaa", does: inUnknown, shown: ".text.content", most: 4096},
+	"gotify":               {url: "gotify://gotify.example.org/AzyoeNS.D4iJLVa", does: inUnknown, shown: ".message", reads: html.UnescapeString},
+	"pushover":             {url: "pushover://shoutrrr:abcdefghijklmnopqrstuvwxyz1234@abcdefghijklmnopqrstuvwxyz5678", does: inUnknown, shown: ".message", most: 1024, reads: html.UnescapeString},
+	"opsgenie":             {url: "opsgenie://api.opsgenie.com/eb243592-faa2-4ba2-a551q-1afdf565c889", does: inUnknown, shown: ".message .description", reads: html.UnescapeString},
+	"generic":              {url: "generic+https://hook.example.org/a", does: inUnknown, reads: html.UnescapeString},
+	"generic, JSON":        {url: "generic+https://hook.example.org/a?template=json", does: inUnknown, shown: ".message", reads: html.UnescapeString},
+	"notifiarr":            {url: "notifiarr://a-long-key?channel=123456789012345678", does: inDiscord, shown: ".discord.text.description .discord.text.content"},
+	"twilio":               {url: "twilio://AC0123456789abcdef0123456789abcdef:token@+15551234567/+15559876543", does: inUnknown, shown: ".Body", most: 1600},
+}
+
+const telegramURL = "telegram://123456789:AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA@telegram?chats=1"
+
+// payloads are texts that do something in the one service or the other.
+var payloads = []string{
+	"<!channel> <https://evil.example/login|View in deadman>", "<!here|x> <@U123> <!subteam^S1>", "@everyone @here @channel @all @**all** @bob", "x@everyone y@here.example z@everyone.example ops@example.org",
+	"<@123> <@&123> <#1> </a:1> <t:1:R> <:x:1> <id:guide>", "<users/all> <at>Ann</at>", "[View](https://evil.example) ![a](https://evil.example/b.png) [a][b]\n\n[b]: https://evil.example",
+	"https://good.example@evil.example/ https://a.example/?a=1&shy;b &#8238;c &lrm;", "<a href=\"https://evil.example\">View</a><script>alert(1)</script><!-- -->", "\r\nBcc: everyone@evil.example\r\n\r\nbody",
+	"a\nX-Actions: view, https://evil.example", "=?utf-8?B?4oCuSGVsbG8=?=", "\r\n.\r\nMAIL FROM:<evil@evil.example>", "--boundary\r\nContent-Type: text/html", "*a* _b_ ~~c~~ ||d|| `e` ```f``` # g\n> h\n- i",
+	"\u202egnp.exe \u2066x\u2069 \u200bz\u200dw\ufeff \u00ad\U000e0041 \u2028\u2029\u0085", "\x1b[2J\x00\x07\x7f", "\\[a\\](https://evil.example) \\", "&lt;b&gt; &#60;b&#62; &amp;#8238;", "${7*7} {{7*7}} %s",
+	`","text":"<!channel>"}`, "&\u202e#8238;", "\xff\xfe", strings.Repeat("<!channel>", 60), strings.Repeat("👩‍🚀", 200), strings.Repeat("&", 400),
+}
+
+// composedSeeds is how many events are composed of parts of payloads.
+const composedSeeds = 40
+
+// FuzzChannels sends an alert of an event, and many, on each channel, and reads them as each service does: nothing of the event mentions,
+// links, is a header, or hides.
+func FuzzChannels(f *testing.F) {
+	for i, one := range payloads {
+		f.Add(one, payloads[(i+7)%len(payloads)], payloads[(i+13)%len(payloads)])
+	}
+	random := rand.New(rand.NewPCG(1, 2))
+	composed := func() (all string) {
+		for range 1 + random.IntN(4) {
+			one := []rune(payloads[random.IntN(len(payloads))])
+			from := random.IntN(len(one))
+			all += string(one[from : from+1+random.IntN(len(one)-from)])
+		}
+		return all
+	}
+	for range composedSeeds {
+		f.Add(composed(), composed(), composed())
+	}
+	r, client := newReceivers(f)
+	channels := make(map[string]notify.Channel)
+	for name, s := range everyService {
+		kind := s.kind
+		if kind == "" {
+			kind = notify.Shoutrrr
+		}
+		c, err := notify.Open(notify.Spec{Name: "c", Kind: kind, URL: s.url}, client)
+		if err != nil {
+			f.Fatalf("%s: %v", name, err)
+		}
+		channels[name] = c
+	}
+	for _, kind := range []notify.Kind{notify.Webhook, notify.Alertmanager} {
+		c, err := notify.Open(notify.Spec{Name: "c", Kind: kind, URL: "https://hook.example.org/a"}, client)
+		if err != nil {
+			f.Fatal(err)
+		}
+		channels[string(kind)] = c
+	}
+	office := newPostOffice(f)
+	for name, options := range map[string]string{"mail": "", "mail, HTML": "&usehtml=yes"} {
+		c, err := notify.Open(notify.Spec{Name: "c", Kind: notify.Email, URL: "smtp://" + office.Addr().String() + "/?from=deadman@example.org&to=ops@example.org&encryption=None&starttls=No" + options}, client)
+		if err != nil {
+			f.Fatal(err)
+		}
+		channels[name] = c
+	}
+	f.Fuzz(func(t *testing.T, key, said, label string) {
+		key = key[:min(len(key), rules.MaxKey)]
+		key, said, label = strings.ToValidUTF8(key, "?"), strings.ToValidUTF8(said, "?"), strings.ToValidUTF8(label, "?")
+		for _, m := range []notify.Message{hostileMessage(1, key, said, label), hostileMessage(12, key, said, label)} {
+			for name, c := range channels {
+				if err := c.Send(t.Context(), m); err != nil {
+					t.Errorf("%s: an event keeps its alert from people: %v", name, err)
+				}
+				for _, got := range r.take() {
+					switch s, ok := everyService[name]; {
+					case ok:
+						judgeService(t, name, s, got)
+					case name == string(notify.Webhook):
+						judgeWebhook(t, m, got)
+					default:
+						judgeAlertmanager(t, m, got)
+					}
+				}
+				for _, sent := range office.take() {
+					judgeMail(t, name, sent)
+				}
+			}
+		}
+	})
+}
+
+// hostileMessage is a message about alerts of an event.
+func hostileMessage(count int, key, said, label string) notify.Message {
+	a := firing(key)
+	a.Text, a.Labels, a.Since = said, map[string]string{"site": label}, time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	m := message(slices.Repeat([]alerts.Alert{a}, count)...)
+	m.Topic = "site=" + label
+	return m
+}
+
+// hides returns what of a text works in secret.
+func hides(s string) string {
+	before := rune(0)
+	for i, r := range s {
+		after, _ := utf8.DecodeRuneInString(s[i+utf8.RuneLen(r):])
+		joins := (r == '\u200c' || r == '\u200d') && before > unicode.MaxASCII && after > unicode.MaxASCII
+		switch {
+		case r == '\n', joins:
+		case unicode.Is(unicode.Cc, r), r == '\u2028', r == '\u2029', r == '\u00ad', r >= '\u200b' && r <= '\u200f', r >= '\u202a' && r <= '\u202e',
+			r >= '\u2060' && r <= '\u206f', r == '\ufeff', r == '\u061c', r >= '\U000e0000' && r <= '\U000e007f':
+			return fmt.Sprintf("%U at %d of %q", r, i, s)
+		}
+		before = r
+	}
+	return ""
+}
+
+func judgeService(t *testing.T, name string, s service, r request) {
+	t.Helper()
+	size := 0
+	for at, sent := range shownIn(t, r) {
+		if at != s.shown && !slices.Contains(strings.Fields(s.shown), at) {
+			if strings.Contains(sent, "order-late") {
+				t.Errorf("%s: %s has the text %q", name, at, sent)
+			}
+			continue
+		}
+		size += utf8.RuneCountInString(sent)
+		if does := s.does(sent); len(does) > 0 {
+			t.Errorf("%s: %q in %q", name, does, sent)
+		}
+		if s.reads != nil {
+			sent = s.reads(sent)
+		}
+		if found := hides(sent); found != "" {
+			t.Errorf("%s: %s", name, found)
+		}
+	}
+	if size == 0 || s.most > 0 && size > s.most {
+		t.Errorf("%s: the texts have %d characters, want 1 to %d: %.300q", name, size, s.most, r.body)
+	}
+	for header, values := range r.header {
+		if text := strings.Join(values, " "); strings.Contains(text, "order") || strings.Contains(text, "evil") {
+			t.Errorf("%s: the header %s is %q", name, header, text)
+		}
+	}
+}
+
+// A program gets alerts as they are; its title is for people.
+func judgeWebhook(t *testing.T, m notify.Message, r request) {
+	t.Helper()
+	var got notify.WebhookMessage
+	if err := json.Unmarshal(r.body, &got); err != nil {
+		t.Fatal(err)
+	}
+	if found := hides(got.Data.Title); found != "" || strings.Contains(got.Data.Title, "\n") {
+		t.Errorf("webhook: the title: %s", found)
+	}
+	for i, a := range got.Data.Alerts {
+		if a.Key != m.Alerts[i].Key || a.Text != m.Alerts[i].Text || a.Labels["site"] != m.Alerts[i].Labels["site"] {
+			t.Errorf("webhook: %+v is sent as %+v", m.Alerts[i], a)
+		}
+	}
+	if names := headers(r.header); !slices.Equal(names, []string{"Accept-Encoding", "Content-Length", "Content-Type", "User-Agent", "Webhook-Id", "Webhook-Timestamp"}) {
+		t.Errorf("webhook: headers %s", names)
+	}
+}
+
+func judgeAlertmanager(t *testing.T, m notify.Message, r request) {
+	t.Helper()
+	var got struct {
+		Alerts []struct{ Labels, Annotations map[string]string }
+	}
+	if err := json.Unmarshal(r.body, &got); err != nil {
+		t.Fatal(err)
+	}
+	for i, a := range got.Alerts {
+		if found := hides(a.Annotations["summary"]); found != "" || len(a.Annotations) != 1 {
+			t.Errorf("alertmanager: %v, %s", a.Annotations, found)
+		}
+		if a.Labels["alertname"] != "order-late" || a.Labels["site"] != m.Alerts[i].Labels["site"] || a.Labels["severity"] != "critical" {
+			t.Errorf("alertmanager: %v", a.Labels)
+		}
+	}
+}
+
+func judgeMail(t *testing.T, name, sent string) {
+	t.Helper()
+	l := readLetter(t, sent)
+	if names := headers(l.header); !slices.Equal(names, []string{"Content-Type", "Date", "From", "Mime-Version", "Subject", "To"}) {
+		t.Errorf("%s: headers %s in %q", name, names, sent)
+	}
+	subject, err := new(mime.WordDecoder).DecodeHeader(l.header.Get("Subject"))
+	if found := hides(subject); err != nil || found != "" || strings.Contains(subject, "\n") || !strings.HasPrefix(subject, "[CRITICAL] ") {
+		t.Errorf("%s: the subject %q: %v %s", name, subject, err, found)
+	}
+	if l.header.Get("To") != "ops@example.org" || l.header.Get("From") != "<deadman@example.org>" {
+		t.Errorf("%s: %q", name, sent)
+	}
+	for kind, body := range l.parts {
+		body = strings.ReplaceAll(body, "\r\n", "\n")
+		if kind == "text/html" {
+			inner := strings.TrimSpace(body)
+			inner = strings.TrimSuffix(strings.TrimPrefix(inner, "<pre>"), "</pre>")
+			if does := openingTag.FindAllString(inner, -1); does != nil {
+				t.Errorf("%s: %q in %q", name, does, inner)
+			}
+			body = html.UnescapeString(inner)
+		}
+		if found := hides(body); found != "" {
+			t.Errorf("%s, %s: %s", name, kind, found)
+		}
+	}
+	if want := map[string]int{"mail": 1, "mail, HTML": 2}[name]; len(l.parts) != want || l.parts["text/plain"] == "" {
+		t.Errorf("%s has %d parts: %q", name, len(l.parts), sent)
+	}
+}

@@ -1,0 +1,218 @@
+// Package notify turns alerts into messages for people: it routes them, gathers them, and
+// hands them to channels until those have taken them.
+package notify
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"deadman/alerts"
+	"deadman/internal/configfile"
+)
+
+// Bounds of a file of channels, and what a route does that does not say.
+const (
+	MaxChannels = 100
+	MaxRoutes   = 500
+
+	defaultWait    = 10 * time.Second
+	maxWait        = time.Hour
+	defaultPerHour = 60
+	maxPerHour     = 3600
+)
+
+// Config is the channels and routes of a file.
+type Config struct {
+	Channels []Spec // by name
+	Routes   []Route
+}
+
+// Spec is how a file describes a channel, with its secrets.
+type Spec struct {
+	Name   string
+	Kind   Kind
+	URL    string
+	Secret string
+}
+
+// Route says which alerts go to which channels, and how they are gathered.
+type Route struct {
+	Name     string // "route 3" where the file has no name for the third
+	Match    alerts.Match
+	Severity []string // any of them; nil: all
+	To       []string // names of channels
+	Continue bool     // the routes after it are asked too
+	GroupBy  []string // fields whose values the alerts of one message have in common
+	Wait     time.Duration
+	PerHour  int
+}
+
+// takes reports whether a route is for an alert.
+func (r Route) takes(a alerts.Alert) bool {
+	return (r.Severity == nil || slices.Contains(r.Severity, string(a.Severity))) && r.Match.Has(a)
+}
+
+// topic is what the alert has in common with others of its message.
+func (r Route) topic(a alerts.Alert) string {
+	parts := make([]string, len(r.GroupBy))
+	for i, name := range r.GroupBy {
+		parts[i] = name + "=" + a.Field(name)
+	}
+	return strings.Join(parts, " ")
+}
+
+// Load reads the file at path. The error is papers.Problems and holds all of them, unless the
+// file cannot be read at all.
+func Load(path string) (Config, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return Config{}, err
+	}
+	return Parse(data, path)
+}
+
+// Parse reads a file of channels and routes. Files that it names are read too; their names are
+// relative to its folder.
+func Parse(data []byte, file string) (Config, error) {
+	var c Config
+	err := configfile.Read(data, file, func(v configfile.Value) {
+		fields := v.Fields("channels", "routes")
+		c.readChannels(fields["channels"])
+		c.readRoutes(fields["routes"]) // they name channels
+	})
+	if err != nil {
+		return Config{}, err
+	}
+	return c, nil
+}
+
+func (c *Config) readChannels(v configfile.Value) {
+	if !v.Given() {
+		return
+	}
+	for _, one := range v.Entries("a name for each channel") {
+		c.Channels = append(c.Channels, readChannel(one))
+		if wrong := configfile.WrongName(one.Name); wrong != "" {
+			one.ProblemAtName("%s", wrong)
+		}
+	}
+	if len(c.Channels) > MaxChannels {
+		v.Problem("there are %d channels, and the limit is %d; leave out those that no route uses", len(c.Channels), MaxChannels)
+	}
+	slices.SortFunc(c.Channels, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
+}
+
+func readChannel(v configfile.Value) Spec {
+	fields := v.Fields("kind", "url", "url_file", "secret_file")
+	s := Spec{
+		Name: v.Name, Kind: readKind(fields["kind"]), URL: fields["url"].Text(), Secret: fields["secret_file"].Secret(os.ReadFile),
+	}
+	fromFile := fields["url_file"].Given()
+	if fromFile {
+		s.URL = fields["url_file"].Secret(os.ReadFile)
+	}
+	if v.Wrong() {
+		return s
+	}
+	if problem := s.check(fromFile); problem != "" {
+		v.ProblemAtName("%s", problem)
+	}
+	return s
+}
+
+// readKind refuses what is no kind at its own place, so that it is said whatever else is wrong.
+func readKind(v configfile.Value) Kind {
+	kind := Kind(v.Text())
+	if kind == "" || slices.Contains(kinds, kind) {
+		return kind
+	}
+	v.Problem("there is no kind %q; it is one of %s", kind, choices())
+	return kind
+}
+
+func (c *Config) readRoutes(v configfile.Value) {
+	items := v.List("route")
+	if len(items) > MaxRoutes {
+		v.Problem("there are %d routes, and the limit is %d; match more with one, by * or by labels", len(items), MaxRoutes)
+		return
+	}
+	names := make(map[string]bool)
+	for i, item := range items {
+		route := c.readRoute(item, i)
+		if names[route.Name] {
+			item.Problem("another route is %q already; take another name", route.Name)
+		}
+		names[route.Name] = true
+		c.Routes = append(c.Routes, route)
+	}
+}
+
+func (c *Config) readRoute(v configfile.Value, i int) Route {
+	fields := v.Fields("name", "rule", "entity", "severity", "labels", "to", "continue", "group_by", "group_wait", "max_per_hour")
+	route := Route{
+		Name: fmt.Sprintf("route %d", i+1), Match: readMatch(fields), Severity: readSeverities(fields["severity"]),
+		To: fields["to"].Needed("name at least one channel").Texts(), Continue: fields["continue"].Flag(), GroupBy: []string{"rule"},
+		Wait: fields["group_wait"].Duration(defaultWait, maxWait), PerHour: fields["max_per_hour"].Number(defaultPerHour, maxPerHour),
+	}
+	if name := fields["name"]; name.Given() {
+		route.Name = name.Text()
+	}
+	switch groupBy := fields["group_by"]; {
+	case groupBy.Empty():
+		route.GroupBy = nil // one message for all
+	case groupBy.Given():
+		route.GroupBy = groupBy.Texts()
+	}
+	c.mustKnow(fields["to"], route.To)
+	return route
+}
+
+// readMatch is the patterns of a route.
+func readMatch(fields map[string]configfile.Value) alerts.Match {
+	match := alerts.Match{}
+	for _, name := range []string{"rule", "entity"} {
+		if fields[name].Given() {
+			match[name] = fields[name].Text()
+		}
+	}
+	if labels := fields["labels"]; labels.Given() {
+		for _, label := range labels.Entries("a pattern for each label") {
+			if slices.Contains(alerts.Fields, label.Name) {
+				label.ProblemAtName("%q is a field of every alert and not a label; the routes know rule, entity and severity", label.Name)
+			}
+			match[label.Name] = label.Text()
+		}
+	}
+	return match
+}
+
+func readSeverities(v configfile.Value) []string {
+	given := v.Texts()
+	for _, s := range given {
+		if s != "" && !alerts.Severity(s).Valid() {
+			v.Problem("%q is no severity; there are info, warning, error and critical", s)
+		}
+	}
+	return given
+}
+
+// mustKnow refuses channels that are not there.
+func (c *Config) mustKnow(v configfile.Value, to []string) {
+	names := make([]string, len(c.Channels))
+	for i, channel := range c.Channels {
+		names[i] = channel.Name
+	}
+	for _, name := range to {
+		if name == "" || slices.Contains(names, name) {
+			continue
+		}
+		hint := "describe it under channels"
+		if near := configfile.Nearest(name, names); near != "" {
+			hint = fmt.Sprintf("did you mean %q?", near)
+		}
+		v.Problem("there is no channel %q; %s", name, hint)
+	}
+}

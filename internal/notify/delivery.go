@@ -1,0 +1,160 @@
+package notify
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"deadman/alerts"
+	"deadman/internal/failpoints"
+)
+
+// failingAfter is how many tries in a row a channel may fail before that is an alert.
+const failingAfter = 3
+
+// begin sends a message in the background, unless its channel has one in hand, failed just
+// now, or is in no file any more.
+func (n *Notifier) begin(ctx context.Context, notice alerts.Notice) {
+	name, file := notice.Channel, n.file.Load()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if file.channels[name] == nil || n.busy[name] || n.isResting(name) {
+		return
+	}
+	n.busy[name] = true
+	n.sending.Go(func() {
+		err := n.send(ctx, file, notice)
+		n.mu.Lock()
+		delete(n.busy, name)
+		n.mu.Unlock()
+		if err != nil && ctx.Err() == nil {
+			n.log.Error("a message could not be handed over or noted; it is tried again", "channel", name, "err", err)
+			return
+		}
+		n.Wake() // the channel may have another one waiting
+	})
+}
+
+// isResting reports whether a channel that failed is left alone. One that is to rest for longer than any rests by the
+// time from before the clock was set back. The caller holds the lock.
+func (n *Notifier) isResting(channel string) bool {
+	left := n.rests[channel].Sub(n.now())
+	return left > 0 && left <= restMost
+}
+
+// send hands a message to its channel.
+//
+//  1. The try is written down. From now on nobody else tries, and no alert joins.
+//  2. The message is made of what the store has.
+//  3. The channel takes it or does not, also while the node is being stopped.
+//  4. What came of it is written down. A crash before repeats the message, under the same key.
+func (n *Notifier) send(ctx context.Context, file *setup, notice alerts.Notice) error {
+	if !n.holds() {
+		return nil
+	}
+	notice, ok, err := n.store.Claim(ctx, notice, n.now().Add(claimTime))
+	if err != nil || !ok {
+		return err
+	}
+	failpoints.Here("notify.claimed")
+	m, err := n.message(ctx, notice)
+	if err != nil {
+		return err
+	}
+	sending, cancel := context.WithTimeout(context.WithoutCancel(ctx), sendTime)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(finishTime, cancel) })()
+	refused := file.channels[notice.Channel].Send(sending, m)
+	failpoints.Here("notify.sent")
+	if refused != nil && sending.Err() != nil && ctx.Err() != nil {
+		return nil // it was cut off, and is tried again when the claim is over
+	}
+
+	noting, noted := context.WithTimeout(context.WithoutCancel(ctx), finishTime)
+	defer noted()
+	if refused != nil {
+		return n.refused(noting, notice, file.specs[notice.Channel].reason(refused))
+	}
+	if err := n.works(noting, notice.Channel); err != nil {
+		return err
+	}
+	return n.store.Sent(noting, notice, n.now())
+}
+
+// message is what a notice says.
+func (n *Notifier) message(ctx context.Context, notice alerts.Notice) (Message, error) {
+	m := Message{Notice: notice, PublicURL: n.publicURL, At: n.now(), Closed: make(map[alerts.ID]alerts.Alert)}
+	var err error
+	if m.Alerts, m.Unclosed, err = n.store.Content(ctx, notice, contentSize); err != nil {
+		return m, err
+	}
+	closed, err := n.store.Closed(ctx, m.Alerts)
+	if err != nil {
+		return m, err
+	}
+	for _, a := range closed {
+		m.Closed[a.ID] = a
+	}
+	for i, a := range m.Alerts {
+		if n.publicURL != "" {
+			m.Alerts[i].URL = n.publicURL + "/alerts/" + a.ID.String()
+		}
+	}
+	return m, nil
+}
+
+// refused writes down that a channel did not take a message. A channel that fails again and
+// again is an alert, once.
+func (n *Notifier) refused(ctx context.Context, notice alerts.Notice, reason string) error {
+	now := n.now()
+	wait := backoff(notice.Tries - 1)
+	n.mu.Lock()
+	n.rests[notice.Channel] = now.Add(min(wait, restMost))
+	n.mu.Unlock()
+	state, err := n.store.Unsent(ctx, notice, reason, now, now.Add(wait))
+	if err != nil {
+		return err
+	}
+	n.log.Warn("a channel did not take a message; it is tried again",
+		"channel", notice.Channel, "again_in", wait, "failed_tries", state.Tries, "failing_since", state.FailingSince, "err", reason)
+	if state.Tries < failingAfter {
+		return nil
+	}
+	r := own(notice.Channel, alerts.Firing, state.FailingSince)
+	r.Text = fmt.Sprintf("the channel %s has taken no message since %s: %s",
+		notice.Channel, state.FailingSince.UTC().Format(time.RFC3339), reason)
+	return n.announce(ctx, r)
+}
+
+// works ends the alert about a channel that took a message again.
+func (n *Notifier) works(ctx context.Context, name string) error {
+	n.mu.Lock()
+	delete(n.rests, name)
+	n.mu.Unlock()
+	states, err := n.store.Channels(ctx)
+	if err != nil {
+		return err
+	}
+	for _, state := range states {
+		if state.Name != name || state.Tries < failingAfter {
+			continue
+		}
+		r := own(name, alerts.Resolved, state.FailingSince)
+		r.Text = fmt.Sprintf("the channel %s takes messages again", name)
+		return n.announce(ctx, r)
+	}
+	return nil
+}
+
+// own is a remark about a channel that fails since an instant.
+func own(channel string, status alerts.Status, since time.Time) alerts.Remark {
+	return alerts.Remark{
+		Topic: "channel/" + channel, Status: status, Severity: alerts.Error, Since: since,
+		Labels: map[string]string{"channel": channel},
+	}
+}
+
+// backoff is how long a message waits that failed for the given number of times before.
+func backoff(before int) time.Duration {
+	return min(retryFirst<<min(before, 16), retryMost)
+}

@@ -1,0 +1,292 @@
+package notify_test
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"html"
+	"io"
+	"mime"
+	"mime/multipart"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/mail"
+	"net/textproto"
+	"net/url"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/yuin/goldmark"
+	"github.com/yuin/goldmark/ast"
+	"github.com/yuin/goldmark/extension"
+	"github.com/yuin/goldmark/text"
+
+	"deadman/internal/notify"
+)
+
+// receivers stand for the services that channels send to: whatever host a client asks for is answered as that service answers.
+type receivers struct {
+	server *httptest.Server
+	mu     sync.Mutex
+	got    []request
+}
+
+// request is what a service got.
+type request struct {
+	host   string
+	header http.Header
+	body   []byte
+}
+
+// newReceivers returns receivers and a client whose requests go to them.
+func newReceivers(tb testing.TB) (*receivers, *http.Client) {
+	r := &receivers{}
+	r.server = httptest.NewTLSServer(r)
+	tb.Cleanup(r.server.Close)
+	client := notify.NewClient()
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return new(net.Dialer).DialContext(ctx, network, r.server.Listener.Addr().String())
+		},
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, //nolint:gosec // it is this process
+	}
+	tb.Cleanup(transport.CloseIdleConnections)
+	client.Transport = transport
+	return r, client
+}
+
+func (r *receivers) ServeHTTP(w http.ResponseWriter, got *http.Request) {
+	body, err := io.ReadAll(got.Body)
+	if err != nil {
+		return
+	}
+	if got.Method != http.MethodGet && got.URL.Path != "/api/v1/register" { // Matrix and Zulip are asked first
+		r.mu.Lock()
+		r.got = append(r.got, request{got.Host, got.Header, body})
+		r.mu.Unlock()
+	}
+	answer := map[string]string{
+		"api.telegram.org": `{"ok": true, "result": {"message_id": 1}}`, "hooks.slack.com": "ok", "slack.com": `{"ok": true}`,
+		"matrix.example.org": `{"joined_rooms": ["!a:example.org"]}`,
+	}[got.Host]
+	switch {
+	case got.Host == "discord.com":
+		w.WriteHeader(http.StatusNoContent)
+		return
+	case answer == "":
+		answer = "{}"
+	}
+	_, _ = io.WriteString(w, answer)
+}
+
+// take returns what was got since the last time.
+func (r *receivers) take() []request {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	got := r.got
+	r.got = nil
+	return got
+}
+
+// The receivers of texts. Each returns what a text of an event does in its service: mentions somebody, leads to an address behind other
+// words, is an element of the page.
+var (
+	// openingTag is what begins a tag, a comment or an instruction of HTML, by its standard.
+	openingTag = regexp.MustCompile(`<[a-zA-Z/!?]`)
+	// atName is a mention in services that read @name; the @ of an e-mail address is none.
+	atName = regexp.MustCompile(`(?i)(^|[^a-z0-9_%+.-])@[a-z*]|@(everyone|here)`)
+	// slackMark is a mention, a link or a command of Slack and Google Chat.
+	slackMark = regexp.MustCompile(`<[^>\n]*>`)
+	// discordMark is a mention, an emoji, a time or a command of Discord.
+	discordMark = regexp.MustCompile(`<(@|#|:|a:|t:|/|id:)`)
+	// legacyMark and newMark are unescaped marks of Telegram's two Markdowns. In the older one no backslash escapes a backslash.
+	legacyMark = regexp.MustCompile("(^|[^\\\\])[_*`\\[]")
+	newMark    = regexp.MustCompile("(^|[^\\\\])(\\\\\\\\)*[_*\\[\\]()~`>#+=|{}.!-]")
+)
+
+func inSlack(sent string) (does []string) {
+	does = append(does, slackMark.FindAllString(sent, -1)...)
+	return append(does, atName.FindAllString(sent, -1)...)
+}
+
+func inHTML(sent string) (does []string) {
+	sent = strings.TrimPrefix(sent, "<b></b>") // Telegram's title, which there is none of
+	does = append(does, openingTag.FindAllString(sent, -1)...)
+	return append(does, atName.FindAllString(sent, -1)...)
+}
+
+func inDiscord(sent string) (does []string) {
+	does = append(does, discordMark.FindAllString(sent, -1)...)
+	return append(does, inMarkdown(sent)...)
+}
+
+func inLegacyTelegram(sent string) (does []string) {
+	does = append(does, legacyMark.FindAllString(sent, -1)...)
+	return append(does, atName.FindAllString(sent, -1)...)
+}
+
+func inNewTelegram(sent string) (does []string) {
+	does = append(does, newMark.FindAllString(sent, -1)...)
+	return append(does, atName.FindAllString(sent, -1)...)
+}
+
+// inUnknown is for services whose format is not known: none of the marks of the others works.
+func inUnknown(sent string) (does []string) {
+	if strings.Contains(sent, "](") {
+		does = append(does, "](")
+	}
+	does = append(does, discordMark.FindAllString(sent, -1)...)
+	return append(does, inHTML(sent)...)
+}
+
+func inPlainText(string) []string { return nil }
+
+// commonmark reads Markdown as others wrote it.
+var commonmark = goldmark.New(goldmark.WithExtensions(extension.GFM))
+
+// inMarkdown lets nothing pass but words, and addresses that lead where they say.
+func inMarkdown(sent string) (does []string) {
+	does = atName.FindAllString(sent, -1)
+	source := []byte(sent)
+	_ = ast.Walk(commonmark.Parser().Parse(text.NewReader(source)), func(n ast.Node, entering bool) (ast.WalkStatus, error) {
+		switch v := n.(type) {
+		case *ast.Document, *ast.Paragraph, *ast.TextBlock, *ast.Text:
+		case *ast.AutoLink:
+			label := string(v.Label(source))
+			if leads := string(v.URL(source)); entering && leads != label && leads != "mailto:"+label && leads != "http://"+label {
+				does = append(does, label+" leads to "+leads)
+			}
+		default:
+			if entering {
+				does = append(does, n.Kind().String())
+			}
+		}
+		return ast.WalkContinue, nil
+	})
+	return does
+}
+
+// readMarkdown is a text of Markdown as a person reads it.
+func readMarkdown(sent string) string {
+	var out strings.Builder
+	if err := commonmark.Convert([]byte(sent), &out); err != nil {
+		return err.Error()
+	}
+	return html.UnescapeString(regexp.MustCompile(`<[^>]*>`).ReplaceAllString(out.String(), ""))
+}
+
+// texts are all texts of a value of JSON, by where they are.
+func texts(v any, at string, all map[string]string) {
+	switch v := v.(type) {
+	case string:
+		all[at] = v
+	case []any:
+		for _, one := range v {
+			texts(one, at+"[]", all)
+		}
+	case map[string]any:
+		for name, one := range v {
+			texts(one, at+"."+name, all)
+		}
+	}
+}
+
+// shownIn returns the texts of a request that people are shown, by where they are. Lists have one place, whose texts are joined by lines.
+func shownIn(t *testing.T, r request) map[string]string {
+	t.Helper()
+	kind, _, err := mime.ParseMediaType(r.header.Get("Content-Type"))
+	all := make(map[string]string)
+	switch {
+	case err == nil && kind == "application/json":
+		var v any
+		if err := json.Unmarshal(r.body, &v); err != nil {
+			t.Fatalf("%s: %.300q: %v", r.host, r.body, err)
+		}
+		texts(v, "", all)
+	case err == nil && kind == "application/x-www-form-urlencoded":
+		form, err := url.ParseQuery(string(r.body))
+		if err != nil {
+			t.Fatalf("%s: %.300q: %v", r.host, r.body, err)
+		}
+		for name, values := range form {
+			all["."+name] = strings.Join(values, "\n")
+		}
+	default:
+		all[""] = string(r.body)
+	}
+	return all
+}
+
+// take returns the mails since the last time, with the dots of the protocol taken out.
+func (p *postOffice) take() (mails []string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, mail := range p.mails {
+		mails = append(mails, strings.ReplaceAll("\n"+mail, "\n.", "\n")[1:])
+	}
+	p.mails = nil
+	return mails
+}
+
+// letter is a mail as a mail program reads it.
+type letter struct {
+	header mail.Header
+	parts  map[string]string // by media type
+}
+
+// readLetter reads a mail by the standards, and fails the test for one that is not by them.
+func readLetter(t *testing.T, sent string) letter {
+	t.Helper()
+	m, err := mail.ReadMessage(strings.NewReader(sent))
+	if err != nil {
+		t.Fatalf("%q: %v", sent, err)
+	}
+	l := letter{m.Header, make(map[string]string)}
+	kind, options, err := mime.ParseMediaType(m.Header.Get("Content-Type"))
+	if err != nil {
+		t.Fatalf("%q: %v", sent, err)
+	}
+	if !strings.HasPrefix(kind, "multipart/") {
+		body, err := io.ReadAll(m.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		l.parts[kind] = string(body)
+		return l
+	}
+	for parts := multipart.NewReader(m.Body, options["boundary"]); ; {
+		part, err := parts.NextPart()
+		if errors.Is(err, io.EOF) {
+			return l
+		}
+		if err != nil {
+			t.Fatalf("%q: %v", sent, err)
+		}
+		body, err := io.ReadAll(part)
+		if err != nil {
+			t.Fatalf("%q: %v", sent, err)
+		}
+		kind, _, err := mime.ParseMediaType(part.Header.Get("Content-Type"))
+		if _, twice := l.parts[kind]; err != nil || twice || !reflect.DeepEqual(textproto.MIMEHeader{"Content-Type": part.Header["Content-Type"]}, part.Header) {
+			t.Errorf("%q has the part %v", sent, part.Header)
+		}
+		l.parts[kind] = string(body)
+	}
+}
+
+// headers are the names of a header in order.
+func headers[H ~map[string][]string](h H) (names []string) {
+	for name, values := range h {
+		for range values {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}

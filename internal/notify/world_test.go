@@ -1,0 +1,322 @@
+package notify_test
+
+import (
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/notify"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
+	"deadman/rules"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("deadman/store/storetest.(*Cluster).await")) // it ends with the process
+}
+
+// onBoth runs a test on a database of each kind.
+func onBoth(t *testing.T, test func(*testing.T, *world)) {
+	for name, options := range map[string]func(*testing.T) store.Options{
+		"sqlite":   func(t *testing.T) store.Options { return store.Options{DataDir: t.TempDir()} },
+		"postgres": func(t *testing.T) store.Options { return store.Options{DatabaseURL: storetest.Postgres(t)} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t)
+			o.Log, o.Shards = slog.New(slog.DiscardHandler), 4
+			s, err := store.Open(t.Context(), o)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			test(t, newWorld(t, s))
+		})
+	}
+}
+
+// world is a database in which alerts become news, with one rule, a clock that stands still, and
+// somebody who gets messages.
+type world struct {
+	*store.Store
+	t    *testing.T
+	rule *futurejobs.Rule
+	held []futurejobs.Held
+	now  time.Time
+	ear  *ear
+	dir  string
+}
+
+func newWorld(t *testing.T, s *store.Store) *world {
+	w := &world{Store: s, t: t, ear: newEar(t), dir: t.TempDir()}
+	saved := must[rules.Saved](t)(s.Save(t.Context(), rules.Saved{Name: "order-late", Entity: "order", Document: []byte(`{}`)}, rules.AnyVersion))
+	w.rule = &futurejobs.Rule{
+		ID: saved.RuleID, Version: saved.Version, Name: saved.Name, Entity: saved.Entity,
+		Grid: futurejobs.Grid(time.Second), Loudest: alerts.Critical,
+	}
+	for _, l := range must[[]futurejobs.Lease](t)(s.Leases(t.Context())) {
+		got, ok, err := s.Take(t.Context(), "me", l.Held, time.Hour)
+		if err != nil || !ok {
+			t.Fatal(ok, err)
+		}
+		w.held = append(w.held, got.Held)
+	}
+	w.now = must[time.Time](t)(s.Now(t.Context()))
+	w.must(s.Notify(t.Context(), true))
+	return w
+}
+
+func must[T any](t *testing.T) func(T, error) T {
+	return func(v T, err error) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func (w *world) must(err error) {
+	w.t.Helper()
+	if err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// notifier works by a file, in which $URL is where the ear is and $DIR a folder for files.
+func (w *world) notifier(file string) *notify.Notifier {
+	w.t.Helper()
+	config, err := notify.Parse([]byte(w.filled(file)), filepath.Join(w.dir, "notify.yaml"))
+	w.must(err)
+	client := notify.NewClient()
+	w.t.Cleanup(client.CloseIdleConnections)
+	n, err := notify.New(notify.Options{
+		Config: config, Store: w.Store, Client: client, Holds: func() bool { return true }, Now: func() time.Time { return w.now },
+		Announce:  func(ctx context.Context, r alerts.Remark) error { _, _, err := w.Announce(ctx, r); return err },
+		PublicURL: "https://deadman.example.org", Log: slog.New(slog.DiscardHandler),
+	})
+	w.must(err)
+	return n
+}
+
+func (w *world) filled(file string) string {
+	return strings.NewReplacer("$URL", w.ear.URL, "$DIR", w.dir).Replace(file)
+}
+
+// secret writes a file, and returns its name.
+func (w *world) secret(name, text string) {
+	w.t.Helper()
+	w.must(os.WriteFile(filepath.Join(w.dir, name), []byte(text+"\n"), 0o600))
+}
+
+// later is the notifier's next step after a while, until what it sends is sent.
+func (w *world) later(n *notify.Notifier, d time.Duration) {
+	w.t.Helper()
+	w.now = w.now.Add(d)
+	w.must(n.Step(w.t.Context()))
+	n.Finish()
+}
+
+func (w *world) batch(effects ...futurejobs.Effect) {
+	w.t.Helper()
+	set := must[int64](w.t)(w.Revision(w.t.Context()))
+	must[futurejobs.Applied](w.t)(w.Apply(w.t.Context(), futurejobs.Batch{RuleSet: set, Effects: effects}))
+}
+
+func (w *world) ref(key string) futurejobs.Ref {
+	return futurejobs.Ref{Shard: futurejobs.ShardOf("order", key, w.Shards()), RuleID: w.rule.ID, Key: key}
+}
+
+// fire makes a job for each key, and decides a firing alert about each.
+func (w *world) fire(severity alerts.Severity, labels map[string]string, keys ...string) {
+	w.t.Helper()
+	var starts []futurejobs.Effect
+	for _, key := range keys {
+		starts = append(starts, futurejobs.Effect{Rule: w.rule, Ref: w.ref(key), Ask: futurejobs.Start{
+			Job: futurejobs.Job{Version: w.rule.Version, Since: w.now.Add(-time.Hour), FirstCheckAt: w.now},
+		}})
+	}
+	w.batch(starts...)
+	wanted := make(map[string]bool)
+	for _, key := range keys {
+		wanted[key] = true
+	}
+	walks := make([]futurejobs.Walk, w.Shards())
+	for i := range walks {
+		walks[i] = futurejobs.Walk{Shard: int16(i), ID: -1 << 63}
+	}
+	due := must[[]futurejobs.Job](w.t)(w.Due(w.t.Context(), futurejobs.DueQuery{Walks: walks, Until: w.now.AddDate(1, 0, 0), Limit: 100_000}))
+	s := futurejobs.Settlement{Held: w.held, RuleSet: must[int64](w.t)(w.Revision(w.t.Context()))}
+	for _, j := range due {
+		if !wanted[j.Key] {
+			continue
+		}
+		slot := j.NextCheckAt
+		j.CheckCount++
+		j.NextCheckAt = slot.Add(time.Hour)
+		a := alerts.Alert{
+			ID:   alerts.Decision{JobID: j.ID, CreatedAt: j.CreatedAt, Check: j.CheckCount, Status: alerts.Firing, At: slot}.ID(),
+			Rule: w.rule.Name, RuleVersion: 1, Entity: "order", Key: j.Key, DecidedAt: w.now, Shard: j.Shard, RuleID: w.rule.ID,
+			Detail: alerts.Detail{
+				Draft: alerts.Draft{Status: alerts.Firing, Severity: severity, Step: "primary", Text: "order " + j.Key + " waits", Labels: labels},
+				Since: j.Since, Slot: slot,
+			},
+		}
+		j.Alerts = append(j.Alerts, a.ID)
+		s.Decisions = append(s.Decisions, &futurejobs.Decision{Job: j, Alerts: []alerts.Alert{a}})
+	}
+	if got := must[futurejobs.Settled](w.t)(w.Settle(w.t.Context(), s)); got.Alerts != len(keys) {
+		w.t.Fatalf("%d alerts decided, want %d", got.Alerts, len(keys))
+	}
+}
+
+// resolve ends the jobs of keys because it happened, and says so.
+func (w *world) resolve(keys ...string) {
+	w.t.Helper()
+	var ends []futurejobs.Effect
+	for _, key := range keys {
+		ends = append(ends, futurejobs.Effect{Rule: w.rule, Ref: w.ref(key), Ask: futurejobs.End{
+			Outcome: "resolved", Close: func(futurejobs.Job) alerts.Draft {
+				return alerts.Draft{Status: alerts.Resolved, Severity: alerts.Info, Text: "it happened"}
+			},
+		}})
+	}
+	w.batch(ends...)
+}
+
+// alertOf is the newest alert about a key.
+func (w *world) alertOf(key string) alerts.Alert {
+	w.t.Helper()
+	page, err := w.Alerts(w.t.Context(), futurejobs.Filter{Key: key, Entity: "order"})
+	w.must(err)
+	if len(page.Items) == 0 {
+		w.t.Fatalf("nothing was said about %s", key)
+	}
+	return page.Items[0].Alert
+}
+
+// became is what became of the newest alert about a key.
+func (w *world) became(key string) string {
+	w.t.Helper()
+	var all []string
+	for _, d := range must[[]alerts.Delivery](w.t)(w.Deliveries(w.t.Context(), w.alertOf(key))) {
+		all = append(all, fmt.Sprintf("%s %s after %d", d.Channel, d.State, d.Tries))
+	}
+	return strings.Join(all, ", ")
+}
+
+// ear is a server that keeps what it is told.
+type ear struct {
+	*httptest.Server
+	mu     sync.Mutex
+	heard  []post
+	status int // of its answers; 0: 200
+	during func()
+}
+
+// post is a request that came in.
+type post struct {
+	path   string
+	header http.Header
+	body   string
+}
+
+func newEar(t *testing.T) *ear {
+	e := &ear{}
+	e.Server = httptest.NewServer(e)
+	t.Cleanup(e.Close)
+	return e
+}
+
+func (e *ear) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.heard = append(e.heard, post{r.URL.Path, r.Header, string(body)})
+	if e.during != nil {
+		e.during()
+	}
+	if e.status != 0 {
+		w.Header().Set("Location", "/elsewhere")
+		w.WriteHeader(e.status)
+	}
+}
+
+// answer makes it answer with a status from now on.
+func (e *ear) answer(status int) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.status = status
+}
+
+// take returns what was heard since the last time.
+func (e *ear) take() []post {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	heard := e.heard
+	e.heard = nil
+	return heard
+}
+
+// told is a message as a webhook got it.
+type told struct {
+	Channel, Route, Topic, Title, URL string
+	Count, Truncated                  int
+	Alerts                            []struct {
+		Key    string
+		Status alerts.Status
+	}
+}
+
+func (m told) String() string {
+	return fmt.Sprintf("%s %q: %d alerts, %d of them shown", m.Channel, m.Title, m.Count, len(m.Alerts))
+}
+
+// messages are what posts to webhooks told.
+func messages(t *testing.T, posts []post) []told {
+	t.Helper()
+	all := make([]told, len(posts))
+	for i, p := range posts {
+		if err := json.Unmarshal([]byte(p.body), &struct{ Data *told }{&all[i]}); err != nil {
+			t.Fatalf("%.200s: %v", p.body, err)
+		}
+	}
+	return all
+}
+
+// hookSecret is a secret as Standard Webhooks has them.
+var hookSecret = "whsec_" + base64.StdEncoding.EncodeToString([]byte("0123456789abcdef0123456789abcdef"))
+
+func numberedKeys(prefix string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("%s%04d", prefix, i)
+	}
+	return all
+}
+
+func prune(w *world, d time.Duration) error {
+	_, err := w.Prune(w.t.Context(), store.Retention{Alerts: d})
+	return err
+}

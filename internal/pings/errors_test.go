@@ -1,0 +1,40 @@
+package pings_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/pings"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+// What a stranger can bring about is the sender's fault: anything else puts alarms off.
+func TestWhoseFaultItIs(t *testing.T) {
+	for _, c := range []struct {
+		err     error
+		status  int
+		senders bool
+	}{
+		{pings.ErrUnknown, 404, true},
+		{fmt.Errorf("rule backup: %w", futurejobs.ErrNotFound), 404, true},
+		{rules.Problems{{Message: "the key is empty"}}, 422, true},
+		{fmt.Errorf("rule backup: %w", rules.ErrNoHeartbeat), 409, true},
+		{fmt.Errorf("apply: %w", futurejobs.ErrRefused), 422, true},
+		{pings.ErrMethod, 405, true},
+		{pings.ErrCut, 408, true},
+		{fmt.Errorf("address of pings: %w", context.Canceled), 499, true},
+		{pings.ErrBusy, 503, false},
+		{context.DeadlineExceeded, 500, false},
+		{fmt.Errorf("apply: %w", store.ErrUnavailable), 500, false},
+		{futurejobs.ErrRulesChanged, 500, false},
+		{errors.New("anything else"), 500, false},
+	} {
+		if got := pings.FaultOf(c.err); got.Status != c.status || got.Senders() != c.senders {
+			t.Errorf("%v: %+v, the sender's %t; want %d, %t", c.err, got, got.Senders(), c.status, c.senders)
+		}
+	}
+}

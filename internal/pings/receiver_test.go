@@ -1,0 +1,359 @@
+package pings_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/pings"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+// What is answered is committed: another connection sees it.
+func TestWhatIsAnsweredIsCommitted(t *testing.T) {
+	w := newWorld(t)
+	w.runs(w.Store)
+	before := time.Now()
+	p := w.of("nightly", rules.Success)
+	p.Body = "42 files"
+	w.take(p)
+	j := w.job("nightly")
+	if j.Since.Before(before.Truncate(time.Microsecond)) || j.Since.After(time.Now()) || !strings.Contains(string(j.Event), `"42 files"`) {
+		t.Errorf("the job is %+v, with %s", j, j.Event)
+	}
+	if want := futurejobs.Grid(6 * time.Hour).Up(j.Since.Add(25 * time.Hour)); !j.NextCheckAt.Equal(want) {
+		t.Errorf("it is looked at at %s, want %s", j.NextCheckAt, want)
+	}
+	exit := 3
+	p = w.of("nightly", rules.Failure)
+	p.Exit, p.Run = &exit, "684e2e73-017e-465f-8149-d70b7c5aaa49"
+	w.take(p)
+	if j := w.job("nightly"); !strings.Contains(string(j.Event), `"exit_status":3`) || !strings.Contains(string(j.Event), p.Run) {
+		t.Errorf("after a failure it has %s", j.Event)
+	}
+}
+
+// A flood of pings is one write for each key and slot, however many nodes and connections it
+// comes through.
+func TestPingsOfASlotAreOneWrite(t *testing.T) {
+	const keys, each = 20, 100
+	w := newWorld(t)
+	w.runs(w.Store)
+	for key := range keys {
+		w.take(w.of(fmt.Sprint(key), rules.Success))
+	}
+	w.wrote.Store(0)
+	var clients sync.WaitGroup
+	for i := range keys * each {
+		p := w.of(fmt.Sprint(i%keys), rules.Success)
+		clients.Go(func() {
+			if err := w.taker.Take(w.Context(), p); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	clients.Wait()
+	if n := w.wrote.Load(); n > keys { // where a slot ended meanwhile, once each
+		t.Errorf("%d jobs were written for %d pings of %d keys in one slot", n, keys*each, keys)
+	}
+	if n := w.done.Load() - keys; n > keys*each/4 {
+		t.Errorf("%d transactions for %d pings at once", n, keys*each)
+	}
+}
+
+// Nothing is answered from memory: whatever became of the job between two pings of a slot, on this
+// node or another, the second one finds it.
+func TestTheNextPingFindsWhatHasChanged(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(w *world)
+		is     func(before, after futurejobs.Job) bool
+	}{
+		"cancelled": {
+			func(w *world) { w.apply(futurejobs.Cancel(w.rule.Engine(), w.job("nightly").Ref, "")) },
+			func(before, after futurejobs.Job) bool { return after.ID != before.ID },
+		},
+		"failed": {
+			func(w *world) { w.take(w.of("nightly", rules.Failure)) },
+			func(before, after futurejobs.Job) bool { return after.Rev == before.Rev+2 },
+		},
+		"rule changed": {
+			func(w *world) { w.save(strings.Replace(backup, "every: 24h", "every: 48h", 1)) },
+			func(before, after futurejobs.Job) bool {
+				return after.Version == before.Version+1 && after.NextCheckAt.Sub(before.NextCheckAt) >= 23*time.Hour
+			},
+		},
+		"restarted": {
+			func(w *world) { w.runs(w.Store) },
+			func(before, after futurejobs.Job) bool { return after.ID == before.ID && after.Rev == before.Rev },
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.runs(w.Store)
+			w.take(w.of("nightly", rules.Success))
+			before := w.job("nightly")
+			c.change(w)
+			w.take(w.of("nightly", rules.Success))
+			if after := w.job("nightly"); !c.is(before, after) {
+				t.Errorf("before %+v\nafter %+v", before, after)
+			}
+		})
+	}
+}
+
+// apply does what somebody else does.
+func (w *world) apply(effects ...futurejobs.Effect) {
+	w.Helper()
+	w.refresh()
+	_, err := w.Apply(w.Context(), futurejobs.Batch{RuleSet: w.book.Revision(), Effects: effects})
+	fatal(w.T, err)
+}
+
+// gated is a real ledger that waits to be let go.
+type gated struct {
+	pings.Ledger
+	open  chan struct{}
+	asked chan futurejobs.Batch
+}
+
+func gate(l pings.Ledger) *gated {
+	return &gated{Ledger: l, open: make(chan struct{}), asked: make(chan futurejobs.Batch, 100)}
+}
+
+func (g *gated) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+	g.asked <- b
+	<-g.open
+	return g.Ledger.Apply(ctx, b)
+}
+
+// queue sends pings that wait, in their order, while one before them is written. The answers come
+// once the gate is open.
+func (w *world) queue(g *gated, all ...pings.Ping) (answers []chan error) {
+	w.Helper()
+	for i, p := range append([]pings.Ping{w.of("before", rules.Success)}, all...) {
+		answer := make(chan error, 1)
+		answers = append(answers, answer)
+		go func() { answer <- w.taker.Take(context.WithoutCancel(w.Context()), p) }()
+		if i == 0 {
+			<-g.asked
+			continue
+		}
+		for deadline := time.Now().Add(2 * time.Minute); w.taker.Waiting() != i; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				w.Fatalf("%d pings wait, want %d", w.taker.Waiting(), i)
+			}
+		}
+	}
+	return answers
+}
+
+// Signals of a key that come together keep their order, and those that say the same are one.
+func TestSignalsOfABatch(t *testing.T) {
+	w := newWorld(t)
+	g := gate(w.Store)
+	w.runs(g)
+	of := func(key string, kind rules.Signal, body string) pings.Ping {
+		p := w.of(key, kind)
+		p.Body = body
+		return p
+	}
+	answers := w.queue(g,
+		of("a", rules.Success, "1"), of("b", rules.Success, "2"), of("a", rules.Success, "3"), // one of a, and one of b
+		of("a", rules.Failure, "4"), of("a", rules.Success, "5"), of("b", rules.Success, "6"), of("a", rules.Success, "7"),
+		of("a", rules.Begun, "8"))
+	close(g.open)
+	for _, answer := range answers {
+		fatal(t, <-answer)
+	}
+	var keys []string
+	for _, e := range (<-g.asked).Effects {
+		keys = append(keys, e.Ref.Key)
+	}
+	if got := strings.Join(keys, " "); got != "a b a a a" {
+		t.Errorf("the jobs are asked in the order %s, want a b a a a", got)
+	}
+	for key, want := range map[string]string{"a": `"body":"8"`, "b": `"body":"6"`} {
+		if j := w.job(key); !strings.Contains(string(j.Event), want) {
+			t.Errorf("%s ends with %s, want %s", key, j.Event, want)
+		}
+	}
+	if got := w.log("a"); len(got) != 6 {
+		t.Errorf("the log has %d of a, want each of 6", len(got))
+	}
+}
+
+// What waits when a node stops is taken in still.
+func TestWhatWaitsIsTakenInAtTheEnd(t *testing.T) {
+	w := newWorld(t)
+	g := gate(w.Store)
+	cancel, wait := w.begins(g)
+	answers := w.queue(g, w.of("nightly", rules.Success))
+	cancel()
+	close(g.open)
+	for _, answer := range answers {
+		if err := <-answer; err != nil {
+			t.Errorf("a ping that waited: %v", err)
+		}
+	}
+	wait()
+	w.job("nightly")
+}
+
+// A rule that another node saved is looked for before a ping is refused.
+func TestRulesOfOtherNodesAreFound(t *testing.T) {
+	w := newWorld(t)
+	w.runs(w.Store)
+	w.save(strings.Replace(backup, "name: backup", "name: reports", 1))
+	saved, err := w.Named(t.Context(), "reports")
+	fatal(t, err)
+	w.take(pings.Ping{Target: pings.Target{Rule: "reports", RuleID: saved[0].RuleID, Key: "weekly"}, Signal: pings.Signal{Kind: rules.Success}})
+	if _, err := w.Job(t.Context(), "reports", "weekly"); err != nil {
+		t.Error(err)
+	}
+}
+
+// A rule that is paused begins no new wait, and answers all the same.
+func TestPausedRulesBeginNothing(t *testing.T) {
+	w := newWorld(t)
+	w.runs(w.Store)
+	w.take(w.of("nightly", rules.Success))
+	fatal(t, w.Pause(t.Context(), "backup", true))
+	w.take(w.of("nightly", rules.Failure))
+	w.take(w.of("weekly", rules.Success))
+	if j := w.job("nightly"); j.Rev == 0 {
+		t.Error("a wait that was there does not go on")
+	}
+	if _, err := w.Job(t.Context(), "backup", "weekly"); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("a wait began: %v", err)
+	}
+}
+
+// A ping that its rule does not take is refused alone, and those that come with it are taken in.
+func TestARefusedPingIsAlone(t *testing.T) {
+	w := newWorld(t)
+	g := gate(w.Store)
+	w.runs(g)
+	unknown, renamed := w.of("nightly", rules.Success), w.of("nightly", rules.Success)
+	unknown.Rule = "nobody"
+	renamed.RuleID++
+	answers := w.queue(g, w.of("first", rules.Success), unknown, renamed, w.of("weekly", rules.Success))
+	close(g.open)
+	for i, want := range []error{nil, nil, futurejobs.ErrNotFound, futurejobs.ErrNotFound, nil} {
+		if err := <-answers[i]; !errors.Is(err, want) {
+			t.Errorf("ping %d: %v, want %v", i, err, want)
+		}
+	}
+	w.job("first")
+	w.job("weekly")
+}
+
+// refusing is a real ledger whose database does not take a key.
+type refusing struct {
+	*store.Store
+	key string
+}
+
+func (r refusing) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+	for _, e := range b.Effects {
+		if e.Ref.Key == r.key {
+			return futurejobs.Applied{}, futurejobs.ErrRefused
+		}
+	}
+	return r.Store.Apply(ctx, b)
+}
+
+func TestAPingThatTheDatabaseRefusesIsAlone(t *testing.T) {
+	w := newWorld(t)
+	w.runs(refusing{w.Store, "bad"})
+	var sent sync.WaitGroup
+	for i := range 50 {
+		key := fmt.Sprint("good", i)
+		if i%10 == 0 {
+			key = "bad"
+		}
+		sent.Go(func() {
+			if err := w.taker.Take(w.Context(), w.of(key, rules.Success)); errors.Is(err, futurejobs.ErrRefused) != (key == "bad") {
+				t.Errorf("%s: %v", key, err)
+			}
+		})
+	}
+	sent.Wait()
+}
+
+// A queue that is full refuses what comes, and holds nobody up.
+func TestAFullQueueRefuses(t *testing.T) {
+	w := newWorld(t)
+	taker := pings.NewTaker(pings.Taker{Book: w.book, Ledger: w.Store, Shards: w.Shards(), Now: time.Now, Observer: w}) // and does not run
+	gone, cancel := context.WithCancel(t.Context())
+	cancel()
+	for n := 0; ; n++ {
+		err := taker.Take(gone, w.of("nightly", rules.Success))
+		if errors.Is(err, pings.ErrBusy) {
+			if n < 2000 {
+				t.Errorf("only %d may wait", n)
+			}
+			return
+		}
+		if !errors.Is(err, context.Canceled) || n > 100_000 {
+			t.Fatalf("ping %d: %v", n, err)
+		}
+	}
+}
+
+// A node that stops takes in what it has, and refuses what comes: no ping is answered well that is
+// not committed, and none hangs.
+func TestStoppingLosesNothing(t *testing.T) {
+	w := newWorld(t)
+	stop := w.runs(w.Store)
+	var taken sync.Map
+	var sent sync.WaitGroup
+	var some atomic.Int32
+	for i := range 500 {
+		key := fmt.Sprint("k", i)
+		sent.Go(func() {
+			switch err := w.taker.Take(w.Context(), w.of(key, rules.Success)); {
+			case err == nil:
+				taken.Store(key, true)
+				some.Add(1)
+			case !errors.Is(err, pings.ErrBusy):
+				t.Error(err)
+			}
+		})
+		if i == 250 {
+			sent.Go(stop)
+		}
+	}
+	sent.Wait()
+	taken.Range(func(key, _ any) bool { w.job(key.(string)); return true })
+	if err := w.taker.Take(t.Context(), w.of("late", rules.Success)); !errors.Is(err, pings.ErrBusy) {
+		t.Errorf("after the stop: %v", err)
+	}
+	if some.Load() == 0 {
+		t.Error("nothing was taken in: nothing is tested")
+	}
+}
+
+// absent is a real store whose database is away.
+type absent struct{ *store.Store }
+
+func (absent) Apply(context.Context, futurejobs.Batch) (futurejobs.Applied, error) {
+	return futurejobs.Applied{}, fmt.Errorf("apply: %w", store.ErrUnavailable)
+}
+
+func TestAnAbsentDatabaseIsSaid(t *testing.T) {
+	w := newWorld(t)
+	w.runs(absent{w.Store})
+	if err := w.taker.Take(t.Context(), w.of("nightly", rules.Success)); !errors.Is(err, store.ErrUnavailable) {
+		t.Errorf("%v, want ErrUnavailable", err)
+	}
+	if got := w.log("nightly"); len(got) != 0 {
+		t.Errorf("what was not taken in is logged: %+v", got)
+	}
+}

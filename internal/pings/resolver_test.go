@@ -1,0 +1,210 @@
+package pings_test
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deadman/internal/pings"
+	"deadman/rules"
+)
+
+// address makes an address of a key of the world's rule, or its ping key.
+func (w *world) address(key string) pings.Address {
+	w.Helper()
+	a, made, err := w.finder.Create(w.Context(), pings.Address{RuleID: w.rule.Engine().ID, Rule: "backup", Key: key}, false)
+	if err != nil || !made || a.ID == "" {
+		w.Fatalf("address of %q: %+v, %v", key, a, err)
+	}
+	return a
+}
+
+// find finds whose a ping is.
+func (w *world) find(path string, create bool) (pings.Target, pings.Signal, bool, error) {
+	w.Helper()
+	p, err := pings.ReadPath("/ping/" + path)
+	fatal(w.T, err)
+	return w.finder.Find(w.Context(), p, create)
+}
+
+func TestFinder(t *testing.T) {
+	w := newWorld(t)
+	own, all := w.address("photos").ID, w.address("").ID
+	for path, want := range map[string]struct {
+		key  string
+		kind rules.Signal
+		exit int // -1: none
+		err  error
+	}{
+		own:                     {"photos", rules.Success, -1, nil},
+		own + "/":               {"photos", rules.Success, -1, nil},
+		own + "/start":          {"photos", rules.Begun, -1, nil},
+		own + "/fail":           {"photos", rules.Failure, -1, nil},
+		own + "/log":            {"photos", rules.Log, -1, nil},
+		own + "/0":              {"photos", rules.Success, 0, nil},
+		own + "/255":            {"photos", rules.Failure, 255, nil},
+		own + "/007":            {"photos", rules.Failure, 7, nil},
+		own + "/256":            {err: pings.ErrExit},
+		own + "/99999999999":    {err: pings.ErrExit},
+		own + "/-1":             {err: pings.ErrUnknown},
+		own + "/success":        {err: pings.ErrUnknown},
+		own + "/expected":       {err: pings.ErrUnknown},
+		own + "/fail/1":         {err: pings.ErrUnknown},
+		all:                     {err: pings.ErrUnknown},
+		all + "/photos":         {"photos", rules.Success, -1, nil}, // it has an address
+		all + "/nightly/fail":   {"nightly", rules.Failure, -1, nil},
+		all + "/weekly/3":       {"weekly", rules.Failure, 3, nil},
+		all + "/monthly":        {err: pings.ErrUnknown},
+		all + "/fail":           {err: pings.ErrUnknown}, // a key of this name, which nobody knows
+		strings.Repeat("x", 22): {err: pings.ErrUnknown},
+		"nobody/nightly":        {err: pings.ErrUnknown},
+		all + "/nightly/256":    {err: pings.ErrExit},
+		all + "/nightly/finish": {err: pings.ErrUnknown},
+	} {
+		for range 2 { // the second time from memory
+			to, says, _, err := w.find(path, false)
+			if want.err != nil || err != nil {
+				if !errors.Is(err, want.err) {
+					t.Errorf("%s: %v, want %v", path, err, want.err)
+				}
+				continue
+			}
+			exit := -1
+			if says.Exit != nil {
+				exit = *says.Exit
+			}
+			if to.Rule != "backup" || to.RuleID != w.rule.Engine().ID || to.Key != want.key || says.Kind != want.kind || exit != want.exit {
+				t.Errorf("%s is %+v, %+v, want %+v", path, to, says, want)
+			}
+		}
+	}
+}
+
+// A ping may make its key known, once, and only where it is plain whose it is.
+func TestAPingMakesItsKeyKnown(t *testing.T) {
+	w := newWorld(t)
+	all := w.address("").ID
+	for i, want := range []bool{true, false} {
+		if to, says, created, err := w.find(all+"/db-7/start", true); err != nil || created != want || to.Key != "db-7" || says.Kind != rules.Begun {
+			t.Errorf("time %d: created %t, %+v, %v", i, created, to, err)
+		}
+	}
+	if _, _, _, err := w.find(all+"/db-7", false); err != nil {
+		t.Errorf("afterwards it is %v", err)
+	}
+	if _, _, created, err := w.find(all+"/nightly", true); created || err != nil {
+		t.Errorf("a key that the rule declares: created %t, %v", created, err)
+	}
+	if _, _, _, err := w.find(all+"/db-8/oops", true); !errors.Is(err, pings.ErrUnknown) {
+		t.Errorf("of no signal: %v", err)
+	}
+	if _, _, _, err := w.find(all+"/db-8", false); !errors.Is(err, pings.ErrUnknown) {
+		t.Errorf("a ping that is none made its key known: %v", err)
+	}
+	// Two rules with one ping key: whoever knows the key has it, and nobody else learns it.
+	w.save(strings.NewReplacer("name: backup", "name: reports", "nightly, weekly", "monthly, weekly").Replace(backup))
+	w.refresh()
+	other, err := w.book.Newest("reports")
+	fatal(t, err)
+	_, _, err = w.finder.Create(t.Context(), pings.Address{ID: all, RuleID: other.Engine().ID, Rule: "reports"}, false)
+	fatal(t, err)
+	for key, want := range map[string]string{"nightly": "backup", "monthly": "reports", "db-7": "backup"} {
+		if to, _, _, err := w.find(all+"/"+key, true); err != nil || to.Rule != want {
+			t.Errorf("%s is of %s, %v, want %s", key, to.Rule, err, want)
+		}
+	}
+	for _, key := range []string{"weekly", "db-9"} {
+		if _, _, _, err := w.find(all+"/"+key, true); !errors.Is(err, pings.ErrAmbiguous) {
+			t.Errorf("%s: %v, want ErrAmbiguous", key, err)
+		}
+	}
+}
+
+// A key that another node's save declares is known by the ping that comes next.
+func TestKeysThatAreDeclaredElsewhere(t *testing.T) {
+	w := newWorld(t)
+	all := w.address("").ID
+	if _, _, _, err := w.find(all+"/monthly", false); !errors.Is(err, pings.ErrUnknown) {
+		t.Fatalf("before: %v", err)
+	}
+	w.save(strings.Replace(backup, "weekly", "weekly, monthly", 1))
+	if to, _, created, err := w.find(all+"/monthly", true); to.Key != "monthly" || created || err != nil {
+		t.Errorf("%+v, created %t, %v", to, created, err)
+	}
+}
+
+// slow is a real book whose readings wait to be let go.
+type slow struct {
+	*rules.Book
+	asked atomic.Int64 // at which revision it is
+	read  atomic.Int64
+	letGo chan struct{}
+}
+
+func (s *slow) Revision() int64 {
+	s.asked.Add(1)
+	return s.Book.Revision()
+}
+
+func (s *slow) Refresh(ctx context.Context) error {
+	s.read.Add(1)
+	<-s.letGo
+	return s.Book.Refresh(ctx)
+}
+
+// Those who guess keys while the rules are read have them read together.
+func TestGuessesReadTheRulesTogether(t *testing.T) {
+	const guesses = 50
+	w := newWorld(t)
+	path, err := pings.ReadPath(w.address("").Path() + "/monthly")
+	fatal(t, err)
+	book := &slow{Book: w.book, letGo: make(chan struct{})}
+	finder := &pings.Finder{Store: w.Store, Book: book, Now: time.Now}
+	var sent sync.WaitGroup
+	for range guesses {
+		sent.Go(func() {
+			if _, _, _, err := finder.Find(t.Context(), path, false); !errors.Is(err, pings.ErrUnknown) {
+				t.Errorf("%v, want ErrUnknown", err)
+			}
+		})
+	}
+	for deadline := time.Now().Add(2 * time.Minute); book.asked.Load() < guesses && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+	close(book.letGo)
+	sent.Wait()
+	if n := book.read.Load(); n < 1 || n >= guesses {
+		t.Errorf("the rules were read %d times for %d guesses", n, guesses)
+	}
+}
+
+// An address that was taken away ends here at once, and on other nodes within seconds.
+func TestAddressesEnd(t *testing.T) {
+	w := newWorld(t)
+	now := time.Now()
+	there := pings.Finder{Store: w.Store, Book: w.book, Now: func() time.Time { return now }}
+	a := w.address("photos")
+	path, err := pings.ReadPath(a.Path())
+	fatal(t, err)
+	knows := func(f *pings.Finder, want bool) {
+		t.Helper()
+		_, _, _, err := f.Find(t.Context(), path, false)
+		if want != (err == nil) || (err != nil && !errors.Is(err, pings.ErrUnknown)) {
+			t.Errorf("known %t: %v", want, err)
+		}
+	}
+	knows(w.finder, true)
+	knows(&there, true)
+	fatal(t, w.finder.Delete(t.Context(), a.RuleID, "photos"))
+	knows(w.finder, false)
+	now = now.Add(5 * time.Second)
+	knows(&there, false)
+	again := w.address("photos")
+	if again.ID == a.ID {
+		t.Error("the old address is back")
+	}
+}

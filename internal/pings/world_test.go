@@ -1,0 +1,146 @@
+package pings_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/pings"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// backup is the rule of the world: slots so long that hardly a test sees one end.
+const backup = `
+name: backup
+entity: host
+trigger: {heartbeat: {every: 24h, grace: 1h, max: 6h, keys: [nightly, weekly]}}
+slot: 6h
+`
+
+// world is a real store with a rule in it, and a node that takes pings in.
+type world struct {
+	*testing.T
+	*store.Store
+	book   *rules.Book
+	rule   *rules.Rule
+	finder *pings.Finder
+	taker  *pings.Taker
+	writer *pings.Writer
+	done   atomic.Int64 // transactions that came to something
+	wrote  atomic.Int64 // jobs that they changed
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: 4, Log: slog.New(slog.DiscardHandler)})
+	fatal(t, err)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil && !errors.Is(err, os.ErrClosed) {
+			t.Error(err)
+		}
+	})
+	w := &world{T: t, Store: s}
+	w.book = rules.NewBook(s, s.Shards())
+	w.save(backup)
+	w.refresh()
+	w.finder = &pings.Finder{Store: s, Book: w.book, Now: time.Now}
+	return w
+}
+
+func fatal(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// save saves a rule, as another node would: the book of this one does not know yet.
+func (w *world) save(text string) {
+	w.Helper()
+	documents, err := rules.Parse([]byte(text), "test.yaml")
+	fatal(w.T, err)
+	document, err := json.Marshal(documents[0])
+	fatal(w.T, err)
+	_, err = w.Save(w.Context(), rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: document}, rules.AnyVersion)
+	fatal(w.T, err)
+}
+
+func (w *world) refresh() {
+	w.Helper()
+	fatal(w.T, w.book.Refresh(w.Context()))
+	rule, err := w.book.Newest("backup")
+	fatal(w.T, err)
+	w.rule = rule
+}
+
+// Beaten implements pings.Observer.
+func (w *world) Beaten(done futurejobs.Applied) {
+	w.done.Add(1)
+	w.wrote.Add(int64(done.Created + done.Beaten))
+}
+
+// runs has a taker take pings in, until stop.
+func (w *world) runs(ledger pings.Ledger) (stop func()) {
+	cancel, wait := w.begins(ledger)
+	return func() { cancel(); wait() }
+}
+
+// begins is runs with the two halves of stop: cancel does not wait.
+func (w *world) begins(ledger pings.Ledger) (cancel, wait func()) {
+	w.writer = &pings.Writer{Store: w.Store, Log: slog.New(slog.DiscardHandler)}
+	w.taker = pings.NewTaker(pings.Taker{
+		Book: w.book, Ledger: ledger, Shards: w.Shards(), Now: time.Now, Observer: w, Log: w.writer,
+	})
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- w.taker.Run(ctx) }()
+	wait = func() {
+		for err := range ended {
+			if err != nil {
+				w.Error(err)
+			}
+			close(ended)
+		}
+	}
+	w.Cleanup(func() { cancel(); wait() })
+	return cancel, wait
+}
+
+// of is a ping of a key.
+func (w *world) of(key string, kind rules.Signal) pings.Ping {
+	return pings.Ping{Target: pings.Target{Rule: "backup", RuleID: w.rule.Engine().ID, Key: key}, Signal: pings.Signal{Kind: kind}}
+}
+
+// take takes a ping in, or fails the test.
+func (w *world) take(p pings.Ping) {
+	w.Helper()
+	fatal(w.T, w.taker.Take(w.Context(), p))
+}
+
+// job is the pending job of a key.
+func (w *world) job(key string) futurejobs.Job {
+	w.Helper()
+	l, err := w.Job(w.Context(), "backup", key)
+	fatal(w.T, err)
+	return l.Job
+}
+
+// log is what the log has of a key, newest first.
+func (w *world) log(key string) []pings.Entry {
+	w.Helper()
+	w.writer.Write(w.Context())
+	entries, err := w.finder.History(w.Context(), w.rule.Engine().ID, key, 0, 1000)
+	fatal(w.T, err)
+	return entries
+}

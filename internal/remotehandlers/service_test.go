@@ -1,0 +1,263 @@
+package remotehandlers_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/checks/lookup"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/remotehandlers"
+)
+
+var _ remotehandlers.Wire = (*bus.Bus)(nil)
+
+// stand is a broker, a node's connection to it, and that of somebody who serves.
+type stand struct {
+	server   *bus.Server
+	bus      *bus.Bus
+	services *remotehandlers.Services
+	conn     *nats.Conn
+}
+
+func newStand(t *testing.T) stand {
+	t.Helper()
+	quiet := slog.New(slog.DiscardHandler)
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	b, err := bus.Connect(t.Context(), bus.Options{InProcess: server, Name: "test", Log: quiet})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	conn, err := nats.Connect(server.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	return stand{server, b, remotehandlers.NewServices(b), conn}
+}
+
+// serves answers under a name until the test ends, as a service that is written with micro.
+func (s stand) serves(t *testing.T, name string, answer micro.HandlerFunc) {
+	t.Helper()
+	service, err := micro.AddService(s.conn, micro.Config{Name: name, Version: "1.0.0", Endpoint: &micro.EndpointConfig{
+		Subject: remotehandlers.Subject(name), Handler: answer,
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := service.Stop(); err != nil && !s.conn.IsClosed() {
+			t.Error(err)
+		}
+	})
+	if err := s.conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// within bounds a check in which all goes well.
+func within(t *testing.T) context.Context {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+var noon = time.Date(2026, 3, 2, 12, 0, 0, 0, time.UTC)
+
+// check is one with all that there can be.
+var check = checks.Check{
+	JobID: 7, Rule: "late", RuleVersion: 3, Entity: "order", Key: "1042", Event: []byte(`{"id":"1042"}`), State: []byte(`{"id":"1042","n":1}`),
+	Since: noon.Add(-time.Hour), Slot: noon, At: noon.Add(time.Second), Count: 2, Step: 1, Said: 1,
+	Pauses: []checks.Pause{{From: noon.Add(-time.Minute), To: noon.Add(-time.Second)}, {From: noon}}, AckedUntil: noon.Add(time.Hour), Manual: true,
+}
+
+func TestAServiceIsAsked(t *testing.T) {
+	s := newStand(t)
+	got := make(chan micro.Request, 1)
+	s.serves(t, "shipping", func(r micro.Request) {
+		got <- r
+		_ = r.Respond([]byte(`{"next": "2026-03-02T14:00:00+01:00", "nominal": true, "step": 2, "state": {"carrier": "none"}, "alerts": [
+			{"severity": "critical", "status": "resolved", "step": "second", "text": "late", "labels": {"team": "a"}}, {}]}`))
+	})
+	ctx := within(t)
+	answer, err := s.services.Named("shipping").Check(ctx, check)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := checks.Answer{
+		Next: noon.Add(time.Hour), Nominal: true, Step: 2, State: []byte(`{"carrier": "none"}`), Alerts: []alerts.Draft{
+			{Severity: alerts.Critical, Status: alerts.Resolved, Step: "second", StepIndex: 1, Text: "late", Labels: map[string]string{"team": "a"}},
+			{StepIndex: 1},
+		},
+	}
+	if diff := cmp.Diff(want, answer); diff != "" {
+		t.Errorf("the answer (-want +got):\n%s", diff)
+	}
+	asked := <-got
+	until, _ := ctx.Deadline()
+	if at, err := time.Parse(time.RFC3339Nano, asked.Headers().Get("Deadman-Deadline")); err != nil || !at.Equal(until) {
+		t.Errorf("the header says %s, the deadline is %s: %v", at, until, err)
+	}
+	deadline, err := json.Marshal(until.UTC())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"rule":"late","rule_version":3,"entity":"order","key":"1042","job_id":7,"event":{"id":"1042"},"state":{"id":"1042","n":1},` +
+		`"since":"2026-03-02T11:00:00Z","slot":"2026-03-02T12:00:00Z","at":"2026-03-02T12:00:01Z","count":2,"step":1,"said":1,` +
+		`"pauses":[{"from":"2026-03-02T11:59:00Z","to":"2026-03-02T11:59:59Z"},{"from":"2026-03-02T12:00:00Z"}],"acknowledged_until":"2026-03-02T13:00:00Z","manual":true,"deadline":` + string(deadline) + `}`; string(asked.Data()) != want {
+		t.Errorf("the request is\n%s\nwant\n%s", asked.Data(), want)
+	}
+	requestSchema(t, asked.Data())
+}
+
+func TestAnErrorOfAServiceIsOfTheCheck(t *testing.T) {
+	s := newStand(t)
+	s.serves(t, "shipping", func(r micro.Request) { _ = r.Error("500", "no database", []byte(`{"next": null}`)) })
+	_, err := s.services.Named("shipping").Check(within(t), check)
+	var outage *checks.Outage
+	if err == nil || errors.As(err, &outage) || !strings.Contains(err.Error(), "the answer on deadman.handlers.shipping is none: the service says 500: no database") {
+		t.Error(err)
+	}
+}
+
+// outageOf is the outage that a check met.
+func outageOf(t *testing.T, h checks.Handler) *checks.Outage {
+	t.Helper()
+	_, err := h.Check(within(t), check)
+	var outage *checks.Outage
+	if !errors.As(err, &outage) || outage.Source != "handler/shipping" {
+		t.Fatalf("no outage of the handler: %v", err)
+	}
+	return outage
+}
+
+func TestWhoCannotBeAskedIsAnOutage(t *testing.T) {
+	s := newStand(t)
+	h := s.services.Named("shipping")
+	if o := outageOf(t, h); !strings.Contains(o.Error(), "no service answers on deadman.handlers.shipping; start one, or correct the name") {
+		t.Error(o)
+	}
+	s.server.Close()
+	for deadline := time.Now().Add(2 * time.Minute); s.bus.Connected(); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("the connection stays")
+		}
+	}
+	if o := outageOf(t, h); !errors.Is(o, bus.ErrUnreachable) {
+		t.Error(o)
+	}
+}
+
+// A service that hangs is left alone after a while: whoever needs it hears so at once. That it
+// is slow for one check, or has errors, is no reason.
+func TestAServiceThatHangsIsLeftAlone(t *testing.T) {
+	s := newStand(t)
+	var asked atomic.Int32
+	hangs := atomic.Bool{}
+	s.serves(t, "shipping", func(r micro.Request) {
+		if asked.Add(1); !hangs.Load() {
+			_ = r.Respond([]byte(`{}`))
+		}
+	})
+	hurried := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err := s.services.Named("shipping").Check(ctx, check)
+		return err
+	}
+	for range 20 {
+		if _, err := s.services.Named("shipping").Check(within(t), check); err == nil || !strings.Contains(err.Error(), `neither "next" nor "outcome"`) {
+			t.Fatal(err)
+		}
+	}
+	hangs.Store(true)
+	for range 5 {
+		if err := hurried(); !errors.Is(err, context.DeadlineExceeded) {
+			t.Fatal(err)
+		}
+	}
+	if o := outageOf(t, s.services.Named("shipping")); !strings.Contains(o.Error(), "not asked for 10s") || errors.Is(o, context.DeadlineExceeded) {
+		t.Error(o)
+	}
+	if state := s.services.State("shipping"); state.Health != lookup.Down || !strings.Contains(state.Error, "did not answer in time") {
+		t.Errorf("%+v", state)
+	}
+	if n := asked.Load(); n != 25 {
+		t.Errorf("it was asked %d times", n)
+	}
+	if o := s.services.Named("other"); o == s.services.Named("shipping") {
+		t.Error("two names are one service")
+	}
+}
+
+// wire answers as a test says.
+type wire func(ctx context.Context, m *nats.Msg) (*nats.Msg, error)
+
+func (w wire) Request(ctx context.Context, m *nats.Msg) (*nats.Msg, error) { return w(ctx, m) }
+
+func (w wire) Gather(context.Context, string, int, time.Duration) ([]*nats.Msg, error) {
+	return nil, nil
+}
+
+func TestAServiceIsTriedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		hangs, asked := true, 0
+		services := remotehandlers.NewServices(wire(func(ctx context.Context, _ *nats.Msg) (*nats.Msg, error) {
+			if asked++; hangs {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return &nats.Msg{Data: []byte(`{"next": null}`)}, nil
+		}))
+		ask := func() error {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+			defer cancel()
+			_, err := services.Named("shipping").Check(ctx, check)
+			return err
+		}
+		var outage *checks.Outage
+		for range 6 {
+			if err := ask(); err == nil {
+				t.Fatal("it does not hang")
+			}
+		}
+		for _, c := range []struct {
+			wait   time.Duration
+			asked  int
+			outage bool
+			hangs  bool
+		}{
+			{wait: 9 * time.Second, asked: 5, outage: true, hangs: true},
+			{wait: 2 * time.Second, asked: 6, hangs: true}, // one tries again
+			{asked: 6, outage: true, hangs: true},
+			{wait: 11 * time.Second, asked: 7},
+			{asked: 8},
+		} {
+			hangs = c.hangs
+			time.Sleep(c.wait)
+			err := ask()
+			if asked != c.asked || errors.As(err, &outage) != c.outage || (err == nil) == c.hangs {
+				t.Fatalf("%+v: asked %d times, %v", c, asked, err)
+			}
+		}
+	})
+}

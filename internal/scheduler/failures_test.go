@@ -1,0 +1,79 @@
+package scheduler_test
+
+import (
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	"deadman/internal/calendars"
+	"deadman/internal/scheduler"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+// Ticks of a rule that can't be run are said once, whoever fails at them, and when they are applied
+// again.
+func TestTicksThatCannotBeAppliedAreSaid(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
+	w.rule = w.save(`
+name: office-import
+entity: import
+trigger: {schedule: "@every 30s", keys: [customers]}
+escalate: [{after: 1h, within: office}]
+again: keep
+`)
+	known, err := calendars.Parse([]byte("calendars:\n  office: {zone: UTC, hours: \"09:00-17:00\"}\n"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := func(known calendars.Set) (ticker *scheduler.Ticker, stop func()) {
+		book := rules.NewBook(w.store, w.store.Shards())
+		book.Calendars = known
+		if err := book.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		ticker = scheduler.New(scheduler.Options{
+			Book: book, Ledger: w.store, Shards: holding{}, Emitter: w.bus, Observer: &count{}, Log: slog.New(slog.DiscardHandler),
+			Now:      func() time.Time { return time.Now().Add(3 * time.Minute) },
+			Announce: func(ctx context.Context, r alerts.Remark) error { _, _, err := w.store.Announce(ctx, r); return err },
+		})
+		ctx, cancel := context.WithCancel(context.Background())
+		var running sync.WaitGroup
+		running.Go(func() {
+			if err := ticker.Run(ctx); err != nil {
+				t.Error(err)
+			}
+		})
+		stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+		t.Cleanup(stop)
+		return ticker, stop
+	}
+	said := func() (all []alerts.Alert) {
+		t.Helper()
+		all, err := w.store.Unpublished(t.Context(), []int16{0, 1, 2, 3}, 10, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return all
+	}
+	for range 2 {
+		ticker, stop := run(calendars.Set{})
+		w.eventually("its ticks fail", func() bool { return slices.Equal(ticker.Failing(), []string{"office-import"}) && len(said()) > 0 })
+		stop()
+	}
+	if all := said(); len(all) != 1 || all[0].Status != alerts.Firing || all[0].Key != "rule/office-import" || !strings.Contains(all[0].Text, `there is no calendar "office"`) {
+		t.Errorf("said: %+v", all)
+	}
+	ticker, _ := run(known)
+	w.eventually("it is said that they are applied again", func() bool { return len(said()) == 2 })
+	all := said()
+	if again := all[1]; again.Status != alerts.Resolved || !slices.Equal(again.Closes, []alerts.ID{all[0].ID}) || len(ticker.Failing()) > 0 || len(w.jobs()) != 1 {
+		t.Errorf("said: %+v; failing %v; %d jobs", again, ticker.Failing(), len(w.jobs()))
+	}
+}

@@ -1,0 +1,326 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/scheduler"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
+	"deadman/rules"
+)
+
+const (
+	patience = 2 * time.Minute        // bounds every wait of these tests
+	window   = 100 * time.Millisecond // of the stream, for repeats
+)
+
+const eachSecond = `
+name: each-second
+entity: tick
+trigger: {schedule: "@every 1s"}
+escalate: [{after: 1h, step: primary}]
+slot: 1m
+`
+
+// world is a database, a broker, and a rule that ticks, once it is saved.
+type world struct {
+	*testing.T
+	store *store.Store
+	bus   *bus.Bus
+	url   string
+	rule  rules.Saved
+}
+
+func newWorld(t *testing.T, o store.Options) *world {
+	t.Helper()
+	o.Log = slog.New(slog.DiscardHandler)
+	s, err := store.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: o.Log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	b, err := bus.Connect(t.Context(), bus.Options{InProcess: server, Name: t.Name(), Window: window, Log: o.Log})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(b.Close)
+	return &world{T: t, store: s, bus: b, url: server.ClientURL()}
+}
+
+func (w *world) save(rule string) rules.Saved {
+	w.Helper()
+	saved, err := w.saved(w.Context(), rule)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return saved
+}
+
+// saved saves the next version of a rule.
+func (w *world) saved(ctx context.Context, rule string) (rules.Saved, error) {
+	documents, err := rules.Parse([]byte(rule), "")
+	if err != nil {
+		return rules.Saved{}, err
+	}
+	text, err := documents[0].Canonical()
+	if err != nil {
+		return rules.Saved{}, err
+	}
+	return w.store.Save(ctx, rules.Saved{Name: documents[0].Name, Entity: documents[0].Entity, Document: text}, rules.AnyVersion)
+}
+
+// holding holds all shards, as a node does that slept through the end of its leases, too.
+type holding struct{}
+
+func (holding) Holds(int16) bool { return true }
+
+// count counts ticks.
+type count struct{ began, emitted atomic.Int64 }
+
+func (c *count) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
+	switch outcome {
+	case futurejobs.TickBegan, futurejobs.TickMissed:
+		c.began.Add(int64(n))
+	case futurejobs.TickEmitted:
+		c.emitted.Add(int64(n))
+	}
+}
+
+func (*count) Alerted(alerts.Alert) {}
+
+// book is that of a node.
+func (w *world) book() *rules.Book {
+	w.Helper()
+	book := rules.NewBook(w.store, w.store.Shards())
+	if err := book.Refresh(w.Context()); err != nil {
+		w.Fatal(err)
+	}
+	return book
+}
+
+// node runs a ticker with a book of its own until the test ends, or stop.
+func (w *world) node(ledger scheduler.Ledger, c *count) (stop func()) {
+	w.Helper()
+	return w.ticker(scheduler.Options{Book: w.book(), Ledger: ledger, Emitter: w.bus, Observer: c})
+}
+
+// ticker runs a ticker of some parts until the test ends, or stop.
+func (w *world) ticker(o scheduler.Options) (stop func()) {
+	w.Helper()
+	o.Shards, o.Now, o.Log = holding{}, time.Now, slog.New(slog.DiscardHandler)
+	o.Announce = func(ctx context.Context, r alerts.Remark) error { _, _, err := w.store.Announce(ctx, r); return err }
+	t := scheduler.New(o)
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := t.Run(ctx); err != nil {
+			w.Error(err)
+		}
+	})
+	stop = sync.OnceFunc(func() { cancel(); running.Wait() })
+	w.Cleanup(stop)
+	return stop
+}
+
+func (w *world) eventually(what string, ok func() bool) {
+	w.Helper()
+	again := time.NewTicker(20 * time.Millisecond)
+	defer again.Stop()
+	for deadline := time.Now().Add(patience); !ok(); <-again.C {
+		if time.Now().After(deadline) {
+			w.Fatalf("not within %s: %s", patience, what)
+		}
+	}
+}
+
+// jobs are the pending jobs of the rule.
+func (w *world) jobs() []futurejobs.Job {
+	w.Helper()
+	jobs, err := w.store.JobsOf(w.Context(), w.rule.RuleID, futurejobs.Ref{}, 1000)
+	if err != nil {
+		w.Fatal(err)
+	}
+	return jobs
+}
+
+// cursor is where the ticks of the rule stand.
+func (w *world) cursor() futurejobs.Cursor {
+	w.Helper()
+	c, ok, err := w.store.Cursor(w.Context(), futurejobs.TickStream(w.rule.RuleID))
+	if err != nil {
+		w.Fatal(err)
+	}
+	if !ok {
+		return futurejobs.Cursor{LastSeq: uint64(w.rule.SavedAt.Unix())}
+	}
+	return c
+}
+
+// Two nodes that both take themselves for the one that applies ticks apply each once, and so does
+// one that goes on where another was stopped.
+func TestATickIsAppliedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, store.Options{DatabaseURL: storetest.Postgres(t), Shards: 4})
+	w.rule = w.save(eachSecond)
+	var c count
+	stop := w.node(w.store, &c)
+	w.node(w.store, &c)
+	w.eventually("three ticks", func() bool { return len(w.jobs()) >= 3 })
+	stop()
+	ticked := len(w.jobs())
+	w.node(w.store, &c)
+	w.eventually("two more", func() bool { return len(w.jobs()) >= ticked+2 })
+	w.eventually("all that were applied are counted, each once", func() bool {
+		before := c.began.Load()
+		stands := w.cursor()
+		seconds := int64(stands.LastSeq) - w.rule.SavedAt.Unix()
+		return before == c.began.Load() && before == seconds && stands.LastSeq == w.cursor().LastSeq
+	})
+	seen := make(map[time.Time]bool)
+	for _, j := range w.jobs() {
+		if seen[j.Since] || j.Key != j.Since.UTC().Format(time.RFC3339) || !j.Since.Equal(j.Since.Truncate(time.Second)) {
+			t.Errorf("the tick at %s began %s", j.Since, j.Key)
+		}
+		seen[j.Since] = true
+	}
+	w.eventually("the jobs that the ticks made are accounted for", func() bool {
+		before := w.cursor().Created
+		return int(before) == len(w.jobs()) && before == w.cursor().Created
+	})
+}
+
+// failing is a database that is lost once, in the moment before a tick is committed.
+type failing struct {
+	*store.Store
+	failed atomic.Bool
+}
+
+var errLost = errors.New("the connection was lost")
+
+func (f *failing) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+	if !f.failed.Swap(true) {
+		return futurejobs.Applied{}, errLost
+	}
+	return f.Store.Apply(ctx, b)
+}
+
+// An event that was published by a node that came no further is not published again by the next
+// one, after whatever time.
+func TestATickIsEmittedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
+	tick := time.Now().Add(2 * time.Second).UTC().Truncate(time.Second)
+	w.rule = w.save(fmt.Sprintf(`
+name: import-due
+entity: import
+trigger: {schedule: "@at %s", emit: {subject: imports.due, data: {all: true}}}
+`, tick.Format(time.RFC3339)))
+	var c count
+	lost := &failing{Store: w.store}
+	stop := w.node(lost, &c)
+	w.eventually("an event, and no cursor", func() bool { return lost.failed.Load() })
+	stop()
+	events := func() (all []*jetstream.RawStreamMsg) {
+		stream, err := bustest.JetStream(t, w.url).Stream(t.Context(), bus.EventsStream)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for seq := uint64(1); ; seq++ {
+			m, err := stream.GetMsg(t.Context(), seq)
+			if errors.Is(err, jetstream.ErrMsgNotFound) {
+				return all
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, m)
+		}
+	}
+	published := events()
+	if len(published) != 1 || w.cursor().LastSeq >= uint64(tick.Unix()) {
+		t.Fatalf("%d events, cursor %d: nothing is tested", len(published), w.cursor().LastSeq)
+	}
+	w.eventually("the window for repeats is over", func() bool { return time.Since(published[0].Time) > 2*window })
+	w.node(w.store, &c)
+	w.eventually("the next node came further", func() bool { return c.emitted.Load() == 1 && w.cursor().LastSeq == uint64(tick.Unix()) })
+	if all := events(); len(all) != 1 || all[0].Header.Get("ce-id") != fmt.Sprintf("import-due-%d", tick.Unix()) {
+		t.Errorf("%d events: %+v", len(all), all)
+	}
+}
+
+// mute is a broker that answers nothing, as one whose stream has no leader.
+type mute struct{ asked atomic.Bool }
+
+func (m *mute) Emit(ctx context.Context, _ futurejobs.Emission, _ scheduler.Held) error {
+	m.asked.Store(true)
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+// What ticks begin does not wait for a broker that does not answer.
+func TestAMuteBrokerHoldsUpNoWaits(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
+	w.rule = w.save(eachSecond)
+	w.save(`
+name: import-due
+entity: import
+trigger: {schedule: "@every 1s", emit: {subject: imports.due}}
+`)
+	var c count
+	var broker mute
+	w.ticker(scheduler.Options{Book: w.book(), Ledger: w.store, Emitter: &broker, Observer: &c})
+	w.eventually("the broker is asked", broker.asked.Load)
+	stood := w.cursor().LastSeq
+	w.eventually("two ticks begin waits", func() bool { return w.cursor().LastSeq >= stood+2 })
+	if n := c.emitted.Load(); n != 0 {
+		t.Errorf("%d events were emitted by nobody", n)
+	}
+}
+
+// listed counts how often all the rules that tick are listed.
+type listed struct {
+	*rules.Book
+	times atomic.Int64
+}
+
+func (l *listed) Scheduled() (revision int64, all []futurejobs.Scheduled) {
+	l.times.Add(1)
+	return l.Book.Scheduled()
+}
+
+// The rules are listed when they changed, and not for each tick.
+func TestRulesAreListedOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, store.Options{DataDir: t.TempDir(), Shards: 4})
+	w.rule = w.save(eachSecond)
+	var c count
+	book := &listed{Book: w.book()}
+	w.ticker(scheduler.Options{Book: book, Ledger: w.store, Emitter: w.bus, Observer: &c})
+	w.eventually("three ticks", func() bool { return c.began.Load() >= 3 })
+	if n := book.times.Load(); n != 2 { // for those that emit, and those that do not
+		t.Errorf("listed %d times", n)
+	}
+}

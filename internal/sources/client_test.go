@@ -1,0 +1,178 @@
+package sources_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/google/go-cmp/cmp"
+	"github.com/rs/zerolog"
+	"go.uber.org/goleak"
+
+	"deadman/checks"
+	"deadman/checks/lookup"
+	"deadman/internal/sources"
+)
+
+// A proxy leaves goroutines of its own behind, and the Postgres of the tests ends with the process.
+func TestMain(m *testing.M) {
+	const proxy = "github.com/Shopify/toxiproxy/v2"
+	goleak.VerifyTestMain(m,
+		goleak.IgnoreAnyFunction("deadman/store/storetest.(*Cluster).await"),
+		goleak.IgnoreAnyFunction(proxy+".(*ToxicLink).read"),
+		goleak.IgnoreAnyFunction(proxy+"/toxics.(*ToxicStub).Run"))
+}
+
+// open opens a source.
+func open(tb testing.TB, s sources.Spec) lookup.Client {
+	tb.Helper()
+	s.Name = "shop"
+	c, err := sources.Open(s, nil)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(c.Close)
+	return c
+}
+
+// within is a context that ends after a while.
+func within(tb testing.TB, d time.Duration) context.Context {
+	ctx, stop := context.WithTimeout(tb.Context(), d)
+	tb.Cleanup(stop)
+	return ctx
+}
+
+// keys are asks of a query with one parameter.
+func keys(values ...any) []lookup.Ask {
+	asks := make([]lookup.Ask, len(values))
+	for i, v := range values {
+		asks[i].Params = []any{v}
+	}
+	return asks
+}
+
+// lines are findings as a test says them: the value, nobody, or an error.
+func lines(found []checks.Finding, err error) []string {
+	if err != nil {
+		return []string{whole + err.Error()}
+	}
+	said := make([]string, len(found))
+	for i, f := range found {
+		switch {
+		case f.Err != nil:
+			said[i] = "error: " + f.Err.Error()
+		case f.Value == nil:
+			said[i] = "nobody"
+		default:
+			said[i] = string(f.Value)
+		}
+		if f.Value != nil && (f.Err != nil || !json.Valid(f.Value)) {
+			said[i] = fmt.Sprintf("invalid: %s, %v", f.Value, f.Err)
+		}
+	}
+	return said
+}
+
+// whole is before an error of the source as a whole.
+const whole = "source: "
+
+// same compares what is found with what is wanted, in which … stands for anything.
+func same(t *testing.T, want []string, got []string) {
+	t.Helper()
+	if len(want) != len(got) {
+		t.Fatalf("%d findings, want %d, of which the first are\n%s", len(got), len(want), cmp.Diff(want[:min(3, len(want))], got[:min(3, len(got))]))
+	}
+	for i := range want {
+		before, after, some := strings.Cut(want[i], "…")
+		if got[i] != want[i] && (!some || !strings.HasPrefix(got[i], before) || !strings.HasSuffix(got[i], after)) {
+			t.Errorf("%d:\n got %s\nwant %s", i, got[i], want[i])
+		}
+	}
+}
+
+// repeated is a line so many times.
+func repeated(line string, times int) []string {
+	all := make([]string, times)
+	for i := range all {
+		all[i] = line
+	}
+	return all
+}
+
+// between puts a proxy in front of an address.
+func between(t *testing.T, upstream string) *toxiproxy.Proxy {
+	t.Helper()
+	proxy := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), t.Name(), "127.0.0.1:0", upstream)
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Stop)
+	return proxy
+}
+
+// poison makes a proxy do something to what comes back.
+func poison(t *testing.T, proxy *toxiproxy.Proxy, kind, attributes string) {
+	t.Helper()
+	toxic := fmt.Sprintf(`{"type": %q, "stream": "downstream", "attributes": %s}`, kind, attributes)
+	if _, err := proxy.Toxics.AddToxicJson(strings.NewReader(toxic)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// until waits for something to come true.
+func until(t *testing.T, what string, holds func() bool) {
+	t.Helper()
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for end := time.After(2 * time.Minute); !holds(); {
+		select {
+		case <-tick.C:
+		case <-end:
+			t.Fatalf("it never came true: %s", what)
+		}
+	}
+}
+
+// refused are errors of a question that say what is wrong with it.
+func refused(t *testing.T, err error, says string) {
+	t.Helper()
+	if !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), says) {
+		t.Errorf("%v; want lookup.ErrQuestion and %q", err, says)
+	}
+}
+
+// TestWhatIsWrittenWrong are specs that no client is made of. What is secret in them is not said.
+func TestWhatIsWrittenWrong(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		spec sources.Spec
+		says string
+	}{
+		{sources.Spec{}, "it says nothing about what it is"},
+		{sources.Spec{Postgres: &sources.Postgres{URL: "postgres://u:s3cret@[::1:5432/shop"}}, "its URL cannot be read"},
+		{sources.Spec{HTTP: &sources.HTTP{}}, "not the address of a service"},
+		{sources.Spec{HTTP: &sources.HTTP{Base: base(t, "ftp://shop/s3cret")}}, "not the address of a service"},
+		{sources.Spec{HTTP: &sources.HTTP{Base: base(t, "https://u:s3cret@shop")}}, "has a user in it"},
+		{sources.Spec{HTTP: &sources.HTTP{Base: base(t, "https://shop?token=s3cret")}}, "has a query"},
+		{sources.Spec{HTTP: &sources.HTTP{Base: base(t, "https://shop"), CA: []byte("s3cret")}}, "no certificate"},
+	} {
+		c.spec.Name = "shop"
+		_, err := sources.Open(c.spec, nil)
+		if err == nil || !strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), "source shop: ") || strings.Contains(err.Error(), "s3cret") {
+			t.Errorf("%v; want %q", err, c.says)
+		}
+	}
+}
+
+func write(t *testing.T, path, text string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,115 @@
+package sources
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"deadman/checks/lookup"
+	"deadman/internal/configfile"
+)
+
+// Bounds of a file of sources.
+const (
+	MaxSources = 100
+
+	maxConcurrency = 64
+	maxWaiting     = 1000
+	maxRate        = 1_000_000
+	maxOpenAfter   = 1000
+	maxOpenFor     = time.Hour
+)
+
+// Load reads the file at path; env is what a variable of the environment holds. The error is papers.Problems and holds all of them, unless the
+// file cannot be read at all.
+func Load(path string, env func(name string) string) ([]Spec, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return Parse(data, path, env)
+}
+
+// Parse reads a file of sources, in YAML, and the secrets that it names, in files beside it or
+// in the environment. The specs are in order of their names.
+func Parse(data []byte, file string, env func(name string) string) ([]Spec, error) {
+	var specs []Spec
+	r := reader{env}
+	err := configfile.Read(data, file, func(v configfile.Value) {
+		named := v.Fields("sources")["sources"]
+		if !named.Given() {
+			return
+		}
+		for _, one := range named.Entries("a name for each source") {
+			if wrong := configfile.WrongName(one.Name); wrong != "" {
+				one.ProblemAtName("%s", wrong)
+			}
+			specs = append(specs, r.spec(one))
+		}
+		if len(specs) > MaxSources {
+			named.Problem("there are %d sources, and the limit is %d; leave out those that no rule names", len(specs), MaxSources)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(specs, func(a, b Spec) int { return strings.Compare(a.Name, b.Name) })
+	return specs, nil
+}
+
+// reader reads the sources of a file.
+type reader struct {
+	env func(name string) string
+}
+
+// kinds are how the kinds of sources are read, as a file writes them.
+var kinds = []struct {
+	kind Kind
+	read func(reader, *Spec, configfile.Value)
+}{
+	{KindPostgres, reader.postgres},
+	{KindSQLite, reader.sqlite},
+	{KindHTTP, reader.http},
+	{KindNATS, reader.nats},
+}
+
+func (r reader) spec(v configfile.Value) Spec {
+	fields := v.Fields("postgres", "sqlite", "http", "nats", "concurrency", "waiting", "rate", "open_after", "open_for")
+	s := Spec{Name: v.Name, Limits: readLimits(fields)}
+	if fields == nil {
+		return s
+	}
+	var is []string
+	for _, k := range kinds {
+		if given := fields[string(k.kind)]; given.Given() {
+			is = append(is, string(k.kind))
+			k.read(r, &s, given)
+		}
+	}
+	switch {
+	case len(is) == 0 && !v.Wrong():
+		v.ProblemAtName("it does not say what it is; write postgres, sqlite, http or nats into it")
+	case len(is) > 1:
+		v.ProblemAtName("it is %s at once; keep one, and give the other a name of its own", strings.Join(is, " and "))
+	}
+	return s
+}
+
+// readLimits is the limits of a source; what is left out is the default.
+func readLimits(fields map[string]configfile.Value) lookup.Limits {
+	return lookup.Limits{
+		Concurrency: fields["concurrency"].Number(0, maxConcurrency), Waiting: fields["waiting"].Number(0, maxWaiting),
+		Rate: float64(fields["rate"].Number(0, maxRate)), OpenAfter: fields["open_after"].Number(0, maxOpenAfter),
+		OpenFor: span(fields["open_for"], 0, maxOpenFor),
+	}
+}
+
+// span is the duration that v is, over 0 and up to most; without v it is otherwise.
+func span(v configfile.Value, otherwise, most time.Duration) time.Duration {
+	d := v.Duration(otherwise, most)
+	if d == 0 && v.Given() && !v.Wrong() {
+		v.Problem("0s is no time to do anything in; write more, or leave it out")
+	}
+	return d
+}

@@ -1,0 +1,50 @@
+package sources
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"syscall"
+	"time"
+
+	"code.dny.dev/ssrf"
+
+	"deadman/internal/addresses"
+)
+
+// dialer connects to public addresses, and to those that are allowed. It looks at the address
+// that is connected to, whatever its name was resolved to before.
+func dialer(allow []netip.Prefix) *net.Dialer {
+	return &net.Dialer{
+		Timeout:   connectTimeout,
+		KeepAlive: 30 * time.Second,
+		Control:   func(_, address string, _ syscall.RawConn) error { return permitted(address, allow) },
+	}
+}
+
+// public knows which addresses the IANA set aside for something else than the internet. Clouds keep metadata at others, too.
+var public = ssrf.New(ssrf.WithAnyNetwork(), ssrf.WithAnyPort())
+
+// permitted says why an address with a port may not be connected to.
+func permitted(address string, allow []netip.Prefix) error {
+	at, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("%q is not an address: %w", address, err)
+	}
+	ip := at.Addr().Unmap().WithZone("")
+	if slices.ContainsFunc(allow, func(p netip.Prefix) bool { return p.Contains(ip) }) {
+		return nil
+	}
+	if public.SafeAddr(ip) != nil || addresses.IsMetadata(ip) {
+		return forbidden{ip}
+	}
+	return nil
+}
+
+// forbidden is the error of an address that is not of the internet.
+type forbidden struct{ ip netip.Addr }
+
+func (f forbidden) Error() string {
+	return fmt.Sprintf("%s is not a public address; if it is the right one, the source has to allow it, as in allow: [%s]", f.ip, netip.PrefixFrom(f.ip, f.ip.BitLen()))
+}

@@ -1,0 +1,110 @@
+package sources
+
+import (
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"unicode"
+
+	"deadman/internal/configfile"
+)
+
+// headerName is what RFC 9110, section 5.1, takes for one, without its rarer signs.
+var headerName = regexp.MustCompile(`^[A-Za-z0-9_-]{1,100}$`)
+
+// maxHeaders is the most headers of a source.
+const maxHeaders = 20
+
+func (r reader) http(s *Spec, v configfile.Value) {
+	fields := v.Fields("url", "headers", "allow", "ca_file")
+	s.HTTP = &HTTP{
+		Base: base(fields["url"].Needed("write the one that the paths of rules are added to")), Headers: r.headers(fields["headers"]),
+		Allow: readAllow(fields["allow"]), CA: fields["ca_file"].Certificates(os.ReadFile),
+	}
+}
+
+// base is the URL that v is.
+func base(v configfile.Value) *url.URL {
+	text := v.Text()
+	if text == "" {
+		return nil
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http":
+		v.Problem("it is no web address; write it in full, such as https://shop.example.org/api")
+	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		v.Problem("a user, a query or a fragment does not belong in it; write secrets into headers, and queries into the paths of rules")
+	default:
+		return u
+	}
+	return nil
+}
+
+// headers is the headers of a source, whose values are secrets.
+func (r reader) headers(v configfile.Value) map[string]string {
+	if !v.Given() {
+		return nil
+	}
+	headers := make(map[string]string)
+	for _, one := range v.Entries("a name for each header") {
+		fields := one.Fields("file", "env")
+		if fields == nil {
+			continue
+		}
+		value := r.secret(one, fields["file"], fields["env"])
+		name := http.CanonicalHeaderKey(one.Name)
+		switch _, twice := headers[name]; {
+		case !headerName.MatchString(one.Name):
+			one.ProblemAtName("%q is no name of a header; it has letters, digits, _ and -", configfile.Clip(one.Name, 80))
+		case oursAlone(name):
+			one.ProblemAtName("deadman sets %s itself; leave it out", name)
+		case twice:
+			one.ProblemAtName("%s is here twice; keep one", name)
+		case strings.ContainsFunc(value, unicode.IsControl):
+			one.ProblemAtName("the secret of %s cannot be sent in a header; it has a control character", name)
+		}
+		headers[name] = value
+	}
+	if len(headers) > maxHeaders {
+		v.Problem("there are %d headers, and the limit is %d; leave out what the service does not need", len(headers), maxHeaders)
+	}
+	return headers
+}
+
+// oursAlone reports whether a header is not the operator's to set: it says where a request goes
+// or where it ends.
+func oursAlone(name string) bool {
+	switch name {
+	case "Host", "Connection", "Content-Length", "Transfer-Encoding", "Accept-Encoding", "Te", "Trailer", "Upgrade":
+		return true
+	}
+	return strings.HasPrefix(name, "Proxy-")
+}
+
+// readAllow is the addresses that a host may have beyond public ones.
+func readAllow(v configfile.Value) []netip.Prefix {
+	var all []netip.Prefix
+	for _, one := range v.OneOrMore() {
+		text := one.Text()
+		if text == "" {
+			continue
+		}
+		prefix, err := netip.ParsePrefix(text)
+		if err != nil {
+			var addr netip.Addr
+			if addr, err = netip.ParseAddr(text); err == nil && addr.Zone() == "" {
+				prefix = netip.PrefixFrom(addr, addr.BitLen())
+			}
+		}
+		if err != nil || !prefix.IsValid() {
+			one.Problem("%q is no address and no range of them; write one such as 10.0.0.0/8 or 127.0.0.1", configfile.Clip(text, 80))
+			continue
+		}
+		all = append(all, prefix.Masked())
+	}
+	return all
+}

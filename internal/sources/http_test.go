@@ -1,0 +1,478 @@
+package sources_test
+
+import (
+	"context"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"deadman/checks/lookup"
+	"deadman/internal/sources"
+)
+
+func base(tb testing.TB, text string) *url.URL {
+	tb.Helper()
+	u, err := url.Parse(text)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return u
+}
+
+// loopback is where tests listen.
+var loopback = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
+
+const token = "s3cret"
+
+// web is a service as a source, with a secret.
+func web(tb testing.TB, address string) lookup.Client {
+	tb.Helper()
+	return open(tb, sources.Spec{HTTP: &sources.HTTP{
+		Base: base(tb, address), Allow: loopback, Headers: map[string]string{"Authorization": "Bearer " + token, "Host": "shop.example.com"},
+	}})
+}
+
+// serve is a service of tests.
+func serve(tb testing.TB, f http.HandlerFunc) *httptest.Server {
+	tb.Helper()
+	s := httptest.NewServer(f)
+	tb.Cleanup(func() { s.CloseClientConnections(); s.Close() })
+	return s
+}
+
+func paths(all ...string) []lookup.Ask {
+	asks := make([]lookup.Ask, len(all))
+	for i, p := range all {
+		asks[i].Path = p
+	}
+	return asks
+}
+
+var get = lookup.Question{HTTP: &lookup.HTTP{Absent: []int{404}}}
+
+// TestManyKeysByHTTP asks about many keys on few connections, and sends what the operator says.
+func TestManyKeysByHTTP(t *testing.T) {
+	t.Parallel()
+	var connections atomic.Int32
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet || r.Host != "shop.example.com" || r.Header.Get("Authorization") != "Bearer "+token || r.Header.Get("Accept-Encoding") != "" {
+			http.Error(w, "", http.StatusTeapot)
+			return
+		}
+		fmt.Fprintf(w, `{"asked": %q, "price": 12.50}`, r.RequestURI)
+	}))
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			connections.Add(1)
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	c := web(t, s.URL+"/api/")
+	for range 3 {
+		asks, want := make([]lookup.Ask, 500), make([]string, 500)
+		for i := range asks {
+			asks[i].Path = fmt.Sprintf("/orders/a%%2F%d?full=true", i)
+			want[i] = fmt.Sprintf(`{"asked": "/api/orders/a%%2F%d?full=true", "price": 12.50}`, i)
+		}
+		found, err := c.Ask(within(t, 20*time.Second), get, asks)
+		same(t, want, lines(found, err))
+	}
+	if n := connections.Load(); n > 48 { // some are made for whom another one came free first
+		t.Errorf("%d connections", n)
+	}
+}
+
+// TestFaultsOfHTTP is what becomes of one key, beside one that is answered. No error has the
+// secret in it, nor the path.
+func TestFaultsOfHTTP(t *testing.T) {
+	t.Parallel()
+	read := &flood{}
+	t.Cleanup(func() {
+		if n := read.taken.Load(); n > 256<<20 {
+			t.Errorf("%d bytes of an answer were taken", n)
+		}
+	})
+	answers := map[string]struct {
+		does http.HandlerFunc
+		want string
+	}{
+		"gone":            {status(410), "error: the answer is 410 Gone; if that means that there is no such entity, write absent: [410] in the lookup"},
+		"none":            {status(404), "nobody"},
+		"teapot":          {status(418), "error: the answer is 418 I'm a teapot"},
+		"refused":         {status(401), "error: the answer is 401 Unauthorized; are the source's headers right?"},
+		"500":             {status(500), "error: the answer is 500 Internal Server Error"},
+		"busy":            {status(429), "error: the answer is 429 Too Many Requests"},
+		"nothing":         {status(204), `error: the answer is not JSON; an object such as {"status": "SHIPPED"} is wanted`},
+		"metadata":        {redirect("http://169.254.169.254/latest/meta-data?x=" + token), "error: the answer is 302 Found, to http://169.254.169.254; redirects are not followed, so the source has to have the final address"},
+		"home":            {redirect("/elsewhere/" + token), "error: the answer is 302 Found, to http://…; redirects are not followed, so the source has to have the final address"},
+		"html":            {answer("<html>"), `error: the answer is not JSON; an object such as {"status": "SHIPPED"} is wanted`},
+		"half":            {answer(`{"a": [1`), `error: the answer is not JSON; an object such as {"status": "SHIPPED"} is wanted`},
+		"list":            {answer(`[1]`), `error: the answer is JSON and not an object; an object such as {"status": "SHIPPED"} is wanted`},
+		"null":            {answer(`null`), `error: the answer is JSON and not an object; an object such as {"status": "SHIPPED"} is wanted`},
+		"two":             {answer(`{} {}`), "error: there is more behind the object that is answered"},
+		"deep":            {answer(`{"a":` + strings.Repeat("[", 64) + strings.Repeat("]", 64) + "}"), "error: the answer has more than 64 levels of JSON"},
+		"as deep as most": {answer(`{"a":` + strings.Repeat("[", 63) + strings.Repeat("]", 63) + "}"), `{"a":…}`},
+		"as long as most": {answer(`{"a":"` + strings.Repeat("x", 64<<10-8) + `"}`), `{"a":"…x"}`},
+		"too long":        {answer(`{"a":"` + strings.Repeat("x", 64<<10-7) + `"}`), "error: more than 64 KiB are answered; …"},
+		"1 GB said":       {said(1 << 30), "error: more than 64 KiB are answered; …"},
+		"1 GB":            {read.endless(1 << 30), "error: more than 64 KiB are answered; …"},
+		"cut off":         {cutOff, "error: unexpected EOF"},
+		"hung up":         {hungUp, "error: EOF"},
+		"headers":         {wordy, "error: net/http: HTTP/1.x transport connection broken: net/http: server response headers exceeded 65536 bytes; aborted"},
+	}
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		name := strings.TrimPrefix(r.URL.Path, "/"+token+"/")
+		if name == "fine" {
+			answer("{}")(w, r)
+			return
+		}
+		answers[name].does(w, r)
+	})
+	for name, k := range answers {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found, err := web(t, s.URL+"/"+token).Ask(within(t, 20*time.Second), get, paths("/fine", "/"+url.PathEscape(name), "/fine"))
+			same(t, []string{"{}", k.want, "{}"}, lines(found, err))
+			for _, f := range found {
+				if f.Err != nil && strings.Contains(f.Err.Error(), token) {
+					t.Errorf("it tells the secret: %v", f.Err)
+				}
+			}
+		})
+	}
+}
+
+func status(code int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(code) }
+}
+
+func answer(body string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
+}
+
+func redirect(to string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, to, http.StatusFound) }
+}
+
+func said(size int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", fmt.Sprint(size))
+		_, _ = io.WriteString(w, "{")
+	}
+}
+
+// flood counts how much of a long answer was taken.
+type flood struct{ taken atomic.Int64 }
+
+func (f *flood) endless(size int) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		block := strings.Repeat(" ", 1<<20)
+		for sent := 0; sent < size; sent += len(block) {
+			if _, err := io.WriteString(w, block); err != nil {
+				return
+			}
+			f.taken.Add(int64(len(block)))
+		}
+	}
+}
+
+func cutOff(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("Content-Length", "100")
+	_, _ = io.WriteString(w, `{"a": 1`)
+}
+
+func hungUp(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+
+func wordy(w http.ResponseWriter, _ *http.Request) {
+	w.Header().Set("X-Words", strings.Repeat("x", 100<<10))
+}
+
+// TestHTTPThatCannotBeAsked is what is wrong with a service as a whole: nobody is answered, and
+// it is not asked about everybody.
+func TestHTTPThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	for name, k := range map[string]struct {
+		does http.HandlerFunc
+		want string
+	}{
+		"500s":         {status(500), "the answer is 500 Internal Server Error"},
+		"503s":         {status(503), "the answer is 503 Service Unavailable"},
+		"429s":         {status(429), "the answer is 429 Too Many Requests"},
+		"a wrong key":  {status(403), "the answer is 403 Forbidden; are the source's headers right?"},
+		"hanging up":   {hungUp, "EOF"},
+		"cutting off":  {cutOff, "unexpected EOF"},
+		"hanging":      {hanging, "nothing was answered in time"},
+		"a hung body":  {hangingBody, "nothing was answered in time"},
+		"a drip":       {dripping, "nothing was answered in time"},
+		"no more HTTP": {gibberish, `net/http: HTTP/1.x transport connection broken: malformed HTTP response "gibberish"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var requests atomic.Int32
+			s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+				requests.Add(1)
+				k.does(w, r)
+			})
+			asks := make([]lookup.Ask, lookup.BatchMost)
+			for i := range asks {
+				asks[i].Path = fmt.Sprintf("/%d", i)
+			}
+			asks[3].Path = "/.." // which is no answer of the service
+			patience := 20 * time.Second
+			if strings.Contains(k.want, "in time") {
+				patience = time.Second
+			}
+			found, err := web(t, s.URL).Ask(within(t, patience), get, asks)
+			same(t, []string{whole + k.want}, lines(found, err))
+			if n := requests.Load(); n > 64 {
+				t.Errorf("it was asked %d times", n)
+			}
+		})
+	}
+	t.Run("refuse", func(t *testing.T) {
+		t.Parallel()
+		c := web(t, "http://127.0.0.1:1/"+token)
+		found, err := c.Ask(within(t, 5*time.Second), get, paths("/1", "/2"))
+		same(t, []string{whole + "dial tcp 127.0.0.1:1: connect: connection refused"}, lines(found, err))
+		if err := c.Reach(t.Context()); err == nil || err.Error() != "dial tcp 127.0.0.1:1: connect: connection refused" {
+			t.Errorf("reach: %v", err)
+		}
+	})
+	t.Run("one key alone", func(t *testing.T) {
+		t.Parallel()
+		found, err := web(t, serve(t, status(500)).URL).Ask(within(t, 5*time.Second), get, paths("/1"))
+		same(t, []string{"error: the answer is 500 Internal Server Error"}, lines(found, err))
+		found, err = web(t, serve(t, status(503)).URL).Ask(within(t, 5*time.Second), get, paths("/1"))
+		same(t, []string{whole + "the answer is 503 Service Unavailable"}, lines(found, err))
+	})
+	t.Run("one key hangs", func(t *testing.T) {
+		t.Parallel()
+		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if r.URL.Path == "/hangs" {
+				hanging(w, r)
+			}
+			answer("{}")(w, r)
+		})
+		found, err := web(t, s.URL).Ask(within(t, 3*time.Second), get, paths("/1", "/hangs", "/2"))
+		same(t, []string{"{}", "error: the time was over when 2 of 3 keys were answered; …", "{}"}, lines(found, err))
+	})
+}
+
+func hanging(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }
+
+func hangingBody(w http.ResponseWriter, r *http.Request) {
+	_, _ = io.WriteString(w, `{"a":`)
+	_ = http.NewResponseController(w).Flush()
+	<-r.Context().Done()
+}
+
+func dripping(w http.ResponseWriter, r *http.Request) {
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		_, _ = io.WriteString(w, " ")
+		_ = http.NewResponseController(w).Flush()
+		select {
+		case <-tick.C:
+		case <-r.Context().Done():
+			return
+		}
+	}
+}
+
+func gibberish(w http.ResponseWriter, _ *http.Request) {
+	c, _, err := http.NewResponseController(w).Hijack()
+	if err != nil {
+		panic(err)
+	}
+	_, _ = io.WriteString(c, "gibberish\r\n\r\n")
+	_ = c.Close()
+}
+
+// TestHostsThatAreNotPublic are ways to write this machine. None of them is asked.
+func TestHostsThatAreNotPublic(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int32
+	s := serve(t, func(http.ResponseWriter, *http.Request) { requests.Add(1) })
+	_, port, err := net.SplitHostPort(strings.TrimPrefix(s.URL, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	const says = "127.0.0.1 is not a public address; if it is the right one, the source has to allow it, as in allow: [127.0.0.1/32]"
+	for host, want := range map[string]string{
+		"127.0.0.1": says, "[::ffff:127.0.0.1]": says, "[::ffff:7f00:1]": says,
+		"[::1]":   "::1 is not a public address; if it is the right one, the source has to allow it, as in allow: [::1/128]",
+		"0.0.0.0": "0.0.0.0 is not a public address; …",
+		"[::]":    ":: is not a public address; …",
+		// What a resolver makes of these, if anything, is its own affair.
+		"localhost": "…", "2130706433": "…", "017700000001": "…", "0x7f000001": "…", "0x7f.1": "…", "127.1": "…", "0177.0.0.1": "…", "127.0.0.1.": "…",
+	} {
+		c := open(t, sources.Spec{HTTP: &sources.HTTP{Base: base(t, "http://"+host+":"+port)}})
+		found, err := c.Ask(within(t, 2*time.Second), get, paths("/1", "/2"))
+		same(t, []string{whole + want}, lines(found, err))
+		if err := c.Reach(within(t, 2*time.Second)); err == nil {
+			t.Errorf("%s is reached", host)
+		}
+	}
+	if n := requests.Load(); n > 0 {
+		t.Errorf("it was asked %d times", n)
+	}
+}
+
+// TestHTTPS trusts the operator's authority and nobody else, and needs no request to be reached.
+func TestHTTPS(t *testing.T) {
+	t.Parallel()
+	var requests atomic.Int32
+	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		answer("{}")(w, r)
+	}))
+	s.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
+	s.StartTLS()
+	t.Cleanup(s.Close)
+	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.Certificate().Raw})
+	trusting := open(t, sources.Spec{HTTP: &sources.HTTP{Base: base(t, s.URL), Allow: loopback, CA: ca}})
+	if err := trusting.Reach(within(t, 5*time.Second)); err != nil || requests.Load() != 0 {
+		t.Errorf("%v, %d requests", err, requests.Load())
+	}
+	found, err := trusting.Ask(within(t, 5*time.Second), get, paths("/1"))
+	same(t, []string{"{}"}, lines(found, err))
+	wary := open(t, sources.Spec{HTTP: &sources.HTTP{Base: base(t, s.URL), Allow: loopback}})
+	found, err = wary.Ask(within(t, 5*time.Second), get, paths("/1"))
+	same(t, []string{whole + "tls: failed to verify certificate: x509: certificate signed by unknown authority"}, lines(found, err))
+	if err := wary.Reach(within(t, 5*time.Second)); err == nil {
+		t.Error("it trusts whoever is there")
+	}
+}
+
+// TestProxiesOfTheEnvironment are not for sources: they would connect in their place.
+func TestProxiesOfTheEnvironment(t *testing.T) {
+	proxy := serve(t, answer(`{"by": "proxy"}`))
+	t.Setenv("HTTP_PROXY", proxy.URL)
+	t.Setenv("http_proxy", proxy.URL)
+	found, err := web(t, "http://shop.invalid").Ask(within(t, 5*time.Second), get, paths("/1"))
+	if err == nil {
+		t.Errorf("it was answered: %v", lines(found, err))
+	}
+}
+
+// TestQuestionsForOthers are refused by a service.
+func TestQuestionsForOthers(t *testing.T) {
+	t.Parallel()
+	c := web(t, "http://127.0.0.1:1")
+	_, asked := c.Ask(context.Background(), lookup.Question{SQL: byID}, keys(1))
+	_, verified := c.Verify(context.Background(), lookup.Question{KV: "orders"}, 0)
+	for _, err := range []error{asked, verified} {
+		if !errors.Is(err, lookup.ErrQuestion) || !strings.Contains(err.Error(), "the source is an HTTP service; ask it with http") {
+			t.Error(err)
+		}
+	}
+	if _, err := c.Verify(context.Background(), get, 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestAServiceThatIsBackIsAskedAgain has a service fail for many batches, each given up before all
+// of its keys were asked about: nothing of what bounds the requests is used up by that.
+func TestAServiceThatIsBackIsAskedAgain(t *testing.T) {
+	t.Parallel()
+	var back atomic.Bool
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		if !back.Load() {
+			http.Error(w, "", http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprint(w, `{"status": "SHIPPED"}`)
+	})
+	c := web(t, s.URL)
+	asks := paths(slices.Repeat([]string{"/orders/1"}, 100)...)
+	for range 40 {
+		if _, err := c.Ask(within(t, 10*time.Second), get, asks); err == nil || !strings.Contains(err.Error(), "503") {
+			t.Fatal(err)
+		}
+	}
+	back.Store(true)
+	found, err := c.Ask(within(t, 10*time.Second), get, asks[:1])
+	same(t, []string{`{"status": "SHIPPED"}`}, lines(found, err))
+}
+
+// A service that answers again while the rest of a round is given up has not said of the rest that there are no such
+// entities.
+func TestKeysOfARoundThatIsGivenUpAreNotAbsent(t *testing.T) {
+	t.Parallel()
+	const inVain, keys = 16, 60
+	var asked atomic.Int32
+	vain, back := make(chan struct{}), make(chan struct{})
+	s := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		n := asked.Add(1)
+		if n == inVain {
+			close(vain)
+		}
+		if n <= inVain {
+			<-vain
+			panic(http.ErrAbortHandler)
+		}
+		<-back
+		fmt.Fprint(w, `{}`)
+	})
+	asks := make([]lookup.Ask, keys)
+	for i := range asks {
+		asks[i].Path = fmt.Sprintf("/%d", i)
+	}
+	time.AfterFunc(time.Second, func() { close(back) }) // long after the round was given up
+	found, err := web(t, s.URL).Ask(within(t, 20*time.Second), get, asks)
+	said := lines(found, err)
+	var answered, left int
+	for _, line := range said {
+		switch {
+		case line == "{}":
+			answered++
+		case strings.Contains(line, "was not asked about it, as it failed for 16 others: EOF"):
+			left++
+		case line != "error: EOF":
+			t.Errorf("said %q", line)
+		}
+	}
+	if answered == 0 || left == 0 || answered+left != keys-inVain {
+		t.Errorf("%d of %d keys were answered, %d were left", answered, keys, left)
+	}
+}
+
+// TestAServiceHasTimeForEachKey asks a service that takes its time about more keys than it answers
+// in the time of one question.
+func TestAServiceHasTimeForEachKey(t *testing.T) {
+	t.Parallel()
+	s := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-time.After(50 * time.Millisecond):
+			fmt.Fprint(w, `{"status": "SHIPPED"}`)
+		case <-r.Context().Done():
+		}
+	})
+	spec := sources.Spec{HTTP: &sources.HTTP{Base: base(t, s.URL), Allow: loopback}}
+	source := lookup.NewSource(lookup.Options{
+		Name: "shop", Client: open(t, spec), Most: spec.Most(), Now: time.Now, Log: slog.New(slog.DiscardHandler),
+	})
+	if !source.Enter() {
+		t.Fatal("the line is full")
+	}
+	asks := paths(slices.Repeat([]string{"/orders/1"}, 600)...)
+	for i, f := range source.Ask(t.Context(), 1500*time.Millisecond, get, asks) {
+		if f.Err != nil {
+			t.Fatalf("key %d: %v", i, f.Err)
+		}
+	}
+}

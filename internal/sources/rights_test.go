@@ -1,0 +1,201 @@
+package sources_test
+
+import (
+	"context"
+	"net/url"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"deadman/checks/lookup"
+	"deadman/internal/sources"
+)
+
+// locks is how many locks of sessions there are in the database.
+func (d *database) locks() int {
+	return d.number(`SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`)
+}
+
+// A lock of a session outlives the transaction that took it, and would block jobs of whoever owns the database.
+func TestALookupLeavesNoLockBehind(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	c := d.alone()
+	for name, asks := range map[string][]lookup.Ask{
+		"all of them are answered":      keys(1, 2, 3),
+		"one fails":                     keys(1, "a", 3),
+		"the first of two fails":        keys("a", 3),
+		"each is asked about by itself": keys("a", 2, "b", 4),
+	} {
+		q := lookup.Question{SQL: "select pg_advisory_lock(42)::text as v, pg_advisory_lock_shared(43)::text as w, id from orders where id = $1::text::bigint"}
+		found, err := c.Ask(within(t, 10*time.Second), q, asks)
+		if err != nil || len(found) != len(asks) {
+			t.Fatalf("%s: %v", name, err)
+		}
+		answered := 0
+		for _, f := range found {
+			if f.Err == nil && strings.Contains(string(f.Value), `"id":`) {
+				answered++
+			}
+		}
+		if answered == 0 {
+			t.Errorf("%s: the query takes no lock: %v", name, lines(found, err))
+		}
+		if left := d.locks(); left != 0 {
+			t.Errorf("%s: %d locks are left", name, left)
+		}
+	}
+}
+
+// A connection that is lost in the middle takes its locks along.
+func TestAVastLookupLeavesNoLockBehind(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	q := lookup.Question{SQL: "select pg_advisory_lock(42)::text || repeat('a', 2000000) as v from orders where id = $1"}
+	if _, err := d.alone().Ask(within(t, 10*time.Second), q, keys(1)); err != nil {
+		t.Fatal(err)
+	}
+	late := within(t, time.Minute).Done()
+	for d.locks() != 0 {
+		select {
+		case <-time.After(5 * time.Millisecond):
+		case <-late:
+			t.Fatal("a lock is left")
+		}
+	}
+}
+
+// A user that may do more than read is warned of, once there is a connection.
+func TestARoleThatMayDoMoreIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	d := newDatabase(t)
+	for grants, says := range map[string][]string{
+		"": nil,
+		"GRANT pg_read_server_files TO %; GRANT pg_execute_server_program TO %": {"pg_execute_server_program and pg_read_server_files", "select"},
+		"ALTER ROLE % SUPERUSER": {"is a superuser", "select"},
+	} {
+		role := "deadman_test_" + uuid.NewString()[:8]
+		d.run("CREATE ROLE " + role + " LOGIN PASSWORD 'secret'")
+		t.Cleanup(func() { _, _ = d.conn.Exec(context.WithoutCancel(t.Context()), "DROP ROLE "+role) }) // it is of a server of tests
+		d.run(strings.ReplaceAll(grants, "%", role))
+		u, err := url.Parse(d.dsn)
+		if err != nil {
+			t.Fatal(err)
+		}
+		u.User = url.UserPassword(role, "secret")
+		c := open(t, sources.Spec{Postgres: &sources.Postgres{URL: u.String()}})
+		cautious, ok := c.(lookup.Cautious)
+		if !ok || cautious.Caution() != "" {
+			t.Fatal("it knows what its user may do without a connection")
+		}
+		if err := c.Reach(within(t, 10*time.Second)); err != nil {
+			t.Fatal(err)
+		}
+		got := cautious.Caution()
+		if says == nil && got != "" || says != nil && !strings.Contains(got, role) {
+			t.Errorf("%q: %q", grants, got)
+		}
+		for _, part := range says {
+			if !strings.Contains(got, part) {
+				t.Errorf("%q: %q does not say %q", grants, got, part)
+			}
+		}
+	}
+}
+
+// By default lookups of one user may end each other. The statement of the documentation takes that from them, and nothing else.
+func TestTheDocumentedStatementKeepsLookupsApart(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/sources.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	statement := regexp.MustCompile(`(?m)^ *(REVOKE EXECUTE .*;)$`).FindSubmatch(text)
+	if statement == nil {
+		t.Fatal("docs/sources.md has no statement")
+	}
+	d := newDatabase(t)
+	role := "deadman_test_" + uuid.NewString()[:8]
+	d.run("CREATE ROLE " + role + " LOGIN PASSWORD 'secret'")
+	t.Cleanup(func() { // it is of a server of tests
+		for _, sql := range []string{"DROP OWNED BY " + role, "DROP ROLE " + role} {
+			if _, err := d.conn.Exec(context.WithoutCancel(t.Context()), sql); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	d.run("GRANT SELECT ON orders TO " + role)
+	u, err := url.Parse(d.dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword(role, "secret")
+	c := open(t, sources.Spec{Postgres: &sources.Postgres{URL: u.String(), StatementTimeout: 10 * time.Second}})
+	ask := func(ctx context.Context, sql string) error {
+		found, err := c.Ask(ctx, lookup.Question{SQL: sql}, keys(1))
+		if err == nil && len(found) == 1 {
+			err = found[0].Err
+		}
+		return err
+	}
+	attack := func(function string) (first, attacker error) {
+		t.Helper()
+		ended := make(chan error, 1)
+		go func() {
+			ended <- ask(within(t, 20*time.Second), "select pg_sleep(2)::text as v, '"+function+"' as marks where $1::int = 1")
+		}()
+		for late := within(t, 10*time.Second); d.number(`SELECT count(*) FROM pg_stat_activity WHERE state = 'active' AND query LIKE '%pg_sleep(2)%' AND usename = '`+role+"'") == 0; {
+			select {
+			case <-time.After(5 * time.Millisecond):
+			case <-late.Done():
+				t.Fatal("no lookup is at work")
+			}
+		}
+		attacker = ask(within(t, 10*time.Second), "select "+function+"(pid)::text as v from pg_stat_activity "+
+			"where query like '%pg_sleep(2)%' and pid <> pg_backend_pid() and usename = current_user and $1::int = 1 limit 1")
+		return <-ended, attacker
+	}
+	functions := []string{"pg_terminate_backend", "pg_cancel_backend"}
+	for _, function := range functions {
+		if first, attacker := attack(function); first == nil || attacker != nil {
+			t.Fatalf("%s: the first lookup ends with %v, the other with %v; the test attacks nothing", function, first, attacker)
+		}
+	}
+	d.run(string(statement[1]))
+	for _, function := range functions {
+		first, attacker := attack(function)
+		if first != nil || attacker == nil || !strings.Contains(attacker.Error(), "permission denied for function "+function) {
+			t.Errorf("%s: the first lookup ends with %v, the other with %v", function, first, attacker)
+		}
+	}
+	if err := ask(within(t, 10*time.Second), byID); err != nil {
+		t.Errorf("an honest lookup: %v", err)
+	}
+}
+
+// BenchmarkLookup is one trip, for one key and for a batch.
+func BenchmarkLookup(b *testing.B) {
+	d := newDatabase(b)
+	c := d.alone()
+	for name, asks := range map[string][]lookup.Ask{"one": keys(1), "batch": manyKeys(lookup.BatchMost)} {
+		b.Run(name, func(b *testing.B) {
+			for b.Loop() {
+				if _, err := c.Ask(b.Context(), lookup.Question{SQL: byID}, asks); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func manyKeys(n int) []lookup.Ask {
+	all := make([]lookup.Ask, n)
+	for i := range all {
+		all[i].Params = []any{i + 1}
+	}
+	return all
+}

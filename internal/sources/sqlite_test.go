@@ -1,0 +1,222 @@
+package sources_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/checks/lookup"
+	"deadman/internal/sources"
+)
+
+// file is a SQLite database with orders in it.
+type file struct {
+	t    *testing.T
+	path string
+	db   *sql.DB
+}
+
+func newFile(t *testing.T) *file {
+	t.Helper()
+	f := &file{t: t, path: filepath.Join(t.TempDir(), "a shop?.db")}
+	var err error
+	if f.db, err = sql.Open("sqlite", "file:"+strings.ReplaceAll(f.path, "?", "%3f")); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { f.db.Close() })
+	f.run(`CREATE TABLE orders (id INTEGER PRIMARY KEY, status TEXT NOT NULL, eta TIMESTAMP, paid BOOLEAN, total NUMERIC)`)
+	f.run(`INSERT INTO orders VALUES (1, 'UNSHIPPED', '2026-03-02 12:00:00', 1, 12.5), (2, 'SHIPPED', null, 0, 7)`)
+	return f
+}
+
+func (f *file) run(statement string) {
+	f.t.Helper()
+	if _, err := f.db.ExecContext(f.t.Context(), statement); err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *file) source() lookup.Client {
+	return open(f.t, sources.Spec{SQLite: &sources.SQLite{Path: f.path}})
+}
+
+func TestWhatSQLiteFinds(t *testing.T) {
+	t.Parallel()
+	c := newFile(t).source()
+	q := lookup.Question{SQL: "select *, 'a\"b' as said from orders where id = $1; -- one of them"}
+	columns, err := c.Verify(t.Context(), q, 1)
+	want := []lookup.Column{{Name: "id", Type: lookup.Number}, {Name: "status", Type: lookup.Text}, {Name: "eta", Type: lookup.Any}, {Name: "paid", Type: lookup.Boolean}, {Name: "total", Type: lookup.Number}, {Name: "said", Type: lookup.Any}}
+	if diff := cmp.Diff(want, columns); err != nil || diff != "" {
+		t.Errorf("%v\n%s", err, diff)
+	}
+	first := `{"id":1,"status":"UNSHIPPED","eta":"2026-03-02T12:00:00Z","paid":true,"total":12.5,"said":"a\"b"}`
+	found, err := c.Ask(within(t, 10*time.Second), q, keys(1, "1", "2", "a", 3, nil))
+	same(t, []string{first, first, `{"id":2,"status":"SHIPPED","eta":null,"paid":false,"total":7,"said":"a\"b"}`, "nobody", "nobody", "nobody"}, lines(found, err))
+	found, err = c.Ask(within(t, 10*time.Second), lookup.Question{SQL: "select $2 as b, $1 as a, $2 as c"}, []lookup.Ask{{Params: []any{"first", 2.5}}})
+	same(t, []string{`{"b":2.5,"a":"first","c":2.5}`}, lines(found, err))
+}
+
+// TestWhatSQLiteRefuses are queries that are wrong for every key. Nothing but a query is one.
+func TestWhatSQLiteRefuses(t *testing.T) {
+	t.Parallel()
+	f := newFile(t)
+	c := f.source()
+	for _, k := range []struct{ query, says string }{
+		{"select statu from orders where id = $1", "no such column: statu"},
+		{"select status form orders where id = $1", "syntax error"},
+		{"select status from orders where id = $1; delete from orders", "there is more behind its first statement"},
+		{"select 1 as a, $1 as b) ; delete from orders; select * from (select 1", "there is more behind its first statement"},
+		{"select 1 as a where $1) limit 1 offset (1", "syntax error"},
+		{"select status from orders where id = 1", "it has 0 parameters and is given 1"},
+		{"select status from orders where id = $1 and status = $2", "it has 2 parameters and is given 1"},
+		{"select status from orders where id = ?", `"?" is not a parameter here`},
+		{"select status from orders where id = :id", `":id" is not a parameter here`},
+		{"select status from orders where id = $id", `"$id" is not a parameter`},
+		{"delete from orders where id = $1 returning id", "syntax error"},
+		{"pragma query_only = 0", "syntax error"},
+		{"attach database '/etc/passwd' as p", "syntax error"},
+		{"vacuum into '/tmp/copy.db'", "syntax error"},
+		{"select load_extension('x') as v where $1", "not authorized"},
+		{"select 1 as a, $1 as a", "two columns are named a"},
+	} {
+		q := lookup.Question{SQL: k.query}
+		_, err := c.Verify(t.Context(), q, 1)
+		found, asked := c.Ask(within(t, 10*time.Second), q, keys(1))
+		if k.says == "not authorized" { // which only shows when it runs
+			same(t, []string{"error: SQL logic error: not authorized (1)"}, lines(found, asked))
+			continue
+		}
+		refused(t, err, k.says)
+		refused(t, asked, k.says)
+	}
+	var left int
+	if err := f.db.QueryRowContext(t.Context(), `SELECT count(*) FROM orders`).Scan(&left); err != nil || left != 2 {
+		t.Errorf("%d orders are left, %v", left, err)
+	}
+}
+
+// TestSQLiteRunsNothingToVerify has queries verified that take for ever, or that fail by what a table holds, where any of
+// them is run: a materialized part is, before a limit of 0 is looked at.
+func TestSQLiteRunsNothingToVerify(t *testing.T) {
+	t.Parallel()
+	f := newFile(t)
+	f.run("CREATE TABLE secrets (k TEXT, v TEXT)")
+	f.run("INSERT INTO secrets VALUES ('card', '4111-1111')")
+	c := f.source()
+	for name, query := range map[string]string{
+		"without end": "with recursive c(x) as (select 1 union all select x+1 from c), m as materialized (select max(x) as v from c) select a.v from m a, m b where $1=$1",
+		"an oracle": "with m as materialized (select case when (select unicode(substr(v, 1)) from secrets where k = 'card') > 0 then abs(-9223372036854775807-1) else 1 end as v) " +
+			"select a.v from m a, m b where $1=$1",
+	} {
+		columns, err := c.Verify(within(t, 30*time.Second), lookup.Question{SQL: query}, 1)
+		if err != nil || len(columns) != 1 || columns[0].Name != "v" {
+			t.Errorf("%s: %+v, %v", name, columns, err)
+		}
+	}
+}
+
+// TestFaultsOfSQLite are errors of the second of three keys.
+func TestFaultsOfSQLite(t *testing.T) {
+	t.Parallel()
+	f := newFile(t)
+	const beside = `{"v":1}`
+	for name, k := range map[string]struct{ query, second string }{
+		"nobody":            {"select 1 as v where $1 <> 2", "nobody"},
+		"several rows":      {"select 1 as v from orders where id = 1 or $1 = 2", "error: the query finds more than one rows for one key; …"},
+		"a long value":      {"select iif($1 = 2, hex(zeroblob(40000)), 1) as v", "error: more than 64 KiB are answered; …"},
+		"1 GB":              {"select iif($1 = 2, hex(zeroblob(500000000)), 1) as v", "error: more than 64 KiB are answered; …"},
+		"bytes":             {"select iif($1 = 2, x'00ff', 1) as v", "error: column v is bytes (a blob); write hex(v) as v"},
+		"no number of JSON": {"select iif($1 = 2, 9e999, 1) as v", "error: column v is +Inf, which is no number of JSON"},
+		"a wrong value":     {"select json_extract(iif($1 = 2, '{', '[1]'), '$[0]') as v", "error: SQL logic error: malformed JSON (1)"},
+		"without end":       {"with recursive n(i) as (select 1 union all select i + 1 from n where $1 = 2) select max(i) as v from n", "error: the query took longer than 2s"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			found, err := f.source().Ask(within(t, 30*time.Second), lookup.Question{SQL: k.query}, keys(1, 2, 3))
+			same(t, []string{beside, k.second, beside}, lines(found, err))
+		})
+	}
+}
+
+// TestSQLiteThatCannotBeAsked is what is wrong with the file.
+func TestSQLiteThatCannotBeAsked(t *testing.T) {
+	t.Parallel()
+	q := lookup.Question{SQL: byID}
+	fails := func(c lookup.Client, says string) {
+		t.Helper()
+		found, err := c.Ask(within(t, 5*time.Second), q, keys(1, 2))
+		same(t, []string{whole + says}, lines(found, err))
+		if err := c.Reach(within(t, 5*time.Second)); err == nil {
+			t.Error("it can be reached")
+		}
+	}
+	none := filepath.Join(t.TempDir(), "none.db")
+	fails(open(t, sources.Spec{SQLite: &sources.SQLite{Path: none}}), "unable to open database file…")
+	if _, err := os.Stat(none); err == nil {
+		t.Error("it made the file")
+	}
+	text := filepath.Join(t.TempDir(), "text.db")
+	write(t, text, strings.Repeat("this is text\n", 1000))
+	fails(open(t, sources.Spec{SQLite: &sources.SQLite{Path: text}}), "file is not a database (26)")
+
+	f := newFile(t)
+	c := f.source()
+	if err := c.Reach(t.Context()); err != nil {
+		t.Error(err)
+	}
+	f.db.SetMaxOpenConns(1)
+	f.run("BEGIN EXCLUSIVE")
+	fails(c, "database is locked (5) (SQLITE_BUSY)")
+	f.run("COMMIT")
+	found, err := c.Ask(within(t, 5*time.Second), q, keys(1))
+	same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
+}
+
+// TestTimeThatRunsOutOfSQLite keeps what was found before.
+func TestTimeThatRunsOutOfSQLite(t *testing.T) {
+	t.Parallel()
+	c := newFile(t).source()
+	endless := "with recursive n(i) as (select 1 union all select i + 1 from n where $1 > 1) select max(i) as v from n"
+	asks := keys(1)
+	for i := range 30 {
+		asks = append(asks, keys(i+2)...)
+	}
+	found, err := c.Ask(within(t, time.Second), lookup.Question{SQL: endless}, asks)
+	got := lines(found, err)
+	same(t, []string{`{"v":1}`, "error: the query took longer than …ms"}, got[:2])
+	same(t, []string{fmt.Sprintf("error: the time was over when … of %d keys were answered; make the question quicker (has its column an index?) or guards.timeout longer", len(asks))}, got[30:])
+}
+
+// TestABatchWaitsForNoOther has a file asked about by several batches at once, each in its own
+// time: one that waited for another would take the file for one that does not answer.
+func TestABatchWaitsForNoOther(t *testing.T) {
+	t.Parallel()
+	f := newFile(t)
+	c := f.source()
+	slow := lookup.Question{SQL: "with recursive c(n) as (select 1 union all select n + 1 from c) select max(n) as n from c where $1 > 0"}
+	const others = 3 // beside the one that finds something
+	var hanging sync.WaitGroup
+	ctx, stop := context.WithCancel(within(t, time.Minute))
+	for range others {
+		hanging.Go(func() {
+			_, _ = c.Ask(ctx, slow, keys(1, 1, 1, 1, 1, 1, 1, 1)) // it is stopped
+		})
+	}
+	t.Cleanup(hanging.Wait)
+	t.Cleanup(stop)
+	for range 2 {
+		found, err := c.Ask(within(t, 10*time.Second), lookup.Question{SQL: "select status from orders where id = $1"}, keys(1))
+		same(t, []string{`{"status":"UNSHIPPED"}`}, lines(found, err))
+		if err := c.Reach(within(t, 10*time.Second)); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,229 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/failpoints"
+)
+
+// begin bounds the transaction in the same round trip, and has each statement planned for the
+// tables as they are. A plan that was made while a table was empty, and is kept, reads all of
+// the table for each batch once it has grown.
+var begin = pgx.TxOptions{BeginQuery: `BEGIN; SELECT ` + bounded + `, set_config('plan_cache_mode', 'force_custom_plan', true)`}
+
+// Apply implements futurejobs.Ledger.
+func (p *postgres) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+	return once(ctx, p.db, b, func() (futurejobs.Applied, error) { return p.apply(ctx, b) })
+}
+
+func (p *postgres) apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*patience)
+	defer cancel()
+	look := p.caution.toLookUp(b.Effects)
+	b.DeadLetters = p.trim(b, b.DeadLetters)
+	var net futurejobs.Net
+	repeats := false
+	err := again(ctx, p.repeating(&repeats), func() (err error) {
+		net, err = p.applyOnce(ctx, b, look, repeats)
+		if errors.Is(err, errOvertaken) {
+			look = p.caution.all(b.Effects)
+		}
+		return err
+	})
+	if err != nil {
+		return futurejobs.Applied{}, failed("apply", undone(err))
+	}
+	net.Use()
+	return applied(b, net), nil
+}
+
+// answerTimeout bounds the question whether a database answers that did not finish a transaction.
+const answerTimeout = 2 * time.Second
+
+// outOfTime returns futurejobs.ErrTooSlow for a transaction or a read that ran out of its time while the database answers
+// others. That time ends before the one of its statements, or after them where the result is on its way, so the server does
+// not say so by itself.
+func (p *postgres) outOfTime(ctx context.Context, err error) error {
+	if !errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	if p.pool.Ping(ctx) != nil {
+		return err
+	}
+	return fmt.Errorf("%w: %w", futurejobs.ErrTooSlow, err)
+}
+
+// applyOnce works in three round trips and a commit. All of it is bounded, not only its
+// statements: a job that appeared later would be behind the sweep.
+//
+//  1. The transaction begins.
+//  2. The cursor, the rules and the jobs to look up are locked.
+//  3. The net effect is written, and the cursor moves.
+//
+// repeats: some of the alerts may be in their table already.
+func (p *postgres) applyOnce(ctx context.Context, b futurejobs.Batch, look []futurejobs.Ref, repeats bool) (net futurejobs.Net, err error) {
+	whole := ctx
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	tx, err := p.pool.BeginTx(ctx, begin)
+	if err != nil {
+		return net, err
+	}
+	defer func() { _ = tx.Rollback(ctx) }() // after a commit it does nothing
+	known, now, err := p.lockBatch(ctx, tx, b, look)
+	if err != nil {
+		return net, p.outOfTime(whole, err)
+	}
+	if b.Patient && futurejobs.Unlooked(b.Effects, known, now) {
+		return net, futurejobs.ErrDue
+	}
+	net = futurejobs.FoldWithin(p.quotas, b.Effects, known, now)
+	defer func() {
+		if err != nil {
+			net.Release()
+		}
+	}()
+	if overtaken(net, look) {
+		return net, errOvertaken
+	}
+	net.Letters = p.trim(b, net.Letters)
+	left, err := createAhead(ctx, tx, creations(net.Create), len(net.End))
+	if err != nil {
+		return net, p.outOfTime(whole, err)
+	}
+	writes := &pgx.Batch{}
+	if err := queueNet(ctx, writes, b, net, left, now, repeats); err != nil {
+		return net, err
+	}
+	if writes.Len() > 0 {
+		if err := tx.SendBatch(ctx, writes).Close(); err != nil {
+			return net, p.outOfTime(whole, err)
+		}
+	}
+	failpoints.Here("apply.commit")
+	return net, tx.Commit(ctx)
+}
+
+const (
+	// Of two batches one could begin a wait for what the other remembers, and neither see the
+	// other: where that may be, the batches of a rule go one after the other.
+	lockRules = `SELECT id FROM rule WHERE id = ANY($1) ORDER BY id FOR NO KEY UPDATE`
+
+	// A batch that is not of all readers of a stream rests on its rules. One that locks rules for what is
+	// early does so at once: of two that share a lock, none can have it alone.
+	shareRules   = `SELECT id FROM rule WHERE id = ANY($1) AND revision <= $2 ORDER BY id FOR SHARE`
+	keepRules    = `SELECT id FROM rule WHERE id = ANY($1) AND revision <= $2 ORDER BY id FOR NO KEY UPDATE`
+	ruleSetStood = `WITH ` + ruleSetNow + ` SELECT now(), ` + ruleSetStands
+
+	lockJobs = `
+SELECT ` + jobColumns + ` FROM future_job f
+JOIN unnest($1::smallint[], $2::int[], $3::text[]) AS ref (shard, rule_id, key)
+	ON f.shard = ref.shard AND f.rule_id = ref.rule_id AND f.key = ref.key
+ORDER BY f.shard, f.id
+FOR UPDATE OF f`
+
+	recall = `
+SELECT ` + earlyColumns + ` FROM early e
+JOIN unnest($1::smallint[], $2::int[], $3::text[]) AS ref (shard, rule_id, key)
+	ON e.shard = ref.shard AND e.rule_id = ref.rule_id AND e.key = ref.key`
+)
+
+// lockBatch locks what the batch rests on and returns what is known of the jobs to look up, and
+// the transaction's time. It returns ErrMoved or ErrRulesChanged.
+//
+//  1. The rule set is locked while a node of schema 16 runs, as a change locks it first.
+//  2. The cursors are locked, then the rules. A change of rules locks both in the same order.
+func (p *postgres) lockBatch(ctx context.Context, tx pgx.Tx, b futurejobs.Batch, look []futurejobs.Ref) (known futurejobs.Known, now time.Time, err error) {
+	var moved, changed bool
+	stood := true
+	locks, early := &pgx.Batch{}, p.caution.early(b)
+	locks.Queue(numbered(ruleSetStood), b.RuleSet).QueryRow(func(row pgx.Row) error {
+		err := row.Scan(at(&now), &stood)
+		now = p.correct(now)
+		return err
+	})
+	stands := b.Known
+	if b.Stream != "" {
+		stands = map[string]uint64{b.Stream: b.After}
+	}
+	for _, stream := range slices.Sorted(maps.Keys(stands)) {
+		locks.Queue(`SELECT last_seq, revision FROM event_cursor WHERE stream = $1 FOR UPDATE`, stream).QueryRow(func(row pgx.Row) error {
+			var seq uint64
+			var revision int64
+			err := row.Scan(&seq, &revision)
+			elsewhere := errors.Is(err, pgx.ErrNoRows) || seq != stands[stream]
+			moved = moved || elsewhere
+			changed = changed || b.OfReaders() && revision > b.RuleSet
+			return unless(elsewhere, err)
+		})
+	}
+	if rules := b.RestsOn(); len(rules) > 0 {
+		text := shareRules
+		if len(early) > 0 {
+			text = keepRules
+		}
+		locks.Queue(text, rules, b.RuleSet).Exec(func(tag pgconn.CommandTag) error {
+			changed = changed || tag.RowsAffected() < int64(len(rules))
+			return nil
+		})
+	}
+	queueKnown(locks, b, look, early, &known)
+	err = tx.SendBatch(ctx, locks).Close()
+	switch {
+	case err != nil:
+		return known, now, err
+	case moved:
+		return known, now, futurejobs.ErrMoved
+	case changed:
+		return known, now, futurejobs.ErrRulesChanged
+	case !stood:
+		return known, now, ruleSetMoved(ctx, tx, b.RuleSet)
+	}
+	return known, now, nil
+}
+
+// queueKnown reads what is known of the jobs to look up, and what happened early. Each statement
+// sees what was committed before it began, so the locks come first.
+func queueKnown(q *pgx.Batch, b futurejobs.Batch, look, early []futurejobs.Ref, known *futurejobs.Known) {
+	if len(early) > 0 {
+		q.Queue(lockRules, rulesIn(early))
+	}
+	if len(look) > 0 {
+		shards, rules, keys := refColumns(look)
+		q.Queue(lockJobs, shards, rules, keys).Query(func(rows pgx.Rows) error {
+			size := measuring(b)
+			jobs, err := all(rows, func(row scanner, j *futurejobs.Job) error { return cmp.Or(readJob(row, j), size.add(j)) })
+			known.Pending = byRef(jobs)
+			return err
+		})
+	}
+	if len(early) > 0 {
+		shards, rules, keys := refColumns(early)
+		q.Queue(recall, shards, rules, keys).Query(func(rows pgx.Rows) error {
+			found, err := all(rows, readEarly)
+			known.Early = earlyByRef(found)
+			return err
+		})
+	}
+}
+
+func refColumns(refs []futurejobs.Ref) (shards []int16, rules []int32, keys []string) {
+	for _, r := range refs {
+		shards = append(shards, r.Shard)
+		rules = append(rules, r.RuleID)
+		keys = append(keys, escape(r.Key))
+	}
+	return shards, rules, keys
+}

@@ -1,0 +1,210 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/internal/failpoints"
+)
+
+const (
+	findOne   = `SELECT ` + jobColumns + ` FROM future_job f WHERE f.shard = $1 AND f.rule_id = $2 AND f.key = $3`
+	anyEarly  = `SELECT 1 FROM early LIMIT 1`
+	recallOne = `SELECT ` + earlyColumns + ` FROM early e WHERE e.shard = $1 AND e.rule_id = $2 AND e.key = $3`
+)
+
+// Apply implements futurejobs.Ledger. The one writer has all jobs locked.
+func (e *sqlite) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+	return once(ctx, e.read, b, func() (futurejobs.Applied, error) { return e.apply(ctx, b) })
+}
+
+func (e *sqlite) apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+	b.DeadLetters = e.trim(b, b.DeadLetters)
+	net, err := e.applyOnce(ctx, b, e.caution.toLookUp(b.Effects))
+	if errors.Is(err, errOvertaken) {
+		net, err = e.applyOnce(ctx, b, e.caution.all(b.Effects))
+	}
+	if err != nil {
+		return futurejobs.Applied{}, failed("apply", undone(err))
+	}
+	net.Use()
+	return applied(b, net), nil
+}
+
+// applyOnce applies a batch that needs to look up some jobs.
+func (e *sqlite) applyOnce(ctx context.Context, b futurejobs.Batch, look []futurejobs.Ref) (net futurejobs.Net, err error) {
+	err = e.write(ctx, func(w *writer, now time.Time) (err error) {
+		net, err = w.apply(ctx, &e.caution, b, look, now)
+		failpoints.Here("apply.commit")
+		return err
+	})
+	if err != nil {
+		net.Release()
+	}
+	return net, err
+}
+
+func (w *writer) apply(ctx context.Context, c *caution, b futurejobs.Batch, look []futurejobs.Ref, now time.Time) (net futurejobs.Net, err error) {
+	if err := w.evaluated(b); err != nil {
+		return net, err
+	}
+	if err := w.standing(b.Known); err != nil {
+		return net, err
+	}
+	known, err := w.knownOf(b, look, c.early(b))
+	if err != nil {
+		return net, err
+	}
+	if b.Patient && futurejobs.Unlooked(b.Effects, known, now) {
+		return net, futurejobs.ErrDue
+	}
+	net = futurejobs.FoldWithin(c.quotas, b.Effects, known, now)
+	if overtaken(net, look) {
+		return net, errOvertaken
+	}
+	net.Letters = c.trim(b, net.Letters)
+	if err := w.writeNet(net, now); err != nil {
+		return net, err
+	}
+	if err := w.writeLetters(ctx, b, net, now); err != nil {
+		return net, err
+	}
+	lines, err := auditOf(ctx, b, net, now)
+	if err != nil {
+		return net, err
+	}
+	for _, line := range lines {
+		if _, err := w.exec(insertAudit, line...); err != nil {
+			return net, err
+		}
+	}
+	if b.Once != "" {
+		kept, err := outcomeOf(applied(b, net))
+		if err != nil {
+			return net, err
+		}
+		n, err := w.exec(keepOutcome, kept, escape(b.Once))
+		if err == nil && n == 0 {
+			err = access.ErrRunning
+		}
+		if err != nil {
+			return net, err
+		}
+	}
+	created := len(net.Create) + len(net.Born)
+	if b.Stream == "" && created == 0 {
+		return net, nil // by hand, and nothing to count
+	}
+	n, err := w.exec(advance, b.Last, when(b.LastAt), created, b.Stream, b.After, b.Lost)
+	if err == nil && n == 0 {
+		return net, futurejobs.ErrMoved
+	}
+	return net, err
+}
+
+// evaluated returns ErrRulesChanged unless the rules that a batch rests on are as they were evaluated.
+func (w *writer) evaluated(b futurejobs.Batch) error {
+	if !b.OfReaders() {
+		moved, err := w.moved(b.RestsOn(), ruleStood, b.RuleSet)
+		if err == nil && len(moved) > 0 {
+			err = futurejobs.ErrRulesChanged
+		}
+		return err
+	}
+	var one int
+	changed, err := w.row([]any{&one}, readStood, b.Stream, b.RuleSet)
+	if err == nil && changed {
+		err = futurejobs.ErrRulesChanged
+	}
+	return err
+}
+
+// standing returns ErrMoved unless the cursors of streams stand at their sequences.
+func (w *writer) standing(streams map[string]uint64) error {
+	for stream, seq := range streams {
+		var one int
+		ok, err := w.row([]any{&one}, `SELECT 1 FROM event_cursor WHERE stream = $1 AND last_seq = $2`, stream, seq)
+		if err == nil && !ok {
+			err = futurejobs.ErrMoved
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (w *writer) writeLetters(ctx context.Context, b futurejobs.Batch, net futurejobs.Net, now time.Time) error {
+	letters, tried, err := letterWrites(ctx, b, net, now)
+	if err != nil {
+		return err
+	}
+	for _, l := range letters {
+		if _, err := w.exec(l.text, l.args...); err != nil {
+			return err
+		}
+	}
+	if b.Letter == nil {
+		return nil
+	}
+	n, err := w.exec(tried.text, tried.args...)
+	if err == nil && n == 0 {
+		return futurejobs.ErrNotFound
+	}
+	return err
+}
+
+// knownOf reads what is known of the jobs to look up, and what happened early.
+func (w *writer) knownOf(b futurejobs.Batch, look, early []futurejobs.Ref) (known futurejobs.Known, err error) {
+	if known.Pending, err = w.pending(look, measuring(b)); err != nil {
+		return known, err
+	}
+	known.Early, err = w.early(early)
+	return known, err
+}
+
+// pending returns the jobs that are waited for.
+func (w *writer) pending(refs []futurejobs.Ref, size *measure) (map[futurejobs.Ref]futurejobs.Job, error) {
+	found := make(map[futurejobs.Ref]futurejobs.Job, len(refs))
+	for _, ref := range refs {
+		var j futurejobs.Job
+		ok, err := w.row(jobFields(&j), findOne, ref.Shard, ref.RuleID, verbatim(ref.Key))
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			continue
+		}
+		if err := size.add(&j); err != nil {
+			return nil, err
+		}
+		found[ref] = j
+	}
+	return found, nil
+}
+
+// early returns what happened early. Most of the time there is nothing at all.
+func (w *writer) early(refs []futurejobs.Ref) (map[futurejobs.Ref]futurejobs.Early, error) {
+	if len(refs) == 0 {
+		return nil, nil
+	}
+	var one int
+	if some, err := w.row([]any{&one}, anyEarly); err != nil || !some {
+		return nil, err
+	}
+	found := make(map[futurejobs.Ref]futurejobs.Early)
+	for _, ref := range refs {
+		var e futurejobs.Early
+		ok, err := w.row(earlyFields(&e), recallOne, ref.Shard, ref.RuleID, verbatim(ref.Key))
+		if err != nil {
+			return nil, err
+		}
+		if ok {
+			found[ref] = e
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,98 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+)
+
+// auditOf are the lines that a batch adds to the audit, as parameters of insertAudit.
+func auditOf(ctx context.Context, b futurejobs.Batch, net futurejobs.Net, now time.Time) (lines [][]any, err error) {
+	if b.Deed == "" {
+		return nil, nil
+	}
+	if b.Bulk {
+		return bulkAudit(ctx, b, net.Create, now)
+	}
+	for _, e := range deeds(b, net) {
+		line, err := auditArgs(ctx, now, access.Action(b.Deed), object(e), particulars(e))
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
+}
+
+// deeds are the effects of a batch to be audited: what a person did, where something came of
+// it.
+func deeds(b futurejobs.Batch, net futurejobs.Net) []futurejobs.Effect {
+	touched := make(map[futurejobs.Ref]bool)
+	for _, j := range net.Create {
+		touched[j.Ref] = true
+	}
+	for _, jobs := range [][]futurejobs.Job{net.Change, net.Update} {
+		for _, j := range jobs {
+			touched[j.Ref] = true
+		}
+	}
+	for _, decisions := range [][]futurejobs.Decision{net.End, net.Born} {
+		for _, d := range decisions {
+			touched[d.Job.Ref] = true
+		}
+	}
+	var done []futurejobs.Effect
+	for _, e := range b.Effects {
+		if touched[e.Ref] {
+			done = append(done, e)
+		}
+	}
+	return done
+}
+
+// object is what the audit calls what an effect is about: a job or, where somebody acknowledged
+// it, an alert.
+func object(e futurejobs.Effect) string {
+	if a, is := e.Ask.(futurejobs.Acknowledge); is {
+		return "alert/" + a.Ack.Alert.String()
+	}
+	return "job/" + e.Rule.Name + "/" + e.Ref.Key
+}
+
+// particulars are what the audit says beside the object of an effect.
+func particulars(e futurejobs.Effect) string {
+	a, is := e.Ask.(futurejobs.Acknowledge)
+	if !is || a.Ack.Until.IsZero() {
+		return ""
+	}
+	until := "for good"
+	if !a.Ack.Good() {
+		until = "until " + a.Ack.Until.UTC().Format(time.RFC3339)
+	}
+	return strings.Join(slices.DeleteFunc([]string{e.Rule.Name + "/" + e.Ref.Key, until, a.Ack.Note}, func(s string) bool { return s == "" }), "; ")
+}
+
+// bulkAudit are the lines of waits that began in bulk, one for each rule: how many, such as "waits: 12".
+func bulkAudit(ctx context.Context, b futurejobs.Batch, began []*futurejobs.Job, now time.Time) (lines [][]any, err error) {
+	names, counts := make(map[int32]string), make(map[int32]int)
+	for i := range b.Effects {
+		names[b.Effects[i].Ref.RuleID] = b.Effects[i].Rule.Name
+	}
+	for _, j := range began {
+		counts[j.RuleID]++
+	}
+	for _, id := range slices.Sorted(maps.Keys(counts)) {
+		line, err := auditArgs(ctx, now, access.Action(b.Deed), "job/"+names[id], fmt.Sprintf("waits: %d", counts[id]))
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, line)
+	}
+	return lines, nil
+}

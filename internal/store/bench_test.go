@@ -1,0 +1,259 @@
+package store_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
+	"deadman/rules"
+)
+
+// benchBatch is how many jobs the benchmarks work on at once.
+const benchBatch = 2000
+
+// BenchmarkSettle ends jobs with one alert each, as a drain does. ns/op are of one job.
+func BenchmarkSettle(b *testing.B) {
+	for name, open := range stores(b) {
+		b.Run(name, func(b *testing.B) {
+			l := newLoad(b, open(b))
+			for n := 0; n < b.N; n += benchBatch {
+				b.StopTimer()
+				l.create(benchBatch)
+				jobs := l.due()
+				s := futurejobs.Settlement{Held: l.held, RuleSet: l.set}
+				for _, j := range jobs {
+					s.Decisions = append(s.Decisions, new(l.end(j)))
+				}
+				b.StartTimer()
+				settled, err := l.Settle(b.Context(), s)
+				if err != nil || len(settled.Jobs) != benchBatch {
+					b.Fatalf("settled %d: %v", len(settled.Jobs), err)
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkDrain is BenchmarkSettle with alerts that become news for people, and without. ns/op
+// are of one job.
+func BenchmarkDrain(b *testing.B) {
+	for name, open := range stores(b) {
+		for _, people := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/people=%t", name, people), func(b *testing.B) {
+				l := newLoad(b, open(b))
+				l.check(l.Notify(b.Context(), people))
+				for n := 0; n < b.N; n += benchBatch {
+					b.StopTimer()
+					l.create(benchBatch)
+					s := futurejobs.Settlement{Held: l.held, RuleSet: l.set}
+					for _, j := range l.due() {
+						s.Decisions = append(s.Decisions, new(l.end(j)))
+					}
+					b.StartTimer()
+					if settled, err := l.Settle(b.Context(), s); err != nil || len(settled.Jobs) != benchBatch {
+						b.Fatalf("settled %d: %v", len(settled.Jobs), err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkReschedule moves jobs to a later slot: those about which nothing was said, and those that
+// said something. ns/op are of one job.
+func BenchmarkReschedule(b *testing.B) {
+	for name, open := range stores(b) {
+		for _, said := range []bool{false, true} {
+			b.Run(fmt.Sprintf("%s/said=%t", name, said), func(b *testing.B) {
+				l := newLoad(b, open(b))
+				l.create(benchBatch)
+				for n := 0; n < b.N; n += benchBatch {
+					b.StopTimer()
+					s := futurejobs.Settlement{Held: l.held, RuleSet: l.set}
+					for _, j := range l.due() {
+						if said && j.Alerts == nil {
+							j.Alerts = l.end(j).Job.Alerts
+						}
+						j.NextCheckAt = j.NextCheckAt.Add(time.Second)
+						s.Decisions = append(s.Decisions, &futurejobs.Decision{Job: j})
+					}
+					b.StartTimer()
+					if settled, err := l.Settle(b.Context(), s); err != nil || len(settled.Jobs) != benchBatch {
+						b.Fatalf("settled %d: %v", len(settled.Jobs), err)
+					}
+				}
+			})
+		}
+	}
+}
+
+// BenchmarkCreate makes jobs. ns/op are of one job.
+func BenchmarkCreate(b *testing.B) { benchmarkCreate(b, false) }
+
+// BenchmarkCreateLate makes jobs whose end may have come before them.
+func BenchmarkCreateLate(b *testing.B) { benchmarkCreate(b, true) }
+
+func benchmarkCreate(b *testing.B, early bool) {
+	for name, open := range stores(b) {
+		b.Run(name, func(b *testing.B) {
+			l := newLoad(b, open(b))
+			l.early = early
+			for n := 0; n < b.N; n += benchBatch {
+				l.create(benchBatch)
+			}
+		})
+	}
+}
+
+// BenchmarkDue reads jobs in their order. ns/op are of one job.
+func BenchmarkDue(b *testing.B) {
+	for name, open := range stores(b) {
+		b.Run(name, func(b *testing.B) {
+			l := newLoad(b, open(b))
+			l.create(benchBatch)
+			b.ResetTimer()
+			for n := 0; n < b.N; n += benchBatch {
+				if jobs := l.due(); len(jobs) != benchBatch {
+					b.Fatalf("%d jobs", len(jobs))
+				}
+			}
+		})
+	}
+}
+
+// BenchmarkIdle is one poll that finds nothing due among 100,000 jobs.
+func BenchmarkIdle(b *testing.B) {
+	for name, open := range stores(b) {
+		b.Run(name, func(b *testing.B) {
+			l := newLoad(b, open(b))
+			for range 50 {
+				l.create(benchBatch)
+			}
+			q := futurejobs.DueQuery{Walks: l.walks, Until: l.first.Add(-time.Hour), Limit: benchBatch}
+			b.ResetTimer()
+			for b.Loop() {
+				if jobs, err := l.Due(b.Context(), q); err != nil || len(jobs) != 0 {
+					b.Fatalf("%d jobs: %v", len(jobs), err)
+				}
+			}
+		})
+	}
+}
+
+func stores(testing.TB) map[string]func(testing.TB) *store.Store {
+	return map[string]func(testing.TB) *store.Store{
+		"sqlite":   func(tb testing.TB) *store.Store { return open(tb, store.Options{DataDir: tb.TempDir()}) },
+		"postgres": func(tb testing.TB) *store.Store { return open(tb, store.Options{DatabaseURL: storetest.Postgres(tb)}) },
+	}
+}
+
+// load is a store with a rule, whose shards are held.
+type load struct {
+	*store.Store
+	tb    testing.TB
+	rule  *futurejobs.Rule
+	set   int64
+	held  []futurejobs.Held
+	walks []futurejobs.Walk
+	first time.Time
+	made  int
+	early bool // what ends a job may come before it
+}
+
+func newLoad(tb testing.TB, s *store.Store) *load {
+	tb.Helper()
+	l := &load{Store: s, tb: tb, first: time.Now().UTC().Add(24 * time.Hour).Truncate(time.Second)}
+	saved, err := s.Save(tb.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
+	l.check(err)
+	l.set, err = s.Revision(tb.Context())
+	l.check(err)
+	l.rule = &futurejobs.Rule{ID: saved.RuleID, Version: 1, Name: "r", Entity: "e", Grid: futurejobs.Grid(time.Second)}
+	leases, err := s.Leases(tb.Context())
+	l.check(err)
+	for _, seen := range leases {
+		got, _, err := s.Take(tb.Context(), "me", seen.Held, time.Hour)
+		l.check(err)
+		l.held = append(l.held, got.Held)
+		l.walks = append(l.walks, futurejobs.Walk{Shard: got.Shard, ID: math.MinInt64})
+	}
+	return l
+}
+
+func (l *load) check(err error) {
+	l.tb.Helper()
+	if err != nil {
+		l.tb.Fatal(err)
+	}
+}
+
+func (l *load) create(n int) {
+	l.tb.Helper()
+	b := futurejobs.Batch{RuleSet: l.set}
+	for range n {
+		l.made++
+		key := fmt.Sprintf("k%09d", l.made)
+		ref := futurejobs.Ref{Shard: futurejobs.ShardOf("e", key, l.Shards()), RuleID: l.rule.ID, Key: key}
+		b.Effects = append(b.Effects, futurejobs.Effect{Rule: l.rule, Ref: ref, Ask: futurejobs.Start{Early: l.early, Job: futurejobs.Job{
+			Version: 1, Since: l.first, FirstCheckAt: l.first,
+			Event: []byte(`{"order_id":"` + key + `","status":"UNSHIPPED","total":123,"currency":"EUR","customer":{"id":"cus-00001234","tier":"gold"}}`),
+		}}})
+	}
+	_, err := l.Apply(l.tb.Context(), b)
+	l.check(err)
+}
+
+func (l *load) due() []futurejobs.Job {
+	l.tb.Helper()
+	jobs, err := l.Due(l.tb.Context(), futurejobs.DueQuery{Walks: l.walks, Until: l.first.AddDate(1, 0, 0), Limit: benchBatch})
+	l.check(err)
+	return jobs
+}
+
+func (l *load) end(j futurejobs.Job) futurejobs.Decision {
+	a := alerts.Alert{
+		ID:        alerts.Decision{JobID: j.ID, CreatedAt: j.CreatedAt, Check: 1, Status: alerts.Firing, At: j.NextCheckAt}.ID(),
+		DecidedAt: l.first, Shard: j.Shard, RuleID: j.RuleID, Key: j.Key, RuleVersion: 1,
+		Detail: alerts.Detail{
+			Draft: alerts.Draft{Status: alerts.Firing, Severity: alerts.Warning, Step: "primary", Text: "order " + j.Key + " waits"},
+			Since: j.Since, Slot: j.NextCheckAt, CheckCount: 1, Event: j.Event,
+		},
+	}
+	j.Alerts = []alerts.ID{a.ID}
+	j.CheckCount, j.Step = 1, 1
+	j.Last = futurejobs.Look{PickedAt: l.first, StartedAt: l.first, CompletedAt: l.first}
+	return futurejobs.Decision{Job: j, Outcome: "exhausted", Alerts: []alerts.Alert{a}}
+}
+
+// BenchmarkPlanned counts a million pending jobs by the minute of their slot, of a day.
+func BenchmarkPlanned(b *testing.B) {
+	const jobs = 1_000_000
+	for name, open := range stores(b) {
+		b.Run(name, func(b *testing.B) {
+			l := newLoad(b, open(b))
+			span := futurejobs.Span{From: l.first, Until: l.first.Add(futurejobs.Day), Width: time.Minute}
+			for i := range jobs / benchBatch {
+				l.first = span.From.Add(time.Duration(i) * time.Minute)
+				l.create(benchBatch)
+			}
+			for _, rule := range []int32{0, l.rule.ID} {
+				b.Run(fmt.Sprint("of one rule=", rule != 0), func(b *testing.B) {
+					counted := int64(0)
+					for range b.N {
+						parts, err := l.Planned(b.Context(), span, rule)
+						l.check(err)
+						counted = 0
+						for _, p := range parts {
+							counted += p.Jobs
+						}
+					}
+					b.ReportMetric(float64(counted), "jobs")
+				})
+			}
+		})
+	}
+}

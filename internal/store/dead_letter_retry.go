@@ -1,0 +1,127 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+)
+
+const (
+	keepLetter = `UPDATE dead_letter SET reason = $1, tries = tries + 1, last_tried_at = $2 WHERE id = $3`
+	dropLetter = `DELETE FROM dead_letter WHERE id = $1`
+)
+
+// statement is a text with its arguments.
+type statement struct {
+	text string
+	args []any
+}
+
+// letterWrites are the writes that a batch's dead letters come to, and what becomes of the one
+// that it is another try of, if it is: that one has to be there still.
+func letterWrites(ctx context.Context, b futurejobs.Batch, net futurejobs.Net, now time.Time) (writes []statement, tried statement, err error) {
+	again, fresh := sortLetters(b, net.Letters)
+	for _, l := range fresh {
+		args, err := letter(l, now)
+		if err != nil {
+			return nil, tried, err
+		}
+		writes = append(writes, statement{insertLetter, args})
+	}
+	if b.Letter == nil {
+		return writes, tried, nil
+	}
+	said := fmt.Sprintf("taken in; jobs begun: %d, ended: %d, changed: %d", net.Created, net.Ended, net.Updated+net.Paused+net.Resumed)
+	tried = statement{dropLetter, []any{b.Letter.ID}}
+	if again != "" {
+		said = "refused again: " + again
+		tried = statement{keepLetter, []any{escape(again), now, b.Letter.ID}}
+	}
+	args, err := auditArgs(ctx, now, access.DeadLetterRetry, letterObject(b.Letter.ID), said)
+	return append(writes, statement{insertAudit, args}), tried, err
+}
+
+// sortLetters tells why the letter that is tried again stays, if it does, from letters of
+// their own. folded are those that came of playing the effects.
+func sortLetters(b futurejobs.Batch, folded []futurejobs.DeadLetter) (again string, fresh []futurejobs.DeadLetter) {
+	var reasons []string
+	for _, l := range slices.Concat(b.DeadLetters, folded) {
+		switch {
+		case b.Letter == nil || l.Rule != b.Letter.Rule:
+			fresh = append(fresh, l)
+		case !slices.Contains(reasons, l.Reason):
+			reasons = append(reasons, l.Reason)
+		}
+	}
+	return strings.Join(reasons, "; "), fresh
+}
+
+func letterObject(id int64) string { return fmt.Sprintf("dead-letter/%d", id) }
+
+// LettersAfter returns up to limit dead letters of a filter's Rule, RulePrefix, Subject and Reason
+// that follow an id, oldest first.
+func (s *Store) LettersAfter(ctx context.Context, f futurejobs.Filter, after int64, limit int) ([]futurejobs.DeadLetter, error) {
+	w := where{`SELECT ` + letterColumns + ` FROM dead_letter WHERE id > ?`, []any{after}}
+	w.letters(f)
+	letters, err := query(ctx, s.read, readLetter, numbered(w.text+` ORDER BY id LIMIT ?`), append(w.args, limit)...)
+	if err != nil {
+		return nil, failed("dead letters", err)
+	}
+	return letters, nil
+}
+
+// DropLetter takes a dead letter away, or returns futurejobs.ErrNotFound.
+func (s *Store) DropLetter(ctx context.Context, id int64) error {
+	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		n, err := exec(ctx, tx, dropLetter, id)
+		if err == nil && n == 0 {
+			err = futurejobs.ErrNotFound
+		}
+		if err != nil {
+			return err
+		}
+		return audit(ctx, tx, now, access.DeadLetterDrop, letterObject(id), "")
+	})
+	if err != nil {
+		return failed(fmt.Sprintf("drop dead letter %d", id), err)
+	}
+	return nil
+}
+
+// DropLetters takes the dead letters away that a filter's Rule, RulePrefix, Subject and Reason
+// leave, and returns how many.
+func (s *Store) DropLetters(ctx context.Context, f futurejobs.Filter) (dropped int64, err error) {
+	w := where{`DELETE FROM dead_letter WHERE 1 = 1`, nil}
+	w.letters(f)
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) (err error) {
+		if dropped, err = exec(ctx, tx, numbered(w.text), w.args...); err != nil || dropped == 0 {
+			return err
+		}
+		return audit(ctx, tx, now, access.DeadLetterDrop, "dead-letter", fmt.Sprintf("%d dropped%s", dropped, narrowed(f)))
+	})
+	if err != nil {
+		return 0, failed("drop dead letters", err)
+	}
+	return dropped, nil
+}
+
+// narrowed says what a filter leaves, for people.
+func narrowed(f futurejobs.Filter) string {
+	said := ""
+	if f.Rule != "" {
+		said += " of rule " + f.Rule
+	}
+	if f.Subject != "" {
+		said += " on " + f.Subject
+	}
+	if f.Reason != "" {
+		said += " because: " + f.Reason
+	}
+	return said
+}

@@ -1,0 +1,130 @@
+package store_test
+
+import (
+	"encoding/json"
+	"sync"
+	"testing"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+)
+
+// What nobody waited for in time is taken away; what is remembered longer stays.
+func TestWhatHappenedEarlyIsPruned(t *testing.T) {
+	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := mustOpen(t, reopen, 3)
+		defer closed(t, s)
+		l := newLoad(t, s)
+		b := futurejobs.Batch{RuleSet: l.set}
+		event := &futurejobs.Event{At: l.first}
+		for _, key := range []string{"a", "b", "c", "d", "e", "f"} {
+			keep := time.Microsecond
+			if key > "d" {
+				keep = time.Hour
+			}
+			b.Effects = append(b.Effects, futurejobs.Effect{
+				Rule: l.rule, Event: event, Ask: futurejobs.End{Outcome: "resolved", Early: keep},
+				Ref: futurejobs.Ref{Shard: futurejobs.ShardOf("e", key, s.Shards()), RuleID: l.rule.ID, Key: key},
+			})
+		}
+		_, err := s.Apply(t.Context(), b)
+		l.check(err)
+		left := func() (n int) {
+			t.Helper()
+			l.check(s.DB().QueryRowContext(t.Context(), `SELECT count(*) FROM early`).Scan(&n))
+			return n
+		}
+		if n := left(); n != 6 {
+			t.Fatalf("%d remembered, want 6", n)
+		}
+		pruned, err := s.Prune(t.Context(), store.Retention{})
+		l.check(err)
+		if n := left(); n != 2 || pruned != (store.Pruned{}) {
+			t.Errorf("%d left, want 2; counted as pruned: %+v", n, pruned)
+		}
+	})
+}
+
+// held is a channel that is closed by release, or at the latest when the test ends; then
+// everybody is waited for.
+func held(t *testing.T, everybody *sync.WaitGroup) (goOn <-chan struct{}, release func()) {
+	c := make(chan struct{})
+	release = sync.OnceFunc(func() { close(c) })
+	t.Cleanup(func() { release(); everybody.Wait() })
+	return c, release
+}
+
+// blocking is news about a key that waits in the middle of its transaction until it may go on.
+func (f *fixture) blocking(key string, goOn <-chan struct{}) futurejobs.Effect {
+	return futurejobs.Effect{Rule: f.rule, Ref: f.ref(key), Ask: futurejobs.Update{
+		Merge: func(json.RawMessage) (json.RawMessage, error) {
+			<-goOn
+			return json.RawMessage(`{"n":1}`), nil
+		},
+	}}
+}
+
+// While one batch is about to begin a wait, another that brings what ends it has to wait, or it
+// would remember what nobody looks for any more.
+func TestWhatHappensEarlyWaitsForWhoeverBegins(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	f.start(1)
+	var both sync.WaitGroup
+	goOn, release := held(t, &both)
+	first := time.Now().Add(time.Hour).Truncate(time.Second)
+	starting := []futurejobs.Effect{f.blocking("k00000", goOn), {Rule: f.rule, Ref: f.ref("x"), Ask: futurejobs.Start{
+		Early: true, Job: futurejobs.Job{Version: 1, Since: first, FirstCheckAt: first},
+	}}}
+	ending := []futurejobs.Effect{{
+		Rule: f.rule, Ref: f.ref("x"), Event: &futurejobs.Event{At: first}, Ask: futurejobs.End{Outcome: "resolved", Early: time.Hour},
+	}}
+	both.Go(func() {
+		if got, err := f.Apply(t.Context(), futurejobs.Batch{RuleSet: f.set, Effects: starting}); err != nil || got.Created != 1 {
+			t.Errorf("start: %+v, %v", got, err)
+		}
+	})
+	f.until("the start is under way", `SELECT count(*) = 1 FROM pg_stat_activity
+WHERE datname = current_database() AND state = 'idle in transaction'`)
+	both.Go(func() {
+		if got, err := f.Apply(t.Context(), futurejobs.Batch{RuleSet: f.set, Effects: ending}); err != nil || got.Ended != 1 {
+			t.Errorf("end: %+v, %v", got, err)
+		}
+	})
+	f.until("the end waits for it", blockedOn(1, "FROM rule WHERE id"))
+	release()
+	both.Wait()
+}
+
+// News that come while a check is being settled are kept, and so is what was decided.
+func TestUpdatesAndSettlesStandBesideEachOther(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	job := f.start(1)[0]
+	var both sync.WaitGroup
+	goOn, release := held(t, &both)
+	both.Go(func() {
+		if got, err := f.Apply(t.Context(), futurejobs.Batch{RuleSet: f.set, Effects: []futurejobs.Effect{f.blocking(job.Key, goOn)}}); err != nil || got.Updated != 1 {
+			t.Errorf("update: %+v, %v", got, err)
+		}
+	})
+	f.until("the update is under way", `SELECT count(*) = 1 FROM pg_stat_activity
+WHERE datname = current_database() AND state = 'idle in transaction'`)
+	moved := job
+	moved.NextCheckAt, moved.CheckCount = job.NextCheckAt.Add(time.Hour), 1
+	both.Go(func() {
+		settled, err := f.Settle(t.Context(), futurejobs.Settlement{Held: f.held, RuleSet: f.set, Decisions: []*futurejobs.Decision{{Job: moved}}})
+		if err != nil || !settled.Jobs[job.ID] {
+			t.Errorf("settle: %+v, %v", settled, err)
+		}
+	})
+	f.until("the settle waits for it", blockedOn(1, "UPDATE future_job"))
+	release()
+	both.Wait()
+	got, err := f.Job(t.Context(), "r", job.Key)
+	f.check(err)
+	if string(got.State) != `{"n":1}` || got.CheckCount != 1 || !got.NextCheckAt.Equal(moved.NextCheckAt) || got.Rev != job.Rev+1 {
+		t.Errorf("the job after both: %+v", got.Job)
+	}
+}

@@ -1,0 +1,71 @@
+package store_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+// Jobs of a rule that has many in a shard are read another way than those of one that has
+// few; the list is the same.
+func TestJobsOfRulesWithManyAndWithFew(t *testing.T) {
+	everywhere(t, func(t *testing.T, reopen func(int) (*store.Store, error)) {
+		s := mustOpen(t, reopen, 2)
+		defer closed(t, s)
+		l := newLoad(t, s)
+		l.create(2500)
+		many := l.rule
+		saved, err := s.Save(t.Context(), rules.Saved{Name: "rare", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
+		l.check(err)
+		l.set, err = s.Revision(t.Context())
+		l.check(err)
+		rare := *many
+		rare.ID, rare.Name = saved.RuleID, "rare"
+		l.rule = &rare
+		l.create(30)
+		var decisions []*futurejobs.Decision
+		for i, j := range l.due() {
+			j.NextCheckAt = j.NextCheckAt.Add(time.Duration(i%7) * time.Minute)
+			decisions = append(decisions, &futurejobs.Decision{Job: j})
+		}
+		_, err = s.Settle(t.Context(), futurejobs.Settlement{Held: l.held, RuleSet: l.set, Decisions: decisions})
+		l.check(err)
+		all := listed(t, s, futurejobs.Filter{Limit: 500})
+		for _, f := range []futurejobs.Filter{
+			{Rule: "r"},
+			{Rule: "rare"},
+			{Entity: "e"},
+			{Rule: "r", DueAfter: l.first.Add(time.Minute), DueBefore: l.first.Add(3 * time.Minute)},
+			{Rule: "rare", DueAfter: l.first.Add(time.Minute), DueBefore: l.first.Add(3 * time.Minute)},
+		} {
+			want := slices.DeleteFunc(slices.Clone(all), func(j futurejobs.Listed) bool {
+				return f.Rule != "" && j.Rule != f.Rule ||
+					!f.DueAfter.IsZero() && (j.NextCheckAt.Before(f.DueAfter) || !j.NextCheckAt.Before(f.DueBefore))
+			})
+			f.Limit = 11
+			got := listed(t, s, f)
+			if !slices.EqualFunc(want, got, func(a, b futurejobs.Listed) bool { return a.ID == b.ID }) || len(want) == 0 {
+				t.Errorf("%+v: %d jobs, want %d, or in another order", f, len(got), len(want))
+			}
+		}
+	})
+}
+
+func listed(t *testing.T, s *store.Store, f futurejobs.Filter) (jobs []futurejobs.Listed) {
+	t.Helper()
+	for {
+		page, err := s.Jobs(t.Context(), f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		jobs = append(jobs, page.Items...)
+		if page.Next == "" {
+			return jobs
+		}
+		f.Cursor = page.Next
+	}
+}

@@ -1,0 +1,87 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+)
+
+const muteColumns = `id, matches, reason, created_at, created_by, ends_at, coalesce(ended_by, '')`
+
+func readMute(row scanner, m *alerts.Mute) error {
+	var match string
+	if err := row.Scan(&m.ID, &match, (*verbatim)(&m.Reason), at(&m.CreatedAt), (*verbatim)(&m.CreatedBy),
+		at(&m.EndsAt), (*verbatim)(&m.EndedBy)); err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(match), &m.Match)
+}
+
+// Mutes returns all mutes that are kept, newest first.
+func (s *Store) Mutes(ctx context.Context) ([]alerts.Mute, error) {
+	return s.mutes(ctx, ` ORDER BY id DESC`)
+}
+
+// LiveMutes returns the mutes that have not ended at an instant, oldest first.
+func (s *Store) LiveMutes(ctx context.Context, now time.Time) ([]alerts.Mute, error) {
+	return s.mutes(ctx, ` WHERE ends_at > $1 ORDER BY id`, now)
+}
+
+func (s *Store) mutes(ctx context.Context, which string, args ...any) ([]alerts.Mute, error) {
+	found, err := query(ctx, s.read, readMute, `SELECT `+muteColumns+` FROM mute`+which, args...)
+	if err != nil {
+		return nil, failed("mutes", err)
+	}
+	return found, nil
+}
+
+// CreateMute keeps a mute, and audits mute.create in the same transaction.
+func (s *Store) CreateMute(ctx context.Context, m alerts.Mute) (alerts.Mute, error) {
+	match, err := json.Marshal(m.Match)
+	if err != nil {
+		return m, failed("create mute", err)
+	}
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		m.CreatedAt, m.CreatedBy = now, access.ActorOf(ctx).Name
+		if err := tx.QueryRowContext(ctx, `INSERT INTO mute (matches, reason, created_at, created_by, ends_at) VALUES ($1, $2, $3, $4, $5) RETURNING id`,
+			document(match), escape(m.Reason), now, escape(m.CreatedBy), m.EndsAt).Scan(&m.ID); err != nil {
+			return err
+		}
+		return audit(ctx, tx, now, access.MuteCreate, fmt.Sprintf("mute/%d", m.ID),
+			fmt.Sprintf("%s; until %s; %s", m.Match, m.EndsAt.UTC().Format(time.RFC3339), m.Reason))
+	})
+	if err != nil {
+		return m, failed("create mute", err)
+	}
+	return m, nil
+}
+
+// EndMute ends a mute before its time, and audits mute.end in the same transaction. It
+// returns futurejobs.ErrNotFound where there is none, or it has ended.
+func (s *Store) EndMute(ctx context.Context, id int64) error {
+	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		n, err := exec(ctx, tx, `UPDATE mute SET ends_at = $1, ended_by = $2 WHERE id = $3 AND ends_at > $1`,
+			now, escape(access.ActorOf(ctx).Name), id)
+		switch {
+		case err != nil:
+			return err
+		case n == 0:
+			return futurejobs.ErrNotFound
+		}
+		return audit(ctx, tx, now, access.MuteEnd, fmt.Sprintf("mute/%d", id), "")
+	})
+	if errors.Is(err, futurejobs.ErrNotFound) {
+		return fmt.Errorf("mute %d: %w, or it has ended; `deadman mute list` shows all", id, err)
+	}
+	if err != nil {
+		return failed("end mute", err)
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package store_test
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+// past is a store whose history goes back for days, as no clock of a test does.
+type past struct {
+	*store.Store
+	*testing.T
+	rules []int32
+	rows  []pastEnd
+	now   time.Time
+}
+
+type pastEnd struct {
+	id      int
+	at      time.Time
+	rule    int
+	outcome checks.Outcome
+	looks   int
+	slowest time.Duration
+}
+
+func (p *past) do(text string, args ...any) {
+	p.Helper()
+	if _, err := p.DB().ExecContext(p.Context(), text, args...); err != nil {
+		p.Fatal(err)
+	}
+}
+
+// end adds a row of history.
+func (p *past) end(e pastEnd) {
+	p.Helper()
+	e.id = len(p.rows) + 1
+	p.do(`INSERT INTO history (shard, key, rule_id, id, version, outcome, ended_at, created_at, since_at, first_check_at, next_check_at, check_count, step, checks, check_total, check_slowest)
+VALUES (0, $1, $2, $3, 1, $4, $5, $5, $5, $5, $5, 0, 0, $6, 0, $7)`, fmt.Sprint(e.id), p.rules[e.rule], e.id, string(e.outcome), e.at, e.looks, e.slowest.Microseconds())
+	p.rows = append(p.rows, e)
+}
+
+func newPast(t *testing.T, s *store.Store) *past {
+	p := &past{Store: s, T: t}
+	for _, name := range []string{"a", "b"} {
+		saved, err := s.Save(t.Context(), rules.Saved{Name: name, Entity: "of-" + name, Document: []byte(`{}`)}, rules.AnyVersion)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.rules = append(p.rules, saved.RuleID)
+	}
+	now, err := s.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.now = now.UTC()
+	outcomes := []checks.Outcome{checks.Resolved, "shipped", checks.Exhausted}
+	for i := range 300 { // 25 minutes apart, five days
+		p.end(pastEnd{
+			at: p.now.Add(time.Duration(i-299) * 25 * time.Minute).Truncate(time.Microsecond), rule: i % 7 % 2, outcome: outcomes[i%3],
+			looks: i % 5, slowest: time.Duration(i*7919%301) * time.Millisecond,
+		})
+	}
+	return p
+}
+
+// drop takes away rows, as retention does, and leaves gaps.
+func (p *past) drop(which func(id int) bool) {
+	p.Helper()
+	var left []pastEnd
+	for _, e := range p.rows {
+		if which(e.id) {
+			p.do(`DELETE FROM history WHERE id = $1`, e.id)
+			continue
+		}
+		left = append(left, e)
+	}
+	p.rows = left
+}
+
+// counts are what there is to count.
+func (p *past) counts(from, until time.Time) []futurejobs.Ends {
+	sums := map[futurejobs.Ends]int64{}
+	for _, e := range p.rows {
+		if !e.at.Before(from) && e.at.Before(until) {
+			name := []string{"a", "b"}[e.rule]
+			sums[futurejobs.Ends{Hour: e.at.Truncate(time.Hour), Rule: name, Entity: "of-" + name, Outcome: e.outcome}]++
+		}
+	}
+	var all []futurejobs.Ends
+	for e := range maps.Keys(sums) {
+		n := sums[e]
+		e.Jobs = n
+		all = append(all, e)
+	}
+	slices.SortFunc(all, func(a, b futurejobs.Ends) int {
+		return cmp.Or(a.Hour.Compare(b.Hour), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Outcome, b.Outcome))
+	})
+	return all
+}
+
+// What ended is counted by hour, rule and outcome, from any instant on; and lists begin where they
+// are asked to, whatever was taken away between.
+func TestEndsAreCounted(t *testing.T) {
+	t.Parallel()
+	for name, open := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPast(t, open(t))
+			p.compare()
+			p.drop(func(id int) bool { return id < 20 || id%3 == 1 || id > 100 && id < 160 })
+			p.compare()
+			p.drop(func(int) bool { return true })
+			p.compare()
+		})
+	}
+}
+
+func (p *past) compare() {
+	p.Helper()
+	ctx := context.Background()
+	for _, back := range []time.Duration{0, time.Second, 25 * time.Minute, 40 * time.Hour, 90*time.Hour + time.Minute, 30 * futurejobs.Day} {
+		from := p.now.Add(-back)
+		for _, until := range []time.Time{p.now.Add(time.Hour), p.now.Add(-30 * time.Hour)} {
+			got, err := p.Ends(ctx, from, until)
+			if err != nil {
+				p.Fatal(err)
+			}
+			if diff := gocmp.Diff(p.counts(from, until), got, cmpopts.EquateEmpty()); diff != "" {
+				p.Errorf("from %s back until %s (-want +got):\n%s", back, until.Sub(p.now), diff)
+			}
+		}
+		page, err := p.History(ctx, futurejobs.Filter{After: from, Limit: futurejobs.MaxLimit})
+		if err != nil {
+			p.Fatal(err)
+		}
+		if want := len(slices.DeleteFunc(slices.Clone(p.rows), func(e pastEnd) bool { return e.at.Before(from) })); len(page.Items) != want {
+			p.Errorf("%s back, %d are listed, want %d", back, len(page.Items), want)
+		}
+	}
+}
+
+// The jobs whose slowest look took longest come first; who was never looked at has none.
+func TestSlowestComeFirst(t *testing.T) {
+	t.Parallel()
+	for name, open := range stores(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPast(t, open(t))
+			from := p.now.Add(-20 * time.Hour)
+			var want []time.Duration
+			for _, e := range p.rows {
+				if !e.at.Before(from) && e.looks > 0 {
+					want = append(want, e.slowest)
+				}
+			}
+			slices.SortFunc(want, func(a, b time.Duration) int { return cmp.Compare(b, a) })
+			got, err := p.Slowest(t.Context(), from, 12)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var took []time.Duration
+			for _, e := range got {
+				took = append(took, e.CheckSlowest)
+			}
+			if !slices.Equal(took, want[:12]) {
+				t.Errorf("the slowest took %v, want %v", took, want[:12])
+			}
+		})
+	}
+}

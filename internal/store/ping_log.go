@@ -1,0 +1,183 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"deadman/internal/pings"
+)
+
+const (
+	// pingRows is how many pings one statement writes, and pingLanes of how many keys one takes
+	// some away. SQLite goes through all parameters before a parameter to find it, so that many
+	// are slow.
+	pingRows  = 16
+	pingLanes = 50
+	// pingBatch is how many pings one transaction writes.
+	pingBatch = 1000
+)
+
+// LogPings implements pings.Store, in bounded transactions.
+func (s *Store) LogPings(ctx context.Context, entries []pings.Entry) error {
+	for some := range slices.Chunk(entries, pingBatch) {
+		if err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error { return insertPings(ctx, tx, some) }); err != nil {
+			return failed("log pings", err)
+		}
+	}
+	for some := range slices.Chunk(lanesOf(entries), pingBatch) {
+		if err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error { return trimPings(ctx, tx, some) }); err != nil {
+			return failed("trim the log of pings", err)
+		}
+	}
+	bodied := slices.DeleteFunc(slices.Clone(entries), func(e pings.Entry) bool { return e.Body == "" })
+	for some := range slices.Chunk(lanesOf(bodied), pingBatch) {
+		if err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error { return trimBodies(ctx, tx, some) }); err != nil {
+			return failed("trim the bodies of the log of pings", err)
+		}
+	}
+	return nil
+}
+
+const (
+	pingColumns = `rule_id, key, at, kind, exit_status, run, agent, body, body_size`
+	insertPing  = `INSERT INTO ping_log (` + pingColumns + `) VALUES `
+	onePing     = `(?, ?, ?, ?, ?, ?, ?, ?, ?)`
+)
+
+func insertPings(ctx context.Context, tx *sql.Tx, entries []pings.Entry) error {
+	return inChunks(ctx, tx, entries, pingRows, func(n int) string { return insertPing + repeated(onePing, n) },
+		func(e pings.Entry) []any {
+			return []any{
+				e.RuleID, escape(e.Key), e.At, string(e.Signal.Kind), exitOf(e.Signal), optional(e.Run),
+				document([]byte(e.Agent)), optional(e.Body), e.BodySize,
+			}
+		})
+}
+
+// inChunks runs a statement for so many of all at a time: text is that for n of them, and args are
+// the parameters of one. It is prepared once, and once more for the rest.
+func inChunks[T any](ctx context.Context, tx *sql.Tx, all []T, size int, text func(n int) string, args func(T) []any) error {
+	for len(all) > 0 {
+		n := min(size, len(all))
+		statement, err := tx.PrepareContext(ctx, numbered(text(n)))
+		if err != nil {
+			return err
+		}
+		for ; len(all) >= n && n > 0; all = all[n:] {
+			var some []any
+			for _, one := range all[:n] {
+				some = append(some, args(one)...)
+			}
+			if _, err := statement.ExecContext(ctx, some...); err != nil {
+				return errors.Join(err, statement.Close())
+			}
+		}
+		if err := statement.Close(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func exitOf(s pings.Signal) any {
+	if s.Exit == nil {
+		return nil
+	}
+	return *s.Exit
+}
+
+// repeated is a text so many times, with commas between them.
+func repeated(text string, times int) string {
+	return strings.TrimSuffix(strings.Repeat(text+", ", times), ", ")
+}
+
+// pingLane is whose pings the log has.
+type pingLane struct {
+	rule int32
+	key  string
+}
+
+func lanesOf(entries []pings.Entry) []pingLane {
+	seen := make(map[pingLane]bool)
+	var lanes []pingLane
+	for _, e := range entries {
+		if lane := (pingLane{e.RuleID, e.Key}); !seen[lane] {
+			seen[lane] = true
+			lanes = append(lanes, lane)
+		}
+	}
+	return lanes
+}
+
+// trimPings takes away what is older than the last pings of each key.
+func trimPings(ctx context.Context, tx *sql.Tx, lanes []pingLane) error {
+	return inChunks(ctx, tx, lanes, pingLanes, trimText, func(l pingLane) []any { return []any{l.rule, escape(l.key)} })
+}
+
+// lanesText is the keys that a statement is about, so many of them.
+func lanesText(n int) string {
+	return `WITH lane (rule_id, key) AS (VALUES ` + repeated(`(CAST(? AS int), CAST(? AS text))`, n) + `)`
+}
+
+// trimText is the statement of trimPings for so many keys.
+func trimText(n int) string {
+	return lanesText(n) + `
+DELETE FROM ping_log WHERE id IN (
+	SELECT l.id FROM lane k JOIN ping_log l ON l.rule_id = k.rule_id AND l.key = k.key
+	WHERE l.id <= (SELECT m.id FROM ping_log m WHERE m.rule_id = k.rule_id AND m.key = k.key ORDER BY m.id DESC LIMIT 1 OFFSET ` +
+		strconv.Itoa(pings.Logged) + `))`
+}
+
+// trimBodies takes away what was said beside older pings of each key.
+func trimBodies(ctx context.Context, tx *sql.Tx, lanes []pingLane) error {
+	return inChunks(ctx, tx, lanes, pingLanes, bodiesText, func(l pingLane) []any { return []any{l.rule, escape(l.key)} })
+}
+
+// bodiesText is the statement of trimBodies for so many keys.
+func bodiesText(n int) string {
+	return lanesText(n) + `
+UPDATE ping_log SET body = NULL WHERE id IN (
+	SELECT id FROM (
+		SELECT l.id, sum(octet_length(l.body)) OVER (PARTITION BY l.rule_id, l.key ORDER BY l.id DESC) AS kept
+		FROM lane k JOIN ping_log l ON l.rule_id = k.rule_id AND l.key = k.key
+		WHERE l.body IS NOT NULL) AS bodies
+	WHERE kept > ` + strconv.Itoa(pings.KeptBodies) + `)`
+}
+
+// PingLog implements pings.Store.
+func (s *Store) PingLog(ctx context.Context, ruleID int32, key string, before int64, limit int) ([]pings.Entry, error) {
+	w := where{`SELECT id, ` + pingColumns + ` FROM ping_log WHERE rule_id = ?`, []any{ruleID}}
+	if key != "" {
+		w.and(`key = ?`, escape(key))
+	}
+	if before != 0 {
+		w.and(`id < ?`, before)
+	}
+	found, err := query(ctx, s.read, readPing, numbered(w.text+` ORDER BY id DESC LIMIT ?`), append(w.args, limit)...)
+	if err != nil {
+		return nil, failed("log of pings", err)
+	}
+	return found, nil
+}
+
+func readPing(row scanner, e *pings.Entry) error {
+	var exit sql.Null[int]
+	var run, body sql.Null[string]
+	err := row.Scan(&e.ID, &e.RuleID, (*verbatim)(&e.Key), at(&e.At), (*string)(&e.Signal.Kind), &exit, &run, &e.Agent, &body, &e.BodySize)
+	e.Run, e.Body = run.V, body.V
+	if exit.Valid {
+		e.Signal.Exit = &exit.V
+	}
+	return err
+}
+
+// forgetPings takes away the log from before, in bounded transactions. It returns how many pings.
+func (s *Store) forgetPings(ctx context.Context, before time.Time) (int64, error) {
+	return s.pruneAll(ctx, "", `DELETE FROM ping_log WHERE id IN
+	(SELECT id FROM (SELECT id, at FROM ping_log ORDER BY id LIMIT $1) AS oldest WHERE at < $2)`, pruneBatch, before)
+}

@@ -1,0 +1,632 @@
+package store_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
+	"deadman/rules"
+)
+
+// fixture is a store on Postgres with one rule, whose shards one node holds.
+type fixture struct {
+	*store.Store
+	t    *testing.T
+	dsn  string
+	rule *futurejobs.Rule
+	set  int64
+	held []futurejobs.Held
+}
+
+func onPostgres(t *testing.T, lease time.Duration) *fixture {
+	dsn := storetest.Postgres(t)
+	f := &fixture{Store: open(t, store.Options{DatabaseURL: dsn, Shards: 4}), t: t, dsn: dsn}
+	saved, err := f.Save(t.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
+	f.check(err)
+	f.set, err = f.Revision(t.Context())
+	f.check(err)
+	f.rule = &futurejobs.Rule{ID: saved.RuleID, Version: 1, Name: "r", Entity: "e", Grid: futurejobs.Grid(time.Second)}
+	leases, err := f.Leases(t.Context())
+	f.check(err)
+	for _, l := range leases {
+		got, ok, err := f.Take(t.Context(), "me", l.Held, lease)
+		if err != nil || !ok {
+			t.Fatalf("take: %v, %v", ok, err)
+		}
+		f.held = append(f.held, got.Held)
+	}
+	return f
+}
+
+func (f *fixture) check(err error) {
+	f.t.Helper()
+	if err != nil {
+		f.t.Fatal(err)
+	}
+}
+
+func (f *fixture) ref(key string) futurejobs.Ref {
+	return futurejobs.Ref{Shard: futurejobs.ShardOf("e", key, f.Shards()), RuleID: f.rule.ID, Key: key}
+}
+
+// start begins n waits and returns their jobs.
+func (f *fixture) start(n int) []futurejobs.Job {
+	f.t.Helper()
+	b := futurejobs.Batch{RuleSet: f.set}
+	first := time.Now().Add(time.Hour).Truncate(time.Second)
+	for i := range n {
+		key := fmt.Sprintf("k%05d", i)
+		b.Effects = append(b.Effects, futurejobs.Effect{Rule: f.rule, Ref: f.ref(key), Ask: futurejobs.Start{
+			Job: futurejobs.Job{Version: 1, Since: first, FirstCheckAt: first},
+		}})
+	}
+	_, err := f.Apply(f.t.Context(), b)
+	f.check(err)
+	walks := make([]futurejobs.Walk, f.Shards())
+	for i := range walks {
+		walks[i] = futurejobs.Walk{Shard: int16(i), ID: math.MinInt64}
+	}
+	jobs, err := f.Due(f.t.Context(), futurejobs.DueQuery{Walks: walks, Until: first, Limit: n})
+	f.check(err)
+	return jobs
+}
+
+func (f *fixture) settlement(jobs ...futurejobs.Job) futurejobs.Settlement {
+	s := futurejobs.Settlement{Held: f.held, RuleSet: f.set}
+	for _, j := range jobs {
+		s.Decisions = append(s.Decisions, &futurejobs.Decision{Job: j, Outcome: "exhausted"})
+	}
+	return s
+}
+
+// conn is a connection beside the store's.
+func (f *fixture) conn() *pgx.Conn {
+	f.t.Helper()
+	c, err := pgx.Connect(f.t.Context(), f.dsn)
+	f.check(err)
+	f.t.Cleanup(func() { _ = c.Close(context.Background()) }) // the test has what it wanted
+	return c
+}
+
+// until waits for a condition on the database.
+func (f *fixture) until(what, query string) {
+	f.t.Helper()
+	c := f.conn()
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); {
+		var ok bool
+		f.check(c.QueryRow(f.t.Context(), query).Scan(&ok))
+		if ok {
+			return
+		}
+		wait(5 * time.Millisecond)
+	}
+	f.t.Fatalf("it never came to this: %s", what)
+}
+
+func wait(d time.Duration) { <-time.After(d) }
+
+// blockedOn is whether so many statements that begin like this wait for a lock.
+func blockedOn(n int, text string) string {
+	return fmt.Sprintf(`SELECT count(*) = %d FROM pg_stat_activity
+WHERE datname = current_database() AND wait_event_type = 'Lock' AND query LIKE '%%%s%%'`, n, text)
+}
+
+// hold locks a job's row until it is let go of.
+func (f *fixture) hold(j futurejobs.Job) (letGo func()) {
+	f.t.Helper()
+	tx, err := f.conn().Begin(f.t.Context())
+	f.check(err)
+	_, err = tx.Exec(f.t.Context(), `SELECT 1 FROM future_job WHERE shard = $1 AND id = $2 FOR UPDATE`, j.Shard, j.ID)
+	f.check(err)
+	return func() { f.check(tx.Rollback(f.t.Context())) }
+}
+
+// A settle that is under way when its lease expires is either seen by the new holder whole
+// or not at all: the takeover waits for it. Renewals of other leases don't.
+func TestTakeoverWaitsForASettle(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Second)
+	job := f.start(8)[0]
+	letGo := f.hold(job)
+	var after sync.WaitGroup
+	after.Go(func() {
+		settled, err := f.Settle(t.Context(), f.settlement(job))
+		if err != nil || !settled.Jobs[job.ID] {
+			t.Errorf("settle: %+v, %v", settled, err)
+		}
+	})
+	f.until("the settle waits for the job", blockedOn(1, "DELETE FROM future_job"))
+
+	still, err := f.Renew(t.Context(), "me", []futurejobs.Lease{{Held: f.held[job.Shard]}}, time.Second)
+	if err != nil || len(still) != 1 {
+		t.Fatalf("a renewal beside a settle: %v, %v", still, err)
+	}
+	f.until("the lease is over", fmt.Sprintf(`SELECT expires_at <= now() FROM shard_lease WHERE shard = %d`, job.Shard))
+	after.Go(func() {
+		got, ok, err := f.Take(t.Context(), "other", f.held[job.Shard], time.Hour)
+		if err != nil || !ok {
+			t.Errorf("take: %v, %v", ok, err)
+		}
+		if jobs, err := f.Jobs(t.Context(), futurejobs.Filter{Key: job.Key}); err != nil || len(jobs.Items) != 0 {
+			t.Errorf("the new holder of %+v sees what was settled: %v, %v", got, jobs.Items, err)
+		}
+	})
+	f.until("the takeover waits for the settle", blockedOn(1, "UPDATE shard_lease SET epoch"))
+	letGo()
+	after.Wait()
+}
+
+// overlap keeps the fence held by transactions of which one always begins before another
+// ends, until the test is over.
+func (f *fixture) overlap() {
+	var shards []int16
+	var epochs []int64
+	for _, h := range f.held {
+		shards, epochs = append(shards, h.Shard), append(epochs, h.Epoch)
+	}
+	conns := make([]*pgx.Conn, 8)
+	for i := range conns {
+		conns[i] = f.conn()
+	}
+	ctx, stop := context.WithCancel(f.t.Context())
+	var settlers sync.WaitGroup
+	f.t.Cleanup(func() { stop(); settlers.Wait() }) // before the connections are closed
+	set := f.set
+	for _, c := range conns {
+		settlers.Go(func() {
+			for ctx.Err() == nil {
+				b := &pgx.Batch{}
+				b.Queue(store.FenceText, set, []int32{f.rule.ID}, set, shards, epochs, 1)
+				b.Queue(`SELECT pg_sleep(0.1)`)
+				if err := c.SendBatch(ctx, b).Close(); err != nil && ctx.Err() == nil {
+					f.t.Error(err)
+				}
+			}
+		})
+	}
+	f.until("the fence is held", `SELECT count(*) >= 3 FROM pg_stat_activity WHERE datname = current_database() AND wait_event = 'PgSleep'`)
+}
+
+// quick fails the test when f takes longer than a few settles.
+func quick(t *testing.T, what string, f func() error) {
+	t.Helper()
+	began := time.Now()
+	if err := f(); err != nil {
+		t.Errorf("%s: %v", what, err)
+	}
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("%s took %s", what, took)
+	}
+}
+
+// A lease that is over lets no settle begin, even while nobody has taken it.
+func TestSettlesThatOverlapDoNotHoldOffATakeover(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, 1500*time.Millisecond)
+	f.overlap()
+	f.until("the leases are over", `SELECT bool_and(expires_at <= now()) FROM shard_lease`)
+	quick(t, "the takeover", func() error {
+		_, ok, err := f.Take(t.Context(), "other", f.held[0], time.Hour)
+		if err == nil && !ok {
+			err = errors.New("not taken")
+		}
+		return err
+	})
+}
+
+func TestSettlesThatOverlapDoNotHoldOffAChangeOfTheRules(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	f.overlap()
+	quick(t, "the save", func() error {
+		_, err := f.Save(t.Context(), rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
+		return err
+	})
+	quick(t, "the deletion", func() error {
+		_, err := f.Delete(t.Context(), "r", rules.AnyVersion)
+		return err
+	})
+}
+
+// A settle that meets a change of its rule half way waits for what comes of it.
+func TestSettleWaitsAtTheGate(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	jobs := f.start(2)
+	_, err := f.Pool().Exec(t.Context(), `UPDATE rule SET gate_until = now() + interval '50 ms'`)
+	f.check(err)
+	settled, err := f.Settle(t.Context(), f.settlement(jobs[0]))
+	if err != nil || len(settled.Jobs) != 1 {
+		t.Errorf("a gate that opens: %+v, %v", settled, err)
+	}
+	_, err = f.Pool().Exec(t.Context(), `UPDATE rule SET gate_until = now() + interval '1 hour'`)
+	f.check(err)
+	if _, err := f.Settle(t.Context(), f.settlement(jobs[1])); !errors.Is(err, futurejobs.ErrRulesChanged) {
+		t.Errorf("a gate that stays shut: %v, want ErrRulesChanged", err)
+	}
+}
+
+// A node of schema 16 changes rules and leaves no fence on them: while one runs, every change counts.
+func TestAnOlderNodesChangesAreFenced(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	jobs := f.start(2)
+	beat := func(d time.Duration) {
+		_, err := f.Beat(t.Context(), futurejobs.Node{ID: "older", StartedAt: time.Now(), Schema: 16}, d)
+		f.check(err)
+	}
+	beat(time.Second)
+	older, err := f.conn().Begin(t.Context())
+	f.check(err)
+	_, err = older.Exec(t.Context(), `UPDATE rule_set SET revision = revision + 1, gate_until = NULL WHERE id = 1`)
+	f.check(err)
+	_, err = older.Exec(t.Context(), `UPDATE rule SET deleted_at = now() WHERE id = $1`, f.rule.ID)
+	f.check(err)
+	var waiting sync.WaitGroup
+	waiting.Go(func() {
+		if settled, err := f.Settle(t.Context(), f.settlement(jobs[0])); !errors.Is(err, futurejobs.ErrRulesChanged) {
+			t.Errorf("settle: %+v, %v, want ErrRulesChanged", settled, err)
+		}
+	})
+	f.until("the settle waits for the change", blockedOn(1, "FROM rule_set"))
+	f.check(older.Commit(t.Context()))
+	waiting.Wait()
+	if _, err := f.Apply(t.Context(), futurejobs.Batch{RuleSet: f.set}); !errors.Is(err, futurejobs.ErrRulesChanged) {
+		t.Errorf("apply: %v, want ErrRulesChanged", err)
+	}
+	changes, err := f.Changes(t.Context(), f.set)
+	f.check(err)
+	if !changes.All || len(changes.Saved) != 0 {
+		t.Errorf("changes: %+v, want all, and no rule", changes)
+	}
+	quick(t, "a change beside it", func() error {
+		_, err := f.Save(t.Context(), rules.Saved{Name: "s", Entity: "e", Document: []byte(`{}`)}, rules.AnyVersion)
+		return err
+	})
+	changes, err = f.Changes(t.Context(), f.set)
+	f.check(err)
+	if !changes.All || len(changes.Saved) != 1 {
+		t.Errorf("changes: %+v, want all", changes)
+	}
+}
+
+// A transaction whose node has stopped lets go by itself.
+func TestNoTransactionIsLeftOpen(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	job := f.start(1)[0]
+	letGo := f.hold(job)
+	defer letGo()
+	began := time.Now()
+	_, err := f.Settle(t.Context(), f.settlement(job))
+	if took := time.Since(began); err == nil || took > 12*time.Second {
+		t.Errorf("a settle that waits for ever ended with %v after %s", err, took)
+	}
+	if pg := new(pgconn.PgError); !errors.Is(err, futurejobs.ErrTooSlow) || !errors.As(err, &pg) || pg.Code != "55P03" {
+		t.Errorf("a settle that waits for a lock ended with %v, want ErrTooSlow before its statement runs out of time", err)
+	}
+}
+
+// Wherever a node stops in a transaction, the database ends it.
+func TestTransactionsAreBounded(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	const settings = `SELECT current_setting('statement_timeout') || ' ' || current_setting('idle_in_transaction_session_timeout')`
+	bounded := func(row interface{ Scan(...any) error }) {
+		t.Helper()
+		var got string
+		f.check(row.Scan(&got))
+		if got != "8s 8s" {
+			t.Errorf("bounds: %s", got)
+		}
+	}
+	hot, err := f.Pool().BeginTx(t.Context(), store.Begin)
+	f.check(err)
+	bounded(hot.QueryRow(t.Context(), settings))
+	f.check(hot.Rollback(t.Context()))
+
+	cold, err := f.DB().BeginTx(t.Context(), nil)
+	f.check(err)
+	rows, err := cold.QueryContext(t.Context(), f.Opening())
+	f.check(err)
+	f.check(rows.Close())
+	f.check(rows.Err())
+	bounded(cold.QueryRowContext(t.Context(), settings))
+	f.check(cold.Rollback())
+}
+
+func TestDeadlocksAreTriedAgain(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	jobs := f.start(2)
+	c := f.conn()
+	tx, err := c.Begin(t.Context())
+	f.check(err)
+	lock := func(j futurejobs.Job) {
+		_, err := tx.Exec(t.Context(), `SELECT 1 FROM future_job WHERE shard = $1 AND id = $2 FOR UPDATE`, j.Shard, j.ID)
+		f.check(err)
+	}
+	_, err = tx.Exec(t.Context(), `SET LOCAL deadlock_timeout = '1min'`) // so that the settle is the victim
+	f.check(err)
+	lock(jobs[1])
+	var after sync.WaitGroup
+	after.Go(func() {
+		settled, err := f.Settle(t.Context(), f.settlement(jobs...))
+		if err != nil || len(settled.Jobs) != 2 {
+			t.Errorf("settle: %+v, %v", settled, err)
+		}
+	})
+	f.until("the settle waits for the second job", blockedOn(1, "DELETE FROM future_job"))
+	lock(jobs[0]) // is granted once the settle has lost
+	f.check(tx.Rollback(t.Context()))
+	after.Wait()
+}
+
+// plan is how Postgres runs a statement.
+func (f *fixture) plan(text string, args ...any) string {
+	f.t.Helper()
+	rows, err := f.conn().Query(f.t.Context(), "EXPLAIN (ANALYZE, BUFFERS, COSTS OFF) "+text, args...)
+	f.check(err)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	f.check(err)
+	return strings.Join(lines, "\n")
+}
+
+func TestDueIsARangeOfItsIndex(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	jobs := f.start(5000)
+	mid := jobs[len(jobs)/2]
+	some := futurejobs.DueQuery{Until: mid.NextCheckAt, Limit: 50}
+	for shard, id := range []int64{0, mid.ID, 0, math.MaxInt64} {
+		some.Walks = append(some.Walks, futurejobs.Walk{Shard: int16(shard), At: mid.NextCheckAt, ID: id}) //nolint:gosec // there are four
+	}
+	without := some
+	without.Not = []futurejobs.Unready{{Edition: futurejobs.Edition{RuleID: 7, Version: 1}}}
+	for i, query := range []futurejobs.DueQuery{some, without, some, without} {
+		if i == 2 {
+			_, err := f.Pool().Exec(t.Context(), `VACUUM ANALYZE future_job`)
+			f.check(err)
+		}
+		text, args := store.DueStatement(query, false)
+		plan := f.plan(text, args...)
+		if !strings.Contains(plan, "Index Scan using future_job_due") ||
+			!strings.Contains(plan, "Index Cond: ((shard = walk.shard) AND (ROW(next_check_at, id) > ROW(walk.next_check_at, walk.id)) AND (next_check_at <= ") ||
+			strings.Contains(plan, "Sort") || strings.Contains(plan, "Seq Scan") {
+			t.Errorf("analyzed %v, some left out %v:\n%s", i >= 2, len(query.Not) > 0, plan)
+		}
+	}
+}
+
+func TestLargeBodiesLieBesideTheRow(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	jobs := f.start(100)
+	ctx := t.Context()
+	_, err := f.Pool().Exec(ctx, `UPDATE future_job SET event = repeat('x', 5000)`)
+	f.check(err)
+	before := f.bodies()
+	if len(before) != len(jobs) {
+		t.Fatalf("%d bodies lie beside their rows, want %d", len(before), len(jobs))
+	}
+	s := futurejobs.Settlement{Held: f.held, RuleSet: f.set}
+	for _, j := range jobs {
+		j.NextCheckAt = j.NextCheckAt.Add(time.Minute)
+		s.Decisions = append(s.Decisions, &futurejobs.Decision{Job: j})
+	}
+	settled, err := f.Settle(ctx, s)
+	if err != nil || len(settled.Jobs) != len(jobs) {
+		t.Fatalf("settle: %d, %v", len(settled.Jobs), err)
+	}
+	if after := f.bodies(); !slices.Equal(before, after) {
+		t.Errorf("a reschedule wrote the bodies again: they were %v, and are %v", before, after)
+	}
+}
+
+// bodies are the identifiers of the values that lie beside the rows of future_job. A value that is
+// written again gets a new one, and the old one stays until a vacuum.
+func (f *fixture) bodies() []int64 {
+	f.t.Helper()
+	var beside string
+	f.check(f.Pool().QueryRow(f.t.Context(), `SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 'future_job'::regclass`).Scan(&beside))
+	rows, err := f.Pool().Query(f.t.Context(), `SELECT DISTINCT chunk_id::bigint FROM `+beside+` ORDER BY 1`)
+	f.check(err)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[int64])
+	f.check(err)
+	return ids
+}
+
+func TestHistoryLivesInDays(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	ctx := t.Context()
+	count := func(table string) (n int) {
+		t.Helper()
+		f.check(f.Pool().QueryRow(ctx, `SELECT count(*) FROM `+table).Scan(&n))
+		return n
+	}
+	today := time.Now().UTC().Truncate(24 * time.Hour)
+	for i := range 8 { // today and a week ahead
+		count("history_" + today.AddDate(0, 0, i).Format("20060102"))
+	}
+	jobs := f.start(10)
+	_, err := f.Settle(ctx, f.settlement(jobs...))
+	f.check(err)
+	if n := count("history_" + today.Format("20060102")); n != 10 && time.Now().UTC().Truncate(24*time.Hour).Equal(today) {
+		t.Errorf("%d rows in today's table, want 10", n)
+	}
+
+	// A month and more of days as they would have been, and one that no table took.
+	old := today.AddDate(0, 0, -40)
+	_, err = f.Pool().Exec(ctx, fmt.Sprintf(`CREATE TABLE history_%s PARTITION OF history FOR VALUES FROM ('%s') TO ('%s')`,
+		old.Format("20060102"), old.Format(time.RFC3339), old.AddDate(0, 0, 1).Format(time.RFC3339)))
+	f.check(err)
+	_, err = f.Pool().Exec(ctx, `UPDATE history SET ended_at = CASE WHEN id % 2 = 0 THEN $1::timestamptz ELSE $1::timestamptz - interval '10 days' END WHERE id < 7`, old.Add(time.Hour))
+	f.check(err)
+	page, err := f.History(ctx, futurejobs.Filter{Limit: 500})
+	if err != nil || len(page.Items) != 10 {
+		t.Errorf("listed %d of 10: %v", len(page.Items), err)
+	}
+	moved := count("history_"+old.Format("20060102")) + count("history_default")
+	pruned, err := f.Prune(ctx, store.Retention{History: 30 * 24 * time.Hour})
+	f.check(err)
+	if int(pruned.History) != moved || count("history") != 10-moved || moved == 0 {
+		t.Errorf("pruned %d of %d, %d left", pruned.History, moved, count("history"))
+	}
+	var exists bool
+	f.check(f.Pool().QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, "history_"+old.Format("20060102")).Scan(&exists))
+	if exists {
+		t.Error("the old day is still there")
+	}
+	b, err := f.Balance(ctx)
+	if err != nil || b.Created != b.Pending+b.Archived+b.Pruned {
+		t.Errorf("balance: %+v, %v", b, err)
+	}
+	// A day whose first rows went to the default stays there, and is no error.
+	_, err = f.Pool().Exec(ctx, `DROP TABLE history_`+today.Format("20060102"))
+	f.check(err)
+	_, err = f.Settle(ctx, f.settlement(f.start(1)...))
+	f.check(err)
+	_, err = f.Prune(ctx, store.Retention{})
+	f.check(err)
+}
+
+// A backup (pg_dump) holds ACCESS SHARE on history for as long as it takes. The tables of the days to come are
+// made after it, and until then no settlement waits behind the attempt, as it would behind a request for the
+// exclusive lock of history.
+func TestUpkeepBehindABackupDelaysNoSettlement(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	ctx := t.Context()
+	next := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, 7)
+	_, err := f.Pool().Exec(ctx, `DROP TABLE history_`+next.Format("20060102"))
+	f.check(err)
+	backup := f.readHistory()
+
+	done := make(chan error)
+	go func() {
+		_, err := f.Prune(ctx, store.Retention{})
+		done <- err
+	}()
+	for waits := true; waits; {
+		select {
+		case err := <-done:
+			f.check(err)
+			waits = false
+		default:
+			var modes []string
+			f.check(f.Pool().QueryRow(ctx, `SELECT coalesce(array_agg(mode), '{}') FROM pg_locks WHERE NOT granted AND relation = 'history'::regclass`).Scan(&modes))
+			if len(modes) > 0 {
+				t.Fatalf("the upkeep waits for %v of history, and each settlement behind it", modes)
+			}
+		}
+	}
+	if day, _, err := f.HistoryUnready(ctx); err != nil || !day.Equal(next) {
+		t.Errorf("the first day without a table is %v, %v, want %v", day, err, next)
+	}
+	if _, err := f.Settle(ctx, f.settlement(f.start(3)...)); err != nil {
+		t.Error(err)
+	}
+	again := open(t, store.Options{DatabaseURL: f.dsn}) // a node that starts meanwhile does not fail
+	f.check(backup.Rollback(ctx))
+	_, err = again.Prune(ctx, store.Retention{})
+	f.check(err)
+	if day, _, err := f.HistoryUnready(ctx); err != nil || !day.IsZero() {
+		t.Errorf("%v has no table after the backup: %v", day, err)
+	}
+	var kind string // as of a table that was created as a partition
+	f.check(f.Pool().QueryRow(ctx, `SELECT string_agg(DISTINCT n::text, ' ') FROM (SELECT count(*) FROM pg_index WHERE indrelid::regclass::text LIKE 'history\_2%' GROUP BY indrelid) AS x(n)`).Scan(&kind))
+	if kind != "1" {
+		t.Errorf("days have %s indexes, want 1 each", kind)
+	}
+}
+
+// readHistory reads history as a backup does, until the transaction or the test ends.
+func (f *fixture) readHistory() pgx.Tx {
+	f.t.Helper()
+	backup, err := f.Pool().Begin(f.t.Context())
+	f.check(err)
+	f.t.Cleanup(func() { _ = backup.Rollback(context.Background()) })
+	_, err = backup.Exec(f.t.Context(), `LOCK TABLE history IN ACCESS SHARE MODE`)
+	f.check(err)
+	return backup
+}
+
+// To drop a day takes the exclusive lock of history, behind which settlements wait. Behind a backup it is
+// tried briefly and rarely.
+func TestADayIsNotDroppedBehindABackup(t *testing.T) {
+	t.Parallel()
+	f := onPostgres(t, time.Hour)
+	ctx := t.Context()
+	old := time.Now().UTC().Truncate(24*time.Hour).AddDate(0, 0, -40)
+	_, err := f.Pool().Exec(ctx, fmt.Sprintf(`CREATE TABLE history_%s PARTITION OF history FOR VALUES FROM ('%s') TO ('%s')`,
+		old.Format("20060102"), old.Format(time.RFC3339), old.AddDate(0, 0, 1).Format(time.RFC3339)))
+	f.check(err)
+	backup := f.readHistory()
+	exists := func() (is bool) {
+		t.Helper()
+		f.check(f.Pool().QueryRow(ctx, `SELECT to_regclass($1) IS NOT NULL`, "history_"+old.Format("20060102")).Scan(&is))
+		return is
+	}
+	keep := store.Retention{History: 30 * 24 * time.Hour}
+	_, err = f.Prune(ctx, keep)
+	f.check(err)
+	if !exists() {
+		t.Fatal("a day that is read was dropped")
+	}
+	f.check(backup.Rollback(ctx))
+	_, err = f.Prune(ctx, keep)
+	f.check(err)
+	if !exists() {
+		t.Error("the day was tried again at once")
+	}
+	again := open(t, store.Options{DatabaseURL: f.dsn})
+	_, err = again.Prune(ctx, keep)
+	f.check(err)
+	if exists() {
+		t.Error("the day is not dropped after the backup")
+	}
+}
+
+func TestNodesOpenOneDatabaseTogether(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
+	stores := make([]*store.Store, 4)
+	var nodes sync.WaitGroup
+	for i := range stores {
+		nodes.Go(func() {
+			var err error
+			if stores[i], err = store.Open(t.Context(), store.Options{DatabaseURL: dsn, Shards: 3 + i}); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	nodes.Wait()
+	for _, s := range stores {
+		if s == nil {
+			continue
+		}
+		if s.Shards() != stores[0].Shards() {
+			t.Errorf("%d shards and %d", s.Shards(), stores[0].Shards())
+		}
+		leases, err := s.Leases(t.Context())
+		if err != nil || len(leases) != s.Shards() {
+			t.Errorf("%d leases: %v", len(leases), err)
+		}
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}

@@ -1,0 +1,137 @@
+//go:build unix
+
+package store_test
+
+import (
+	"bytes"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"deadman/internal/store"
+)
+
+// What is in the database is for the node's user, whatever the umask is and the folder was before.
+func TestFilesOfTheDataFolderAreOfThisUserAlone(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0))
+	dir := filepath.Join(t.TempDir(), "data")
+	said := openAndClose(t, dir)
+	modeIs(t, dir, 0o700)
+	if said != "" {
+		t.Errorf("a folder of its own is warned of: %s", said)
+	}
+
+	empty := t.TempDir()
+	modeBecomes(t, empty, 0o755)
+	if said := openAndClose(t, empty); said != "" {
+		t.Errorf("an empty folder is warned of: %s", said)
+	}
+	modeIs(t, empty, 0o700)
+}
+
+// An earlier version left files that every user may read.
+func TestFilesThatAreOpenToOthersAreClosed(t *testing.T) {
+	dir := t.TempDir()
+	openAndClose(t, dir)
+	modeBecomes(t, dir, 0o755)
+	modeBecomes(t, filepath.Join(dir, store.DatabaseFile), 0o644)
+	if said := openAndClose(t, dir); !strings.Contains(said, "chmod 700 "+dir) {
+		t.Errorf("a folder that others may enter: %q", said)
+	}
+	modeIs(t, dir, 0o755)
+	group := filepath.Join(dir, store.DatabaseFile)
+	modeBecomes(t, group, 0o640) // as an operator may have it
+	s, err := store.Open(t.Context(), store.Options{DataDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, s)
+	modeIs(t, group, 0o640)
+}
+
+// A folder or a file of another user is that user's, whatever its mode is. Root's is not: root reads everything.
+func TestADataFolderOfAnotherUserIsRefused(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root gives files away")
+	}
+	const other = 12345
+	for _, name := range []string{".", store.DatabaseFile, "deadman.lock", "nats-users", "nats-users/admin", "nats/jetstream/deep"} {
+		dir := t.TempDir()
+		openAndClose(t, dir)
+		for _, folder := range []string{"nats-users", "nats/jetstream/deep"} {
+			if err := os.MkdirAll(filepath.Join(dir, folder), 0o700); err != nil {
+				t.Fatal(err)
+			}
+		}
+		given := filepath.Join(dir, name)
+		if name == "nats-users/admin" {
+			if err := os.WriteFile(given, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := os.Chown(given, other, other); err != nil {
+			t.Fatal(err)
+		}
+		link := filepath.Join(t.TempDir(), "link")
+		if err := os.Symlink(dir, link); err != nil {
+			t.Fatal(err)
+		}
+		for _, way := range []string{dir, link} {
+			s, err := store.Open(t.Context(), store.Options{DataDir: way})
+			if err == nil {
+				closed(t, s)
+				t.Errorf("%s of another user: the node starts", name)
+				continue
+			}
+			for _, part := range []string{given + " belongs to another user", "(12345)", "chown -hR 0 " + dir} {
+				if !strings.Contains(err.Error(), part) {
+					t.Errorf("%s: %v does not say %q", name, err, part)
+				}
+			}
+		}
+	}
+}
+
+// openAndClose looks at the modes of all files while the store is open, and returns what the store logs.
+func openAndClose(t *testing.T, dir string) string {
+	t.Helper()
+	var said bytes.Buffer
+	s, err := store.Open(t.Context(), store.Options{DataDir: dir, Log: slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer closed(t, s)
+	files, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(files) < 4 {
+		t.Errorf("the database, its log, its index and the lock are not all there: %v", files)
+	}
+	for _, f := range files {
+		modeIs(t, filepath.Join(dir, f.Name()), 0o600)
+	}
+	return said.String()
+}
+
+func modeIs(t *testing.T, path string, want fs.FileMode) {
+	t.Helper()
+	info, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := info.Mode().Perm(); got != want {
+		t.Errorf("%s has the mode %04o, want %04o", path, got, want)
+	}
+}
+
+func modeBecomes(t *testing.T, path string, mode fs.FileMode) {
+	t.Helper()
+	if err := os.Chmod(path, mode); err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,360 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+)
+
+// BoundBy has jobs begin only as quotas have room. It is called before anything is applied.
+func (s *Store) BoundBy(q futurejobs.Quotas) { s.boundBy(q) }
+
+// Quotas returns the quotas of all prefixes: of those that were set or had a token, and of live tokens.
+func (s *Store) Quotas(ctx context.Context) ([]access.Quota, error) {
+	all, err := quotasIn(ctx, s.read)
+	if err != nil {
+		return nil, failed("quotas", err)
+	}
+	return all, nil
+}
+
+func quotasIn(ctx context.Context, q querier) ([]access.Quota, error) {
+	return query(ctx, q, readQuota, `
+SELECT prefix, rules, jobs, job_bytes, events, event_bytes, alerts, alert_bytes, set_at, set_by FROM quota
+UNION ALL
+SELECT DISTINCT t.prefix, CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), CAST(NULL AS bigint), t.revoked_at, ''
+FROM token t WHERE t.prefix <> '' AND t.revoked_at IS NULL AND NOT EXISTS (SELECT 1 FROM quota q WHERE q.prefix = t.prefix)
+ORDER BY prefix`)
+}
+
+// readQuota reads the limits in the order of access.Limits.
+func readQuota(row scanner, q *access.Quota) error {
+	limits := make([]sql.NullInt64, len(access.Limits))
+	dest := []any{&q.Prefix}
+	for i := range limits {
+		dest = append(dest, &limits[i])
+	}
+	if err := row.Scan(append(dest, at(&q.SetAt), (*verbatim)(&q.SetBy))...); err != nil {
+		return err
+	}
+	for i, l := range access.Limits {
+		if limits[i].Valid {
+			if q.Set == nil {
+				q.Set = make(map[access.Limited]int64)
+			}
+			q.Set[l.Limited] = limits[i].Int64
+		}
+	}
+	return nil
+}
+
+// SetQuota sets the limits of a prefix, and audits that: those that q does not set are the defaults.
+func (s *Store) SetQuota(ctx context.Context, q access.Quota) error {
+	var said []string
+	args := []any{q.Prefix}
+	for _, l := range access.Limits {
+		most, set := q.Set[l.Limited]
+		args = append(args, sql.NullInt64{Int64: most, Valid: set})
+		if set {
+			said = append(said, fmt.Sprintf("%s %d", l.Limited, most))
+		}
+	}
+	if said == nil {
+		said = []string{"all limits are the defaults"}
+	}
+	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		if _, err := exec(ctx, tx, `INSERT INTO quota (prefix, rules, jobs, job_bytes, events, event_bytes, alerts, alert_bytes, set_at, set_by)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+ON CONFLICT (prefix) DO UPDATE SET rules = excluded.rules, jobs = excluded.jobs, job_bytes = excluded.job_bytes, events = excluded.events,
+	event_bytes = excluded.event_bytes, alerts = excluded.alerts, alert_bytes = excluded.alert_bytes, set_at = excluded.set_at, set_by = excluded.set_by`,
+			append(slices.Clone(args), now, escape(access.ActorOf(ctx).Name))...); err != nil {
+			return err
+		}
+		return audit(ctx, tx, now, access.QuotaSet, "quota/"+q.Prefix, strings.Join(said, "; "))
+	})
+	if err != nil {
+		return failed("set quota "+q.Prefix, err)
+	}
+	return nil
+}
+
+// DeleteQuota takes away what was set for a prefix, and audits that: the defaults hold as long as a token of the prefix lives, and
+// nothing after that. access.ErrNoQuota: there is none.
+func (s *Store) DeleteQuota(ctx context.Context, prefix string) error {
+	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		n, err := exec(ctx, tx, `DELETE FROM quota WHERE prefix = $1`, escape(prefix))
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return access.ErrNoQuota
+		}
+		return audit(ctx, tx, now, access.QuotaDelete, "quota/"+prefix, "")
+	})
+	if err != nil {
+		return failed(fmt.Sprintf("delete quota %.70q", prefix), err)
+	}
+	return nil
+}
+
+// HoldQuotas writes that prefixes are those of tenants, for whom the defaults hold. What was set stays.
+func (s *Store) HoldQuotas(ctx context.Context, prefixes []string) error {
+	err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+		for _, prefix := range prefixes {
+			if err := quotaOf(ctx, tx, prefix); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return failed("hold quotas", err)
+	}
+	return nil
+}
+
+// quotaOf writes that a prefix has a token, so that the defaults hold also when the token has ended.
+func quotaOf(ctx context.Context, tx *sql.Tx, prefix string) error {
+	if prefix == "" {
+		return nil
+	}
+	_, err := exec(ctx, tx, `INSERT INTO quota (prefix, set_by) VALUES ($1, '') ON CONFLICT DO NOTHING`, prefix)
+	return err
+}
+
+// roomForRule refuses a new rule that a token with a prefix saves where a quota of rules is used up. Saves wait for one another, so
+// that no two take the last place.
+func (c *change) roomForRule(ctx context.Context, name string) error {
+	b := access.BoundsOf(ctx)
+	if c.rule.id != 0 || b == nil || b.Prefix == "" {
+		return nil
+	}
+	quotas, err := quotasIn(ctx, c.tx)
+	if err != nil {
+		return err
+	}
+	names, err := ruleNames(ctx, c.tx)
+	if err != nil {
+		return err
+	}
+	return access.RulesLeft(quotas, names, name, b.Prefix)
+}
+
+func ruleNames(ctx context.Context, q querier) ([]string, error) {
+	return query(ctx, q, func(row scanner, name *string) error { return row.Scan(name) }, `SELECT name FROM rule WHERE deleted_at IS NULL`)
+}
+
+// RuleNames returns the names of the rules that are not deleted.
+func (s *Store) RuleNames(ctx context.Context) ([]string, error) {
+	names, err := ruleNames(ctx, s.read)
+	if err != nil {
+		return nil, failed("rule names", err)
+	}
+	return names, nil
+}
+
+// PendingOf counts the pending jobs of rules by their names. which says whose are counted; jobs of deleted rules are. It reads a
+// part of an index for each rule and shard.
+func (s *Store) PendingOf(ctx context.Context, which func(rule string) bool) (map[string]int64, error) {
+	return s.pending(ctx, which, `count(*)`)
+}
+
+// PendingBytesOf is PendingOf in bytes, as futurejobs.Job.Size counts them. It reads the rows of the jobs, and not their bodies.
+func (s *Store) PendingBytesOf(ctx context.Context, which func(rule string) bool) (map[string]int64, error) {
+	return s.pending(ctx, which, `sum(`+jobBytes+`)`)
+}
+
+func (s *Store) pending(ctx context.Context, which func(rule string) bool, what string) (map[string]int64, error) {
+	type ruleID struct {
+		id   int32
+		name string
+	}
+	known, err := query(ctx, s.read, func(row scanner, r *ruleID) error { return row.Scan(&r.id, &r.name) },
+		`SELECT id, name FROM rule WHERE purged_at IS NULL`)
+	if err != nil {
+		return nil, failed("rules", err)
+	}
+	names, pending := make(map[int32]string), make(map[string]int64)
+	var ids []int32
+	for _, r := range known {
+		if which(r.name) {
+			names[r.id], ids = r.name, append(ids, r.id)
+		}
+	}
+	for some := range slices.Chunk(ids, countAtOnce) {
+		for shard := range s.shards {
+			found, err := query(ctx, s.read, func(row scanner, c *ruleCount) error { return row.Scan(&c.id, &c.n) },
+				`SELECT f.rule_id, `+what+` FROM future_job f WHERE f.shard = $1`+ofRules("f", some)+` GROUP BY f.rule_id`, shard)
+			if err != nil {
+				return nil, failed("count jobs", err)
+			}
+			for _, c := range found {
+				pending[names[c.id]] += c.n
+			}
+		}
+	}
+	return pending, nil
+}
+
+// countAtOnce is of how many rules one statement counts the jobs.
+const countAtOnce = 200
+
+type ruleCount struct {
+	id int32
+	n  int64
+}
+
+// QuotaSpent returns what was published of the alerts of prefixes: within the present hour, and in bytes since an instant.
+func (s *Store) QuotaSpent(ctx context.Context, since time.Time) (map[string]access.Spent, error) {
+	type row struct {
+		prefix string
+		spent  access.Spent
+	}
+	now, err := s.Time(ctx)
+	if err != nil {
+		return nil, err
+	}
+	rows, err := query(ctx, s.read, func(r scanner, one *row) error { return r.Scan(&one.prefix, &one.spent.Alerts, &one.spent.Bytes) },
+		`SELECT prefix, CAST(sum(CASE WHEN hour >= $1 THEN alerts ELSE 0 END) AS bigint), CAST(sum(CASE WHEN hour >= $2 THEN bytes ELSE 0 END) AS bigint)
+FROM quota_hour GROUP BY prefix`, now.Truncate(time.Hour), since.Truncate(time.Hour))
+	if err != nil {
+		return nil, failed("quota hours", err)
+	}
+	all := make(map[string]access.Spent, len(rows))
+	for _, r := range rows {
+		all[r.prefix] = r.spent
+	}
+	return all, nil
+}
+
+// KeepQuotas writes what a node did, in one transaction.
+func (s *Store) KeepQuotas(ctx context.Context, all []access.Done) error {
+	if len(all) == 0 {
+		return nil
+	}
+	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		for _, d := range all {
+			if d.Spent != (access.Spent{}) {
+				if _, err := exec(ctx, tx, `INSERT INTO quota_hour (prefix, hour, alerts, bytes) VALUES ($1, $2, $3, $4)
+ON CONFLICT (prefix, hour) DO UPDATE SET alerts = quota_hour.alerts + excluded.alerts, bytes = quota_hour.bytes + excluded.bytes`,
+					d.Prefix, now.Truncate(time.Hour), d.Spent.Alerts, d.Spent.Bytes); err != nil {
+					return err
+				}
+			}
+			for _, l := range access.Limits {
+				n := d.Refused[l.Limited]
+				if n == 0 {
+					continue
+				}
+				if _, err := exec(ctx, tx, `INSERT INTO quota_refusal (prefix, quota, refused, refused_at) VALUES ($1, $2, $3, $4)
+ON CONFLICT (prefix, quota) DO UPDATE SET refused = quota_refusal.refused + excluded.refused, refused_at = excluded.refused_at`,
+					d.Prefix, string(l.Limited), n, now); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return failed("keep the use of quotas", err)
+	}
+	return nil
+}
+
+// Refusals returns how often limits of prefixes refused something, by prefix.
+func (s *Store) Refusals(ctx context.Context) (map[string][]access.LimitUse, error) {
+	type row struct {
+		prefix string
+		use    access.LimitUse
+	}
+	rows, err := query(ctx, s.read, func(r scanner, one *row) error {
+		return r.Scan(&one.prefix, (*string)(&one.use.Limited), &one.use.Refused, at(&one.use.RefusedAt))
+	}, `SELECT prefix, quota, refused, refused_at FROM quota_refusal ORDER BY prefix, quota`)
+	if err != nil {
+		return nil, failed("refusals of quotas", err)
+	}
+	all := make(map[string][]access.LimitUse)
+	for _, r := range rows {
+		all[r.prefix] = append(all[r.prefix], r.use)
+	}
+	return all, nil
+}
+
+// PruneQuotas forgets the hours of alerts before an instant, and refusals before then of prefixes without a quota.
+func (s *Store) PruneQuotas(ctx context.Context, before time.Time) error {
+	_, err := exec(ctx, s.db, `DELETE FROM quota_hour WHERE hour < $1`, before)
+	if err == nil {
+		_, err = exec(ctx, s.db, `DELETE FROM quota_refusal WHERE refused_at < $1 AND NOT EXISTS (SELECT 1 FROM quota q WHERE q.prefix = quota_refusal.prefix)`, before)
+	}
+	if err != nil {
+		return failed("prune quotas", err)
+	}
+	return nil
+}
+
+// idsAtOnce is how many alerts one statement names.
+const idsAtOnce = 200
+
+// withIDs is a statement about alerts of a shard, and its parameters: the shard, the ids and more.
+func withIDs(text string, shard int16, ids []alerts.ID, more ...any) (string, []any) {
+	marks := strings.TrimSuffix(strings.Repeat("?,", len(ids)), ",")
+	args := append(more[:len(more):len(more)], shard)
+	for _, id := range ids {
+		args = append(args, id[:])
+	}
+	return numbered(text + `shard = ? AND id IN (` + marks + `)`), args
+}
+
+// Withhold notes that alerts of the outbox are not published, as a quota has no room for them, and takes them out.
+func (s *Store) Withhold(ctx context.Context, over []alerts.Alert) error {
+	byShard := make(map[int16][]alerts.ID)
+	for _, a := range over {
+		byShard[a.Shard] = append(byShard[a.Shard], a.ID)
+	}
+	for shard, ids := range byShard {
+		for some := range slices.Chunk(ids, idsAtOnce) {
+			if err := s.tx(ctx, func(tx *sql.Tx, _ time.Time) error {
+				text, args := withIDs(`UPDATE alert SET withheld = TRUE WHERE `, shard, some)
+				_, err := exec(ctx, tx, text, args...)
+				return err
+			}); err != nil {
+				return failed("withhold alerts", err)
+			}
+		}
+	}
+	return s.MarkPublished(ctx, over)
+}
+
+// Withheld returns those of the alerts of a shard that are withheld.
+func (s *Store) Withheld(ctx context.Context, shard int16, ids []alerts.ID) (map[alerts.ID]bool, error) {
+	withheld := make(map[alerts.ID]bool)
+	for some := range slices.Chunk(ids, idsAtOnce) {
+		text, args := withIDs(`SELECT id FROM alert WHERE withheld IS TRUE AND `, shard, some)
+		found, err := query(ctx, s.read, func(row scanner, id *alerts.ID) error { return row.Scan(id) }, text, args...)
+		if err != nil {
+			return nil, failed("withheld alerts", err)
+		}
+		for _, id := range found {
+			withheld[id] = true
+		}
+	}
+	return withheld, nil
+}
+
+// release has alerts that were withheld be published after all.
+func release(ctx context.Context, tx *sql.Tx, shard int16, ids []alerts.ID) error {
+	for some := range slices.Chunk(ids, idsAtOnce) {
+		text, args := withIDs(`UPDATE alert SET withheld = FALSE WHERE `, shard, some)
+		if _, err := exec(ctx, tx, text, args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,246 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/rules"
+)
+
+// Rebind implements rules.Store.
+//
+//  1. The streams that have something new come to stand where it begins.
+//  2. What was read already stays as that left it; what is new is added, and what is not
+//     wanted any more is left out.
+func (s *Store) Rebind(ctx context.Context, name string, revision int64, reads map[int32][]rules.Read) error {
+	err := s.change(ctx, name, true, func(c *change) error {
+		if err := c.follows(ctx, revision); err != nil {
+			return err
+		}
+		were, err := c.readsOf(ctx, reads)
+		if err != nil {
+			return err
+		}
+		if err := c.fenceStreams(ctx, slices.Concat(slices.Collect(maps.Values(were))...), slices.Concat(slices.Collect(maps.Values(reads))...)); err != nil {
+			return err
+		}
+		var fresh []rules.Read
+		for version, wanted := range reads {
+			fresh = append(fresh, newReads(were[version], wanted)...)
+		}
+		if err := c.standAt(ctx, fresh); err != nil {
+			return err
+		}
+		kept, err := c.readsOf(ctx, reads)
+		if err != nil {
+			return err
+		}
+		for version, wanted := range reads {
+			if err := c.writeReads(ctx, versionReads{c.rule.id, version, merged(kept[version], wanted)}); err != nil {
+				return err
+			}
+		}
+		return c.audit(ctx, access.RuleRebind, moves(were, reads))
+	})
+	if err != nil {
+		return failed("rebind rule "+name, err)
+	}
+	return nil
+}
+
+// follows returns ErrConflict unless the change is the next one of its rule after a revision. A node of schema 16 does
+// not say which rule it changed: that raises whole.
+func (c *change) follows(ctx context.Context, revision int64) error {
+	var one int
+	err := c.tx.QueryRowContext(ctx, `SELECT 1 FROM rule r WHERE r.id = $1 AND r.revision <= $2
+AND EXISTS (SELECT 1 FROM rule_set s WHERE s.id = 1 AND s.whole <= $2)`, c.rule.id, revision).Scan(&one)
+	if errors.Is(err, sql.ErrNoRows) {
+		return fmt.Errorf("rule %s is not as it was at revision %d any more: %w", c.rule.name, revision, rules.ErrConflict)
+	}
+	return err
+}
+
+// versionReads is what one version of a rule reads.
+type versionReads struct {
+	rule, version int32
+	reads         []rules.Read
+}
+
+func readVersionReads(row scanner, v *versionReads) error {
+	var text string
+	if err := row.Scan(&v.rule, &v.version, &text); err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(text), &v.reads)
+}
+
+// readsOf is what the versions that are to change read so far.
+func (c *change) readsOf(ctx context.Context, wanted map[int32][]rules.Read) (map[int32][]rules.Read, error) {
+	all, err := query(ctx, c.tx, readVersionReads, `SELECT rule_id, version, reads FROM rule_version WHERE rule_id = $1`, c.rule.id)
+	if err != nil {
+		return nil, err
+	}
+	were := make(map[int32][]rules.Read, len(all))
+	for _, v := range all {
+		were[v.version] = v.reads
+	}
+	for version := range wanted {
+		if _, there := were[version]; !there {
+			return nil, fmt.Errorf("rule %s version %d: %w", c.rule.name, version, futurejobs.ErrNotFound)
+		}
+	}
+	return were, nil
+}
+
+func (c *change) writeReads(ctx context.Context, v versionReads) error {
+	text, err := json.Marshal(v.reads)
+	if err != nil {
+		return err
+	}
+	if _, err := exec(ctx, c.tx, `UPDATE rule_version SET reads = $1, revision = $2 WHERE rule_id = $3 AND version = $4`,
+		string(text), c.revision, v.rule, v.version); err != nil {
+		return err
+	}
+	_, err = exec(ctx, c.tx, `UPDATE rule SET revision = $1 WHERE id = $2`, c.revision, v.rule)
+	return err
+}
+
+// newReads are those with a subject and stream that there was no read of before.
+func newReads(before, after []rules.Read) []rules.Read {
+	return slices.DeleteFunc(slices.Clone(after), func(r rules.Read) bool { return alike(before, r) >= 0 })
+}
+
+// merged are the wanted reads, those that were there already as they were.
+func merged(before, wanted []rules.Read) []rules.Read {
+	all := slices.Clone(wanted)
+	for i, r := range all {
+		if at := alike(before, r); at >= 0 {
+			all[i] = before[at]
+		}
+	}
+	return all
+}
+
+// alike is where the reads have one of the same subject and stream; below 0: nowhere.
+func alike(reads []rules.Read, r rules.Read) int {
+	return slices.IndexFunc(reads, func(b rules.Read) bool { return b.Subject == r.Subject && b.Stream == r.Stream })
+}
+
+// standAt has each stream read from where the first of the new reads begins.
+func (c *change) standAt(ctx context.Context, fresh []rules.Read) error {
+	first := make(map[string]rules.Read)
+	for _, r := range fresh {
+		if known, ok := first[r.Stream]; !ok || r.From < known.From {
+			first[r.Stream] = r
+		}
+	}
+	if len(first) == 0 {
+		return nil
+	}
+	all, err := query(ctx, c.tx, readVersionReads, `
+SELECT v.rule_id, v.version, v.reads FROM rule_version v JOIN rule r ON r.id = v.rule_id
+WHERE r.deleted_at IS NULL ORDER BY v.rule_id, v.version`)
+	if err != nil {
+		return err
+	}
+	for _, stream := range slices.Sorted(maps.Keys(first)) {
+		if err := c.stand(ctx, first[stream], all); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stand has the stream of a read be read from there. all is what rules read so far.
+//
+//  1. Nobody reads the stream: its cursor is put there.
+//  2. It is read, and did not come so far yet: the read leaves out what is not for it.
+//  3. It was read past that place, without the subject: the cursor goes back. Whatever was read
+//     has been applied, so what the rules read begins anew where the cursor stood.
+//
+// In any case nobody knows any more how far the stream was read through.
+func (c *change) stand(ctx context.Context, from rules.Read, all []versionReads) error {
+	var cursor futurejobs.Cursor
+	err := readCursor(c.tx.QueryRowContext(ctx, `SELECT `+cursorColumns+` FROM event_cursor WHERE stream = $1`, from.Stream), &cursor)
+	missing := errors.Is(err, sql.ErrNoRows)
+	if err := unless(missing, err); err != nil {
+		return err
+	}
+	switch {
+	case missing:
+		return c.openCursors(ctx, []rules.Read{from})
+	case !slices.ContainsFunc(all, func(v versionReads) bool { return v.has(from.Stream) }):
+		return c.putCursor(ctx, from.Stream, from.From, from.CreatedAt)
+	case !cursor.StreamCreatedAt.IsZero() && !cursor.StreamCreatedAt.Equal(from.CreatedAt):
+		return fmt.Errorf("stream %s was recreated, and intake has not seen it yet: %w", from.Stream, rules.ErrConflict)
+	case cursor.LastSeq > from.From:
+		if err := c.keepBehind(ctx, cursor, all); err != nil {
+			return err
+		}
+		return c.putCursor(ctx, from.Stream, from.From, from.CreatedAt)
+	}
+	_, err = exec(ctx, c.tx, `UPDATE event_cursor SET read_through_at = NULL WHERE stream = $1`, from.Stream)
+	return err
+}
+
+// putCursor puts a stream's cursor to a sequence, of which nothing more is known.
+func (c *change) putCursor(ctx context.Context, stream string, seq uint64, created time.Time) error {
+	_, err := exec(ctx, c.tx, `
+UPDATE event_cursor SET last_seq = $1, last_at = NULL, stream_created_at = $2, read_through_at = NULL WHERE stream = $3`,
+		int64(seq), when(created), stream)
+	return err
+}
+
+func (v versionReads) has(stream string) bool {
+	return slices.ContainsFunc(v.reads, func(r rules.Read) bool { return r.Stream == stream })
+}
+
+// keepBehind has what versions read of a stream begin where its cursor stands, at the
+// earliest: what they had before, they are not to have again.
+func (c *change) keepBehind(ctx context.Context, cursor futurejobs.Cursor, all []versionReads) error {
+	for _, v := range all {
+		changed := false
+		for i, r := range v.reads {
+			sure := r.CreatedAt.IsZero() || r.CreatedAt.Equal(cursor.StreamCreatedAt) // that the sequences are of one stream
+			if r.Stream == cursor.Stream && (r.From < cursor.LastSeq || !sure) {
+				v.reads[i].From, v.reads[i].At, v.reads[i].CreatedAt = cursor.LastSeq, later(r.At, cursor.LastAt), cursor.StreamCreatedAt
+				changed = true
+			}
+		}
+		if changed {
+			if err := c.writeReads(ctx, v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
+}
+
+// moves says in the audit where subjects went.
+func moves(before, after map[int32][]rules.Read) string {
+	newest := slices.Max(slices.Collect(maps.Keys(after)))
+	return fmt.Sprintf("version %d reads %s, was %s", newest, roads(after[newest]), roads(before[newest]))
+}
+
+func roads(reads []rules.Read) []string {
+	all := make([]string, len(reads))
+	for i, r := range reads {
+		all[i] = r.Stream + "/" + r.Subject
+	}
+	return all
+}

@@ -1,0 +1,293 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/rules"
+)
+
+// Revision implements rules.Store.
+func (s *Store) Revision(ctx context.Context) (int64, error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	var revision int64
+	if err := s.read.QueryRowContext(ctx, `SELECT revision FROM rule_set WHERE id = 1`).Scan(&revision); err != nil {
+		return 0, failed("revision", err)
+	}
+	return revision, nil
+}
+
+// versionColumns are the columns that versionFields reads, of the version v and its rule r.
+const versionColumns = `v.rule_id, v.version, r.name, r.entity, v.document, v.reads, v.bundle, v.saved_at, v.saved_by,
+	r.paused_at, r.paused_by, r.deleted_at, v.bounds`
+
+func versionFields(s *rules.Saved, reads *string) []any {
+	return []any{
+		&s.RuleID, &s.Version, &s.Name, &s.Entity, &s.Document, reads, &s.Bundle, at(&s.SavedAt), (*verbatim)(&s.SavedBy),
+		at(&s.PausedAt), (*verbatim)(&s.PausedBy), at(&s.DeletedAt), &boundsInto{&s.Bounds},
+	}
+}
+
+// loaded is a row of Changes: a version, or none, and the revision.
+type loaded struct {
+	rules.Saved
+	revision, since int64
+}
+
+// Load returns all versions of the rules that are not deleted, by rule and version, and the revision they belong to.
+func (s *Store) Load(ctx context.Context) (int64, []rules.Saved, error) {
+	all, err := s.Changes(ctx, -1)
+	return all.Revision, all.Saved, err
+}
+
+// Changes implements rules.Store: one statement is one snapshot. A node of schema 16 does not say what it
+// changed; then all is read.
+func (s *Store) Changes(ctx context.Context, since int64) (rules.Changes, error) {
+	rows, err := query(ctx, s.read, readLoaded, `
+SELECT q.revision, q.since, coalesce(r.id, 0), coalesce(v.version, 0), coalesce(r.name, ''), coalesce(r.entity, ''),
+	coalesce(v.document, ''), coalesce(v.reads, '[]'), coalesce(v.bundle, ''), v.saved_at, coalesce(v.saved_by, ''),
+	r.paused_at, coalesce(r.paused_by, ''), r.deleted_at, v.bounds
+FROM (SELECT revision, CASE WHEN noted = revision AND whole <= $1 THEN $1 ELSE -1 END AS since FROM rule_set WHERE id = 1) q
+LEFT JOIN rule r ON r.revision > q.since AND (r.deleted_at IS NULL OR q.since >= 0)
+LEFT JOIN rule_version v ON v.rule_id = r.id AND v.revision > q.since
+ORDER BY r.id, v.version`, since)
+	if err != nil {
+		return rules.Changes{}, failed("load rules", err)
+	}
+	changes := rules.Changes{Revision: rows[0].revision, All: rows[0].since < 0}
+	for _, row := range rows {
+		if row.RuleID != 0 {
+			changes.Saved = append(changes.Saved, row.Saved)
+		}
+	}
+	return changes, nil
+}
+
+func readLoaded(row scanner, l *loaded) error {
+	var reads string
+	if err := row.Scan(append([]any{&l.revision, &l.since}, versionFields(&l.Saved, &reads)...)...); err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(reads), &l.Reads)
+}
+
+// Named implements rules.Store.
+func (s *Store) Named(ctx context.Context, name string) ([]rules.Saved, error) {
+	named, err := query(ctx, s.read, readSaved, `SELECT `+versionColumns+` FROM rule_version v JOIN rule r ON r.id = v.rule_id
+WHERE r.name = $1
+ORDER BY v.rule_id DESC, v.version DESC`, name)
+	if err != nil {
+		return nil, failed("versions of rule "+name, err)
+	}
+	return named, nil
+}
+
+func readSaved(row scanner, s *rules.Saved) error {
+	var reads string
+	if err := row.Scan(versionFields(s, &reads)...); err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(reads), &s.Reads)
+}
+
+// Version implements rules.Store.
+func (s *Store) Version(ctx context.Context, ruleID, version int32) (rules.Saved, error) {
+	ctx, cancel := patiently(ctx)
+	defer cancel()
+	var saved rules.Saved
+	var reads string
+	err := s.read.QueryRowContext(ctx, `SELECT `+versionColumns+` FROM rule_version v JOIN rule r ON r.id = v.rule_id
+WHERE v.rule_id = $1 AND v.version = $2`, ruleID, version).Scan(versionFields(&saved, &reads)...)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		err = futurejobs.ErrNotFound
+	case err == nil:
+		err = json.Unmarshal([]byte(reads), &saved.Reads)
+	}
+	if err != nil {
+		return saved, fmt.Errorf("version %d of rule %d: %w", version, ruleID, away(err))
+	}
+	return saved, nil
+}
+
+// Save implements rules.Store.
+func (s *Store) Save(ctx context.Context, r rules.Saved, version int32) (rules.Saved, error) {
+	r.SavedBy = access.ActorOf(ctx).Name
+	fences, err := s.endsOtherwise(ctx, r)
+	if err != nil {
+		return r, failed("save rule", err)
+	}
+	err = s.change(ctx, r.Name, fences, func(c *change) (err error) {
+		if err := c.rule.at(version); err != nil {
+			return err
+		}
+		if err := c.roomForRule(ctx, r.Name); err != nil {
+			return err
+		}
+		before, err := c.readsSoFar(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.fenceStreams(ctx, before, r.Reads); err != nil {
+			return err
+		}
+		r.SavedAt, r.PausedAt, r.PausedBy, r.DeletedAt = c.now, c.rule.pausedAt, c.rule.pausedBy, time.Time{}
+		if r.RuleID, err = c.ruleOf(ctx, r); err != nil {
+			return err
+		}
+		if r.Reads, err = notBehind(ctx, c.tx, r.Reads); err != nil {
+			return err
+		}
+		if r.Version, err = c.insertVersion(ctx, r); err != nil {
+			return err
+		}
+		if err := c.openCursors(ctx, r.Reads); err != nil {
+			return err
+		}
+		return c.audit(ctx, access.RuleSave, versionOf(r.Version, r.Bundle))
+	})
+	if err != nil {
+		return r, failed("save rule", err)
+	}
+	return r, nil
+}
+
+// endsOtherwise reports whether a version that is to be saved waits for other streams than the one that is
+// there: then decisions on its pending jobs have to wait for those, too.
+func (s *Store) endsOtherwise(ctx context.Context, r rules.Saved) (bool, error) {
+	saved, err := query(ctx, s.read, readSaved, `SELECT `+versionColumns+` FROM rule_version v JOIN rule r ON r.id = v.rule_id
+WHERE r.name = $1 AND r.deleted_at IS NULL ORDER BY v.version DESC LIMIT 1`, r.Name)
+	if err != nil || len(saved) == 0 {
+		return false, err
+	}
+	return !slices.Equal(saved[0].WaitsFor(), r.WaitsFor()), nil
+}
+
+// Pause implements rules.Store.
+func (s *Store) Pause(ctx context.Context, name string, paused bool) error {
+	err := s.change(ctx, name, false, func(c *change) error {
+		switch {
+		case c.rule.id == 0:
+			return futurejobs.ErrNotFound
+		case paused != c.rule.pausedAt.IsZero():
+			return errAsItWas
+		case paused:
+			return c.pause(ctx, access.RulePause, c.now, access.ActorOf(ctx).Name, "")
+		}
+		return c.pause(ctx, access.RuleResume, time.Time{}, "", "")
+	})
+	if err != nil {
+		return failed("pause rule "+name, err)
+	}
+	return nil
+}
+
+// Halt pauses a rule whose expressions cost too much, also one that a person paused. It is rules.ErrConflict where the
+// rule is not at the version, and futurejobs.ErrNotFound where there is none. why is for the audit.
+func (s *Store) Halt(ctx context.Context, name string, version int32, why string) error {
+	err := s.change(ctx, name, false, func(c *change) error {
+		switch {
+		case c.rule.id == 0:
+			return futurejobs.ErrNotFound
+		case !c.rule.pausedAt.IsZero() && c.rule.pausedBy == rules.HaltedBy:
+			return errAsItWas
+		}
+		if err := c.rule.at(version); err != nil {
+			return err
+		}
+		return c.pause(ctx, access.RulePause, c.now, rules.HaltedBy, why)
+	})
+	if err != nil {
+		return failed("pause rule "+name, err)
+	}
+	return nil
+}
+
+// pause writes since when the rule is paused, and by whom. A zero time: it is not.
+func (c *change) pause(ctx context.Context, deed access.Action, since time.Time, by, why string) error {
+	before, err := c.readsSoFar(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.fenceStreams(ctx, before); err != nil {
+		return err
+	}
+	if _, err := exec(ctx, c.tx, `UPDATE rule SET paused_at = $1, paused_by = $2 WHERE id = $3`,
+		when(since), escape(by), c.rule.id); err != nil {
+		return err
+	}
+	return c.audit(ctx, deed, why)
+}
+
+// Delete implements rules.Store.
+func (s *Store) Delete(ctx context.Context, name string, version int32) (ruleID int32, err error) {
+	err = s.change(ctx, name, true, func(c *change) error {
+		if c.rule.id == 0 {
+			return futurejobs.ErrNotFound
+		}
+		if err := c.rule.at(version); err != nil {
+			return err
+		}
+		before, err := c.readsSoFar(ctx)
+		if err != nil {
+			return err
+		}
+		if err := c.fenceStreams(ctx, before); err != nil {
+			return err
+		}
+		ruleID = c.rule.id
+		if _, err := exec(ctx, c.tx, `UPDATE rule SET deleted_at = $1 WHERE id = $2`, c.now, ruleID); err != nil {
+			return err
+		}
+		var bundle string
+		if err := c.tx.QueryRowContext(ctx, `SELECT bundle FROM rule_version WHERE rule_id = $1 AND version = $2`, ruleID, c.rule.version).Scan(&bundle); err != nil {
+			return err
+		}
+		return c.audit(ctx, access.RuleDelete, versionOf(c.rule.version, bundle))
+	})
+	if err != nil {
+		return 0, failed("delete rule "+name, err)
+	}
+	return ruleID, nil
+}
+
+// versionOf is a version of a rule, with the set of files that it came with, as the audit has it.
+func versionOf(version int32, bundle string) string {
+	if bundle == "" {
+		return fmt.Sprintf("version %d", version)
+	}
+	return fmt.Sprintf("version %d; bundle %s", version, bundle)
+}
+
+// Deleted implements rules.Store. A rule that has no jobs left is not asked about again: no
+// job of a deleted rule is created any more.
+func (s *Store) Deleted(ctx context.Context) ([]int32, error) {
+	deleted, err := query(ctx, s.read, func(row scanner, id *int32) error { return row.Scan(id) },
+		`SELECT id FROM rule WHERE deleted_at IS NOT NULL AND purged_at IS NULL ORDER BY id`)
+	if err != nil {
+		return nil, failed("deleted rules", err)
+	}
+	var left []int32
+	for _, id := range deleted {
+		jobs, err := s.JobsOf(ctx, id, futurejobs.Ref{}, 1)
+		if err != nil {
+			return nil, failed("deleted rules", err)
+		}
+		if len(jobs) > 0 {
+			left = append(left, id)
+			continue
+		}
+		if _, err := exec(ctx, s.db, `UPDATE rule SET purged_at = now() WHERE id = $1`, id); err != nil {
+			return nil, failed("deleted rules", err)
+		}
+	}
+	return left, nil
+}

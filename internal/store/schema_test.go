@@ -1,0 +1,172 @@
+package store_test
+
+import (
+	"database/sql"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // opens a database as an older program left it
+	"github.com/pressly/goose/v3"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
+	"deadman/migrations"
+)
+
+// atVersion is a database as a program left it that knew a version of the schema, with a live node of that
+// program.
+func atVersion(t *testing.T, version int64) (dsn string, db *sql.DB) {
+	t.Helper()
+	dsn = storetest.Postgres(t)
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	files, err := fs.Sub(migrations.Postgres, "postgres")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := goose.NewProvider(goose.DialectPostgres, db, files, goose.WithTableName("schema_version"), goose.WithDisableGlobalRegistry(true))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := p.UpTo(t.Context(), version); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := db.ExecContext(t.Context(), `INSERT INTO node (id, name, version, started_at, seen_at, expires_at, doing)
+VALUES ('1', 'old-host/7', 'v0.1.0', now(), now(), now() + interval '1 hour', '')`); err != nil {
+		t.Fatal(err)
+	}
+	return dsn, db
+}
+
+// A program migrates no further than every live node can follow, and names the nodes to replace.
+func TestMigrationStopsAtWhatLiveNodesCanFollow(t *testing.T) {
+	t.Parallel()
+	dsn, db := atVersion(t, 15)
+	o := store.Options{DatabaseURL: dsn}
+	_, err := store.Open(t.Context(), o)
+	if !errors.Is(err, store.ErrNodeBehind) {
+		t.Fatalf("open: %v, want ErrNodeBehind", err)
+	}
+	for _, part := range []string{"old-host/7", "v0.1.0", "up to version 16", "from version 15 to ", "migrate --force"} {
+		if !strings.Contains(err.Error(), part) {
+			t.Errorf("the error lacks %q: %v", part, err)
+		}
+	}
+	schema, err := store.ReadSchema(t.Context(), o)
+	if err != nil || schema.Applied != 15 || len(schema.Pending) < 2 || len(schema.Behind()) != 1 {
+		t.Errorf("the schema is %+v, %v", schema, err)
+	}
+
+	// A node that is dead does not count.
+	if _, err := db.ExecContext(t.Context(), `UPDATE node SET expires_at = now()`); err != nil {
+		t.Fatal(err)
+	}
+	s, err := store.Open(t.Context(), o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, s)
+	if schema, err := store.ReadSchema(t.Context(), o); err != nil || schema.Applied != schema.Known || len(schema.Pending) > 0 {
+		t.Errorf("the schema is %+v, %v", schema, err)
+	}
+}
+
+func TestMigrationLeavesNodesBehindWhereItIsTold(t *testing.T) {
+	t.Parallel()
+	dsn, _ := atVersion(t, 15)
+	before, after, err := store.Migrate(t.Context(), store.Options{DatabaseURL: dsn}, true)
+	if err != nil || before.Applied != 15 || after.Applied != after.Known || len(after.Nodes) != 1 {
+		t.Errorf("from %+v to %+v, %v", before, after, err)
+	}
+}
+
+// A live node follows to the version after the one that it knows.
+func TestMigrationGoesOneVersionPastALiveNode(t *testing.T) {
+	t.Parallel()
+	newest, err := store.ReadSchema(t.Context(), store.Options{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	knows := newest.Known - 1
+	dsn, db := atVersion(t, knows)
+	if knows > 16 { // from then on nodes tell what they know
+		if _, err := db.ExecContext(t.Context(), `UPDATE node SET schema_known = $1`, knows); err != nil {
+			t.Fatal(err)
+		}
+	}
+	schema, err := store.ReadSchema(t.Context(), store.Options{DatabaseURL: dsn})
+	if err != nil || len(schema.Nodes) != 1 || schema.Nodes[0].Schema != knows {
+		t.Fatalf("the schema is %+v, %v", schema, err)
+	}
+	s, err := store.Open(t.Context(), store.Options{DatabaseURL: dsn})
+	if err != nil {
+		t.Fatal(err)
+	}
+	closed(t, s)
+}
+
+// A node tells which version of the schema its program knows, and counts as that: here one that knows less than the schema has.
+func TestSchemaThatANodeKnowsIsTold(t *testing.T) {
+	t.Parallel()
+	newest, err := store.ReadSchema(t.Context(), store.Options{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	dsn, db := atVersion(t, newest.Known)
+	for _, known := range []int64{newest.Known, newest.Known - 1, 9} {
+		if _, err := db.ExecContext(t.Context(), `UPDATE node SET schema_known = $1`, known); err != nil {
+			t.Fatal(err)
+		}
+		schema, err := store.ReadSchema(t.Context(), store.Options{DatabaseURL: dsn})
+		if err != nil || len(schema.Nodes) != 1 || schema.Nodes[0].Schema != known {
+			t.Errorf("the node knows %d, and the schema is %+v, %v", known, schema, err)
+		}
+	}
+}
+
+// A node is behind a migration to two versions past what it knows, and behind nothing where nothing is migrated.
+func TestNodesBehindAMigration(t *testing.T) {
+	node := func(id string, known int64) futurejobs.Node { return futurejobs.Node{ID: id, Schema: known} }
+	nodes := []futurejobs.Node{node("same", 20), node("one before", 19), node("two before", 18), node("long before", 9)}
+	for _, c := range []struct {
+		pending int
+		want    string
+	}{{1, "two before, long before"}, {0, ""}} {
+		schema := store.Schema{Known: 20, Applied: 20 - int64(c.pending), Pending: make([]string, c.pending), Nodes: nodes}
+		var behind []string
+		for _, n := range schema.Behind() {
+			behind = append(behind, n.ID)
+		}
+		if got := strings.Join(behind, ", "); got != c.want {
+			t.Errorf("with %d migrations to come behind are %q, want %q", c.pending, got, c.want)
+		}
+	}
+}
+
+// To read the schema of a folder without a database makes none.
+func TestReadSchemaMakesNoDatabase(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	schema, err := store.ReadSchema(t.Context(), store.Options{DataDir: dir})
+	if err != nil || schema.Applied != 0 || len(schema.Pending) == 0 || schema.Known == 0 {
+		t.Errorf("the schema is %+v, %v", schema, err)
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the folder: %v", err)
+	}
+}
+
+func TestTooNew(t *testing.T) {
+	for applied, want := range map[int64]bool{16: false, 17: false, 18: false, 19: true} {
+		if got := store.TooNew(applied, 17); got != want {
+			t.Errorf("version %d is too new for a program that knows 17: %t", applied, got)
+		}
+	}
+}

@@ -1,0 +1,138 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"deadman/internal/access"
+)
+
+func readSession(row scanner, s *access.Session) error {
+	var hash []byte
+	var person *string
+	if err := row.Scan(&s.ID, &hash, &s.TokenID, &s.TokenName, at(&s.CreatedAt), at(&s.LastUsedAt), at(&s.ExpiresAt),
+		(*verbatim)(&s.Addr), (*verbatim)(&s.UserAgent), &person); err != nil {
+		return err
+	}
+	if person != nil {
+		p := access.ReadPerson(*person)
+		s.Person = &p
+	}
+	if len(hash) != len(s.Hash) {
+		return fmt.Errorf("the hash of session %s has %d bytes", s.ID, len(hash))
+	}
+	s.Hash = [32]byte(hash)
+	return nil
+}
+
+// selectSessions reads sessions of people, and those whose tokens are not revoked.
+const selectSessions = `
+SELECT s.id, s.hash, s.token_id, coalesce(t.name, ''), s.created_at, s.last_used_at, s.expires_at, s.addr, s.user_agent, s.person
+FROM session s LEFT JOIN token t ON t.id = s.token_id AND t.revoked_at IS NULL
+WHERE (t.id IS NOT NULL OR s.person IS NOT NULL)`
+
+// TokenByID implements access.SessionStore.
+func (s *Store) TokenByID(ctx context.Context, id string) (access.Token, error) {
+	return first(ctx, s.read, readToken, access.ErrNotFound, "token", `SELECT `+tokenColumns+` FROM token WHERE id = $1`, document([]byte(id)))
+}
+
+// Sessions implements access.SessionStore. Ids begin with their time.
+func (s *Store) Sessions(ctx context.Context) ([]access.Session, error) {
+	sessions, err := query(ctx, s.read, readSession, selectSessions+` ORDER BY s.id DESC`)
+	if err != nil {
+		return nil, failed("sessions", err)
+	}
+	return sessions, nil
+}
+
+// SessionByHash implements access.SessionStore.
+func (s *Store) SessionByHash(ctx context.Context, hash [32]byte) (access.Session, error) {
+	return first(ctx, s.read, readSession, access.ErrNoSession, "session", selectSessions+` AND s.hash = $1`, hash[:])
+}
+
+// InsertSession implements access.SessionStore. It locks the row of the token, so that a revocation goes
+// before or forgets this session.
+func (s *Store) InsertSession(ctx context.Context, one access.Session) error {
+	person, says, err := personColumn(one)
+	if err != nil {
+		return failed("create session", err)
+	}
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		if one.Person == nil {
+			n, err := exec(ctx, tx, `UPDATE token SET last_used_at = last_used_at WHERE id = $1 AND revoked_at IS NULL`, document([]byte(one.TokenID)))
+			if err != nil {
+				return err
+			}
+			if n == 0 {
+				return access.ErrNotFound
+			}
+		}
+		if _, err := exec(ctx, tx, `INSERT INTO session (id, hash, token_id, created_at, last_used_at, expires_at, addr, user_agent, person) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`,
+			one.ID, one.Hash[:], one.TokenID, one.CreatedAt, one.LastUsedAt, one.ExpiresAt, escape(one.Addr), escape(one.UserAgent), person); err != nil {
+			return err
+		}
+		return audit(ctx, tx, now, access.SessionCreate, "session/"+one.ID, says)
+	})
+	if err != nil {
+		return failed("create session", err)
+	}
+	return nil
+}
+
+// personColumn is the person of a session as a column has it, NULL for nil, and what the audit says of who logged in.
+func personColumn(one access.Session) (column any, says string, err error) {
+	if one.Person == nil {
+		return nil, "token " + one.TokenName, nil
+	}
+	column, err = access.WritePerson(*one.Person)
+	says = "id " + one.Person.ID() + "; groups " + strings.Join(one.Person.Groups, ", ")
+	if len(says) > maxSaid {
+		says = strings.ToValidUTF8(says[:maxSaid], "") + "…"
+	}
+	return column, says, err
+}
+
+// maxSaid is how much the audit says of a person, in bytes.
+const maxSaid = 2000
+
+// EndSession implements access.SessionStore.
+func (s *Store) EndSession(ctx context.Context, id string) error {
+	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		var token string
+		var person *string
+		err := tx.QueryRowContext(ctx, `DELETE FROM session WHERE id = $1 RETURNING token_id, person`, document([]byte(id))).Scan(&token, &person)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return access.ErrNoSession
+		case err != nil:
+			return err
+		}
+		says := "token id " + token
+		if person != nil {
+			says = access.ReadPerson(*person).String()
+		}
+		return audit(ctx, tx, now, access.SessionRevoke, "session/"+id, says)
+	})
+	if err != nil {
+		return failed(fmt.Sprintf("end session %.70q", id), err)
+	}
+	return nil
+}
+
+// TouchSession implements access.SessionStore.
+func (s *Store) TouchSession(ctx context.Context, id string, at time.Time) error {
+	if _, err := exec(ctx, s.db, `UPDATE session SET last_used_at = $1 WHERE id = $2 AND last_used_at < $1`, at, id); err != nil {
+		return failed("touch session", err)
+	}
+	return nil
+}
+
+// forgetSessions forgets sessions that are over.
+func (s *Store) forgetSessions(ctx context.Context, now time.Time) error {
+	_, err := exec(ctx, s.db, `DELETE FROM session WHERE expires_at <= $1 OR last_used_at <= $2`, now, now.Add(-access.SessionIdle))
+	return err
+}

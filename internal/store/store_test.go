@@ -1,0 +1,59 @@
+package store_test
+
+import (
+	"testing"
+
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
+)
+
+func TestSQLite(t *testing.T) {
+	storetest.Run(t, func(tb testing.TB) *store.Store {
+		return open(tb, store.Options{DataDir: tb.TempDir()})
+	})
+}
+
+// The suite goes over a wire, so that what it sent can be looked at when it is through.
+func TestPostgres(t *testing.T) {
+	wire := storetest.NewWire(t)
+	t.Run("suite", func(t *testing.T) {
+		storetest.Run(t, func(tb testing.TB) *store.Store {
+			return open(tb, store.Options{DatabaseURL: wire.Postgres(tb)})
+		})
+	})
+	t.Run("shards", func(t *testing.T) { asksTheMostShards(t, wire) })
+	for name, look := range map[string]func(*testing.T, []string){"texts": everyTextIsSent, "grammar": everyStatementIsCommon} {
+		t.Run(name, func(t *testing.T) {
+			sent := wire.Sent()
+			if len(sent) == 0 {
+				t.Fatal("nothing was sent; this looks at what the suite sends, so run all of TestPostgres")
+			}
+			look(t, sent)
+		})
+	}
+}
+
+// asksTheMostShards opens a database that is there already.
+func asksTheMostShards(t *testing.T, wire *storetest.Wire) {
+	o := store.Options{DatabaseURL: wire.Postgres(t), Shards: store.MaxShards}
+	for range 2 {
+		if g, err := open(t, o).Gauges(t.Context()); err != nil || g != (store.Gauges{}) {
+			t.Errorf("gauges of nothing: %+v, %v", g, err)
+		}
+	}
+}
+
+// open opens a store until the test ends.
+func open(tb testing.TB, o store.Options) *store.Store {
+	tb.Helper()
+	s, err := store.Open(tb.Context(), o)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			tb.Error(err)
+		}
+	})
+	return s
+}

@@ -1,0 +1,404 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+)
+
+// token is a token that reads, made when the world's slots begin.
+func (w *world) token(name string) access.Token {
+	w.t.Helper()
+	id := must[uuid.UUID](w.t)(uuid.NewV7())
+	var hash [32]byte
+	copy(hash[16:], id[:])
+	return access.Token{
+		ID: id.String(), Name: name, Scopes: []access.Scope{access.Read}, Hash: hash,
+		CreatedAt: w.at, CreatedBy: "alice",
+	}
+}
+
+// insert keeps a token of that name.
+func (w *world) insert(name string) access.Token {
+	w.t.Helper()
+	t := w.token(name)
+	w.must(w.InsertToken(w.ctx(), t))
+	return t
+}
+
+// deeds are the audit's entries about tokens, oldest first, as "action object".
+func (w *world) deeds() []string {
+	w.t.Helper()
+	var deeds []string
+	for _, e := range w.entries(access.Filter{Object: "token/*"}) {
+		deeds = append(deeds, e.Action+" "+e.Object)
+	}
+	slices.Reverse(deeds)
+	return deeds
+}
+
+// entries reads the audit to its end.
+func (w *world) entries(f access.Filter) (entries []access.Entry) {
+	w.t.Helper()
+	for {
+		page, next, err := w.Audit(w.ctx(), f)
+		w.must(err)
+		entries = append(entries, page...)
+		if next == "" {
+			return entries
+		}
+		f.Cursor = next
+	}
+}
+
+func tokensAreKept(t *testing.T, w *world) {
+	plain := w.insert("plain")
+	full := w.token("full")
+	full.Scopes = []access.Scope{access.Read, access.Events, access.Rules, access.Admin}
+	full.Prefix, full.CreatedBy = "acme-", "a\\\x00\xff"
+	full.CreatedAt = w.at.Add(time.Microsecond)
+	full.Given = access.Bounds{Subjects: []string{"acme.>", "ü.*"}, Sources: []string{}}
+	full.ExpiresAt, full.LastUsedAt = w.at.Add(3*time.Microsecond), w.at.Add(2*time.Microsecond)
+	w.must(w.InsertToken(w.ctx(), full))
+
+	tokens := must[[]access.Token](t)(w.Tokens(w.ctx()))
+	if diff := cmp.Diff([]access.Token{full, plain}, tokens); diff != "" { // newest first
+		t.Errorf("tokens (-want +got):\n%s", diff)
+	}
+	for _, want := range []access.Token{plain, full} {
+		got := must[access.Token](t)(w.TokenByHash(w.ctx(), want.Hash))
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("by its hash (-want +got):\n%s", diff)
+		}
+	}
+	if got, err := w.TokenByHash(w.ctx(), [32]byte{1}); !errors.Is(err, access.ErrNotFound) || got.ID != "" {
+		t.Errorf("by no token's hash: %+v, %v, want ErrNotFound", got, err)
+	}
+	entries := w.entries(access.Filter{Object: "token/*"})
+	want := "id " + full.ID + "; scopes read, events, rules, admin; rules acme-*; subjects acme.>, ü.*; publish none; sources none; handlers none; expires " + full.ExpiresAt.Format(time.RFC3339)
+	if len(entries) != 2 || entries[0].Detail != want || entries[1].Detail != "id "+plain.ID+"; scopes read; never expires" {
+		t.Errorf("the audit says %+v", entries)
+	}
+}
+
+func tokensHaveNamesOfTheirOwn(t *testing.T, w *world) {
+	first := w.insert("ci")
+	if err := w.InsertToken(w.ctx(), w.token("ci")); !errors.Is(err, access.ErrExists) {
+		t.Fatalf("a second of the name: %v, want ErrExists", err)
+	}
+	if got := must[[]access.Token](t)(w.Tokens(w.ctx())); len(got) != 1 || got[0].ID != first.ID {
+		t.Errorf("tokens: %+v", got)
+	}
+	if diff := cmp.Diff([]string{"token.create token/ci"}, w.deeds()); diff != "" {
+		t.Errorf("audit (-want +got):\n%s", diff)
+	}
+	w.must(w.RevokeToken(w.ctx(), first.ID, w.at))
+	w.insert("ci") // a revoked one has given it up
+	w.insert("CI") // and letters are what they are
+}
+
+func tokensLoseTheirNamesWhenTheyExpire(t *testing.T, w *world) {
+	old := w.token("ci")
+	old.ExpiresAt = w.at.Add(time.Hour)
+	w.must(w.InsertToken(w.ctx(), old))
+	next := w.token("ci")
+	next.CreatedAt = old.ExpiresAt.Add(-time.Microsecond)
+	if err := w.InsertToken(w.ctx(), next); !errors.Is(err, access.ErrExists) {
+		t.Fatalf("just before it expires: %v, want ErrExists", err)
+	}
+	next.CreatedAt = old.ExpiresAt
+	w.must(w.InsertToken(w.ctx(), next))
+	got := must[access.Token](t)(w.TokenByHash(w.ctx(), old.Hash))
+	if s := got.Standing(next.CreatedAt); s != "expired" {
+		t.Errorf("the old one is %s: %+v", s, got)
+	}
+	w.must(w.RevokeToken(w.ctx(), "ci", next.CreatedAt))
+	if got := must[access.Token](t)(w.TokenByHash(w.ctx(), next.Hash)); got.RevokedAt.IsZero() {
+		t.Error("the name revoked another token than the new one")
+	}
+}
+
+func tokensAreRacedOnce(t *testing.T, w *world) {
+	const many = 8
+	errs := make([]error, many)
+	var done sync.WaitGroup
+	for i := range errs {
+		token := w.token("first")
+		done.Go(func() { errs[i] = w.InsertToken(w.ctx(), token) })
+	}
+	done.Wait()
+	made := 0
+	for _, err := range errs {
+		switch {
+		case err == nil:
+			made++
+		case !errors.Is(err, access.ErrExists):
+			t.Errorf("raced: %v", err)
+		}
+	}
+	if made != 1 || len(w.deeds()) != 1 {
+		t.Errorf("%d made, the audit has %v, want one", made, w.deeds())
+	}
+}
+
+func tokensAreRevoked(t *testing.T, w *world) {
+	byID, byName, other := w.insert("one"), w.insert("two"), w.insert("three")
+	w.must(w.RevokeToken(w.ctx(), byID.ID, w.at.Add(time.Hour)))
+	w.must(w.RevokeToken(w.ctx(), "two", w.at.Add(2*time.Hour)))
+	for _, id := range []string{byID.ID, "one", "two", "four", "", "t%", "a\x00\xff"} {
+		if err := w.RevokeToken(w.ctx(), id, w.at); !errors.Is(err, access.ErrNotFound) {
+			t.Errorf("revoke %q: %v, want ErrNotFound", id, err)
+		}
+	}
+	for hash, want := range map[[32]byte]time.Time{byID.Hash: w.at.Add(time.Hour), byName.Hash: w.at.Add(2 * time.Hour), other.Hash: {}} {
+		if got := must[access.Token](t)(w.TokenByHash(w.ctx(), hash)); !got.RevokedAt.Equal(want) {
+			t.Errorf("%s is revoked at %s, want %s", got.Name, got.RevokedAt, want)
+		}
+	}
+	want := []string{
+		"token.create token/one", "token.create token/two", "token.create token/three",
+		"token.revoke token/one", "token.revoke token/two",
+	}
+	if diff := cmp.Diff(want, w.deeds()); diff != "" {
+		t.Errorf("audit (-want +got):\n%s", diff)
+	}
+	if got := w.entries(access.Filter{Action: "token.revoke", Limit: 1}); got[1].Detail != "id "+byID.ID {
+		t.Errorf("the audit says %+v", got)
+	}
+}
+
+// asked is a store that counts how often it was asked for all tokens.
+type asked struct {
+	*world
+	times int
+}
+
+func (a *asked) Tokens(ctx context.Context) ([]access.Token, error) {
+	a.times++
+	return a.world.Tokens(ctx)
+}
+
+// Two nodes are open because there never was a token, and ask for one with each request. A
+// token that one of them makes closes that one at once, and the other within seconds; that it is
+// revoked opens neither.
+func tokensGovernEveryNode(t *testing.T, w *world) {
+	now, s := w.at, &asked{world: w}
+	here := access.NewKeeper(s, func() time.Time { return now })
+	there := access.NewKeeper(s, func() time.Time { return now })
+	issued := func(k *access.Keeper, want bool) {
+		t.Helper()
+		if got := must[bool](t)(k.EverIssued(w.ctx())); got != want {
+			t.Errorf("ever issued: %v at %s, want %v", got, now, want)
+		}
+	}
+	governed := func(k *access.Keeper, want bool) {
+		t.Helper()
+		if got := must[bool](t)(k.Governed(w.ctx())); got != want {
+			t.Errorf("governed: %v at %s, want %v", got, now, want)
+		}
+	}
+	for range 100 {
+		issued(here, false)
+		issued(there, false)
+	}
+	if s.times != 2 {
+		t.Errorf("the store was asked %d times, want once by each", s.times)
+	}
+	_, _, err := here.Create(w.ctx(), access.Wish{Name: "first", Scopes: []access.Scope{access.Admin}})
+	w.must(err)
+	issued(here, true)
+	governed(here, true)
+	now = now.Add(5 * time.Second)
+	issued(there, true)
+	governed(there, true)
+	w.must(here.Revoke(w.ctx(), "first"))
+	for _, k := range []*access.Keeper{here, there} {
+		issued(k, true)
+		governed(k, false)
+	}
+}
+
+func tokensAreTouchedForward(t *testing.T, w *world) {
+	token := w.insert("ci")
+	for _, touch := range []struct{ at, want time.Time }{
+		{w.at, w.at},
+		{w.at.Add(time.Minute), w.at.Add(time.Minute)},
+		{w.at.Add(time.Second), w.at.Add(time.Minute)},
+	} {
+		w.must(w.TouchToken(w.ctx(), token.ID, touch.at))
+		if got := must[access.Token](t)(w.TokenByHash(w.ctx(), token.Hash)); !got.LastUsedAt.Equal(touch.want) {
+			t.Errorf("touched at %s: last used %s, want %s", touch.at, got.LastUsedAt, touch.want)
+		}
+	}
+	w.must(w.TouchToken(w.ctx(), "nobody", w.at)) // it was pruned meanwhile
+	if n := len(w.deeds()); n != 1 {
+		t.Errorf("a use is audited: %d entries", n)
+	}
+}
+
+// as is a context in which somebody acts.
+func (w *world) as(a access.Actor) context.Context { return access.As(w.ctx(), a) }
+
+func auditSaysWho(t *testing.T, w *world) {
+	before := must[time.Time](t)(w.Now(w.ctx()))
+	odd := access.Actor{Name: "a\\\x00\xff☃", TokenID: "7", Addr: "[::1]:80"}
+	w.must(w.InsertToken(w.as(odd), w.token("ci")))
+	w.must(w.RevokeToken(w.ctx(), "ci", w.at))
+	entries := w.entries(access.Filter{Object: "token/ci"})
+	if len(entries) != 2 {
+		t.Fatalf("%d entries, want 2", len(entries))
+	}
+	if entries[1].Actor != odd || entries[0].Actor != (access.Actor{Name: access.NodeItself}) {
+		t.Errorf("done by %+v, then by %+v", entries[1].Actor, entries[0].Actor)
+	}
+	after := must[time.Time](t)(w.Now(w.ctx()))
+	for _, e := range entries { // the database's time, and not the caller's
+		if e.At.Before(before) || e.At.After(after) {
+			t.Errorf("entry at %s, want within %s and %s", e.At, before, after)
+		}
+	}
+	if entries[0].ID <= entries[1].ID {
+		t.Errorf("ids %d, then %d", entries[1].ID, entries[0].ID)
+	}
+}
+
+func auditIsFiltered(t *testing.T, w *world) {
+	for i, name := range []string{"acme-1", "acme-2", "acme_3", "Acme-4", "acme%5", "acme\u2603"} {
+		actor := access.Actor{Name: "alice"}
+		if i%2 == 1 {
+			actor.Name = "file:shop"
+		}
+		w.must(w.InsertToken(w.as(actor), w.token(name)))
+	}
+	w.must(w.RevokeToken(w.as(access.Actor{Name: "alan"}), "acme-1", w.at))
+	all := w.entries(access.Filter{Object: "token/*"}) // newest first
+	for _, c := range []struct {
+		f    access.Filter
+		want string // the places in all
+	}{
+		{access.Filter{Object: "token/acme-1"}, "0 6"},
+		{access.Filter{Object: "token/acme-*"}, "0 5 6"},
+		{access.Filter{Object: "token/acme_*"}, "4"},
+		{access.Filter{Object: "token/acme%*"}, "2"},
+		{access.Filter{Object: "token/acme"}, ""},
+		{access.Filter{Object: "token/acm*"}, "0 1 2 4 5 6"},
+		{access.Filter{Object: "token/acme*"}, "0 1 2 4 5 6"},
+		{access.Filter{Object: "*oken/acme-1"}, ""},
+		{access.Filter{Object: "token/*", Actor: "alice"}, "2 4 6"},
+		{access.Filter{Object: "token/*", Actor: "al*"}, "0 2 4 6"},
+		{access.Filter{Object: "token/*", Actor: "file:*"}, "1 3 5"},
+		{access.Filter{Action: "token.revoke"}, "0"},
+		{access.Filter{Action: "token.*"}, "0 1 2 3 4 5 6"},
+		{access.Filter{Action: "token.*", Actor: "alice", Object: "token/acme-*"}, "6"},
+		{access.Filter{Action: "*", Object: "token/*", Actor: "*"}, "0 1 2 3 4 5 6"},
+		{access.Filter{Object: "token/\x00\xff*"}, ""},
+		{access.Filter{Object: "token/*", After: all[3].At}, places(all, func(e access.Entry) bool { return !e.At.Before(all[3].At) })},
+		{access.Filter{Object: "token/*", Before: all[3].At}, places(all, func(e access.Entry) bool { return e.At.Before(all[3].At) })},
+		{access.Filter{Object: "token/*", Before: all[6].At}, ""},
+	} {
+		for _, limit := range []int{1, 2, 0} {
+			c.f.Limit = limit
+			ids := make(map[int64]bool)
+			for _, e := range w.entries(c.f) {
+				ids[e.ID] = true
+			}
+			if got := places(all, func(e access.Entry) bool { return ids[e.ID] }); got != c.want || len(ids) != len(strings.Fields(c.want)) {
+				t.Errorf("%+v: %q of %d, want %q", c.f, got, len(ids), c.want)
+			}
+		}
+	}
+}
+
+// places are where in a list the wanted entries stand.
+func places(entries []access.Entry, wanted func(access.Entry) bool) string {
+	var at []string
+	for i, e := range entries {
+		if wanted(e) {
+			at = append(at, fmt.Sprint(i))
+		}
+	}
+	return strings.Join(at, " ")
+}
+
+func auditIsPaged(t *testing.T, w *world) {
+	for i := range 60 {
+		w.insert(fmt.Sprint("t", i))
+	}
+	whole := w.entries(access.Filter{Object: "token/*", Limit: 500})
+	if len(whole) != 60 || whole[0].Object != "token/t59" || whole[59].Object != "token/t0" {
+		t.Fatalf("%d entries, want 60, newest first", len(whole))
+	}
+	for _, limit := range []int{1, 7, 60} {
+		if diff := cmp.Diff(whole, w.entries(access.Filter{Object: "token/*", Limit: limit})); diff != "" {
+			t.Errorf("in pages of %d (-whole +pages):\n%s", limit, diff)
+		}
+	}
+	for limit, want := range map[int]int{1: 1, 59: 59, 61: 60, 0: 50} {
+		if page, _, err := w.Audit(w.ctx(), access.Filter{Object: "token/*", Limit: limit}); err != nil || len(page) != want {
+			t.Errorf("%d entries in a page of %d, %v, want %d", len(page), limit, err, want)
+		}
+	}
+	f := access.Filter{Object: "token/*"}
+	_, next, err := w.Audit(w.ctx(), f)
+	w.must(err)
+	w.insert("later") // what comes in meanwhile is not in what is left
+	f.Cursor = next
+	if diff := cmp.Diff(whole[50:], w.entries(f)); diff != "" {
+		t.Errorf("the rest (-want +got):\n%s", diff)
+	}
+	w.many(2)
+	jobs := must[futurejobs.Page[futurejobs.Listed]](t)(w.Jobs(w.ctx(), futurejobs.Filter{Limit: 1}))
+	for _, cursor := range []string{"nonsense", "!", "e30", jobs.Next} {
+		if _, _, err := w.Audit(w.ctx(), access.Filter{Cursor: cursor}); !errors.Is(err, futurejobs.ErrBadCursor) {
+			t.Errorf("from %q: %v, want ErrBadCursor", cursor, err)
+		}
+	}
+}
+
+func auditIsPruned(t *testing.T, w *world) {
+	// Tokens end by their keeper's time; entries are as old as the database says.
+	now := must[time.Time](t)(w.Now(w.ctx()))
+	expired, revoked, live := w.token("expired"), w.token("revoked"), w.token("live")
+	expired.ExpiresAt, live.ExpiresAt = now.Add(-2*time.Hour), now.Add(2*futurejobs.Day)
+	for _, token := range []access.Token{expired, revoked, live} {
+		w.must(w.InsertToken(w.ctx(), token))
+	}
+	w.must(w.RevokeToken(w.ctx(), "revoked", now.Add(-time.Minute)))
+	left := func(before time.Time, tokens string, deeds int) {
+		t.Helper()
+		entries := len(w.entries(access.Filter{}))
+		pruned := must[int64](t)(w.PruneAudit(w.ctx(), before))
+		rest := len(w.entries(access.Filter{}))
+		if int(pruned) != entries-rest || len(w.deeds()) != deeds {
+			t.Errorf("pruned %d of %d entries, %d left, %d about tokens", pruned, entries, rest, len(w.deeds()))
+		}
+		names := keysOf(must[[]access.Token](t)(w.Tokens(w.ctx())), func(t access.Token) string { return t.Name })
+		slices.Sort(names)
+		if got := strings.Join(names, " "); got != tokens {
+			t.Errorf("tokens left: %s, want %s", got, tokens)
+		}
+	}
+	left(now.Add(-3*time.Hour), "expired live revoked", 4)
+	left(now.Add(-time.Hour), "live revoked", 4)
+	left(now.Add(futurejobs.Day), "live", 0)
+	w.must(w.RevokeToken(w.ctx(), "live", now))
+	must[int64](t)(w.PruneAudit(w.ctx(), now.Add(3*futurejobs.Day)))
+	if got := must[[]access.Token](t)(w.Tokens(w.ctx())); len(got) != 1 || got[0].Name != "live" {
+		t.Errorf("of the tokens, all of which ended, %v is left, want the newest", got)
+	}
+	w.insert("next")
+	if got := w.deeds(); len(got) != 1 || got[0] != "token.create token/next" {
+		t.Errorf("the audit goes on with %v", got)
+	}
+}

@@ -1,0 +1,106 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/rules"
+)
+
+// ada is who does things by hand.
+var ada = access.Actor{Name: "ada", TokenID: "t1", Addr: "127.0.0.1:9"}
+
+// audited returns what the audit has, oldest first, as "actor action object detail".
+func (w *world) audited(f access.Filter) []string {
+	w.t.Helper()
+	entries, _, err := w.Audit(w.ctx(), f)
+	w.must(err)
+	lines := make([]string, len(entries))
+	for i, e := range entries {
+		if e.At.IsZero() {
+			w.t.Errorf("entry %d has no time", e.ID)
+		}
+		lines[len(entries)-1-i] = e.Actor.Name + " " + e.Action + " " + e.Object + " " + e.Detail
+	}
+	return lines
+}
+
+func deedsAreAudited(t *testing.T, w *world) {
+	ctx := access.As(w.ctx(), ada)
+	by := func(deed string, effects ...futurejobs.Effect) {
+		t.Helper()
+		must[futurejobs.Applied](t)(w.Apply(ctx, futurejobs.Batch{RuleSet: w.set, Effects: effects, Deed: deed}))
+	}
+	w.start(w.slot(), "nobody's deed")
+	by("job.create", w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b\x00", w.slot()))
+	by("job.create", w.starting(w.rule, "a", w.slot())) // is there
+	by("job.snooze", w.asking(w.rule, "a", time.Time{}, futurejobs.Snooze{Until: w.slot().Add(time.Hour)}))
+	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"), "ada"), futurejobs.Cancel(w.rule, w.ref(w.rule, "no such"), "ada"))
+	by("job.cancel", futurejobs.Cancel(w.rule, w.ref(w.rule, "a"), "ada")) // has gone
+	stale := futurejobs.Batch{RuleSet: w.set - 1, Deed: "job.cancel", Effects: []futurejobs.Effect{futurejobs.Cancel(w.rule, w.ref(w.rule, "b\x00"), "ada")}}
+	if _, err := w.Apply(ctx, stale); err == nil {
+		t.Fatal("a deed under old rules was done")
+	}
+	w.must(w.Note(ctx, "job.check", "job/order-unshipped/b\x00", "still\x00 waiting"))
+	want := []string{
+		"ada job.create job/order-unshipped/a ", "ada job.create job/order-unshipped/b\x00 ",
+		"ada job.snooze job/order-unshipped/a ", "ada job.cancel job/order-unshipped/a ",
+		"ada job.check job/order-unshipped/b\x00 still\x00 waiting",
+	}
+	if diff := cmp.Diff(want, w.audited(access.Filter{Object: "job/*"})); diff != "" {
+		t.Errorf("audited (-want +got):\n%s", diff)
+	}
+	if ended := w.ended(); len(ended) != 1 || ended[0].Outcome != checks.Cancelled || ended[0].Reason != "by ada" {
+		t.Errorf("the history does not say who cancelled it: %+v", ended)
+	}
+}
+
+// An action that access.Actions does not describe is written by nothing, and what it would have been written for is not done.
+func unknownActionsAreRefused(t *testing.T, w *world) {
+	ctx := access.As(w.ctx(), ada)
+	effect := w.starting(w.rule, "a", w.slot())
+	for _, bulk := range []bool{false, true} {
+		b := futurejobs.Batch{RuleSet: w.set, Effects: []futurejobs.Effect{effect}, Deed: "job.forget", Bulk: bulk}
+		if _, err := w.Apply(ctx, b); err == nil || !strings.Contains(err.Error(), `"job.forget"`) {
+			t.Errorf("bulk %v: an unknown deed is done: %v", bulk, err)
+		}
+	}
+	if err := w.Note(ctx, "job.forget", "job/order-unshipped/a", ""); err == nil || !strings.Contains(err.Error(), "access.Actions") {
+		t.Errorf("an unknown action is noted: %v", err)
+	}
+	if _, err := w.Job(ctx, w.rule.Name, "a"); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("the job of a refused deed: %v", err)
+	}
+	if got := w.audited(access.Filter{Actor: "ada"}); len(got) != 0 {
+		t.Errorf("audited: %q", got)
+	}
+}
+
+func changesOfRulesAreAudited(t *testing.T, w *world) {
+	ctx := access.As(context.WithoutCancel(w.ctx()), ada)
+	saved := rules.Saved{Name: "r", Entity: "e", Document: []byte(`{}`)}
+	must[rules.Saved](t)(w.Save(ctx, saved, 0))
+	must[rules.Saved](t)(w.Save(ctx, saved, 1))
+	if _, err := w.Save(ctx, saved, 1); err == nil {
+		t.Fatal("saved over another version")
+	}
+	for _, paused := range []bool{true, true, false, false} { // each second changes nothing
+		w.must(w.Pause(ctx, "r", paused))
+	}
+	must[int32](t)(w.Delete(ctx, "r", 2))
+	want := []string{
+		"ada rule.save rule/r version 1", "ada rule.save rule/r version 2",
+		"ada rule.pause rule/r ", "ada rule.resume rule/r ", "ada rule.delete rule/r version 2",
+	}
+	if diff := cmp.Diff(want, w.audited(access.Filter{Object: "rule/r"})); diff != "" {
+		t.Errorf("audited (-want +got):\n%s", diff)
+	}
+}

@@ -1,0 +1,77 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+)
+
+// bulk is a batch that begins waits for keys by hand.
+func (w *world) bulk(rule *futurejobs.Rule, keys ...string) futurejobs.Batch {
+	b := futurejobs.Batch{RuleSet: w.set, Deed: "job.create", Bulk: true}
+	for _, key := range keys {
+		b.Effects = append(b.Effects, w.starting(rule, key, w.slot()))
+	}
+	return b
+}
+
+// More jobs than one statement creates are begun in one transaction, those that are there are told by
+// their places, and the audit has one line for each rule.
+func bulksBeginWhatIsNew(t *testing.T, w *world) {
+	ctx := access.As(w.ctx(), ada)
+	other := w.save("other", "order")
+	w.start(w.slot(), "there")
+	keys := []string{"there", "twice", "twice"}
+	for i := range 4500 {
+		keys = append(keys, fmt.Sprintf("k%d", i))
+	}
+	b := w.bulk(w.rule, keys...)
+	b.Effects = append(b.Effects, w.starting(other, "there", w.slot()))
+	b.RuleSet = w.set
+	got := must[futurejobs.Applied](t)(w.Apply(ctx, b))
+	if want := (applied{Created: 4502, Kept: 2}); counted(got) != want || !slices.Equal(got.Stood, []int{0, 2}) {
+		t.Errorf("applied %+v, stood %v; want %+v", counted(got), got.Stood, want)
+	}
+	w.balances(4503)
+
+	// All of it again.
+	got = must[futurejobs.Applied](t)(w.Apply(ctx, b))
+	if got.Created != 0 || len(got.Stood) != len(b.Effects) {
+		t.Errorf("again: %d created, %d stood", got.Created, len(got.Stood))
+	}
+	want := []string{
+		fmt.Sprintf("ada job.create job/%s waits: 4501", w.rule.Name), "ada job.create job/other waits: 1",
+	}
+	if diff := cmp.Diff(want, w.audited(access.Filter{Actor: ada.Name})); diff != "" {
+		t.Errorf("audited (-want +got):\n%s", diff)
+	}
+
+	// The same from many sides at once, in other orders.
+	var sides sync.WaitGroup
+	var created atomic.Int64
+	for side := range 4 {
+		sides.Go(func() {
+			var fresh []string
+			for i := range 4500 {
+				fresh = append(fresh, fmt.Sprintf("race%d", (i*(2*side+1)+side)%4500))
+			}
+			done, err := w.Apply(ctx, w.bulk(w.rule, fresh...))
+			if err != nil {
+				t.Error(err)
+			}
+			created.Add(int64(done.Created))
+		})
+	}
+	sides.Wait()
+	w.balances(4503 + created.Load())
+	if n := created.Load(); n != 4500 {
+		t.Errorf("%d were created from four sides, want 4500", n)
+	}
+}

@@ -1,0 +1,267 @@
+package storetest
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+)
+
+// awaited is the effect that begins a wait for what may have happened before.
+func (w *world) awaited(key string, since time.Time) futurejobs.Effect {
+	j := w.job(w.rule, key, w.slot())
+	j.Since = since
+	return w.asking(w.rule, key, since, futurejobs.Start{Job: j, Early: true, Sets: []futurejobs.Gather{gather("", time.Hour)}})
+}
+
+// happening is the effect of what ends a wait, and is remembered where there is none.
+func (w *world) happening(key string, at time.Time, keep time.Duration) futurejobs.Effect {
+	return w.asking(w.rule, key, at, futurejobs.End{Outcome: "resolved", Early: keep})
+}
+
+func earlyEndsAreRemembered(t *testing.T, w *world) {
+	at := w.slot()
+	for i, key := range []string{"a", "nul\x00 \xff", "newer"} {
+		since := at.Add(time.Duration(i/2) * time.Microsecond) // the last begins after it happened
+		if got := w.byHand(w.happening(key, at, time.Hour)); got.Remembered != 1 || got.Ended != 0 {
+			t.Fatalf("%q: applied %+v, want it remembered", key, got)
+		}
+		got := w.byHand(w.awaited(key, since))
+		if ended := since.Equal(at); got.Created != 1 || (got.Ended == 1) != ended {
+			t.Errorf("%q: applied %+v", key, got)
+		}
+	}
+	// It is used up.
+	if got := w.byHand(w.awaited("a", at)); got.Created != 1 || got.Ended != 0 {
+		t.Errorf("after it was used: %+v", got)
+	}
+	if e := w.ended(); len(e) != 2 || e[0].Outcome != "resolved" {
+		t.Errorf("history: %+v", e)
+	}
+	w.balances(4)
+}
+
+func earlyMembersAreRemembered(t *testing.T, w *world) {
+	at := w.slot()
+	for _, member := range []string{"x", "y", "y"} {
+		w.byHand(w.asking(w.rule, "a", at, gather(member, time.Hour)))
+	}
+	w.byHand(w.awaited("a", at))
+	if n := w.one("a").Members.Count(1); n != 2 {
+		t.Fatalf("%d members of two", n)
+	}
+	if got := w.byHand(w.asking(w.rule, "a", at, gather("z", time.Hour))); got.Ended != 1 {
+		t.Errorf("the last member: %+v", got)
+	}
+	for _, member := range []string{"x", "y", "z"} {
+		w.byHand(w.asking(w.rule, "b", at, gather(member, time.Hour)))
+	}
+	if got := w.byHand(w.awaited("b", at)); got.Created != 1 || got.Ended != 1 {
+		t.Errorf("a set that was complete before: %+v", got)
+	}
+	w.balances(2)
+}
+
+func earlyIsForgotten(t *testing.T, w *world) {
+	at := w.slot()
+	w.byHand(w.happening("old", at, time.Microsecond), w.happening("young", at, time.Hour))
+	w.byHand(w.happening("again", at, time.Microsecond))
+	w.byHand(w.happening("again", at, time.Hour)) // the later one counts
+	if got := w.byHand(w.awaited("old", at)); got.Ended != 0 {
+		t.Errorf("what was remembered for a microsecond ends a wait: %+v", got)
+	}
+	w.prune(time.Hour)
+	if got := w.byHand(w.awaited("young", at), w.awaited("again", at)); got.Ended != 2 {
+		t.Errorf("what is remembered for an hour: %+v", got)
+	}
+	w.balances(3)
+}
+
+// A wait begins in one stream while what ends it comes in another: whoever is first, nobody
+// waits in the end.
+func earlyIsRacedOnce(t *testing.T, w *world) {
+	const rounds, keys = 40, 5
+	at := w.slot()
+	for round := range rounds {
+		var starts, ends []futurejobs.Effect
+		for i := range keys {
+			key := fmt.Sprintf("%d-%d", round, i)
+			starts, ends = append(starts, w.awaited(key, at)), append(ends, w.happening(key, at, time.Hour))
+		}
+		var streams sync.WaitGroup
+		streams.Go(func() { w.byHand(starts...) })
+		streams.Go(func() { w.byHand(ends...) })
+		streams.Wait()
+		if left := w.all(); len(left) != 0 {
+			t.Fatalf("round %d: %d of %d wait for what has happened", round, len(left), keys)
+		}
+	}
+	w.balances(rounds * keys)
+}
+
+// Of the early resolves of a rule those are kept that are remembered longest.
+func earlyIsCapped(t *testing.T, w *world) {
+	at := w.slot()
+	for i := range 12 {
+		w.byHand(w.happening(fmt.Sprint(i), at, time.Hour+time.Duration(i)*time.Minute))
+	}
+	capped := func(caps store.EarlyCaps, want int64) {
+		t.Helper()
+		got := must[[]store.CappedEarly](t)(w.CapEarly(w.ctx(), caps))
+		var rows int64
+		for _, c := range got {
+			rows += c.Rows
+			if c.Rule != w.rule.Name {
+				t.Errorf("of rule %q", c.Rule)
+			}
+		}
+		if rows != want {
+			t.Errorf("the caps %+v forget %d, want %d", caps, rows, want)
+		}
+	}
+	const much = 1 << 20
+	capped(store.EarlyCaps{Rule: 12, Total: 12, RuleBytes: much, TotalBytes: much}, 0)
+	capped(store.EarlyCaps{Rule: 7, Total: 100, RuleBytes: much, TotalBytes: much}, 5)
+	capped(store.EarlyCaps{Rule: 100, Total: 4, RuleBytes: much, TotalBytes: much}, 3)
+	for i, want := range map[int]int{7: 0, 8: 1, 11: 1} {
+		if got := w.byHand(w.awaited(fmt.Sprint(i), at)); got.Ended != want {
+			t.Errorf("the early resolve of %d ends %d jobs, want %d", i, got.Ended, want)
+		}
+	}
+	rule := *w.rule
+	for i := range 10 {
+		rule.Early = 2*time.Hour + time.Duration(i)*time.Minute
+		e := w.asking(&rule, fmt.Sprint("update", i), at, futurejobs.Update{Begin: splicing, News: json.RawMessage(`"` + strings.Repeat("x", 10_000) + `"`)})
+		e.Apart = true
+		w.byHand(e)
+	}
+	capped(store.EarlyCaps{Rule: 100, Total: 100, RuleBytes: 75_000, TotalBytes: much}, 5) // three updates, and two resolves that have no body
+	capped(store.EarlyCaps{Rule: 100, Total: 100, RuleBytes: much, TotalBytes: 45_000}, 3)
+}
+
+// ordering is the effect of a trigger whose job remembers the order of events that come by other streams.
+func (w *world) ordering(key string, since time.Time, body string) futurejobs.Effect {
+	e := w.awaited(key, since)
+	start := e.Ask.(futurejobs.Start) //nolint:forcetypeassert // awaited makes it
+	start.Orders, start.Job.Event = true, json.RawMessage(body)
+	e.Ask = start
+	return e
+}
+
+// endingApart is the effect of an end that comes by another stream than the trigger.
+func (w *world) endingApart(key string, at time.Time) futurejobs.Effect {
+	e := w.happening(key, at, time.Hour)
+	e.Apart = true
+	return e
+}
+
+// ordered is the job of a key with what it remembers of the order of events, which no look reads.
+func (w *world) ordered(key string) futurejobs.Job {
+	w.t.Helper()
+	page := must[futurejobs.Page[futurejobs.Listed]](w.t)(w.Jobs(w.ctx(), futurejobs.Filter{Key: key}))
+	if len(page.Items) != 1 {
+		w.t.Fatalf("%d jobs of %q", len(page.Items), key)
+	}
+	return page.Items[0].Job
+}
+
+// An end that is older than a trigger that was kept leaves the job of that trigger.
+func keptTriggersAreRemembered(t *testing.T, w *world) {
+	at := w.slot().Add(-time.Hour)
+	const body = `{"text":"<a> & \u0000"}`
+	keys := []string{"a", "nul\x00 \xff"}
+	for _, key := range keys {
+		w.byHand(w.ordering(key, at, `{}`))
+		for after := range 3 {
+			if got := w.byHand(w.ordering(key, at.Add(time.Duration(2+after)*time.Minute), body)); got.Kept != 1 {
+				t.Fatalf("applied %+v, want the trigger kept", got)
+			}
+		}
+		if j := w.ordered(key); j.Order == nil || len(j.Order.Kept) != 3 || j.Rev != 0 {
+			t.Fatalf("%q remembers %+v at rev %d, want three triggers", key, j.Order, j.Rev)
+		}
+	}
+	for _, key := range keys {
+		if got := w.byHand(w.endingApart(key, at.Add(time.Minute))); got.Ended != 1 || got.Created != 1 {
+			t.Fatalf("applied %+v, want one job ended and one created", got)
+		}
+		j := w.ordered(key)
+		if !j.Since.Equal(at.Add(2*time.Minute)) || string(j.Event) != body || j.Order == nil || len(j.Order.Kept) != 2 {
+			t.Errorf("the job is since %v with %s and %+v", j.Since, j.Event, j.Order)
+		}
+	}
+	w.settle(w.over(w.one("a")))
+	w.balances(4)
+}
+
+// Ends that were read before their triggers each end their own, also where a trigger used one of them before.
+func endsAreRememberedApart(t *testing.T, w *world) {
+	at := w.slot().Add(-time.Hour)
+	after := func(minutes int) time.Time { return at.Add(time.Duration(minutes) * time.Minute) }
+	w.byHand(w.endingApart("a", after(2)), w.endingApart("a", after(5)))
+	for _, c := range []struct {
+		minute               int
+		created, ended, kept int
+	}{{1, 1, 1, 0}, {2, 0, 0, 1}, {4, 1, 1, 0}, {5, 0, 0, 1}, {6, 1, 0, 0}} {
+		got := w.byHand(w.ordering("a", after(c.minute), `{}`))
+		if got.Created != c.created || got.Ended != c.ended || got.Kept != c.kept {
+			t.Errorf("the trigger of minute %d: %+v, want %+v", c.minute, got, c)
+		}
+	}
+	w.balances(3)
+}
+
+// spliced is a state in which each update replaces what was known.
+type spliced struct{ text json.RawMessage }
+
+func (s *spliced) Merge(news json.RawMessage) error { s.text = news; return nil }
+func (s *spliced) Text() json.RawMessage            { return s.text }
+
+func splicing(known json.RawMessage) futurejobs.Merging { return &spliced{known} }
+
+// Changes that were read before their trigger, or while another job of the key was pending, change the trigger's job.
+func changesAreRemembered(t *testing.T, w *world) {
+	at := w.slot().Add(-time.Hour)
+	const body = `{"text":"<a> & \u0000"}`
+	rule := *w.rule
+	rule.Early = time.Hour
+	apart := func(key string, minute int, ask futurejobs.Ask) futurejobs.Effect {
+		e := w.asking(&rule, key, at.Add(time.Duration(minute)*time.Minute), ask)
+		e.Apart = true
+		return e
+	}
+	trigger := func(key string, minute int) futurejobs.Effect {
+		e := w.ordering(key, at.Add(time.Duration(minute)*time.Minute), `{}`)
+		start := e.Ask.(futurejobs.Start) //nolint:forcetypeassert // ordering makes it
+		start.Merge = splicing
+		e.Rule, e.Ask = &rule, start
+		return e
+	}
+	for i, key := range []string{"a", "nul\x00 \xff"} {
+		changes := []futurejobs.Effect{apart(key, 6, futurejobs.Update{News: json.RawMessage(body), Begin: splicing}), apart(key, 7, futurejobs.Pause{})}
+		if i == 0 {
+			if got := w.byHand(changes...); got.Remembered != 2 {
+				t.Fatalf("applied %+v, want two changes remembered", got)
+			}
+		} else { // the job before has them, and leaves them when an older end is read
+			w.byHand(trigger(key, 1))
+			w.byHand(changes...)
+			if j := w.ordered(key); j.Order == nil || len(j.Order.Changes) != 2 || string(j.Order.Changes[0].News) != body {
+				t.Fatalf("%q remembers %+v, want two changes", key, j.Order)
+			}
+			if got := w.byHand(apart(key, 2, futurejobs.End{Outcome: "resolved", Early: time.Hour})); got.Ended != 1 {
+				t.Fatalf("applied %+v, want the job ended", got)
+			}
+		}
+		w.byHand(trigger(key, 5))
+		if j := w.ordered(key); string(j.State) != body || !j.PausedAt().Equal(at.Add(7*time.Minute)) {
+			t.Errorf("the job of %q knows %s and is paused at %v", key, j.State, j.PausedAt())
+		}
+	}
+	w.balances(3)
+}

@@ -1,0 +1,118 @@
+package storetest
+
+import (
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+)
+
+func requestsAreDoneOnce(t *testing.T, w *world) {
+	const key = "actor\x00route\xffkey"
+	body, other := [32]byte{1}, [32]byte{2}
+	var firsts atomic.Int32
+	var clients sync.WaitGroup
+	for range 8 {
+		clients.Go(func() {
+			reply, err := w.Begin(w.ctx(), key, body)
+			switch {
+			case err == nil && reply == nil:
+				firsts.Add(1)
+			case !errors.Is(err, access.ErrRunning):
+				t.Errorf("begin: %+v, %v", reply, err)
+			}
+		})
+	}
+	clients.Wait()
+	if firsts.Load() != 1 {
+		t.Fatalf("%d requests are the first", firsts.Load())
+	}
+	if _, err := w.Begin(w.ctx(), key, other); !errors.Is(err, access.ErrOtherBody) {
+		t.Errorf("another body: %v, want ErrOtherBody", err)
+	}
+	want := access.Reply{Status: 201, Header: map[string]string{"Location": "/x", "Etag": `"3"`}, Body: []byte("{\"a\":\"\x00\xff\"}")}
+	w.must(w.Finish(w.ctx(), key, want))
+	w.must(w.Finish(w.ctx(), key, access.Reply{Status: 500})) // the first answer stays
+	w.must(w.Forget(w.ctx(), key))
+	got, err := w.Begin(w.ctx(), key, body)
+	if err != nil || got == nil {
+		t.Fatalf("begin: %v, %v, want the answer", got, err)
+	}
+	if diff := cmp.Diff(want, *got); diff != "" {
+		t.Errorf("answer (-want +got):\n%s", diff)
+	}
+	if _, err := w.Begin(w.ctx(), key, other); !errors.Is(err, access.ErrOtherBody) {
+		t.Errorf("another body after the answer: %v, want ErrOtherBody", err)
+	}
+}
+
+func requestsAreForgotten(t *testing.T, w *world) {
+	for range 2 {
+		if reply, err := w.Begin(w.ctx(), "k", [32]byte{1}); reply != nil || err != nil {
+			t.Fatalf("begin: %v, %v", reply, err)
+		}
+		w.must(w.Forget(w.ctx(), "k"))
+	}
+	must[*access.Reply](t)(w.Begin(w.ctx(), "k", [32]byte{2})) // with another body, too
+	w.must(w.Finish(w.ctx(), "k", access.Reply{Status: 204}))
+	got := must[*access.Reply](t)(w.Begin(w.ctx(), "k", [32]byte{2}))
+	if got == nil || got.Status != 204 || len(got.Body) != 0 || len(got.Header) != 0 {
+		t.Errorf("an answer without a body: %+v", got)
+	}
+}
+
+// What a request creates and that it was carried out are one transaction: it is carried out once, however
+// often its answer is lost, and comes to the same again. One that wrote nothing may be carried out again.
+func requestsAreCarriedOutOnce(t *testing.T, w *world) {
+	body := [32]byte{1}
+	begin := func() {
+		t.Helper()
+		if reply, err := w.Begin(w.ctx(), "k", body); reply != nil || err != nil {
+			t.Fatalf("begin: %v, %v", reply, err)
+		}
+	}
+	batch := futurejobs.Batch{RuleSet: w.set, Deed: "job.create", Bulk: true, Once: "k", Effects: []futurejobs.Effect{
+		w.starting(w.rule, "a", w.slot()), w.starting(w.rule, "b", w.slot()),
+	}}
+	if _, err := w.Apply(w.ctx(), batch); !errors.Is(err, access.ErrRunning) {
+		t.Errorf("without its claim: %v, want ErrRunning", err)
+	}
+	if n := len(w.all()); n != 0 {
+		t.Errorf("%d jobs without the claim", n)
+	}
+	begin()
+	stale := batch
+	stale.RuleSet--
+	if _, err := w.Apply(w.ctx(), stale); !errors.Is(err, futurejobs.ErrRulesChanged) {
+		t.Errorf("by other rules: %v, want ErrRulesChanged", err)
+	}
+	if _, err := w.Begin(w.ctx(), "k", body); !errors.Is(err, access.ErrRunning) {
+		t.Errorf("begun: %v, want ErrRunning", err)
+	}
+	first := must[futurejobs.Applied](t)(w.Apply(w.ctx(), batch))
+	if first.Created != 2 || first.Before {
+		t.Errorf("carried out: %+v", first)
+	}
+	w.must(w.Forget(w.ctx(), "k")) // its answer was lost
+	w.byHand(w.ending(w.rule, "a"))
+	begin()
+	again := must[futurejobs.Applied](t)(w.Apply(w.ctx(), batch))
+	if again.Created != 2 || !again.Before {
+		t.Errorf("carried out again: %+v", again)
+	}
+	if n := len(w.all()); n != 1 {
+		t.Errorf("%d jobs after that, want the one that has not ended", n)
+	}
+	if _, err := w.Begin(w.ctx(), "k", [32]byte{2}); !errors.Is(err, access.ErrOtherBody) {
+		t.Errorf("another body: %v, want ErrOtherBody", err)
+	}
+	w.must(w.Finish(w.ctx(), "k", access.Reply{Status: 201, Body: []byte("{}")}))
+	if got, err := w.Begin(w.ctx(), "k", body); err != nil || got == nil || got.Status != 201 {
+		t.Errorf("answered: %+v, %v", got, err)
+	}
+}

@@ -1,0 +1,131 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+)
+
+// refusal keeps a dead letter of a rule, or of none, and returns it as it is kept.
+func (w *world) refusal(rule string, seq uint64) futurejobs.DeadLetter {
+	w.t.Helper()
+	must[futurejobs.Applied](w.t)(w.Apply(w.ctx(), futurejobs.Batch{RuleSet: w.set, DeadLetters: []futurejobs.DeadLetter{{
+		Event: futurejobs.Event{Stream: "ORDERS", Subject: fmt.Sprintf("orders.%d", seq), Seq: seq}, Rule: rule, Reason: "bad",
+	}}}))
+	return must[futurejobs.Page[futurejobs.DeadLetter]](w.t)(w.DeadLetters(w.ctx(), futurejobs.Filter{Limit: 1})).Items[0]
+}
+
+// again is the batch that tries a letter again.
+func (w *world) again(l futurejobs.DeadLetter, effects ...futurejobs.Effect) futurejobs.Batch {
+	return futurejobs.Batch{RuleSet: w.set, Letter: &l, Deed: "dead-letter.retry", Effects: effects}
+}
+
+func lettersAreTriedOnce(t *testing.T, w *world) {
+	l := w.refusal(w.rule.Name, 8)
+	const people = 6
+	var done atomic.Int32
+	var all sync.WaitGroup
+	for range people {
+		all.Go(func() {
+			_, err := w.Apply(w.ctx(), w.again(l, w.starting(w.rule, "a", w.slot())))
+			switch {
+			case err == nil:
+				done.Add(1)
+			case !errors.Is(err, futurejobs.ErrNotFound):
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if done.Load() != 1 || len(w.all()) != 1 {
+		t.Errorf("taken in %d times, %d jobs", done.Load(), len(w.all()))
+	}
+	// It ends; the letter is gone, and begins nothing anew.
+	w.byHand(w.ending(w.rule, "a"))
+	if _, err := w.Apply(w.ctx(), w.again(l, w.starting(w.rule, "a", w.slot()))); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("a letter that is gone: %v, want ErrNotFound", err)
+	}
+	w.balances(1)
+	object := fmt.Sprintf("dead-letter/%d", l.ID)
+	if got := w.entries(access.Filter{Object: object}); len(got) != 1 || got[0].Detail != "taken in; jobs begun: 1, ended: 0, changed: 0" {
+		t.Errorf("the audit of %s: %+v", object, got)
+	}
+	if got := w.entries(access.Filter{Object: "job/" + w.rule.Name + "/a", Action: "dead-letter.retry"}); len(got) != 1 {
+		t.Errorf("the audit of the job: %+v", got)
+	}
+}
+
+func lettersStayWhereTheyAreRefused(t *testing.T, w *world) {
+	l := w.refusal(w.rule.Name, 8)
+	w.start(w.slot(), "a")
+	from := must[futurejobs.DeadLetter](t)(w.DeadLetter(w.ctx(), l.ID)).At
+	for try, b := range []futurejobs.Batch{
+		{DeadLetters: []futurejobs.DeadLetter{{Event: l.Event, Rule: w.rule.Name, Reason: "no key"}, {Event: l.Event, Rule: w.rule.Name, Reason: "no text\x00"}}},
+		{Effects: []futurejobs.Effect{w.asking(w.rule, "a", w.slot(), futurejobs.Update{
+			Merge: func(json.RawMessage) (json.RawMessage, error) { return nil, errors.New("too large") },
+		})}},
+	} {
+		want := []string{"no key; no text\x00", "too large"}[try]
+		b.RuleSet, b.Letter = w.set, &l
+		got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+		kept := must[futurejobs.DeadLetter](t)(w.DeadLetter(w.ctx(), l.ID))
+		if got.Again != want || kept.Reason != want || kept.Tries != try+1 || kept.LastTriedAt.Before(from) || !kept.At.Equal(from) {
+			t.Errorf("try %d: again %q, kept %+v", try+1, got.Again, kept)
+		}
+	}
+	if all := pages(t, futurejobs.Filter{}, w.DeadLetters); len(all) != 1 {
+		t.Errorf("%d letters, want the one", len(all))
+	}
+}
+
+// A letter that is no rule's fault is tried with all rules: those that refuse it then have a
+// letter of their own, and it goes.
+func lettersOfAllRulesAreSplit(t *testing.T, w *world) {
+	l := w.refusal("", 8)
+	b := w.again(l, w.starting(w.rule, "a", w.slot()))
+	b.DeadLetters = []futurejobs.DeadLetter{{Event: l.Event, Rule: "other", Part: futurejobs.Triggers, Reason: "no key"}}
+	got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), b))
+	left := pages(t, futurejobs.Filter{}, w.DeadLetters)
+	if got.Again != "" || got.Created != 1 || len(left) != 1 || left[0].Rule != "other" || left[0].Part != futurejobs.Triggers || left[0].ID == l.ID {
+		t.Errorf("applied %+v, left %+v", got, left)
+	}
+}
+
+func lettersAreDropped(t *testing.T, w *world) {
+	var kept []futurejobs.DeadLetter
+	for seq := range uint64(6) {
+		kept = append(kept, w.refusal(fmt.Sprintf("r%d", seq%2), 8+seq))
+	}
+	after := must[[]futurejobs.DeadLetter](t)(w.LettersAfter(w.ctx(), futurejobs.Filter{Rule: "r1"}, kept[1].ID, 1))
+	if len(after) != 1 || after[0].ID != kept[3].ID {
+		t.Errorf("after letter %d comes %+v, want %d", kept[1].ID, after, kept[3].ID)
+	}
+	if err := w.DropLetter(w.ctx(), kept[0].ID); err != nil {
+		t.Error(err)
+	}
+	if err := w.DropLetter(w.ctx(), kept[0].ID); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("dropped twice: %v, want ErrNotFound", err)
+	}
+	for _, step := range []struct {
+		filter futurejobs.Filter
+		want   int64
+	}{{futurejobs.Filter{Rule: "r1", Subject: "orders.9"}, 1}, {futurejobs.Filter{Rule: "r0"}, 2}, {futurejobs.Filter{Subject: "orders.%"}, 0}, {futurejobs.Filter{}, 2}} {
+		if n := must[int64](t)(w.DropLetters(w.ctx(), step.filter)); n != step.want {
+			t.Errorf("%+v: %d dropped, want %d", step.filter, n, step.want)
+		}
+	}
+	var said []string
+	for _, e := range w.entries(access.Filter{Action: "dead-letter.drop"}) {
+		said = append(said, e.Object+" "+e.Detail)
+	}
+	want := fmt.Sprintf("[dead-letter 2 dropped dead-letter 2 dropped of rule r0 dead-letter 1 dropped of rule r1 on orders.9 dead-letter/%d ]", kept[0].ID)
+	if got := fmt.Sprint(said); got != want {
+		t.Errorf("the audit says %s, want %s", got, want)
+	}
+}

@@ -1,0 +1,253 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+// met is jobs of a rule that a source could not be asked about.
+func (w *world) met(rule *futurejobs.Rule, jobs int) futurejobs.Met {
+	return futurejobs.Met{
+		Held: w.held, RuleSet: w.set,
+		Outage: futurejobs.Outage{Source: "shop", RuleID: rule.ID, Version: rule.Version, Jobs: jobs, Reason: "connection refused"},
+		Say:    func(o futurejobs.Outage) alerts.Alert { return outageAlert(rule, o, alerts.Undetermined) },
+	}
+}
+
+func outageAlert(rule *futurejobs.Rule, o futurejobs.Outage, status alerts.Status) alerts.Alert {
+	a := alerts.Remark{Topic: "outage/" + o.Source, Step: rule.Name, Status: status, Severity: alerts.Error, Since: o.OpenedAt, Count: o.Jobs}.Alert(o.OpenedAt)
+	a.Rule, a.RuleID, a.RuleVersion, a.Entity = rule.Name, rule.ID, int(rule.Version), rule.Entity
+	return a
+}
+
+func outagesOpenOnce(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b", "c")
+	for _, j := range w.all() {
+		j.NextCheckAt = w.slot().Add(-2 * futurejobs.Day) // it is due
+		w.settle(futurejobs.Decision{Job: j})
+	}
+	var all sync.WaitGroup
+	var mu sync.Mutex
+	var said []alerts.Alert
+	for range 5 {
+		all.Go(func() {
+			got, err := w.Meet(w.ctx(), w.met(w.rule, 2))
+			mu.Lock()
+			defer mu.Unlock()
+			said = append(said, got...)
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if len(said) != 1 || said[0].Count != 3 {
+		t.Fatalf("said %+v, want one of the three jobs that are due", said)
+	}
+	if waiting := w.unpublished(); len(waiting) != 1 || waiting[0].ID != said[0].ID || waiting[0].Rule != w.rule.Name {
+		t.Errorf("in the outbox: %+v", waiting)
+	}
+	other := w.save("other", "order")
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(other, 1)))
+
+	open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))
+	if len(open) != 2 || open[0].Jobs != 10 || open[0].RuleID != w.rule.ID || open[0].Reason != "connection refused" || open[0].SeenAt.Before(open[0].OpenedAt) {
+		t.Fatalf("open: %+v, want one of ten jobs and the other rule's", open)
+	}
+}
+
+// An outage that opens counts the due jobs of its rule, among so many due jobs and no more: all settles wait meanwhile.
+func outagesCountWithinABound(t *testing.T, w *world) {
+	const bound, more = 20_000, 500
+	keys := make([]string, bound+more)
+	for i := range keys {
+		keys[i] = strconv.Itoa(i)
+	}
+	w.start(w.slot(), keys...)
+	other := w.save("other", "order")
+	w.byHand(w.starting(other, "a", w.slot()), w.starting(other, "b", w.slot()))
+	var due []futurejobs.Decision
+	for _, j := range w.all() {
+		j.NextCheckAt = w.slot().Add(-2 * futurejobs.Day)
+		due = append(due, futurejobs.Decision{Job: j})
+	}
+	for batch := range slices.Chunk(due, 2000) {
+		w.settle(batch...)
+	}
+	open := func(m futurejobs.Met) (o futurejobs.Outage) {
+		t.Helper()
+		say := m.Say
+		m.Say = func(opened futurejobs.Outage) alerts.Alert { o = opened; return say(opened) }
+		if said := must[[]alerts.Alert](t)(w.Meet(w.ctx(), m)); len(said) != 1 {
+			t.Fatalf("said %+v", said)
+		}
+		return o
+	}
+	if o := open(w.met(w.rule, 7)); !o.More || o.Jobs > bound || o.Jobs < bound-2 {
+		t.Errorf("of %d due jobs %d are counted, and more: %v", len(due), o.Jobs, o.More)
+	}
+	if o := open(w.met(other, 1)); !o.More || o.Jobs < 1 || o.Jobs > 2 {
+		t.Errorf("of two due jobs among %d, %d are counted, and more: %v", len(due), o.Jobs, o.More)
+	}
+}
+
+func outagesEndOnce(t *testing.T, w *world) {
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, 2)))
+	first := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
+	end := func(rule *futurejobs.Rule) func(futurejobs.Outage) alerts.Alert {
+		return func(o futurejobs.Outage) alerts.Alert { return outageAlert(rule, o, alerts.Resolved) }
+	}
+	said, ended, err := w.EndOutage(w.ctx(), first, end(w.rule))
+	if w.must(err); !ended || len(said) != 1 || said[0].Count != 2 {
+		t.Fatalf("ended %v, said %+v", ended, said)
+	}
+	if said, ended, err := w.EndOutage(w.ctx(), first, end(w.rule)); ended || len(said) != 0 || err != nil {
+		t.Errorf("ended again: %v, %v, %v", ended, said, err)
+	}
+	if open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx())); len(open) != 0 {
+		t.Errorf("open: %+v", open)
+	}
+	resumed := w.met(w.rule, 0)
+	resumed.Again = 1
+	again := must[[]alerts.Alert](t)(w.Meet(w.ctx(), resumed))
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), resumed)) // the same job, once more
+	second := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))
+	if len(again) != 1 || again[0].Count != 1 || len(second) != 1 || second[0].Jobs != 0 || second[0].OpenedAt.Equal(first.OpenedAt) {
+		t.Errorf("opened anew: said %+v, open %+v", again, second)
+	}
+
+	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, w.rule.Version))
+	said, ended, err = w.EndOutage(w.ctx(), second[0], end(w.rule))
+	if w.must(err); !ended || len(said) != 0 {
+		t.Errorf("of a deleted rule: ended %v, said %+v", ended, said)
+	}
+}
+
+func outagesAreListed(t *testing.T, w *world) {
+	list := func(f futurejobs.Filter) futurejobs.Page[futurejobs.ListedOutage] {
+		t.Helper()
+		return must[futurejobs.Page[futurejobs.ListedOutage]](t)(w.ListedOutages(w.ctx(), f))
+	}
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, 2)))
+	over := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
+	_, _, err := w.EndOutage(w.ctx(), over, func(o futurejobs.Outage) alerts.Alert { return outageAlert(w.rule, o, alerts.Resolved) })
+	w.must(err)
+	other := w.save("other", "order")
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(other, 5)))
+
+	all := list(futurejobs.Filter{}).Items
+	if len(all) != 2 || all[0].Rule != "other" || all[0].Jobs != 5 || !all[0].ClosedAt.IsZero() || all[0].Reason != "connection refused" {
+		t.Fatalf("all: %+v, want the other rule's, which is open, first", all)
+	}
+	if all[1].Rule != w.rule.Name || all[1].ClosedAt.Before(all[1].OpenedAt) || !all[1].OpenedAt.Equal(over.OpenedAt) || all[1].Source != "shop" {
+		t.Errorf("the one that is over: %+v", all[1])
+	}
+	if open := list(futurejobs.Filter{Open: true}).Items; len(open) != 1 || open[0].ID != all[0].ID {
+		t.Errorf("open: %+v", open)
+	}
+	if own := list(futurejobs.Filter{Rule: w.rule.Name}).Items; len(own) != 1 || own[0].ID != all[1].ID {
+		t.Errorf("of one rule: %+v", own)
+	}
+	first := list(futurejobs.Filter{Limit: 1})
+	second := list(futurejobs.Filter{Limit: 1, Cursor: first.Next})
+	if len(first.Items) != 1 || first.Items[0].ID != all[0].ID || len(second.Items) != 1 || second.Items[0].ID != all[1].ID || second.Next != "" {
+		t.Errorf("by pages: %+v, %+v", first, second)
+	}
+	if _, err := w.ListedOutages(w.ctx(), futurejobs.Filter{Cursor: "nonsense"}); !errors.Is(err, futurejobs.ErrBadCursor) {
+		t.Errorf("a cursor of nothing: %v", err)
+	}
+}
+
+// A deletion waits for the end of an outage that is being written, and an outage that ends after it raises no alert.
+func deletionWaitsForTheEndOfAnOutage(t *testing.T, w *world) {
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, 2)))
+	open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
+	var deleted error
+	said, ended, err := w.EndOutage(w.ctx(), open, func(o futurejobs.Outage) alerts.Alert {
+		soon, cancel := context.WithTimeout(w.ctx(), 300*time.Millisecond)
+		defer cancel()
+		_, deleted = w.Delete(soon, w.rule.Name, rules.AnyVersion)
+		return outageAlert(w.rule, o, alerts.Resolved)
+	})
+	w.must(err)
+	if !ended || len(said) != 1 || deleted == nil {
+		t.Fatalf("ended: %t, said %d; the deletion meanwhile: %v, want that it waits", ended, len(said), deleted)
+	}
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(w.rule, 1)))
+	open = must[[]futurejobs.Outage](t)(w.Outages(w.ctx()))[0]
+	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion))
+	before := len(w.unpublished())
+	said, ended, err = w.EndOutage(w.ctx(), open, func(o futurejobs.Outage) alerts.Alert { return outageAlert(w.rule, o, alerts.Resolved) })
+	w.must(err)
+	if !ended || len(said) != 0 || len(w.unpublished()) != before {
+		t.Errorf("after the deletion: ended: %t, said %d", ended, len(said))
+	}
+}
+
+func outagesNeedTheFence(t *testing.T, w *world) {
+	deleted := w.save("deleted", "order")
+	stale := w.met(deleted, 1)
+	must[int32](t)(w.Delete(w.ctx(), deleted.Name, rules.AnyVersion))
+	if _, err := w.Meet(w.ctx(), stale); !errors.Is(err, futurejobs.ErrRulesChanged) {
+		t.Errorf("under old rules: %v", err)
+	}
+	lost := w.met(w.rule, 1)
+	for i := range lost.Held {
+		lost.Held[i].Epoch--
+	}
+	if _, err := w.Meet(w.ctx(), lost); !errors.Is(err, futurejobs.ErrNotHeld) {
+		t.Errorf("without shards: %v", err)
+	}
+	if open := must[[]futurejobs.Outage](t)(w.Outages(w.ctx())); len(open) != 0 || len(w.unpublished()) != 0 {
+		t.Errorf("open: %+v", open)
+	}
+}
+
+func checksBeginOnce(t *testing.T, w *world) {
+	w.start(w.slot(), "a")
+	job := w.one("a")
+	b := futurejobs.Beginning{Held: heldOf(w, job.Shard), JobID: job.ID, Checks: job.Checks}
+	for i, want := range []bool{true, false} {
+		if ok, err := w.BeginCheck(w.ctx(), b); ok != want || err != nil {
+			t.Errorf("time %d: %v, %v", i, ok, err)
+		}
+	}
+	b.Checks++
+	if ok, err := w.BeginCheck(w.ctx(), b); !ok || err != nil {
+		t.Errorf("the check after it: %v, %v", ok, err)
+	}
+	lost := b
+	lost.Checks, lost.Epoch = b.Checks+1, b.Epoch-1
+	if ok, err := w.BeginCheck(w.ctx(), lost); ok || !errors.Is(err, futurejobs.ErrNotHeld) {
+		t.Errorf("without the shard: %v, %v", ok, err)
+	}
+	must[store.Pruned](t)(w.Prune(w.ctx(), store.Retention{}))
+	if ok, err := w.BeginCheck(w.ctx(), b); ok || err != nil {
+		t.Errorf("after the upkeep, while the job is there: %v, %v", ok, err)
+	}
+	w.settle(w.over(w.one("a")))
+	must[store.Pruned](t)(w.Prune(w.ctx(), store.Retention{History: time.Hour}))
+	if ok, err := w.BeginCheck(w.ctx(), b); !ok || err != nil {
+		t.Errorf("once the job is over nothing is kept of it: %v, %v", ok, err)
+	}
+}
+
+func heldOf(w *world, shard int16) futurejobs.Held {
+	for _, h := range w.held {
+		if h.Shard == shard {
+			return h
+		}
+	}
+	w.t.Fatalf("shard %d is not held", shard)
+	return futurejobs.Held{}
+}

@@ -1,0 +1,258 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+)
+
+func outboxTakesTurns(t *testing.T, w *world) {
+	slot := w.slot()
+	var keys []string
+	for i := range 50 {
+		keys = append(keys, fmt.Sprintf("k%02d", i))
+	}
+	w.start(slot, keys...)
+	for round := range 3 {
+		var decisions []futurejobs.Decision
+		for _, j := range w.all() {
+			decisions = append(decisions, w.later(j, slot.Add(time.Duration(round+1)*time.Minute)))
+		}
+		w.settle(decisions...)
+	}
+	waiting := w.unpublished()
+	if !slices.IsSortedFunc(waiting, byShardAndID) {
+		t.Error("not oldest first within a shard")
+	}
+	shards := shardsOf(waiting)
+	if len(waiting) != 150 || len(shards) < 2 {
+		t.Fatalf("%d alerts in %d shards", len(waiting), len(shards))
+	}
+	first := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards, len(shards), nil))
+	if got := shardsOf(first); len(got) != len(shards) {
+		t.Errorf("the first %d are of %d shards only", len(first), len(got))
+	}
+	alone := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards[:1], 2, nil))
+	if len(alone) != 2 || !slices.Equal(shardsOf(alone), shards[:1]) {
+		t.Errorf("of one shard: %v", alone)
+	}
+	if none := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), nil, 10, nil)); len(none) != 0 {
+		t.Errorf("of no shard: %v", none)
+	}
+}
+
+// Rules that are left out leave room for the others, however many of theirs come first.
+func outboxLeavesOut(t *testing.T, w *world) {
+	slot := w.slot()
+	w.start(slot, "a", "b", "c")
+	w.settle(w.later(w.one("a"), slot.Add(time.Minute)), w.later(w.one("b"), slot.Add(time.Minute)), w.later(w.one("c"), slot.Add(time.Minute)))
+	r := alerts.Remark{Topic: "stream/X", Status: alerts.Firing, Severity: alerts.Error, Since: slot, Text: "it is said"}
+	if _, said, err := w.Announce(w.ctx(), r); err != nil || !said {
+		t.Fatal(said, err)
+	}
+	var shards []int16
+	for i := range w.Shards() {
+		shards = append(shards, int16(i))
+	}
+	rule := w.unpublished()[0].Rule
+	if rule == alerts.OwnRule {
+		rule = w.unpublished()[1].Rule
+	}
+	for name, c := range map[string]struct {
+		without []string
+		want    int
+	}{
+		"nothing": {nil, 4}, "a rule": {[]string{rule}, 1}, "the node's own": {[]string{alerts.OwnRule}, 3},
+		"both": {[]string{rule, alerts.OwnRule}, 0}, "one that is not there": {[]string{`no\such\x00rule`}, 4},
+	} {
+		got := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards, 10, c.without))
+		if len(got) != c.want {
+			t.Errorf("without %s: %d alerts, want %d", name, len(got), c.want)
+		}
+	}
+	if got := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), shards, 1, []string{rule})); len(got) != 1 || got[0].Rule != alerts.OwnRule {
+		t.Errorf("the one that there is room for: %v", got)
+	}
+}
+
+func byShardAndID(a, b alerts.Alert) int {
+	if a.Shard != b.Shard {
+		return int(a.Shard) - int(b.Shard)
+	}
+	return slices.Compare(a.ID[:], b.ID[:])
+}
+
+func shardsOf(said []alerts.Alert) []int16 {
+	var shards []int16
+	for _, a := range said {
+		shards = append(shards, a.Shard)
+	}
+	slices.Sort(shards)
+	return slices.Compact(shards)
+}
+
+func outboxForgets(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b")
+	w.settle(w.over(w.one("a")), w.over(w.one("b")))
+	waiting := w.unpublished()
+	for range 2 { // it may be called again
+		w.must(w.MarkPublished(w.ctx(), waiting[:1]))
+	}
+	if left := w.unpublished(); len(left) != 1 || left[0].ID != waiting[1].ID {
+		t.Errorf("left: %v", left)
+	}
+	for i, want := range []bool{true, false} {
+		got := must[futurejobs.Said](t)(w.Alert(w.ctx(), waiting[i].ID))
+		if got.Published != want {
+			t.Errorf("alert %d published: %v, want %v", i, got.Published, want)
+		}
+	}
+	w.must(w.MarkPublished(w.ctx(), nil))
+}
+
+// neighbours are n keys of one shard.
+func (w *world) neighbours(n int) (keys []string, shard int16) {
+	for i := 0; len(keys) < n; i++ {
+		key := fmt.Sprintf("n%05d", i)
+		if len(keys) == 0 {
+			shard = w.ref(w.rule, key).Shard
+		}
+		if w.ref(w.rule, key).Shard == shard {
+			keys = append(keys, key)
+		}
+	}
+	return keys, shard
+}
+
+// waits checks that just these alerts wait, and are counted.
+func (w *world) waits(when string, want []alerts.Alert) {
+	w.t.Helper()
+	if diff := cmp.Diff(idsOf(want), idsOf(w.unpublished())); diff != "" {
+		w.t.Errorf("%s there wait (-want +got):\n%s", when, diff)
+	}
+	if g := must[store.Gauges](w.t)(w.Gauges(w.ctx())); g.Unpublished != int64(len(want)) {
+		w.t.Errorf("%s %d are counted, want %d", when, g.Unpublished, len(want))
+	}
+}
+
+func idsOf(said []alerts.Alert) (ids []alerts.ID) {
+	for _, a := range said {
+		ids = append(ids, a.ID)
+	}
+	return ids
+}
+
+// What waits together goes in any parts: what stays is what was not sent, in order.
+func outboxIsSentInParts(t *testing.T, w *world) {
+	const some = 300 // more than a row takes
+	keys, shard := w.neighbours(some)
+	since := w.told(keys...)
+	left := w.unpublished()
+	if len(left) != some || !slices.IsSortedFunc(left, byShardAndID) {
+		t.Fatalf("%d alerts wait, want %d in order", len(left), some)
+	}
+	send := func(when string, sent func(i int) bool) {
+		t.Helper()
+		var out, stay []alerts.Alert
+		for i, a := range left {
+			if sent(i) {
+				out = append(out, a)
+			} else {
+				stay = append(stay, a)
+			}
+		}
+		slices.Reverse(out) // in whatever order they were sent
+		for range 2 {
+			w.must(w.MarkPublished(w.ctx(), out))
+			w.waits(when, stay)
+		}
+		left = stay
+	}
+	send("without the first 50,", func(i int) bool { return i < 50 })
+	if n := must[int64](t)(w.Republishable(w.ctx(), futurejobs.Filter{After: since})); n != 50 {
+		t.Errorf("%d were published and could be again, want 50", n)
+	}
+	send("without one of the middle,", func(i int) bool { return i == 30 })
+	send("without every third,", func(i int) bool { return i%3 == 1 })
+	send("without the last 40,", func(i int) bool { return i >= len(left)-40 })
+	for len(left) > 0 {
+		part := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), []int16{shard}, 37, nil))
+		if diff := cmp.Diff(idsOf(left[:min(37, len(left))]), idsOf(part)); diff != "" {
+			t.Fatalf("a part (-want +got):\n%s", diff)
+		}
+		send("part by part,", func(i int) bool { return i < len(part) })
+	}
+	if n, err := w.Republish(w.ctx(), futurejobs.Filter{After: since}); n != some || err != nil {
+		t.Errorf("%d of %d are put back: %v", n, some, err)
+	}
+	if n := len(w.unpublished()); n != some {
+		t.Errorf("%d wait again, want %d", n, some)
+	}
+}
+
+// Who marks all of what it read takes out also what somebody else has left of it.
+func outboxIsMarkedLate(_ *testing.T, w *world) {
+	keys, _ := w.neighbours(3)
+	w.told(keys...)
+	read := w.unpublished()
+	w.must(w.MarkPublished(w.ctx(), read[1:2]))
+	w.must(w.MarkPublished(w.ctx(), read))
+	w.waits("after both,", nil)
+}
+
+// Nodes that mark at the same time take out what each of them sent, and no more.
+func outboxIsMarkedByTwo(_ *testing.T, w *world) {
+	const some, nodes = 400, 4
+	keys, _ := w.neighbours(some)
+	w.told(keys...)
+	var left []alerts.Alert
+	sent := make([][]alerts.Alert, nodes)
+	for i, a := range w.unpublished() {
+		if n := i % (nodes + 1); n < nodes {
+			sent[n] = append(sent[n], a)
+		} else {
+			left = append(left, a)
+		}
+	}
+	var group errgroup.Group
+	for n := range nodes {
+		group.Go(func() error {
+			for part := range slices.Chunk(sent[n], 7) {
+				if err := w.MarkPublished(w.ctx(), part); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	w.must(group.Wait())
+	w.waits("after all,", left)
+}
+
+// What is decided about a job later is sent later, also when others that are decided with it are about
+// a slot before.
+func outboxKeepsTheOrderOfDecisions(t *testing.T, w *world) {
+	keys, shard := w.neighbours(2)
+	slot := w.slot()
+	w.start(slot, keys[0])
+	w.start(slot.Add(-time.Hour), keys[1]) // nobody could find out about it
+	first := w.later(w.one(keys[0]), slot.Add(time.Minute))
+	w.settle(first)
+	second, other := w.later(w.one(keys[0]), slot.Add(2*time.Minute)), w.over(w.one(keys[1]))
+	w.settle(second, other)
+	for i, want := range []alerts.ID{first.Alerts[0].ID, other.Alerts[0].ID, second.Alerts[0].ID} {
+		next := must[[]alerts.Alert](t)(w.Unpublished(w.ctx(), []int16{shard}, 1, nil))
+		if len(next) != 1 || next[0].ID != want {
+			t.Fatalf("alert %d: %v, want %s", i, next, want)
+		}
+		w.must(w.MarkPublished(w.ctx(), next))
+	}
+}

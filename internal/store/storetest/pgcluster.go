@@ -1,0 +1,285 @@
+// Package storetest tests stores: it starts a private Postgres from the machine's own
+// programs, and holds the suite that every store has to pass.
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"deadman/internal/bus/bustest/freeport"
+)
+
+// ErrNoPostgres means that the machine has no Postgres to start.
+var ErrNoPostgres = errors.New(
+	"no Postgres programs found; install them (Debian, Ubuntu: apt-get install postgresql) or set DEADMAN_TEST_DATABASE_URL")
+
+// Settings say how a cluster runs.
+type Settings struct {
+	// Durable clusters write to disk as in production; the others are quick.
+	Durable bool
+	// Port is where it listens; 0: a free one.
+	Port int
+	// Options are further settings of the server, as name=value.
+	Options []string
+}
+
+// Cluster is a running private Postgres. It ends with the process that started it.
+type Cluster struct {
+	Dir  string // its files, sockets and log
+	Port int
+	DSN  string // of its superuser, in the database postgres
+
+	hold  []*os.File // while they are open, the server runs; one of each start
+	ended chan error // how the server ended
+	again func() error
+	stop  func() error
+}
+
+// StartCluster starts a private Postgres on a free port of the loopback address, with
+// sockets in its folder. Stop it when it is no longer needed.
+func StartCluster(s Settings) (*Cluster, error) {
+	bin, err := programs()
+	if err != nil {
+		return nil, err
+	}
+	return newCluster("start postgres", func(c *Cluster, as *syscall.Credential) error { return c.start(bin, as, s) })
+}
+
+// newCluster makes the folder of a server, which belongs to the server's account, and starts the server.
+func newCluster(what string, start func(*Cluster, *syscall.Credential) error) (*Cluster, error) {
+	dir, err := os.MkdirTemp("", "deadman-postgres-")
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, err)
+	}
+	c := &Cluster{Dir: dir, ended: make(chan error, 1)}
+	c.stop = sync.OnceValue(c.end)
+	as, err := account()
+	if err == nil && as != nil {
+		err = os.Chown(dir, int(as.Uid), int(as.Gid))
+	}
+	if err == nil {
+		err = start(c, as)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", what, err), c.Stop())
+	}
+	return c, nil
+}
+
+// programs is the folder of initdb and postgres.
+func programs() (string, error) {
+	folders, err := filepath.Glob("/usr/lib/postgresql/*/bin")
+	if err != nil {
+		return "", err
+	}
+	slices.SortFunc(folders, func(a, b string) int { return major(b) - major(a) })
+	if path, err := exec.LookPath("initdb"); err == nil {
+		if path, err = filepath.EvalSymlinks(path); err == nil {
+			folders = append([]string{filepath.Dir(path)}, folders...)
+		}
+	}
+	for _, folder := range folders {
+		if runs(folder, "initdb") && runs(folder, "postgres") {
+			return folder, nil
+		}
+	}
+	return "", ErrNoPostgres
+}
+
+// major is the version in /usr/lib/postgresql/15/bin.
+func major(folder string) int {
+	n, err := strconv.Atoi(filepath.Base(filepath.Dir(folder)))
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+func runs(folder, name string) bool {
+	_, err := exec.LookPath(filepath.Join(folder, name))
+	return err == nil
+}
+
+func (c *Cluster) start(bin string, as *syscall.Credential, s Settings) (err error) {
+	data := filepath.Join(c.Dir, "data")
+	initdb := exec.Command(filepath.Join(bin, "initdb"),
+		"-D", data, "-U", "postgres", "--auth=trust", "--encoding=UTF8", "--locale=C", "--no-sync")
+	initdb.Dir, initdb.SysProcAttr = c.Dir, &syscall.SysProcAttr{Credential: as}
+	if out, err := initdb.CombinedOutput(); err != nil {
+		return fmt.Errorf("initdb: %w\n%s", err, out)
+	}
+	if c.Port = s.Port; c.Port == 0 {
+		if c.Port, err = freeport.Find(); err != nil {
+			return err
+		}
+	}
+	c.DSN = c.Database("postgres")
+	if err := c.run(as, append([]string{filepath.Join(bin, "postgres")}, c.arguments(data, s)...)...); err != nil {
+		return err
+	}
+	return c.wait()
+}
+
+func (c *Cluster) arguments(data string, s Settings) []string {
+	options := []string{
+		"listen_addresses=127.0.0.1", "port=" + strconv.Itoa(c.Port), "unix_socket_directories=" + c.Dir,
+		"max_connections=200", "max_wal_size=2GB", "timezone=UTC",
+	}
+	if !s.Durable {
+		options = append(options, "fsync=off", "full_page_writes=off", "synchronous_commit=off")
+	}
+	args := []string{"-D", data}
+	for _, o := range append(options, s.Options...) {
+		args = append(args, "-c", o)
+	}
+	return args
+}
+
+// keeper runs the server for as long as somebody holds the other end of its descriptor 3,
+// however that ends, and then removes the folder.
+const keeper = `
+dir=$1; shift
+"$@" </dev/null & server=$!
+(
+	cat <&3 >/dev/null
+	kill -QUIT $server
+	while kill -0 $server; do sleep 0.05; done
+	rm -rf "$dir"
+) </dev/null >/dev/null 2>&1 &
+wait $server`
+
+// run starts the server in the care of a keeper.
+func (c *Cluster) run(as *syscall.Credential, server ...string) error {
+	log, err := os.Create(filepath.Join(c.Dir, "log"))
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	held, hold, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer held.Close()
+	cmd := exec.Command("sh", append([]string{"-c", keeper, "keeper", c.Dir}, server...)...)
+	cmd.Stdout, cmd.Stderr, cmd.Dir, cmd.ExtraFiles = log, log, c.Dir, []*os.File{held}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: as, Setpgid: true} // an interrupt at the terminal is for us
+	if err := cmd.Start(); err != nil {
+		return errors.Join(err, hold.Close())
+	}
+	c.hold = append(c.hold, hold)
+	c.again = func() error { return c.run(as, server...) }
+	go c.await(cmd)
+	return nil
+}
+
+// await reports how the server ended. Tests that look for leaks name it: the server that they share ends with the process.
+func (c *Cluster) await(server *exec.Cmd) { c.ended <- server.Wait() }
+
+// wait returns when the server takes connections.
+func (c *Cluster) wait() error {
+	deadline := time.After(2 * time.Minute)
+	for {
+		if ready(c.DSN) {
+			return nil
+		}
+		select {
+		case err := <-c.ended:
+			c.ended <- err
+			return fmt.Errorf("it ended at once: %w\n%s", err, c.log())
+		case <-deadline:
+			return fmt.Errorf("it does not answer\n%s", c.log())
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+}
+
+func (c *Cluster) log() []byte {
+	b, err := os.ReadFile(filepath.Join(c.Dir, "log"))
+	if err != nil {
+		return nil
+	}
+	return bytes.TrimSpace(b)
+}
+
+// Database is the DSN of one of the cluster's databases.
+func (c *Cluster) Database(name string) string {
+	return fmt.Sprintf("postgres://postgres@127.0.0.1:%d/%s?sslmode=disable", c.Port, name)
+}
+
+// Crash kills all processes of the server, as a machine dies. Its files stay.
+func (c *Cluster) Crash() error {
+	text, err := os.ReadFile(filepath.Join(c.Dir, "data", "postmaster.pid"))
+	if err != nil {
+		return err
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	server, err := strconv.Atoi(first)
+	if err != nil {
+		return fmt.Errorf("postmaster.pid: %w", err)
+	}
+	for _, pid := range append(children(server), server) {
+		if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+			return err
+		}
+	}
+	err = <-c.ended // the keeper waits for the server
+	c.ended <- err
+	return nil
+}
+
+// children are the processes that a process started.
+func children(parent int) (pids []int) {
+	folders, err := filepath.Glob("/proc/[0-9]*/stat")
+	if err != nil {
+		return nil
+	}
+	for _, path := range folders {
+		var pid, of int
+		var state string
+		text, err := os.ReadFile(path)
+		if err != nil {
+			continue // it has ended
+		}
+		name := bytes.LastIndexByte(text, ')') // which may have any character in it
+		if _, err := fmt.Sscan(string(text[name+1:]), &state, &of); err != nil || of != parent {
+			continue
+		}
+		if pid, err = strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
+}
+
+// Restart starts a server that crashed, on the same port, and waits until it has recovered.
+func (c *Cluster) Restart() error {
+	<-c.ended //nolint:errcheck // it was killed
+	if err := c.again(); err != nil {
+		return err
+	}
+	return c.wait()
+}
+
+// Stop ends the server and removes its files. It may be called again.
+func (c *Cluster) Stop() error { return c.stop() }
+
+func (c *Cluster) end() error {
+	var err error
+	for _, hold := range c.hold {
+		err = errors.Join(err, hold.Close())
+	}
+	if c.hold != nil {
+		<-c.ended //nolint:errcheck // it was told to end
+	}
+	return errors.Join(err, os.RemoveAll(c.Dir))
+}

@@ -1,0 +1,207 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+)
+
+// within bounds the pending jobs of the world's rule, as a node does.
+func (w *world) within(q *access.Quotas, most int64) {
+	w.t.Helper()
+	q.Set([]access.Quota{{Prefix: w.rule.Name, Set: map[access.Limited]int64{access.LimitJobs: most}}}, 0)
+	q.CountJobs()
+	q.Learn(access.Learned{Jobs: must[map[string]int64](w.t)(w.PendingOf(w.ctx(), q.Covers))})
+}
+
+// Requests at a time begin as many jobs as a quota has room for, while the jobs are counted and some of the requests fail.
+func jobsAtOnceAreBounded(t *testing.T, w *world) {
+	const most, clients = 12, 8
+	var q access.Quotas
+	w.BoundBy(&q)
+	w.within(&q, most)
+	var all sync.WaitGroup
+	for client := range clients {
+		all.Go(func() {
+			for i := range 12 {
+				begins := w.starting(w.rule, fmt.Sprintf("%d-%d", client, i), w.slot())
+				if i%4 == 1 { // no such request is under way: it fails once its job is written
+					b := futurejobs.Batch{RuleSet: w.set, Once: begins.Ref.Key, Effects: []futurejobs.Effect{begins}}
+					if _, err := w.Apply(w.ctx(), b); !errors.Is(err, access.ErrRunning) {
+						t.Errorf("a request that is not under way: %v", err)
+					}
+					continue
+				}
+				if _, err := w.Apply(w.ctx(), futurejobs.Batch{RuleSet: w.set, Effects: []futurejobs.Effect{begins}}); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	all.Go(func() {
+		for range 20 {
+			w.within(&q, most)
+		}
+	})
+	all.Wait()
+	if n := len(w.all()); n > most {
+		t.Errorf("%d jobs began at a time, the quota is %d", n, most)
+	}
+	for i := range most + 2 { // what failed made room again
+		w.byHand(w.starting(w.rule, fmt.Sprintf("later-%d", i), w.slot()))
+	}
+	if n := len(w.all()); n != most {
+		t.Errorf("%d jobs are pending, want %d", n, most)
+	}
+	for _, j := range w.all() {
+		w.byHand(w.ending(w.rule, j.Key))
+	}
+	if room := q.OfJobs(w.rule.Name)[0].Room(); room != most {
+		t.Errorf("once all ended there is room for %d, want %d", room, most)
+	}
+}
+
+// turnedAway publishes a trigger that a quota has no room for, and returns its dead letter.
+func (w *world) turnedAway(seq uint64, begins futurejobs.Effect) futurejobs.DeadLetter {
+	w.t.Helper()
+	begins.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq, At: w.at, Data: []byte(`{}`)}
+	got := must[futurejobs.Applied](w.t)(w.Apply(w.ctx(), w.batch(seq-1, seq, begins)))
+	if got.Refused != 1 || got.Created != 0 {
+		w.t.Fatalf("without room: %+v", got.Tally)
+	}
+	return must[futurejobs.Page[futurejobs.DeadLetter]](w.t)(w.DeadLetters(w.ctx(), futurejobs.Filter{Limit: 1})).Items[0]
+}
+
+// retry takes the event of a letter in, late.
+func (w *world) retry(l futurejobs.DeadLetter, begins futurejobs.Effect) (futurejobs.Applied, error) {
+	event := l.Event
+	begins.Event, begins.Late = &event, true
+	return w.Apply(w.ctx(), w.again(l, begins))
+}
+
+// turnedAwayCase is what happens between the refusal of a trigger and the retry of its dead letters, and what comes of the retry.
+type turnedAwayCase struct {
+	begins       func(key string) futurejobs.Effect
+	meanwhile    func(key string)
+	letters      int
+	begun, ended int
+	left         bool
+}
+
+// play refuses the trigger, from a sequence on, and retries it.
+func (c turnedAwayCase) play(t *testing.T, w *world, q *access.Quotas, key string, seq uint64) {
+	t.Helper()
+	w.within(q, 0)
+	var letters []futurejobs.DeadLetter
+	for range c.letters {
+		letters = append(letters, w.turnedAway(seq, c.begins(key)))
+		seq++
+	}
+	c.meanwhile(key)
+	w.within(q, 1000)
+	var begun, ended int
+	for _, l := range letters {
+		got, err := w.retry(l, c.begins(key))
+		w.must(err)
+		begun, ended = begun+got.Created, ended+got.Ended
+	}
+	left := slices.ContainsFunc(w.all(), func(j futurejobs.Job) bool { return j.Key == key })
+	if begun != c.begun || ended != c.ended || left != c.left {
+		t.Errorf("%q: %d began, %d ended, one is left: %v; want %d, %d, %v", key, begun, ended, left, c.begun, c.ended, c.left)
+	}
+}
+
+// An end that comes after a job had no room ends the job that a retry of the dead letter begins.
+func endsOfTurnedAwayAreRemembered(t *testing.T, w *world) {
+	var q access.Quotas
+	w.BoundBy(&q)
+	at, resolved := w.at, checks.Outcome("resolved")
+	end := func(key string, after time.Duration) futurejobs.Effect {
+		return w.asking(w.rule, key, at.Add(after), futurejobs.End{Outcome: resolved})
+	}
+	member := func(key, member string) futurejobs.Effect {
+		return w.asking(w.rule, key, at.Add(time.Second), gather(member, 0))
+	}
+	begins := func(key string) futurejobs.Effect {
+		j := w.job(w.rule, key, w.slot())
+		j.Since = at
+		return begins(w.rule, j)
+	}
+	set := func(key string) futurejobs.Effect {
+		e := begins(key)
+		start := e.Ask.(futurejobs.Start)
+		start.Sets = []futurejobs.Gather{gather("", 0)}
+		e.Ask = start
+		return e
+	}
+	seq := uint64(8)
+	for key, c := range map[string]turnedAwayCase{
+		"ended":  {begins, func(key string) { w.byHand(end(key, time.Second)) }, 1, 1, 1, false},
+		"open":   {begins, func(string) {}, 1, 1, 0, true},
+		"before": {begins, func(key string) { w.byHand(end(key, -time.Second)) }, 1, 1, 0, true},
+		"twice":  {begins, func(key string) { w.byHand(end(key, time.Second)) }, 2, 2, 2, false},
+		"nul\x00": {begins, func(key string) {
+			w.byHand(end(key, time.Second), end(key, 2*time.Second))
+		}, 1, 1, 1, false},
+		"again": {begins, func(key string) { // another trigger had room, and its job ended
+			w.within(&q, 1000)
+			w.byHand(begins(key))
+			w.byHand(end(key, time.Second))
+		}, 1, 1, 1, false},
+		"set": {set, func(key string) {
+			w.byHand(member(key, "x"), member(key, "y"))
+			w.byHand(member(key, "z"))
+		}, 1, 1, 1, false},
+		"part": {set, func(key string) { w.byHand(member(key, "x")) }, 1, 1, 0, true},
+	} {
+		c.play(t, w, &q, key, seq)
+		seq += uint64(c.letters)
+	}
+	// A trigger that comes after that begins a job as always.
+	later := begins("ended")
+	later.Event = &futurejobs.Event{Stream: "ORDERS", Subject: "orders.created", Seq: seq, At: at.Add(time.Minute)}
+	if got := must[futurejobs.Applied](t)(w.Apply(w.ctx(), w.batch(seq-1, seq, later))); got.Created != 1 || got.Ended != 0 {
+		t.Errorf("a later trigger: %+v", got.Tally)
+	}
+}
+
+// A retry and the end that comes at the same time do not miss each other.
+func retriesMeetEnds(t *testing.T, w *world) {
+	var q access.Quotas
+	w.BoundBy(&q)
+	for i := range 20 {
+		key := fmt.Sprint(i)
+		w.within(&q, 0)
+		l := w.turnedAway(uint64(8+i), w.starting(w.rule, key, w.slot()))
+		w.within(&q, 1000)
+		var both sync.WaitGroup
+		both.Go(func() {
+			if _, err := w.retry(l, w.starting(w.rule, key, w.slot())); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Go(func() {
+			e := w.asking(w.rule, key, w.at, futurejobs.End{Outcome: "resolved"})
+			if _, err := w.Apply(w.ctx(), futurejobs.Batch{RuleSet: w.set, Effects: []futurejobs.Effect{e}}); err != nil {
+				t.Error(err)
+			}
+		})
+		both.Wait()
+	}
+	var left []string
+	for _, j := range w.all() {
+		left = append(left, j.Key)
+	}
+	if diff := cmp.Diff([]string(nil), left); diff != "" {
+		t.Errorf("jobs that ended are pending (-want +got):\n%s", diff)
+	}
+}

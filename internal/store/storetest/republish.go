@@ -1,0 +1,213 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sync/errgroup"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/internal/store"
+)
+
+// told settles a decision with an alert about each key, publishes nothing, and returns the
+// database's time after which they were decided.
+func (w *world) told(keys ...string) (since time.Time) {
+	w.t.Helper()
+	since = must[time.Time](w.t)(w.Now(w.ctx()))
+	for later := since; !later.After(since); { // so that nothing before was decided at the same instant
+		later = must[time.Time](w.t)(w.Now(w.ctx()))
+	}
+	w.start(w.slot(), keys...)
+	wanted := make(map[string]bool)
+	for _, key := range keys {
+		wanted[key] = true
+	}
+	var decisions []futurejobs.Decision
+	for _, j := range w.all() {
+		if wanted[j.Key] {
+			decisions = append(decisions, w.over(j))
+		}
+	}
+	w.settle(decisions...)
+	return since.Add(time.Microsecond)
+}
+
+func alertsAreRepublished(t *testing.T, w *world) {
+	shop := w.rule
+	w.told("a")
+	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
+	since := w.told("b", "c")
+	w.rule = w.save("other", "order")
+	w.told("d")
+	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
+	w.told("waits")
+
+	all := futurejobs.Filter{After: since}
+	of := futurejobs.Filter{After: since, Rule: shop.Name}
+	for _, f := range []futurejobs.Filter{all, of} {
+		want := int64(3)
+		if f.Rule != "" {
+			want = 2
+		}
+		if n := must[int64](t)(w.Republishable(w.ctx(), f)); n != want {
+			t.Errorf("of rule %q: %d would be published again, want %d", f.Rule, n, want)
+		}
+	}
+	if n := len(w.unpublished()); n != 1 {
+		t.Errorf("counting made %d wait", n)
+	}
+	republish := func(f futurejobs.Filter, want int64) {
+		t.Helper()
+		if n, err := w.Republish(access.As(w.ctx(), ada), f); n != want || err != nil {
+			t.Errorf("%d are published again, want %d: %v", n, want, err)
+		}
+	}
+	republish(of, 2)
+	w.unpublished() // which puts them back
+	republish(of, 0)
+	republish(all, 1)
+	republish(futurejobs.Filter{After: since.AddDate(1, 0, 0)}, 0)
+	keys := make(map[string]bool)
+	for _, a := range w.unpublished() {
+		keys[a.Key] = true
+	}
+	if diff := cmp.Diff(map[string]bool{"b": true, "c": true, "d": true, "waits": true}, keys); diff != "" {
+		t.Error(diff)
+	}
+	at := since.Format(time.RFC3339)
+	want := []string{"ada alert.republish rule/" + shop.Name + " alerts decided since " + at + ": 2", "ada alert.republish alerts alerts decided since " + at + ": 1"}
+	if diff := cmp.Diff(want, w.audited(access.Filter{Action: "alert.republish"})); diff != "" {
+		t.Error(diff)
+	}
+	for _, ask := range []func(futurejobs.Filter) error{
+		func(f futurejobs.Filter) error { _, err := w.Republish(w.ctx(), f); return err },
+		func(f futurejobs.Filter) error { _, err := w.Republishable(w.ctx(), f); return err },
+	} {
+		if err := ask(futurejobs.Filter{After: since, Rule: "nobody"}); !errors.Is(err, futurejobs.ErrNotFound) {
+			t.Errorf("of a rule that never was: %v", err)
+		}
+	}
+}
+
+// More than one transaction takes is put back in several, each alert once.
+func alertsAreRepublishedInParts(t *testing.T, w *world) {
+	const some = 10_200
+	keys, _ := w.neighbours(some)
+	since := w.told(keys...)
+	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
+	w.republish(since, some)
+	seen := make(map[alerts.ID]bool)
+	for _, a := range w.unpublished() {
+		seen[a.ID] = true
+	}
+	if n := must[store.Gauges](t)(w.Gauges(w.ctx())).Unpublished; len(seen) != some || n != some {
+		t.Errorf("%d alerts wait, %d different ones, want %d", n, len(seen), some)
+	}
+}
+
+// republish has alerts published again.
+func (w *world) republish(since time.Time, want int64) {
+	w.t.Helper()
+	if n, err := w.Republish(w.ctx(), futurejobs.Filter{After: since}); n != want || err != nil {
+		w.t.Fatalf("%d are published again, want %d: %v", n, want, err)
+	}
+}
+
+// decideAt settles a decision about a key, with an alert of a slot, and returns the alert's id.
+func (w *world) decideAt(slot time.Time, key string) alerts.ID {
+	w.t.Helper()
+	j := w.one(key)
+	j.NextCheckAt, j.CheckCount = j.NextCheckAt.Add(time.Minute), j.CheckCount+1
+	d := w.saying(futurejobs.Decision{Job: j}, slot)
+	w.settle(d)
+	return d.Alerts[0].ID
+}
+
+// sent publishes what waits in a shard, so many alerts at a time, and returns it in order.
+func (w *world) sent(shard int16, limit int) (ids []alerts.ID) {
+	w.t.Helper()
+	for {
+		next := must[[]alerts.Alert](w.t)(w.Unpublished(w.ctx(), []int16{shard}, limit, nil))
+		if len(next) == 0 {
+			return ids
+		}
+		w.must(w.MarkPublished(w.ctx(), next))
+		ids = append(ids, idsOf(next)...)
+	}
+}
+
+// What is published again comes in the order of its decisions, whatever its ids, and before what waits and what is
+// decided meanwhile.
+func alertsAreRepublishedInOrder(t *testing.T, w *world) {
+	since := must[time.Time](t)(w.Now(w.ctx()))
+	keys, shard := w.neighbours(1)
+	slot := w.slot()
+	w.start(slot, keys...)
+	var want []alerts.ID
+	decide := func(slot time.Time) { want = append(want, w.decideAt(slot, keys[0])) }
+	decide(slot)
+	decide(slot.Add(-2 * time.Hour)) // its id is less than that of the decision before
+	decide(slot.Add(-time.Hour))
+	if diff := cmp.Diff(want, w.sent(shard, 10)); diff != "" {
+		t.Fatalf("at first (-want +got):\n%s", diff)
+	}
+	decide(slot.Add(time.Hour)) // waits
+	for _, limit := range []int{1, 2, 10} {
+		for range 2 {
+			w.republish(since, int64(len(want)-1))
+		}
+		decide(slot.Add(-3 * time.Hour))
+		if diff := cmp.Diff(want, w.sent(shard, limit)); diff != "" {
+			t.Errorf("%d at a time (-want +got):\n%s", limit, diff)
+		}
+		decide(slot.Add(2 * time.Hour))
+	}
+}
+
+// Nodes that hold a shard, or do not know yet that they lost it, put an alert back once.
+func alertsArePutBackOnceByTwo(_ *testing.T, w *world) {
+	const some, nodes = 1000, 4
+	keys, shard := w.neighbours(some)
+	since := w.told(keys...)
+	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
+	for range 3 {
+		w.republish(since, some)
+		var group errgroup.Group
+		for range nodes {
+			group.Go(func() error {
+				waiting, err := w.Unpublished(w.ctx(), []int16{shard}, 2*some, nil)
+				if err == nil && len(waiting) != some {
+					err = fmt.Errorf("%d wait, want %d", len(waiting), some)
+				}
+				return err
+			})
+		}
+		w.must(group.Wait())
+		w.must(w.MarkPublished(w.ctx(), w.unpublished()))
+	}
+}
+
+// Alerts that were decided at one instant are put back beside those of them that still wait since the last time.
+func alertsArePutBackBesideWhatIsLeft(t *testing.T, w *world) {
+	keys, shard := w.neighbours(3)
+	w.start(w.slot(), keys...)
+	decisions := []futurejobs.Decision{w.over(w.one(keys[0])), w.over(w.one(keys[1])), w.over(w.one(keys[2]))}
+	since := decisions[0].Alerts[0].DecidedAt
+	for i := range decisions {
+		decisions[i].Alerts[0].DecidedAt = since
+	}
+	w.settle(decisions...)
+	all := w.sent(shard, 10)
+	w.republish(since, 3)
+	w.must(w.MarkPublished(w.ctx(), w.unpublished()[:1])) // its row keeps the key that it was written with
+	w.republish(since, 1)
+	if diff := cmp.Diff(all, w.sent(shard, 1)); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

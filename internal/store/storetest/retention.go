@@ -1,0 +1,89 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+)
+
+// prune takes away what is older than d; less than nothing reaches into the future.
+func (w *world) prune(d time.Duration) store.Pruned {
+	w.t.Helper()
+	return must[store.Pruned](w.t)(w.Prune(w.ctx(), store.Retention{History: d, Alerts: d, DeadLetters: d}))
+}
+
+func retentionPrunes(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b", "c")
+	w.settle(w.over(w.one("a")), w.over(w.one("b")))
+	w.must(w.MarkPublished(w.ctx(), w.unpublished()))
+	letters := w.batch(7, 8)
+	letters.DeadLetters = []futurejobs.DeadLetter{{Reason: "bad"}}
+	must[futurejobs.Applied](t)(w.Apply(w.ctx(), letters))
+
+	if got := w.prune(time.Hour); got != (store.Pruned{}) {
+		t.Errorf("pruned what is young: %+v", got)
+	}
+	if got := must[store.Pruned](t)(w.Prune(w.ctx(), store.Retention{})); got != (store.Pruned{}) {
+		t.Errorf("pruned though told to keep for ever: %+v", got)
+	}
+	if got, want := w.prune(-3*futurejobs.Day), (store.Pruned{History: 2, Alerts: 2, DeadLetters: 1}); got != want {
+		t.Errorf("pruned %+v, want %+v", got, want)
+	}
+	if len(w.ended()) != 0 || len(pages(t, futurejobs.Filter{}, w.Alerts)) != 0 || len(pages(t, futurejobs.Filter{}, w.DeadLetters)) != 0 {
+		t.Error("something is left")
+	}
+	w.balances(3)
+	w.start(w.slot(), "d") // the table of today is still there, or the default
+	w.settle(w.over(w.one("d")))
+	if len(w.ended()) != 1 {
+		t.Error("nothing can be archived any more")
+	}
+	w.balances(4)
+}
+
+func retentionKeepsWhatIsUnpublished(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b")
+	w.settle(w.over(w.one("a")), w.over(w.one("b")))
+	waiting := w.unpublished()
+	w.must(w.MarkPublished(w.ctx(), waiting[1:]))
+	if got := w.prune(-3 * futurejobs.Day); got.Alerts != 1 {
+		t.Errorf("pruned %d alerts, want the one that is published", got.Alerts)
+	}
+	if left := w.unpublished(); len(left) != 1 || left[0].ID != waiting[0].ID {
+		t.Errorf("left to publish: %v", left)
+	}
+}
+
+func gaugesCount(t *testing.T, w *world) {
+	gauges := func() store.Gauges { return must[store.Gauges](t)(w.Gauges(w.ctx())) }
+	if got := gauges(); got != (store.Gauges{}) {
+		t.Errorf("of nothing: %+v", got)
+	}
+	w.start(w.slot(), "a", "b", "c", "d")
+	w.settle(w.over(w.one("a")), w.over(w.one("b")))
+	w.must(w.MarkPublished(w.ctx(), w.unpublished()[:1]))
+	past := must[time.Time](t)(w.Now(w.ctx())).Add(-time.Hour)
+	w.settle(w.later(w.one("c"), past))
+	letters := w.batch(7, 8)
+	letters.DeadLetters = []futurejobs.DeadLetter{{Reason: "bad"}}
+	must[futurejobs.Applied](t)(w.Apply(w.ctx(), letters))
+	got := gauges()
+	if got.Pending != 2 || got.Due != 1 || got.Unpublished != 2 || got.DeadLetters != 1 || !got.OldestDue.Equal(past) {
+		t.Errorf("gauges: %+v", got)
+	}
+	if !got.OldestHistory.Equal(w.ended()[1].EndedAt) {
+		t.Errorf("oldest history: %s, want %s", got.OldestHistory, w.ended()[1].EndedAt)
+	}
+	if at := pages(t, futurejobs.Filter{}, w.DeadLetters)[0].At; !got.OldestDeadLetter.Equal(at) {
+		t.Errorf("oldest dead letter: %s, want %s", got.OldestDeadLetter, at)
+	}
+	// Alerts are sorted by the slot that they are about, which these have in common.
+	if !slices.ContainsFunc(pages(t, futurejobs.Filter{}, w.Alerts), func(a futurejobs.Said) bool {
+		return a.DecidedAt.Equal(got.OldestAlert)
+	}) {
+		t.Errorf("oldest alert: %s", got.OldestAlert)
+	}
+}

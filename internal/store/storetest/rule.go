@@ -1,0 +1,453 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/rules"
+)
+
+func rulesAreSaved(t *testing.T, w *world) {
+	before := must[int64](t)(w.Revision(w.ctx()))
+	first := rules.Saved{
+		Name: "payment", Entity: "payment", Document: []byte(`{"a":"☃"}`), Bundle: "shop",
+		Reads: []rules.Read{{Subject: "p.a", Stream: "PAY", From: 9}, {Subject: "p.b", Stream: "PAY", From: 4}},
+	}
+	first.Bounds = &access.Bounds{Token: "acme", Subjects: []string{"p.>"}, Publish: []string{}, Handlers: []string{"acme-*"}}
+	v1 := must[rules.Saved](t)(w.Save(w.ctx(), first, 0))
+	second := first
+	second.Document, second.Reads, second.Bounds = []byte(`{"a":2}`), nil, nil
+	v2 := must[rules.Saved](t)(w.Save(access.As(w.ctx(), ada), second, 1))
+	if v1.Version != 1 || v2.Version != 2 || v1.RuleID != v2.RuleID || v1.SavedAt.IsZero() || v1.RuleID == w.rule.ID {
+		t.Errorf("saved %+v, then %+v", v1, v2)
+	}
+	if v1.SavedBy != access.NodeItself || v2.SavedBy != ada.Name {
+		t.Errorf("saved by %q, then by %q", v1.SavedBy, v2.SavedBy)
+	}
+	if c := w.cursor("PAY"); c.LastSeq != 4 {
+		t.Errorf("the stream is read from %d, want the earliest", c.LastSeq)
+	}
+	revision, loaded, err := w.Load(w.ctx())
+	w.must(err)
+	if revision != before+2 {
+		t.Errorf("revision %d, want %d", revision, before+2)
+	}
+	if len(loaded) != 3 {
+		t.Fatalf("%d versions, want 3", len(loaded))
+	}
+	if diff := cmp.Diff([]rules.Saved{v1, v2}, loaded[1:]); diff != "" {
+		t.Errorf("loaded (-want +got):\n%s", diff)
+	}
+	got := must[rules.Saved](t)(w.Version(w.ctx(), v1.RuleID, 1))
+	if diff := cmp.Diff(v1, got); diff != "" {
+		t.Errorf("version 1 (-want +got):\n%s", diff)
+	}
+	if _, err := w.Version(w.ctx(), v1.RuleID, 3); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("version 3: %v, want ErrNotFound", err)
+	}
+}
+
+// Old versions go once nothing needs them: not the newest, the first, one that a job or an open outage has, or
+// one that an event may be for which is not applied yet.
+func versionsArePruned(t *testing.T, w *world) {
+	prune := func() int64 { return must[int64](t)(w.PruneVersions(w.ctx())) }
+	first := *w.rule
+	versions := map[int32]*futurejobs.Rule{1: w.rule}
+	for range 105 {
+		next := w.save(w.rule.Name, "order")
+		versions[next.Version] = next
+	}
+	w.byHand(w.starting(versions[3], "a", w.slot()))
+	must[[]alerts.Alert](t)(w.Meet(w.ctx(), w.met(versions[4], 1)))
+	if n := prune(); n != 0 {
+		t.Errorf("%d versions went that events may be for", n)
+	}
+	w.must(w.MarkRead(w.ctx(), "ORDERS", 7, must[time.Time](t)(w.Now(w.ctx())).Add(time.Hour)))
+	before := must[int64](t)(w.Revision(w.ctx()))
+	if n := prune(); n != 3 {
+		t.Errorf("%d versions went, want 2, 5 and 6", n)
+	}
+	if n := prune(); n != 0 {
+		t.Errorf("%d versions went after that", n)
+	}
+	changes := must[rules.Changes](t)(w.Changes(w.ctx(), before))
+	if !changes.All || len(changes.Saved) != 103 {
+		t.Fatalf("nodes read %d versions anew, all: %t; want 103", len(changes.Saved), changes.All)
+	}
+	for i, want := range []int32{1, 3, 4, 7} {
+		if got := changes.Saved[i]; got.Version != want || got.RuleID != first.ID {
+			t.Errorf("version %d stays, want %d", got.Version, want)
+		}
+	}
+	w.set = changes.Revision
+	w.settle(w.over(w.one("a")))
+	if n := prune(); n != 1 {
+		t.Errorf("%d versions went, want 3, whose job has ended", n)
+	}
+}
+
+// What changed since a revision is loaded, and nothing else.
+func changesAreLoadedAlone(t *testing.T, w *world) {
+	other := w.save("other", "order")
+	since := w.set
+	changes := func() rules.Changes { return must[rules.Changes](t)(w.Changes(w.ctx(), since)) }
+	if got := changes(); got.All || got.Revision != since || len(got.Saved) != 0 {
+		t.Errorf("nothing changed: %+v", got)
+	}
+	w.must(w.Pause(w.ctx(), other.Name, true))
+	if got := changes(); got.All || len(got.Saved) != 1 || got.Saved[0].RuleID != other.ID || got.Saved[0].Version != 0 || got.Saved[0].PausedAt.IsZero() {
+		t.Errorf("a pause: %+v", got)
+	}
+	w.save(w.rule.Name, "order")
+	if got := changes(); len(got.Saved) != 2 || got.Saved[0].RuleID != w.rule.ID || got.Saved[0].Version != 2 || got.Saved[1].Version != 0 {
+		t.Errorf("a version: %+v", got)
+	}
+	since = w.set
+	must[int32](t)(w.Delete(w.ctx(), other.Name, rules.AnyVersion))
+	if got := changes(); got.All || len(got.Saved) != 1 || got.Saved[0].DeletedAt.IsZero() {
+		t.Errorf("a deletion: %+v", got)
+	}
+	if got := must[rules.Changes](t)(w.Changes(w.ctx(), -1)); !got.All || len(got.Saved) != 2 {
+		t.Errorf("all: %+v", got)
+	}
+}
+
+func rulesKeepTheirEntity(_ *testing.T, w *world) {
+	w.refuses(rules.ErrEntityChanged, func() error {
+		_, err := w.Save(w.ctx(), rules.Saved{Name: w.rule.Name, Entity: "parcel", Document: []byte(`{}`)}, rules.AnyVersion)
+		return err
+	})
+}
+
+// refuses fails the test unless a change of the rules is refused for a reason, and changes
+// nothing.
+func (w *world) refuses(reason error, change func() error) {
+	w.t.Helper()
+	before, were, err := w.Load(w.ctx())
+	w.must(err)
+	if err := change(); !errors.Is(err, reason) {
+		w.t.Fatalf("%v, want %v", err, reason)
+	}
+	after, are, err := w.Load(w.ctx())
+	w.must(err)
+	if after != before {
+		w.t.Errorf("the revision went from %d to %d", before, after)
+	}
+	if diff := cmp.Diff(were, are); diff != "" {
+		w.t.Errorf("rules (-before +after):\n%s", diff)
+	}
+	w.byHand(w.starting(w.rule, "x", w.slot())) // and nobody is kept waiting
+}
+
+func rulesAreSavedOverTheVersionMeant(t *testing.T, w *world) {
+	save := func(name string, version int32) func() error {
+		return func() error {
+			_, err := w.Save(w.ctx(), rules.Saved{Name: name, Entity: "order", Document: []byte(`{}`)}, version)
+			return err
+		}
+	}
+	remove := func(name string, version int32) func() error {
+		return func() error { _, err := w.Delete(w.ctx(), name, version); return err }
+	}
+	for _, change := range []func() error{
+		save(w.rule.Name, 0), save(w.rule.Name, 2), save("new", 1), save("new", 2), remove(w.rule.Name, 2), remove(w.rule.Name, 0),
+	} {
+		w.refuses(rules.ErrConflict, change)
+	}
+	w.refuses(futurejobs.ErrNotFound, remove("new", rules.AnyVersion))
+	w.refuses(futurejobs.ErrNotFound, remove("new", 1))
+	w.refuses(futurejobs.ErrNotFound, func() error { return w.Pause(w.ctx(), "new", true) })
+
+	// Of many who change the same version one does.
+	var wins atomic.Int32
+	var people sync.WaitGroup
+	for range 6 {
+		people.Go(func() {
+			switch err := save(w.rule.Name, 1)(); {
+			case err == nil:
+				wins.Add(1)
+			case !errors.Is(err, rules.ErrConflict):
+				t.Error(err)
+			}
+		})
+	}
+	people.Wait()
+	if wins.Load() != 1 {
+		t.Errorf("%d saved over the same version", wins.Load())
+	}
+	w.must(save(w.rule.Name, rules.AnyVersion)())
+	w.must(save("new", 0)())
+}
+
+func rulesArePaused(t *testing.T, w *world) {
+	before := must[int64](t)(w.Revision(w.ctx()))
+	w.must(w.Pause(access.As(w.ctx(), ada), w.rule.Name, true))
+	paused := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 1))
+	if paused.PausedAt.IsZero() || paused.PausedBy != ada.Name {
+		t.Errorf("paused: %+v", paused)
+	}
+	w.must(w.Pause(w.ctx(), w.rule.Name, true)) // it is: who did it stays
+	revision, loaded, err := w.Load(w.ctx())
+	w.must(err)
+	if diff := cmp.Diff([]rules.Saved{paused}, loaded); diff != "" || revision != before+1 {
+		t.Errorf("revision %d, was %d; loaded (-want +got):\n%s", revision, before, diff)
+	}
+	next := must[rules.Saved](t)(w.Save(w.ctx(), rules.Saved{Name: w.rule.Name, Entity: "order", Document: []byte(`{"v":2}`)}, 1))
+	if !next.PausedAt.Equal(paused.PausedAt) || next.PausedBy != ada.Name {
+		t.Errorf("a save undid the pause: %+v", next)
+	}
+	w.must(w.Pause(w.ctx(), w.rule.Name, false))
+	if got := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 2)); !got.PausedAt.IsZero() || got.PausedBy != "" {
+		t.Errorf("resumed: %+v", got)
+	}
+}
+
+// rulesAreHalted pauses rules that cost too much, also those that a person paused.
+func rulesAreHalted(t *testing.T, w *world) {
+	w.must(w.Pause(access.As(w.ctx(), ada), w.rule.Name, true))
+	w.must(w.Halt(w.ctx(), w.rule.Name, 1, "it costs too much"))
+	halted := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 1))
+	if halted.PausedAt.IsZero() || halted.PausedBy != rules.HaltedBy {
+		t.Errorf("halted: %+v", halted)
+	}
+	before := must[int64](t)(w.Revision(w.ctx()))
+	w.must(w.Halt(w.ctx(), w.rule.Name, 1, "once more"))
+	w.must(w.Pause(access.As(w.ctx(), ada), w.rule.Name, true))
+	if again := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 1)); !cmp.Equal(halted, again) || must[int64](t)(w.Revision(w.ctx())) != before {
+		t.Errorf("halted again: %+v", again)
+	}
+	w.must(w.Pause(w.ctx(), w.rule.Name, false))
+	if err := w.Halt(w.ctx(), w.rule.Name, 2, "another version"); !errors.Is(err, rules.ErrConflict) {
+		t.Errorf("of another version: %v", err)
+	}
+	w.refuses404(func() error { return w.Halt(w.ctx(), "new", 1, "no such rule") })
+	if resumed := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 1)); !resumed.PausedAt.IsZero() {
+		t.Errorf("resumed: %+v", resumed)
+	}
+	entries, _, err := w.Audit(w.ctx(), access.Filter{Action: "rule.pause", Actor: access.NodeItself})
+	if err != nil || len(entries) != 1 || entries[0].Object != "rule/"+w.rule.Name || entries[0].Detail != "it costs too much" {
+		t.Errorf("the audit has %+v, %v", entries, err)
+	}
+}
+
+func rulesAreDeleted(t *testing.T, w *world) {
+	other := w.save("payment-missing", "payment")
+	w.start(w.slot(), "a", "b", "c")
+	w.byHand(w.starting(other, "p", w.slot()))
+	decided := w.settlement(w.over(w.one("a")))
+	if id := must[int32](t)(w.Delete(w.ctx(), w.rule.Name, 1)); id != w.rule.ID {
+		t.Errorf("deleted %d, want %d", id, w.rule.ID)
+	}
+	if _, err := w.Settle(w.ctx(), decided); !errors.Is(err, futurejobs.ErrRulesChanged) {
+		t.Errorf("settle: %v, want ErrRulesChanged", err)
+	}
+	var loaded []rules.Saved
+	var err error
+	w.set, loaded, err = w.Load(w.ctx())
+	w.must(err)
+	if len(loaded) != 1 || loaded[0].RuleID != other.ID {
+		t.Errorf("loaded %+v, want the other rule alone", loaded)
+	}
+	if v := must[rules.Saved](t)(w.Version(w.ctx(), w.rule.ID, 1)); v.DeletedAt.IsZero() || v.Name != w.rule.Name {
+		t.Errorf("a version of it: %+v", v)
+	}
+	w.refuses404(func() error { _, err := w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion); return err })
+	w.refuses404(func() error { return w.Pause(w.ctx(), w.rule.Name, true) })
+	w.leftOf(w.rule.ID)
+	w.purge(w.rule)
+	w.leftOf()
+	w.leftOf() // and again, now that it is known
+	if len(w.all()) != 1 || len(w.unpublished()) != 0 {
+		t.Errorf("%d jobs and %d alerts, want the other rule's job alone", len(w.all()), len(w.unpublished()))
+	}
+	for _, e := range w.ended() {
+		if e.Outcome != "rule_deleted" || e.Rule != w.rule.Name {
+			t.Errorf("history: %+v", e)
+		}
+	}
+	w.balances(4)
+}
+
+func (w *world) refuses404(change func() error) {
+	w.t.Helper()
+	if err := change(); !errors.Is(err, futurejobs.ErrNotFound) {
+		w.t.Errorf("%v, want ErrNotFound", err)
+	}
+}
+
+// leftOf fails the test unless these are the deleted rules that have jobs.
+func (w *world) leftOf(want ...int32) {
+	w.t.Helper()
+	if diff := cmp.Diff(want, must[[]int32](w.t)(w.Deleted(w.ctx()))); diff != "" {
+		w.t.Errorf("deleted rules with jobs (-want +got):\n%s", diff)
+	}
+}
+
+// purge ends the jobs of a deleted rule, two at a time.
+func (w *world) purge(rule *futurejobs.Rule) {
+	w.t.Helper()
+	for {
+		jobs := must[[]futurejobs.Job](w.t)(w.JobsOf(w.ctx(), rule.ID, futurejobs.Ref{}, 2))
+		if len(jobs) == 0 {
+			return
+		}
+		effects := make([]futurejobs.Effect, len(jobs))
+		for i, j := range jobs {
+			effects[i] = futurejobs.Purge(rule, j.Ref)
+		}
+		if got := w.byHand(effects...); got.Ended != len(jobs) || len(got.Said) != 0 {
+			w.t.Fatalf("purged %+v of %d", got, len(jobs))
+		}
+	}
+}
+
+func namesComeBack(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b")
+	w.settle(w.over(w.one("b")))
+	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion))
+	next := w.save(w.rule.Name, "parcel")
+	if next.ID == w.rule.ID || next.Version != w.rule.Version+1 {
+		t.Fatalf("it came back as %+v, was %+v", next, w.rule)
+	}
+	w.byHand(w.starting(next, "a", w.slot().Add(time.Hour)))
+	for _, f := range []futurejobs.Filter{{Rule: w.rule.Name}, {RulePrefix: "order-"}, {Rule: w.rule.Name, Key: "a"}} {
+		if jobs := pages(t, f, w.Jobs); len(jobs) != 2 || jobs[0].Entity != "order" || jobs[1].Entity != "parcel" {
+			t.Errorf("%+v: %+v, want the job of each", f, jobs)
+		}
+	}
+	if j := must[futurejobs.Listed](t)(w.Job(w.ctx(), w.rule.Name, "a")); j.RuleID != next.ID {
+		t.Errorf("the job is of rule %d, want that of now, %d", j.RuleID, next.ID)
+	}
+	w.byHand(w.ending(next, "a"))
+	for _, f := range []futurejobs.Filter{{Rule: w.rule.Name}, {Rule: w.rule.Name, Limit: 1}} {
+		if ended := pages(t, f, w.History); len(ended) != 2 || ended[0].Entity != "parcel" || ended[1].Entity != "order" {
+			t.Errorf("history: %+v, want that of each", ended)
+		}
+	}
+	if said := pages(t, futurejobs.Filter{Rule: w.rule.Name}, w.Alerts); len(said) != 1 || said[0].RuleID != w.rule.ID {
+		t.Errorf("alerts: %+v", said)
+	}
+	w.leftOf(w.rule.ID)
+}
+
+// No alert of a rule is decided once its deletion is committed, whatever is under way.
+func deletedRulesSayNothing(t *testing.T, w *world) {
+	w.start(w.slot(), "a", "b", "c", "d")
+	var settlers sync.WaitGroup
+	var deleted atomic.Bool
+	for _, j := range w.all() {
+		settlers.Go(func() {
+			for {
+				late := deleted.Load()
+				settled, err := w.Settle(w.ctx(), w.settlement(w.later(j, j.NextCheckAt.Add(time.Minute))))
+				if errors.Is(err, futurejobs.ErrRulesChanged) {
+					return
+				}
+				if err != nil || !settled.Jobs[j.ID] || late {
+					t.Errorf("settle, begun after the deletion: %v: %+v, %v", late, settled, err)
+					return
+				}
+				j.Rev, j.CheckCount, j.NextCheckAt = j.Rev+1, j.CheckCount+1, j.NextCheckAt.Add(time.Minute)
+			}
+		})
+	}
+	for len(w.unpublished()) < 20 { // until they are at it
+		if t.Failed() {
+			break
+		}
+	}
+	must[int32](t)(w.Delete(w.ctx(), w.rule.Name, rules.AnyVersion))
+	said := len(w.unpublished())
+	deleted.Store(true)
+	settlers.Wait()
+	if now := len(w.unpublished()); now != said {
+		t.Errorf("%d alerts when the deletion was committed, %d in the end", said, now)
+	}
+}
+
+func jobsOfARuleAreWalked(t *testing.T, w *world) {
+	other := w.save("order-unpaid", "order")
+	keys := []string{"plain", "nul\x00", `back\slash`, "\xff", "é", "a b", "1", "2", "3", "4", "5", "6"}
+	var effects []futurejobs.Effect
+	for _, key := range keys {
+		effects = append(effects, w.starting(w.rule, key, w.slot()), w.starting(other, key, w.slot()))
+	}
+	w.byHand(effects...)
+	for _, limit := range []int{1, 5, 100} {
+		seen := map[string]bool{}
+		var after futurejobs.Ref
+		for {
+			jobs := must[[]futurejobs.Job](t)(w.JobsOf(w.ctx(), w.rule.ID, after, limit))
+			if len(jobs) > limit {
+				t.Fatalf("%d jobs of at most %d", len(jobs), limit)
+			}
+			for _, j := range jobs {
+				if seen[j.Key] || j.RuleID != w.rule.ID || j.Shard < after.Shard || j.Event == nil {
+					t.Fatalf("job %+v after %+v", j, after)
+				}
+				seen[j.Key], after = true, j.Ref
+			}
+			if len(jobs) == 0 {
+				break
+			}
+		}
+		if len(seen) != len(keys) {
+			t.Errorf("in steps of %d: %d keys of %d", limit, len(seen), len(keys))
+		}
+	}
+
+	const most, size, large = 8 << 20, 250_000, 60 // bytes of a page, and of a body
+	for i := range large {
+		e := w.starting(w.rule, fmt.Sprint("large", i), w.slot())
+		start := e.Ask.(futurejobs.Start) //nolint:forcetypeassert // it starts
+		start.Job.Event = json.RawMessage(`"` + strings.Repeat("x", size) + `"`)
+		e.Ask = start
+		w.byHand(e)
+	}
+	var after futurejobs.Ref
+	n := 0
+	for jobs := []futurejobs.Job{{}}; len(jobs) > 0; n += len(jobs) {
+		jobs = must[[]futurejobs.Job](t)(w.JobsOf(w.ctx(), w.rule.ID, after, 500))
+		bytes := 0
+		for i := range jobs {
+			bytes += jobs[i].Size()
+			after = jobs[i].Ref
+		}
+		if bytes > most+size+100 {
+			t.Errorf("a page of %d jobs has %d bytes, want at most one job more than %d", len(jobs), bytes, most)
+		}
+	}
+	if n != len(keys)+large {
+		t.Errorf("%d jobs in pages that are bounded by bytes, want %d", n, len(keys)+large)
+	}
+}
+
+// What was applied while a rule was being saved was not for it.
+func rulesBeginBehindWhatWasApplied(t *testing.T, w *world) {
+	last := w.slot()
+	_, err := w.Apply(w.ctx(), w.batch(7, 30))
+	w.must(err)
+	for _, c := range []struct{ is, want rules.Read }{
+		{rules.Read{Stream: "ORDERS", From: 20, At: last.Add(-time.Hour)}, rules.Read{Stream: "ORDERS", From: 30, At: last}},
+		{rules.Read{Stream: "ORDERS", From: 40, At: last.Add(time.Hour)}, rules.Read{Stream: "ORDERS", From: 40, At: last.Add(time.Hour)}},
+		{rules.Read{Stream: "ORDERS", From: 5, At: last.Add(time.Hour)}, rules.Read{Stream: "ORDERS", From: 5, At: last.Add(time.Hour)}}, // it was recreated
+		{rules.Read{Stream: "OTHER", From: 3}, rules.Read{Stream: "OTHER", From: 3}},
+	} {
+		got, err := w.Save(w.ctx(), rules.Saved{Name: "other", Entity: "e", Document: []byte(`{}`), Reads: []rules.Read{c.is}}, rules.AnyVersion)
+		w.must(err)
+		if diff := cmp.Diff([]rules.Read{c.want}, got.Reads); diff != "" {
+			t.Errorf("reads (-want +got):\n%s", diff)
+		}
+	}
+}

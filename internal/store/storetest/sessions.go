@@ -1,0 +1,183 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/uuid"
+
+	"deadman/internal/access"
+	"deadman/internal/store"
+)
+
+// session is a session of a token, made when the world's slots begin.
+func (w *world) session(of access.Token) access.Session {
+	w.t.Helper()
+	id := must[uuid.UUID](w.t)(uuid.NewV7())
+	var hash [32]byte
+	copy(hash[8:], id[:])
+	return access.Session{
+		ID: id.String(), TokenID: of.ID, TokenName: of.Name, Hash: hash, Addr: "192.0.2.7", UserAgent: "Firefox",
+		CreatedAt: w.at, LastUsedAt: w.at, ExpiresAt: w.at.Add(time.Hour),
+	}
+}
+
+// beginSession keeps a session of a token.
+func (w *world) beginSession(of access.Token) access.Session {
+	w.t.Helper()
+	s := w.session(of)
+	w.must(w.InsertSession(w.ctx(), s))
+	return s
+}
+
+func sessionsAreKept(t *testing.T, w *world) {
+	token := w.insert("ann")
+	first := w.beginSession(token)
+	odd := w.session(token)
+	odd.Addr, odd.UserAgent = "a\\\x00\xff", "\x00☃"
+	odd.LastUsedAt, odd.ExpiresAt = w.at.Add(time.Microsecond), w.at.Add(2*time.Microsecond)
+	w.must(w.InsertSession(w.ctx(), odd))
+	if diff := cmp.Diff([]access.Session{odd, first}, must[[]access.Session](t)(w.Sessions(w.ctx()))); diff != "" { // newest first
+		t.Errorf("sessions (-want +got):\n%s", diff)
+	}
+	for _, want := range []access.Session{first, odd} {
+		if diff := cmp.Diff(want, must[access.Session](t)(w.SessionByHash(w.ctx(), want.Hash))); diff != "" {
+			t.Errorf("by its hash (-want +got):\n%s", diff)
+		}
+	}
+	if got, err := w.SessionByHash(w.ctx(), token.Hash); !errors.Is(err, access.ErrNoSession) || got.ID != "" {
+		t.Errorf("by no session's hash: %+v, %v, want ErrNoSession", got, err)
+	}
+	if diff := cmp.Diff(token, must[access.Token](t)(w.TokenByID(w.ctx(), token.ID))); diff != "" {
+		t.Errorf("its token (-want +got):\n%s", diff)
+	}
+	for _, id := range []string{"", "ann", "a\x00\xff"} {
+		if _, err := w.TokenByID(w.ctx(), id); !errors.Is(err, access.ErrNotFound) {
+			t.Errorf("token %q: %v, want ErrNotFound", id, err)
+		}
+	}
+	entries := w.entries(access.Filter{Action: "session.create"})
+	if len(entries) != 2 || entries[1].Object != "session/"+first.ID || entries[1].Detail != "token ann" {
+		t.Errorf("the audit says %+v", entries)
+	}
+}
+
+func sessionsAreEnded(t *testing.T, w *world) {
+	token := w.insert("ann")
+	ends, stays := w.beginSession(token), w.beginSession(token)
+	w.must(w.EndSession(w.ctx(), ends.ID))
+	for _, id := range []string{ends.ID, token.ID, "", "%", "a\x00\xff"} {
+		if err := w.EndSession(w.ctx(), id); !errors.Is(err, access.ErrNoSession) {
+			t.Errorf("end %q: %v, want ErrNoSession", id, err)
+		}
+	}
+	if diff := cmp.Diff([]access.Session{stays}, must[[]access.Session](t)(w.Sessions(w.ctx()))); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	entries := w.entries(access.Filter{Action: "session.revoke"})
+	if len(entries) != 1 || entries[0].Object != "session/"+ends.ID || entries[0].Detail != "token id "+token.ID {
+		t.Errorf("the audit says %+v", entries)
+	}
+}
+
+func sessionsEndWithTheirToken(t *testing.T, w *world) {
+	gone, other := w.insert("gone"), w.insert("other")
+	of, stays := w.beginSession(gone), w.beginSession(other)
+	w.must(w.RevokeToken(w.ctx(), "gone", w.at))
+	if diff := cmp.Diff([]access.Session{stays}, must[[]access.Session](t)(w.Sessions(w.ctx()))); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+	if _, err := w.SessionByHash(w.ctx(), of.Hash); !errors.Is(err, access.ErrNoSession) {
+		t.Errorf("a session of a revoked token: %v, want ErrNoSession", err)
+	}
+	if err := w.InsertSession(w.ctx(), w.session(gone)); !errors.Is(err, access.ErrNotFound) {
+		t.Errorf("a new session of a revoked token: %v, want ErrNotFound", err)
+	}
+	if err := w.InsertSession(w.ctx(), w.session(access.Token{ID: "x"})); !errors.Is(err, access.ErrNotFound) {
+		t.Errorf("a session of no token: %v, want ErrNotFound", err)
+	}
+	if n := len(w.entries(access.Filter{Action: "session.create"})); n != 2 {
+		t.Errorf("the audit has %d new sessions, want 2", n)
+	}
+	// A token that expired gives its name up, and its sessions are none of the next one's.
+	old := w.token("again")
+	old.ExpiresAt = w.at.Add(time.Hour)
+	w.must(w.InsertToken(w.ctx(), old))
+	w.beginSession(old)
+	next := w.token("again")
+	next.CreatedAt = old.ExpiresAt
+	w.must(w.InsertToken(w.ctx(), next))
+	if diff := cmp.Diff([]access.Session{stays}, must[[]access.Session](t)(w.Sessions(w.ctx()))); diff != "" {
+		t.Errorf("left after the name was given up (-want +got):\n%s", diff)
+	}
+}
+
+func sessionsAreTouchedForward(t *testing.T, w *world) {
+	s := w.beginSession(w.insert("ann"))
+	for _, touch := range []struct{ at, want time.Time }{
+		{w.at.Add(time.Minute), w.at.Add(time.Minute)},
+		{w.at.Add(time.Second), w.at.Add(time.Minute)},
+	} {
+		w.must(w.TouchSession(w.ctx(), s.ID, touch.at))
+		if got := must[access.Session](t)(w.SessionByHash(w.ctx(), s.Hash)); !got.LastUsedAt.Equal(touch.want) {
+			t.Errorf("touched at %s: last used %s, want %s", touch.at, got.LastUsedAt, touch.want)
+		}
+	}
+	w.must(w.TouchSession(w.ctx(), "nobody", w.at)) // it was ended meanwhile
+}
+
+func sessionsAreForgotten(t *testing.T, w *world) {
+	token := w.insert("ann")
+	now := must[time.Time](t)(w.Now(w.ctx()))
+	live, idle, expired := w.session(token), w.session(token), w.session(token)
+	for _, s := range []*access.Session{&live, &idle, &expired} {
+		s.LastUsedAt, s.ExpiresAt = now, now.Add(time.Hour)
+	}
+	idle.LastUsedAt = now.Add(-access.SessionIdle)
+	expired.ExpiresAt = now
+	for _, s := range []access.Session{live, idle, expired} {
+		w.must(w.InsertSession(w.ctx(), s))
+	}
+	must[store.Pruned](t)(w.Prune(w.ctx(), store.Retention{}))
+	if diff := cmp.Diff([]access.Session{live}, must[[]access.Session](t)(w.Sessions(w.ctx()))); diff != "" {
+		t.Errorf("left (-want +got):\n%s", diff)
+	}
+}
+
+// A session of a person needs no token, and no revocation ends it but its own.
+func sessionsOfPeopleAreKept(t *testing.T, w *world) {
+	token := w.insert("ann")
+	of := w.beginSession(token)
+	ann := w.session(access.Token{})
+	ann.Person = &access.Person{By: access.ByOIDC, Name: `a\nn "☃"`, Issuer: "https://id.example.org", Subject: "1", Groups: []string{"sre", "a,b"}}
+	bare := w.session(access.Token{})
+	bare.Person = &access.Person{By: access.ByOIDC, Name: "ann"}
+	for _, s := range []access.Session{ann, bare} {
+		w.must(w.InsertSession(w.ctx(), s))
+		if diff := cmp.Diff(s, must[access.Session](t)(w.SessionByHash(w.ctx(), s.Hash))); diff != "" {
+			t.Errorf("by its hash (-want +got):\n%s", diff)
+		}
+	}
+	w.must(w.RevokeToken(w.ctx(), token.ID, w.at))
+	if diff := cmp.Diff([]access.Session{bare, ann}, must[[]access.Session](t)(w.Sessions(w.ctx()))); diff != "" {
+		t.Errorf("sessions (-want +got):\n%s", diff)
+	}
+	if _, err := w.SessionByHash(w.ctx(), of.Hash); !errors.Is(err, access.ErrNoSession) {
+		t.Errorf("the session of the revoked token: %v", err)
+	}
+	w.must(w.TouchSession(w.ctx(), ann.ID, w.at.Add(time.Minute)))
+	w.must(w.EndSession(w.ctx(), ann.ID))
+	if _, err := w.SessionByHash(w.ctx(), ann.Hash); !errors.Is(err, access.ErrNoSession) {
+		t.Errorf("a session that was ended: %v", err)
+	}
+	for action, want := range map[string]string{
+		"session.create": "id oidc:https://id.example.org#1; groups sre, a,b", "session.revoke": ann.Person.String(),
+	} {
+		entries := w.entries(access.Filter{Action: action, Object: "session/" + ann.ID})
+		if len(entries) != 1 || entries[0].Detail != want {
+			t.Errorf("%s: the audit says %+v, want %q", action, entries, want)
+		}
+	}
+}

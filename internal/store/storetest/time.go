@@ -1,0 +1,136 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/internal/store"
+)
+
+// futureIsPutBack has a clock that is ahead write what holds something up, and takes it back.
+func futureIsPutBack(t *testing.T, w *world) {
+	now := must[time.Time](t)(w.Now(w.ctx()))
+	past, future := now.Add(-time.Minute), now.Add(time.Hour)
+	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: "ORDERS"}))
+	write := func(at time.Time) {
+		t.Helper()
+		c := w.cursor("ORDERS")
+		w.must(w.MarkRead(w.ctx(), "ORDERS", c.LastSeq, at))
+		w.must(w.Hear(w.ctx(), "ORDERS", at))
+		must[[]futurejobs.Held](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{{Held: w.held[0], LowWater: at, Swept: at}}, time.Hour))
+		seen, _ := w.progress("sweep")
+		must[bool](t)(w.Advance(w.ctx(), seen, at))
+	}
+	back := func(notices time.Duration) {
+		t.Helper()
+		w.must(w.PutBack(w.ctx(), notices))
+	}
+	write(past)
+	back(0)
+	c, l := w.cursor("ORDERS"), w.lease(0)
+	p, _ := w.progress("sweep")
+	if !c.ReadThrough.Equal(past) || !c.HeardSince.Equal(past) || !l.LowWater.Equal(past) || !l.Swept.Equal(past) || !p.Through.Equal(past) {
+		t.Errorf("what is past was put back: %+v, %+v, %+v", c, l, p)
+	}
+	write(future)
+	w.GoBy(func(said time.Time) time.Time { return said.Add(time.Hour) })
+	w.save("saved-ahead", "order")
+	w.must(w.HoldOff(w.ctx(), "ORDERS")) // the rules are not to be changed until the next hour
+	w.GoBy(func(said time.Time) time.Time { return said })
+	carry := func(at time.Time) {
+		t.Helper()
+		w.must(w.Carry(w.ctx(), alerts.Plan{Notices: []alerts.Notice{{Channel: at.String(), Route: "r", Topic: "t", PlannedAt: at}}}))
+	}
+	carry(now.Add(30 * time.Minute))
+	carry(now.Add(5 * time.Hour))
+	back(store.RoutineNotices)
+	c, l = w.cursor("ORDERS"), w.lease(0)
+	p, _ = w.progress("sweep")
+	if !c.ReadThrough.IsZero() || c.HeardSince.Sub(now).Abs() > time.Minute || !l.LowWater.IsZero() || !l.Swept.IsZero() || p.Through.Sub(now).Abs() > time.Minute {
+		t.Errorf("what is of the future stands: %+v, %+v, %+v", c, l, p)
+	}
+	if revision := must[int64](t)(w.Revision(w.ctx())); revision != w.set+1 {
+		t.Errorf("revision %d after a rule of the future was put back at %d", revision, w.set)
+	}
+	w.must(w.Pause(w.ctx(), w.rule.Name, true))
+	soon := now.Add(time.Minute)
+	if ready := must[[]alerts.Notice](t)(w.Ready(w.ctx(), soon)); len(ready) != 1 {
+		t.Errorf("%d notifications go out, want the one of the future", len(ready))
+	}
+	back(0)
+	if ready := must[[]alerts.Notice](t)(w.Ready(w.ctx(), soon)); len(ready) != 2 {
+		t.Errorf("%d notifications go out, want both", len(ready))
+	}
+}
+
+// marksOfTheFutureGoBack has marks written after one of a clock that was ahead.
+func marksOfTheFutureGoBack(t *testing.T, w *world) {
+	now := must[time.Time](t)(w.Now(w.ctx()))
+	past, future := now.Add(-time.Minute), now.Add(time.Hour)
+	w.must(w.OpenCursor(w.ctx(), futurejobs.Cursor{Stream: "ORDERS"}))
+	for _, at := range []time.Time{future, past} {
+		w.must(w.MarkRead(w.ctx(), "ORDERS", w.cursor("ORDERS").LastSeq, at))
+		w.must(w.Hear(w.ctx(), "ORDERS", at))
+	}
+	if c := w.cursor("ORDERS"); !c.ReadThrough.Equal(past) || !c.HeardSince.Equal(past) {
+		t.Errorf("marked through %s, heard since %s, want %s", c.ReadThrough, c.HeardSince, past)
+	}
+}
+
+// timeIsCorrected has transactions work at another time than the database's.
+func timeIsCorrected(t *testing.T, w *world) {
+	off := time.Hour
+	w.GoBy(func(said time.Time) time.Time { return said.Add(-off) })
+	now, right := must[time.Time](t)(w.Now(w.ctx())), must[time.Time](t)(w.Time(w.ctx()))
+	if (now.Sub(right) - off).Abs() > time.Minute {
+		t.Errorf("the database says %s, corrected %s", now, right)
+	}
+	w.start(w.slot(), "a")
+	if got := w.one("a").CreatedAt; right.Sub(got).Abs() > time.Minute {
+		t.Errorf("a job is created at %s, want %s", got, right)
+	}
+	must[[]futurejobs.Held](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{{Held: w.held[0]}}, time.Minute))
+	if l := w.lease(0); l.Expired || (l.Left-time.Minute).Abs() > 30*time.Second {
+		t.Errorf("a lease of a minute: %+v", l)
+	}
+	live := must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: "a", StartedAt: right}, time.Minute))
+	off = 3 * time.Hour // the node was two hours ahead, and died
+	live = append(live, must[[]futurejobs.Node](t)(w.Beat(w.ctx(), futurejobs.Node{ID: "b", StartedAt: right}, time.Minute))...)
+	if len(live) != 2 || live[0].ID != "a" || live[1].ID != "b" {
+		t.Errorf("live, first and then: %+v", live)
+	}
+	if reply, err := w.Begin(w.ctx(), "key", [32]byte{1}); reply != nil || err != nil {
+		t.Fatal(reply, err)
+	}
+	if _, err := w.Begin(w.ctx(), "key", [32]byte{1}); !errors.Is(err, access.ErrRunning) {
+		t.Errorf("a request that is under way: %v", err)
+	}
+}
+
+// leasesAreFreed ends leases of others that did not change.
+func leasesAreFreed(t *testing.T, w *world) {
+	seen := w.lease(0)
+	if seen.Left < 50*time.Minute {
+		t.Errorf("a lease of an hour lasts %s yet", seen.Left)
+	}
+	must[[]futurejobs.Held](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{seen}, 2*time.Hour))
+	if must[bool](t)(w.Free(w.ctx(), seen)) {
+		t.Error("a lease that was renewed is freed")
+	}
+	if !must[bool](t)(w.Free(w.ctx(), w.lease(0))) || w.lease(0).Node != "" {
+		t.Error("a lease that was not renewed is not freed")
+	}
+	if still := must[[]futurejobs.Held](t)(w.Renew(w.ctx(), me, []futurejobs.Lease{seen}, time.Hour)); len(still) != 0 {
+		t.Error("a freed lease was renewed")
+	}
+	w.start(w.slot(), "a", "b", "c", "d", "e", "f", "g", "h")
+	for _, j := range w.all() {
+		if settled := w.settle(w.over(j)); settled.Jobs[j.ID] != (j.Shard != 0) {
+			t.Errorf("shard %d: settled %v", j.Shard, settled.Jobs[j.ID])
+		}
+	}
+}

@@ -1,0 +1,259 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+)
+
+var _ access.Store = (*Store)(nil)
+
+const tokenColumns = `id, hash, name, scopes, prefix, created_at, created_by, expires_at, revoked_at, last_used_at, bounds`
+
+func readToken(row scanner, t *access.Token) error {
+	var hash []byte
+	var scopes string
+	var given *access.Bounds
+	if err := row.Scan(&t.ID, &hash, &t.Name, &scopes, &t.Prefix, at(&t.CreatedAt), (*verbatim)(&t.CreatedBy),
+		at(&t.ExpiresAt), at(&t.RevokedAt), at(&t.LastUsedAt), &boundsInto{&given}); err != nil {
+		return err
+	}
+	if len(hash) != len(t.Hash) {
+		return fmt.Errorf("the hash of token %s has %d bytes", t.ID, len(hash))
+	}
+	t.Hash = [32]byte(hash)
+	if given != nil {
+		t.Given = *given
+	}
+	for s := range strings.SplitSeq(scopes, ",") {
+		t.Scopes = append(t.Scopes, access.Scope(s))
+	}
+	return nil
+}
+
+// Tokens implements access.Store. Ids begin with their time.
+func (s *Store) Tokens(ctx context.Context) ([]access.Token, error) {
+	tokens, err := query(ctx, s.read, readToken, `SELECT `+tokenColumns+` FROM token ORDER BY id DESC`)
+	if err != nil {
+		return nil, failed("tokens", err)
+	}
+	return tokens, nil
+}
+
+// TokenByHash implements access.Store.
+func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (access.Token, error) {
+	return first(ctx, s.read, readToken, access.ErrNotFound, "token", `SELECT `+tokenColumns+` FROM token WHERE hash = $1`, hash[:])
+}
+
+// InsertToken implements access.Store. An expired token of the name is revoked as of when it
+// expired, which is what the name waits for.
+func (s *Store) InsertToken(ctx context.Context, t access.Token) error {
+	bounds, err := boundsColumn(t.Given.OrNil())
+	if err != nil {
+		return failed("create token "+t.Name, err)
+	}
+	err = s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		if _, err := exec(ctx, tx, `UPDATE token SET revoked_at = expires_at WHERE name = $1 AND revoked_at IS NULL AND expires_at <= $2`,
+			t.Name, t.CreatedAt); err != nil {
+			return err
+		}
+		n, err := exec(ctx, tx, `INSERT INTO token (`+tokenColumns+`) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11) ON CONFLICT DO NOTHING`,
+			t.ID, t.Hash[:], t.Name, scopeList(t.Scopes, ","), t.Prefix, t.CreatedAt, escape(t.CreatedBy),
+			when(t.ExpiresAt), when(t.RevokedAt), when(t.LastUsedAt), bounds)
+		if err != nil {
+			return err
+		}
+		if n == 0 {
+			return access.ErrExists
+		}
+		if err := quotaOf(ctx, tx, t.Prefix); err != nil {
+			return err
+		}
+		return audit(ctx, tx, now, access.TokenCreate, "token/"+t.Name, described(t))
+	})
+	if err != nil {
+		return failed("create token "+t.Name, err)
+	}
+	return nil
+}
+
+// boundsColumn are bounds as a column has them: NULL for nil.
+func boundsColumn(b *access.Bounds) (any, error) {
+	if b == nil {
+		return nil, nil
+	}
+	return access.WriteBounds(b)
+}
+
+// boundsInto reads such a column.
+type boundsInto struct{ to **access.Bounds }
+
+// Scan implements sql.Scanner.
+func (b *boundsInto) Scan(src any) error {
+	switch v := src.(type) {
+	case nil:
+		*b.to = nil
+	case string:
+		*b.to = access.ReadBounds(v)
+	case []byte:
+		*b.to = access.ReadBounds(string(v))
+	default:
+		return fmt.Errorf("%T is not bounds", src)
+	}
+	return nil
+}
+
+func scopeList(scopes []access.Scope, between string) string {
+	names := make([]string, len(scopes))
+	for i, s := range scopes {
+		names[i] = string(s)
+	}
+	return strings.Join(names, between)
+}
+
+// described is what the audit says of a new token.
+func described(t access.Token) string {
+	text := "id " + t.ID + "; scopes " + scopeList(t.Scopes, ", ")
+	if t.Prefix != "" {
+		text += "; rules " + t.Prefix + "*"
+	}
+	if b := t.Bounds(); b != nil {
+		text += "; " + b.String()
+	}
+	if t.ExpiresAt.IsZero() {
+		return text + "; never expires"
+	}
+	return text + "; expires " + t.ExpiresAt.Format(time.RFC3339)
+}
+
+// RevokeToken implements access.Store.
+func (s *Store) RevokeToken(ctx context.Context, id string, at time.Time) error {
+	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error {
+		var t access.Token
+		err := tx.QueryRowContext(ctx, `UPDATE token SET revoked_at = $1 WHERE (id = $2 OR name = $2) AND revoked_at IS NULL RETURNING id, name`,
+			at, document([]byte(id))).Scan(&t.ID, &t.Name)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			return access.ErrNotFound
+		case err != nil:
+			return err
+		}
+		if _, err := exec(ctx, tx, `DELETE FROM session WHERE token_id = $1`, t.ID); err != nil {
+			return err
+		}
+		return audit(ctx, tx, now, access.TokenRevoke, "token/"+t.Name, "id "+t.ID)
+	})
+	if err != nil {
+		return failed(fmt.Sprintf("revoke %.70q", id), err)
+	}
+	return nil
+}
+
+// TouchToken implements access.Store.
+func (s *Store) TouchToken(ctx context.Context, id string, at time.Time) error {
+	if _, err := exec(ctx, s.db, `UPDATE token SET last_used_at = $1 WHERE id = $2 AND (last_used_at IS NULL OR last_used_at < $1)`,
+		at, id); err != nil {
+		return failed("touch token", err)
+	}
+	return nil
+}
+
+// insertAudit says who did what. Its parameters are auditArgs.
+const insertAudit = `
+INSERT INTO audit (at, actor, token_id, addr, action, object, detail) VALUES ($1, $2, $3, $4, $5, $6, $7)`
+
+// auditArgs are the parameters of insertAudit: the context's actor did action to object. An action that is not in
+// access.Actions is an error.
+func auditArgs(ctx context.Context, now time.Time, action access.Action, object, detail string) ([]any, error) {
+	if err := action.Check(); err != nil {
+		return nil, err
+	}
+	a := access.ActorOf(ctx)
+	return []any{now, escape(a.Name), escape(a.TokenID), escape(a.Addr), string(action), escape(object), escape(detail)}, nil
+}
+
+// audit says in a transaction who did what in it. What is not said did not happen.
+func audit(ctx context.Context, tx execer, now time.Time, action access.Action, object, detail string) error {
+	args, err := auditArgs(ctx, now, action, object, detail)
+	if err != nil {
+		return err
+	}
+	_, err = exec(ctx, tx, insertAudit, args...)
+	return err
+}
+
+// Note implements access.Store.
+func (s *Store) Note(ctx context.Context, action access.Action, object, detail string) error {
+	err := s.tx(ctx, func(tx *sql.Tx, now time.Time) error { return audit(ctx, tx, now, action, object, detail) })
+	if err != nil {
+		return failed("note "+string(action), err)
+	}
+	return nil
+}
+
+func readEntry(row scanner, e *access.Entry) error {
+	a := &e.Actor
+	return row.Scan(&e.ID, at(&e.At), (*verbatim)(&a.Name), (*verbatim)(&a.TokenID), (*verbatim)(&a.Addr),
+		(*verbatim)(&e.Action), (*verbatim)(&e.Object), (*verbatim)(&e.Detail))
+}
+
+// Audit implements access.Store.
+func (s *Store) Audit(ctx context.Context, f access.Filter) (entries []access.Entry, next string, err error) {
+	before := position{ID: maxID}
+	if err := before.read("audit", f.Cursor); err != nil {
+		return nil, "", err
+	}
+	size := futurejobs.Filter{Limit: f.Limit}
+	text, args := auditText(f, before.ID, limit(size)+1)
+	found, err := query(ctx, s.read, readEntry, text, args...)
+	if err != nil {
+		return nil, "", failed("audit", err)
+	}
+	page := paged("audit", found, size, func(e access.Entry) position { return position{ID: e.ID} })
+	return page.Items, page.Next, nil
+}
+
+// auditText asks for what a filter names, and for nothing of what it leaves open: the index
+// on the object serves only a statement that names one.
+func auditText(f access.Filter, before int64, limit int) (text string, args []any) {
+	w := where{`SELECT id, at, actor, token_id, addr, action, object, detail FROM audit WHERE id < ?`, []any{before}}
+	w.like(`actor`, f.Actor)
+	w.like(`action`, f.Action)
+	w.like(`object`, f.Object)
+	w.within(`at`, futurejobs.Filter{After: f.After, Before: f.Before})
+	return numbered(w.text + ` ORDER BY id DESC LIMIT ?`), append(w.args, limit)
+}
+
+// like narrows a column to a text, or to what begins with it where a * follows. An index
+// on the column serves both.
+func (w *where) like(column, wanted string) {
+	begin, open := strings.CutSuffix(wanted, "*")
+	begin = escape(begin)
+	switch {
+	case open:
+		w.and(column+` >= ?`, begin)
+		w.and(column+` < ?`, begin+string(lastRune))
+	case wanted != "":
+		w.and(column+` = ?`, begin)
+	}
+}
+
+// lastRune sorts after what any text goes on with. No text has it: it is no character.
+const lastRune = '\U0010FFFF'
+
+// PruneAudit takes away what the audit has from before, and tokens that ended before, in
+// bounded transactions. It returns how many entries. The newest token stays for good: by it, a
+// node knows that it may never be open again.
+func (s *Store) PruneAudit(ctx context.Context, before time.Time) (int64, error) {
+	if _, err := exec(ctx, s.db, `DELETE FROM token WHERE (revoked_at < $1 OR expires_at < $1) AND id < (SELECT max(n.id) FROM token n)`, before); err != nil {
+		return 0, err
+	}
+	return s.pruneAll(ctx, "audit", `DELETE FROM audit WHERE id IN
+	(SELECT id FROM (SELECT id, at FROM audit ORDER BY id LIMIT $1) AS oldest WHERE at < $2)`, pruneBatch, before)
+}

@@ -1,0 +1,83 @@
+package webhooks
+
+import (
+	"strings"
+
+	"deadman/internal/configfile"
+)
+
+// MaxHooks is the most hooks of a file.
+const MaxHooks = 100
+
+// Parse reads a file of hooks, in YAML; file is its name. The secrets are elsewhere: see
+// Hook.Keep. The error is papers.Problems.
+func Parse(data []byte, file string) (Set, error) {
+	set := make(Set)
+	err := configfile.Read(data, file, func(v configfile.Value) { set.read(v.Fields("hooks")["hooks"]) })
+	if err != nil {
+		return nil, err
+	}
+	return set, nil
+}
+
+func (set Set) read(v configfile.Value) {
+	items := v.List("hook")
+	if len(items) > MaxHooks {
+		v.Problem("there are %d hooks, and the limit is %d; leave out those that nobody calls", len(items), MaxHooks)
+		return
+	}
+	for _, item := range items {
+		fields := item.Fields("name", "subject", "scheme", "secret_file")
+		h := readHook(fields)
+		if h.Name != "" && set[h.Name] != nil {
+			fields["name"].Problem("there are two hooks %s; names are different", h.Name)
+		}
+		set[h.Name] = h
+	}
+}
+
+// readHook reads one hook. That anybody is believed has to be said in so many words.
+func readHook(fields map[string]configfile.Value) *Hook {
+	name, subject, scheme, secret := fields["name"], fields["subject"], fields["scheme"], fields["secret_file"]
+	h := &Hook{
+		Name:    name.Needed("write the one that its address ends in").Text(),
+		Subject: subject.Needed("name the one that its events are published on").Text(),
+		Scheme:  Scheme(scheme.Needed("write " + schemes).Text()),
+	}
+	if wrong := configfile.WrongName(h.Name); h.Name != "" && wrong != "" {
+		name.Problem("%s", wrong)
+	}
+	if wrong := wrongSubject(h.Subject); h.Subject != "" && wrong != "" {
+		subject.Problem("%q cannot be published on: %s", h.Subject, wrong)
+	}
+	if h.Scheme != "" && provers[h.Scheme] == nil {
+		scheme.Problem("there is no scheme %q; write %s", h.Scheme, schemes)
+	}
+	if h.Scheme == None {
+		secret.Problem("the scheme none has no secret; leave secret_file out, or name another scheme")
+		return h
+	}
+	h.SecretFile = secret.Needed("name the file that holds the secret").Path()
+	return h
+}
+
+const schemes = "stripe, github, standard or none"
+
+// wrongSubject says why nothing can be published on a subject, or "".
+func wrongSubject(subject string) string {
+	switch head, _, _ := strings.Cut(subject, "."); {
+	case strings.HasPrefix(head, "$") || head == "_INBOX" || head == "deadman":
+		return "subjects that begin so are not for events"
+	case strings.ContainsFunc(subject, func(c rune) bool { return c <= ' ' || c == 0x7f }):
+		return "it has a space or a control character"
+	}
+	for part := range strings.SplitSeq(subject, ".") {
+		switch part {
+		case "":
+			return "a part between its dots is empty"
+		case "*", ">":
+			return "it is a wildcard; name one subject"
+		}
+	}
+	return ""
+}

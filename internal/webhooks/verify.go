@@ -1,0 +1,121 @@
+package webhooks
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// maxSignatures is how many signatures of a request are looked at.
+const maxSignatures = 8
+
+// stripe is Stripe's scheme: a header with the time and signatures of the time and the body.
+// https://docs.stripe.com/webhooks#verify-manually
+func stripe(h *Hook, header func(string) string, body []byte, now time.Time) (string, error) {
+	const name = "Stripe-Signature"
+	var at string
+	var given []string
+	for part := range strings.SplitSeq(header(name), ",") {
+		switch key, value, _ := strings.Cut(strings.TrimSpace(part), "="); key {
+		case "t":
+			at = value
+		case "v1":
+			given = append(given, value)
+		}
+	}
+	if err := h.signed(name, given, hex.DecodeString, []byte(at+"."), body); err != nil {
+		return "", err
+	}
+	if err := fresh(at, now); err != nil {
+		return "", err
+	}
+	var event struct{ ID string }
+	if err := json.Unmarshal(body, &event); err != nil || event.ID == "" {
+		return digest(body), nil //nolint:nilerr // what it is is for the rules to say
+	}
+	return event.ID, nil
+}
+
+// github is GitHub's scheme: a signature of the body. It has no time; its delivery's id is not
+// signed, and a repeat is known by its body.
+// https://docs.github.com/webhooks/using-webhooks/validating-webhook-deliveries
+func github(h *Hook, header func(string) string, body []byte, _ time.Time) (string, error) {
+	const name = "X-Hub-Signature-256"
+	var given []string
+	if hash, ok := strings.CutPrefix(header(name), "sha256="); ok {
+		given = append(given, hash)
+	}
+	if err := h.signed(name, given, hex.DecodeString, body); err != nil {
+		return "", err
+	}
+	return digest(body), nil
+}
+
+// standard is the scheme of Standard Webhooks: signatures of an id, the time and the body.
+// https://github.com/standard-webhooks/standard-webhooks/blob/main/spec/standard-webhooks.md
+func standard(h *Hook, header func(string) string, body []byte, now time.Time) (string, error) {
+	const name = "webhook-signature"
+	id, at := header("webhook-id"), header("webhook-timestamp")
+	if id == "" || at == "" {
+		return "", fmt.Errorf("%w: the headers webhook-id and webhook-timestamp are needed", ErrDenied)
+	}
+	var given []string
+	for part := range strings.FieldsSeq(header(name)) {
+		if signature, ok := strings.CutPrefix(part, "v1,"); ok {
+			given = append(given, signature)
+		}
+	}
+	if err := h.signed(name, given, base64.StdEncoding.DecodeString, []byte(id+"."+at+"."), body); err != nil {
+		return "", err
+	}
+	return id, fresh(at, now)
+}
+
+func none(*Hook, func(string) string, []byte, time.Time) (string, error) { return "", nil }
+
+// signed makes sure that one of the signatures of a header is that of the parts under one of
+// the secrets. How long it takes says nothing of how much of a signature is right.
+func (h *Hook) signed(name string, given []string, decode func(string) ([]byte, error), parts ...[]byte) error {
+	if len(given) == 0 || len(given) > maxSignatures {
+		return fmt.Errorf("%w: the header %s has no signature of %s, or more than %d", ErrDenied, name, h.Scheme, maxSignatures)
+	}
+	good := false
+	for _, secret := range h.secrets {
+		mac := hmac.New(sha256.New, secret)
+		for _, part := range parts {
+			mac.Write(part)
+		}
+		want := mac.Sum(nil)
+		for _, text := range given {
+			signature, err := decode(text)
+			good = err == nil && hmac.Equal(signature, want) || good
+		}
+	}
+	if !good {
+		return fmt.Errorf("%w: the signature is not that of this body with the hook's secret", ErrDenied)
+	}
+	return nil
+}
+
+// fresh makes sure of the time of a request, in seconds since 1970, which it was signed with.
+func fresh(at string, now time.Time) error {
+	seconds, err := strconv.ParseInt(at, 10, 64)
+	if err != nil {
+		return fmt.Errorf("%w: its time is not in seconds since 1970", ErrDenied)
+	}
+	if away := now.Sub(time.Unix(seconds, 0)).Abs(); away > Tolerance {
+		return fmt.Errorf("%w: it was signed more than %s from now; send it anew, and look at the clocks", ErrDenied, Tolerance)
+	}
+	return nil
+}
+
+func digest(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:])
+}

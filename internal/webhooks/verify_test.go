@@ -1,0 +1,167 @@
+package webhooks
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/hex"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// signedAt is when the requests were signed that the schemes' own documents show.
+var signedAt = time.Unix(1614265330, 0)
+
+// proof is a request that its hook believes.
+type proof struct {
+	scheme Scheme
+	secret string
+	body   string
+	header map[string]string
+	id     string // what a repeat is known by
+}
+
+// proofs are requests with signatures that others made: GitHub's and Standard Webhooks' own
+// documents; the one of Stripe's scheme was made by hand, as its document says.
+var proofs = []proof{
+	{GitHub, "It's a Secret to Everybody", "Hello, World!", map[string]string{
+		"X-Hub-Signature-256": "sha256=757107ea0eb2509fc211221cce984b8a37570b6d7586c22c46f4379c8b043e17",
+	}, "dffd6021bb2bd5b0af676290809ec3a53191dd81c7f70a4b28688a362182986f"},
+	{Standard, "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", `{"test": 2432232314}`, map[string]string{
+		"webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek", "webhook-timestamp": "1614265330",
+		"webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+	}, "msg_p5jXN8AQM9LWM0D4loKWxJek"},
+	{Stripe, "whsec_test", `{"id":"evt_1"}`, map[string]string{
+		"Stripe-Signature": "t=1614265330,v1=347e9afe3d74ec4c5cbefd270edc9246513ae3da7b375223e302560fbd4146eb,v0=6ffbb59b2300aae63f272406069a9788598b792a944a07aba816edb039989a39",
+	}, "evt_1"},
+}
+
+func (p proof) hook(t *testing.T, secrets string) *Hook {
+	t.Helper()
+	h := &Hook{Name: "h", Scheme: p.scheme, SecretFile: "secret"}
+	if err := h.Keep([]byte(secrets)); err != nil {
+		t.Fatal(err)
+	}
+	return h
+}
+
+func reading(header map[string]string) func(string) string {
+	h := http.Header{}
+	for name, value := range header {
+		h.Set(name, value)
+	}
+	return h.Get
+}
+
+func TestProofs(t *testing.T) {
+	for _, p := range proofs {
+		t.Run(string(p.scheme), func(t *testing.T) {
+			for _, secrets := range []string{p.secret, p.secret + "\r\n", "\nb2xk\n" + p.secret + "\n"} {
+				id, err := p.hook(t, secrets).Prove(reading(p.header), []byte(p.body), signedAt.Add(Tolerance))
+				if err != nil || id != p.id {
+					t.Errorf("with %q: %q, %v; want %q", secrets, id, err, p.id)
+				}
+			}
+		})
+	}
+}
+
+func TestWhatIsNoProof(t *testing.T) {
+	for _, p := range proofs {
+		denied := func(what string, h *Hook, header map[string]string, body string, now time.Time) {
+			t.Helper()
+			id, err := h.Prove(reading(header), []byte(body), now)
+			if !errors.Is(err, ErrDenied) {
+				t.Errorf("%s, %s: %q, %v", p.scheme, what, id, err)
+				return
+			}
+			for _, leak := range []string{p.secret, p.body, "347e9afe", "757107ea", "g0hM9SsE"} {
+				if strings.Contains(err.Error(), leak) {
+					t.Errorf("%s, %s: %v tells %q", p.scheme, what, err, leak)
+				}
+			}
+		}
+		h := p.hook(t, p.secret)
+		denied("another body", h, p.header, p.body+" ", signedAt)
+		denied("another secret", p.hook(t, "b3RoZXI="), p.header, p.body, signedAt)
+		denied("no header", h, nil, p.body, signedAt)
+		for name, value := range p.header {
+			changed := map[string]string{}
+			for k, v := range p.header {
+				changed[k] = v
+			}
+			for _, other := range []string{"", "x", value[:len(value)-1], strings.ReplaceAll(value, "4", "5"), strings.Repeat(value+",", 20), strings.Repeat(value+" ", 20)} {
+				if other == value || p.scheme == Stripe && strings.Contains(other, "v1=347e9afe3d74ec4c5cbefd270edc9246513ae3da7b375223e302560fbd4146eb") && !strings.Contains(other, ",t=") {
+					continue // what is cut is a signature of another version, which nobody reads
+				}
+				changed[name] = other
+				denied(name+": "+other, h, changed, p.body, signedAt)
+			}
+		}
+		if p.scheme == GitHub {
+			continue // its requests have no time
+		}
+		denied("too old", h, p.header, p.body, signedAt.Add(Tolerance+time.Second))
+		denied("too new", h, p.header, p.body, signedAt.Add(-Tolerance-time.Second))
+	}
+}
+
+// A time and a body that are signed are believed only if they are what they have to be.
+func TestWhatIsSignedAndWrong(t *testing.T) {
+	sign := func(secret, text string) []byte {
+		mac := hmac.New(sha256.New, []byte(secret))
+		mac.Write([]byte(text))
+		return mac.Sum(nil)
+	}
+	h := proof{scheme: Stripe}.hook(t, "s")
+	for _, at := range []string{"", "soon", "1e9", "9223372036854775808", "-9223372036854775808"} {
+		header := map[string]string{"Stripe-Signature": "t=" + at + ",v1=" + hex.EncodeToString(sign("s", at+".{}"))}
+		if _, err := h.Prove(reading(header), []byte("{}"), signedAt); !errors.Is(err, ErrDenied) {
+			t.Errorf("signed at %q: %v", at, err)
+		}
+	}
+	// Without an id of its own an event is known by its body.
+	for _, body := range []string{`{}`, `not JSON`, `{"id":7}`} {
+		header := map[string]string{"Stripe-Signature": "t=1614265330,v1=" + hex.EncodeToString(sign("s", "1614265330."+body))}
+		if id, err := h.Prove(reading(header), []byte(body), signedAt); err != nil || id != digest([]byte(body)) {
+			t.Errorf("%s: %q, %v", body, id, err)
+		}
+	}
+	h = proof{scheme: Standard}.hook(t, base64.StdEncoding.EncodeToString([]byte("s")))
+	header := map[string]string{
+		"webhook-id": "", "webhook-timestamp": "1614265330",
+		"webhook-signature": "v1," + base64.StdEncoding.EncodeToString(sign("s", ".1614265330.{}")),
+	}
+	if _, err := h.Prove(reading(header), []byte("{}"), signedAt); !errors.Is(err, ErrDenied) {
+		t.Errorf("without an id: %v", err)
+	}
+}
+
+func TestNobodyHasToProveAnything(t *testing.T) {
+	h := &Hook{Name: "h", Scheme: None}
+	if id, err := h.Prove(reading(nil), []byte("x"), signedAt); id != "" || err != nil {
+		t.Errorf("%q, %v", id, err)
+	}
+}
+
+func TestSecretFiles(t *testing.T) {
+	for _, c := range []struct {
+		scheme      Scheme
+		file, wrong string
+	}{
+		{Stripe, "", "holds no secret"},
+		{GitHub, "\n \n", "holds no secret"},
+		{Standard, "whsec_", "no base64"},
+		{Standard, "whsec_%%%", "no base64"},
+		{Stripe, strings.Repeat("s\n", 9), "holds 9 secrets, and the limit is 8"},
+	} {
+		h := &Hook{Name: "shop", Scheme: c.scheme, SecretFile: "secret.txt"}
+		if err := h.Keep([]byte(c.file)); err == nil || !strings.Contains(err.Error(), c.wrong) || !strings.Contains(err.Error(), "hook shop") ||
+			!strings.Contains(err.Error(), "secret.txt") || strings.Contains(err.Error(), "%%%") {
+			t.Errorf("%s %q: %v, want %q", c.scheme, c.file, err, c.wrong)
+		}
+	}
+}

@@ -1,0 +1,262 @@
+package rules_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
+	"deadman/rules"
+)
+
+const parcels = `
+name: parcels
+entity: parcel
+trigger: {event: parcels.sent, key: event.id}
+resolve: {event: parcels.arrived, key: event.id}
+pause: {event: parcels.held, key: event.id, if: event.held}
+escalate: [{after: 2h, step: late}]
+`
+
+// meddled is a real store in whose way something comes: once, before a batch is applied that
+// knows the rules as they are.
+type meddled struct {
+	*store.Store
+	meddle func()
+}
+
+func (m *meddled) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+	if revision, err := m.Revision(ctx); err != nil {
+		return futurejobs.Applied{}, err
+	} else if f := m.meddle; f != nil && revision == b.RuleSet {
+		m.meddle = nil
+		f()
+	}
+	return m.Store.Apply(ctx, b)
+}
+
+// before is a rule's registry, and streams that had events before it was saved.
+type before struct {
+	*testing.T
+	*rules.Registry
+	bus   *bus.Bus
+	store *meddled
+}
+
+func newBefore(t *testing.T) *before {
+	_, b := broker(t)
+	s := &meddled{Store: opened(t)}
+	r := registry(b, s.Store)
+	r.Jobs = s
+	if _, err := b.Bind(t.Context(), []string{"parcels.*"}); err != nil { // the stream takes in what comes
+		t.Fatal(err)
+	}
+	return &before{t, r, b, s}
+}
+
+func (b *before) publish(subject, body string) (stream string, seq uint64) {
+	b.Helper()
+	stream, seq, _, err := b.bus.PublishEvent(b.Context(), subject, []byte(body), nil, "")
+	if err != nil {
+		b.Fatal(err)
+	}
+	return stream, seq
+}
+
+// hear publishes an event that intake applies.
+func (b *before) hear(subject, body string) {
+	b.Helper()
+	stream, seq := b.publish(subject, body)
+	if err := b.Book.Refresh(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	at := time.Now().UTC()
+	effects, _ := b.Book.Match(futurejobs.Event{Stream: stream, Subject: subject, Seq: seq, At: at, Data: []byte(body)})
+	c, _, err := b.store.Cursor(b.Context(), stream)
+	if err != nil {
+		b.Fatal(err)
+	}
+	if _, err := b.store.Store.Apply(b.Context(), futurejobs.Batch{
+		Stream: stream, After: c.LastSeq, Last: seq, LastAt: at, RuleSet: b.Book.Revision(), Effects: effects,
+	}); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// since saves the rule with what was before, which has to begin that many waits.
+func (b *before) since(want int) {
+	b.Helper()
+	c, err := b.Save(b.Context(), []byte(parcels), "", rules.SaveOptions{Version: rules.AnyVersion, Since: time.Now().Add(-time.Hour)})
+	if err != nil || c.Past != want {
+		b.Errorf("%d waits began, want %d: %v", c.Past, want, err)
+	}
+}
+
+func (b *before) keys() string {
+	b.Helper()
+	page, err := b.store.Jobs(b.Context(), futurejobs.Filter{Rule: "parcels"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	keys := make(map[string]futurejobs.Job)
+	for _, j := range page.Items {
+		keys[j.Key] = j.Job
+	}
+	text := ""
+	for _, key := range []string{"1", "2", "3", "4"} {
+		if j, there := keys[key]; there && !j.PausedAt().IsZero() {
+			text += key + " paused "
+		} else if there {
+			text += key + " "
+		}
+	}
+	return text
+}
+
+func TestThePastIsTakenIn(t *testing.T) {
+	b := newBefore(t)
+	for i := range 4 {
+		b.publish("parcels.sent", fmt.Sprintf(`{"id":%d}`, i+1))
+	}
+	b.publish("parcels.arrived", `{"id":2}`)
+	b.publish("parcels.held", `{"id":3,"held":true}`)
+	b.publish("parcels.held", `{"id":4,"held":true}`)
+	b.publish("parcels.held", `{"id":4,"held":false}`)
+	b.since(3)
+	if got := b.keys(); got != "1 3 paused 4 " {
+		t.Errorf("waiting: %s", got)
+	}
+	history, err := b.store.History(t.Context(), futurejobs.Filter{})
+	if err != nil || len(history.Items) != 0 {
+		t.Errorf("what was over before the rule was there is in the history: %+v, %v", history.Items, err)
+	}
+	b.since(0)
+}
+
+// What was ended after the save does not begin again because the past is taken in again.
+func TestThePastDoesNotBringBackWhatEnded(t *testing.T) {
+	b := newBefore(t)
+	b.publish("parcels.sent", `{"id":1}`)
+	b.publish("parcels.sent", `{"id":2}`)
+	b.since(2)
+	b.hear("parcels.arrived", `{"id":1}`)
+	b.since(0)
+	if got := b.keys(); got != "2 " {
+		t.Errorf("waiting: %s", got)
+	}
+}
+
+// What intake applies between the save and the moment when the past begins to wait counts.
+func TestThePastIsEndedByWhatComesMeanwhile(t *testing.T) {
+	b := newBefore(t)
+	for i := range 3 {
+		b.publish("parcels.sent", fmt.Sprintf(`{"id":%d}`, i+1))
+	}
+	b.store.meddle = func() {
+		b.hear("parcels.arrived", `{"id":1}`)
+		b.hear("parcels.held", `{"id":2,"held":true}`)
+	}
+	b.since(2)
+	if got := b.keys(); got != "2 paused 3 " {
+		t.Errorf("waiting: %s", got)
+	}
+}
+
+func TestThePastOfAPausedRuleBeginsNothing(t *testing.T) {
+	b := newBefore(t)
+	b.since(0)
+	b.publish("parcels.sent", `{"id":1}`)
+	if err := b.Pause(t.Context(), "parcels", true); err != nil {
+		t.Fatal(err)
+	}
+	changed := []byte(parcels + "hold: 3d\n")
+	for _, dry := range []bool{true, false} {
+		c, err := b.Save(t.Context(), changed, "", rules.SaveOptions{Version: rules.AnyVersion, Since: time.Now().Add(-time.Hour), DryRun: dry})
+		if err != nil || c.Past != 0 || b.keys() != "" {
+			t.Errorf("dry run %t: %d began, %q wait: %v", dry, c.Past, b.keys(), err)
+		}
+	}
+}
+
+// No job is made, and no alert decided, of a rule that is deleted while its past is taken in.
+func TestThePastOfARuleThatIsDeletedMeanwhile(t *testing.T) {
+	b := newBefore(t)
+	b.publish("parcels.sent", `{"id":1}`)
+	b.store.meddle = func() {
+		if _, err := b.store.Delete(t.Context(), "parcels", rules.AnyVersion); err != nil {
+			t.Error(err)
+		}
+	}
+	_, err := b.Save(t.Context(), []byte(parcels), "", rules.SaveOptions{Version: rules.AnyVersion, Since: time.Now().Add(-time.Hour)})
+	if !errors.Is(err, rules.ErrConflict) || b.keys() != "" {
+		t.Errorf("%q wait: %v", b.keys(), err)
+	}
+}
+
+// onDatabases runs a test on each database.
+func onDatabases(t *testing.T, test func(t *testing.T, s *store.Store)) {
+	for name, url := range map[string]func(testing.TB) string{"sqlite": func(testing.TB) string { return "" }, "postgres": storetest.Postgres} {
+		t.Run(name, func(t *testing.T) {
+			s, err := store.Open(t.Context(), store.Options{DatabaseURL: url(t), DataDir: t.TempDir(), Shards: shards, Log: quietly()})
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
+			test(t, s)
+		})
+	}
+}
+
+// A trigger that the past kept out leaves its job to the version that took the past in, once an end is read that is older.
+func TestAKeptTriggerOfThePastIsOfTheVersionThatTakesItIn(t *testing.T) {
+	onDatabases(t, func(t *testing.T, s *store.Store) {
+		server, b := broker(t)
+		js := bustest.JetStream(t, server.ClientURL())
+		for stream, subjects := range map[string][]string{"SENT": {"parcels.sent"}, "REST": {"parcels.arrived", "parcels.held"}} {
+			if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: stream, Subjects: subjects}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w := &before{t, registry(b, s), b, &meddled{Store: s}}
+		w.publish("parcels.sent", `{"id":1}`)
+		time.Sleep(5 * time.Millisecond)
+		between := time.Now().UTC()
+		time.Sleep(5 * time.Millisecond)
+		w.publish("parcels.sent", `{"id":1}`)
+		saved(t, s, 0, strings.Replace(parcels, "entity:", "description: another\nentity:", 1)) // so that the past is version 2's
+		w.since(1)
+		if err := w.Book.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		effects, refused := w.Book.Match(futurejobs.Event{Stream: "REST", Subject: "parcels.arrived", Seq: 1, At: between, Data: []byte(`{"id":1}`)})
+		if len(effects) != 1 || len(refused) != 0 {
+			t.Fatalf("the end asks for %v, %v", effects, refused)
+		}
+		applied, err := s.Apply(t.Context(), futurejobs.Batch{
+			Stream: "REST", Last: 1, LastAt: between, RuleSet: w.Book.Revision(), Effects: effects,
+		})
+		if err != nil || applied.Ended != 1 {
+			t.Fatalf("%+v, %v", applied, err)
+		}
+		page, err := s.Jobs(t.Context(), futurejobs.Filter{Rule: "parcels"})
+		if err != nil || len(page.Items) != 1 || !page.Items[0].Since.After(between) || page.Items[0].Version != 2 || page.Items[0].Origin != 0 {
+			t.Fatalf("pending: %+v, %v; want a job of version 2 and of no origin since the second trigger", page.Items, err)
+		}
+		if _, err := w.Book.Rule(t.Context(), page.Items[0].RuleID, page.Items[0].Version); err != nil {
+			t.Error(err)
+		}
+	})
+}

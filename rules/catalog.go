@@ -1,0 +1,290 @@
+package rules
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/calendars"
+)
+
+// Book knows the rules as they were when it was last refreshed. It is safe for concurrent
+// use.
+type Book struct {
+	// Changed is called when a refresh found other rules. It has to return at once. Set before
+	// the parts run; may be nil.
+	Changed func()
+	// Calendars are those that rules may name. Set before the first refresh.
+	Calendars calendars.Set
+	// Sources are those that lookups may name; nil: none. Set before the first refresh.
+	Sources Sources
+	// Handlers are those that rules may name; nil: none. Set before the first refresh.
+	Handlers *checks.Handlers
+
+	// Tenant returns whose a rule is, by its name; empty: nobody's. Set before the parts run; nil: each token with bounds
+	// is a tenant.
+	Tenant func(rule string) string
+	// Now tells the time by which tenants are given what their rules may cost. Set before the parts run; nil: they may cost
+	// what they may on each event.
+	Now func() time.Time
+
+	store    Store
+	shards   int
+	current  atomic.Pointer[edition]
+	costs    costs
+	drawn    allowances // what tenants may cost the intake
+	foreseen allowances // what they may cost the senders of events
+	cache    *ruleCache
+
+	refreshing sync.Mutex
+}
+
+var _ futurejobs.Book = (*Book)(nil)
+
+// id names a version.
+type id struct{ rule, version int32 }
+
+// NewBook returns an empty book; Refresh fills it. shards is how many shards jobs are
+// hashed into.
+func NewBook(store Store, shards int) *Book {
+	b := &Book{store: store, shards: shards, cache: &ruleCache{most: compiledMost}}
+	b.current.Store(newEdition(-1, nil, nil, outside{}))
+	return b
+}
+
+// LimitCompiled sets about how much memory compiled rules take, in bytes; 1 GiB where it is not called. It is called before
+// the first refresh. A rule beyond the limit is compiled each time that it is needed.
+func (b *Book) LimitCompiled(bytes int64) { b.cache.most = bytes }
+
+// Revision is the revision of the rule set that answers are given from; -1 before the first
+// refresh.
+func (b *Book) Revision() int64 { return b.current.Load().revision }
+
+// outside is what rules may name.
+func (b *Book) outside() outside {
+	return outside{calendars: b.Calendars, sources: b.Sources, handlers: b.Handlers, cache: b.cache}
+}
+
+// ChangedAt is the revision of the last change of the rules that a stream is read for.
+func (b *Book) ChangedAt(stream string) int64 {
+	e := b.current.Load()
+	return max(e.whole, e.changed[stream])
+}
+
+// RuleChangedAt is the revision of the last change of a rule.
+func (b *Book) RuleChangedAt(id int32) int64 {
+	return b.current.Load().changeOf(id)
+}
+
+// Refresh reads what changed in the rules since they were read.
+func (b *Book) Refresh(ctx context.Context) error {
+	b.refreshing.Lock()
+	defer b.refreshing.Unlock()
+	revision, err := b.store.Revision(ctx)
+	if err != nil {
+		return wrap("refresh rules", err)
+	}
+	before := b.current.Load()
+	if revision == before.revision {
+		return nil
+	}
+	changes, err := b.store.Changes(ctx, before.revision)
+	if err != nil {
+		return wrap("refresh rules", err)
+	}
+	b.current.Store(before.with(changes, b.outside()))
+	if b.Changed != nil {
+		b.Changed()
+	}
+	return nil
+}
+
+// Rule returns one version of a rule, also of one that was changed or deleted since.
+func (b *Book) Rule(ctx context.Context, ruleID, number int32) (*futurejobs.Rule, error) {
+	which, e := id{ruleID, number}, b.current.Load()
+	v, err := b.version(ctx, e, which)
+	if err != nil {
+		return nil, err
+	}
+	r, err := v.compiled()
+	if err != nil {
+		return nil, err
+	}
+	return e.engine(which, r), nil
+}
+
+// About returns what is known of a version even where it cannot be read: the name of its rule, and the loudest severity
+// that the rule has in it or in the newest version.
+func (b *Book) About(ctx context.Context, ruleID, number int32) (name string, severity alerts.Severity) {
+	e := b.current.Load()
+	v, err := b.version(ctx, e, id{ruleID, number})
+	if err != nil {
+		return fmt.Sprint(ruleID), alerts.Error
+	}
+	steps := v.document.Escalate
+	if r := e.names[v.saved.Name]; r != nil {
+		steps = slices.Concat(steps, r.versions[0].document.Escalate)
+	}
+	return v.saved.Name, loudest(steps)
+}
+
+// Newest returns the newest version of the rule of a name, or futurejobs.ErrNotFound.
+func (b *Book) Newest(name string) (*Rule, error) {
+	r := b.current.Load().names[name]
+	if r == nil {
+		return nil, fmt.Errorf("rule %s: %w", name, futurejobs.ErrNotFound)
+	}
+	return r.versions[0].compiled()
+}
+
+// Paused reports whether the rule of a name begins no new waits for a while.
+func (b *Book) Paused(name string) bool {
+	r := b.current.Load().names[name]
+	return r != nil && r.paused
+}
+
+// version returns a version, as of an edition. One that it lacks was deleted, or saved this
+// moment; it is read when the edition is there, so that it is not older than its revision says.
+func (b *Book) version(ctx context.Context, e *edition, which id) (*version, error) {
+	if v := e.version(which); v != nil {
+		return v, nil
+	}
+	saved, err := b.store.Version(ctx, which.rule, which.version)
+	if err != nil {
+		return nil, wrap(fmt.Sprintf("rule %d version %d", which.rule, which.version), err)
+	}
+	v := newVersion(saved, b.outside())
+	e.keep(which, v)
+	return v, nil
+}
+
+// Match returns what the rules ask for because of e, and the rules that could not take it
+// in.
+//
+//  1. Of each rule that listens to the subject, the version saved last before the event
+//     decides. It also ends waits that older versions began.
+//  2. Its trigger comes before its resolve: an event that does both leaves nothing pending,
+//     as a trigger does that is not newer than what resolved it.
+//  3. A rule whose expressions cost too much on several events is not asked any more, so that it holds up no other.
+//  4. What the rules of a tenant cost beyond what is free for an event is drawn from the tenant's allowance.
+//
+// What it returns is kept until it is applied, with the events themselves; what was made of them is not.
+func (b *Book) Match(e futurejobs.Event) ([]futurejobs.Effect, []futurejobs.Refusal) {
+	m := b.match(e, &b.drawn)
+	return m.effects, m.refusals
+}
+
+// Foresee returns what Match would, for the sender of an event. Tenants have allowances of their own for it, so that an event is
+// not paid twice; isWhole is false where rules of a tenant could not be asked because its allowance is used up.
+func (b *Book) Foresee(e futurejobs.Event) (effects []futurejobs.Effect, refusals []futurejobs.Refusal, isWhole bool) {
+	m := b.match(e, &b.foreseen)
+	return m.effects, m.refusals, !m.tenants.refused
+}
+
+func (b *Book) match(e futurejobs.Event, drawn *allowances) matching {
+	m, err := newMatching(e, b.shards)
+	m.tenants.of = b.Tenant
+	if b.Now != nil {
+		m.tenants.allowances, m.tenants.now = drawn, b.Now
+	}
+	now := b.current.Load()
+	for _, r := range now.listening(e.Subject) {
+		v := r.inCharge(e)
+		switch {
+		case v == nil:
+		case err != nil:
+			m.effects, m.refusals = nil, []futurejobs.Refusal{{Reason: err.Error()}}
+			return m
+		case b.isCostly(now, r, v):
+			m.refuse(v.saved.Name, "", errCostly)
+		case m.ask(r, v):
+			b.costs.note(id{v.saved.RuleID, v.saved.Version}, now.changeOf(v.saved.RuleID), e)
+		}
+	}
+	m.body.forget()
+	return m
+}
+
+// MatchAgain is Match for the event of a dead letter, of the rules as they are now: of the
+// part of the rule that refused it, or of all rules that listen to its subject. What comes of
+// it is late.
+func (b *Book) MatchAgain(l futurejobs.DeadLetter) ([]futurejobs.Effect, []futurejobs.Refusal) {
+	m, err := newMatching(l.Event, b.shards)
+	if err != nil {
+		return nil, []futurejobs.Refusal{{Rule: l.Rule, Reason: err.Error()}}
+	}
+	m.only, m.late, m.tenants.of = l.Part, true, b.Tenant
+	defer m.body.forget()
+	now := b.current.Load()
+	if l.Rule == "" {
+		for _, r := range now.listening(l.Event.Subject) {
+			m.ask(r, r.versions[0])
+		}
+		return m.effects, m.refusals
+	}
+	r := now.names[l.Rule]
+	if r == nil {
+		m.refuse(l.Rule, l.Part, fmt.Errorf("rule %s is not there any more; drop the letter", l.Rule))
+		return nil, m.refusals
+	}
+	m.ask(r, r.versions[0])
+	return m.effects, m.refusals
+}
+
+// Reads returns the subjects to read, by stream. Those of older versions are among them,
+// since events may be waiting that came before the newest.
+func (b *Book) Reads() map[string][]string { return clone(b.current.Load().reads) }
+
+// Readers returns the names of the rules that are told by a stream, in order, those of whom only
+// older versions are included. The caller must not change it.
+func (b *Book) Readers(stream string) []string { return b.current.Load().readers[stream] }
+
+// Finest returns the finest grid of the rules that wait for a stream, by stream. A rule
+// waits for the streams that can end its jobs.
+func (b *Book) Finest() map[string]futurejobs.Grid {
+	finest := make(map[string]futurejobs.Grid)
+	for stream, grid := range b.current.Load().finest {
+		finest[stream] = grid
+	}
+	return finest
+}
+
+// WaitingFor returns the rules whose jobs wait for a stream, in order; never nil.
+func (b *Book) WaitingFor(stream string) []int32 {
+	e, waiting := b.current.Load(), []int32{}
+	for which, v := range e.versions {
+		if slices.Contains(union(v.document.waitsFor(v.saved.Reads), e.ending[which.rule]), stream) {
+			waiting = append(waiting, which.rule)
+		}
+	}
+	slices.Sort(waiting)
+	return slices.Compact(waiting)
+}
+
+// Loud returns the rules with a version that has a critical step, in order.
+func (b *Book) Loud() []int32 { return b.current.Load().loud }
+
+// NextSlot returns the first slot after t of any rule; the zero time when there is none.
+func (b *Book) NextSlot(t time.Time) time.Time {
+	var next time.Time
+	for _, grid := range b.current.Load().grids {
+		if slot := grid.After(t); next.IsZero() || slot.Before(next) {
+			next = slot
+		}
+	}
+	return next
+}
+
+func clone(reads map[string][]string) map[string][]string {
+	c := make(map[string][]string, len(reads))
+	for stream, subjects := range reads {
+		c[stream] = slices.Clone(subjects)
+	}
+	return c
+}

@@ -1,0 +1,105 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"deadman/internal/configfile"
+)
+
+// reader makes a Document of nodes and notes what has the wrong shape.
+type reader struct {
+	places   map[string]place
+	single   map[string]bool // lists that are written as the one mapping they hold
+	problems Problems
+}
+
+func (r *reader) problem(pointer, format string, args ...any) {
+	if len(r.problems) > maxProblems {
+		return
+	}
+	at := r.nearestPlace(pointer)
+	r.problems = append(r.problems, Problem{
+		Line: at.line, Column: at.column, Pointer: pointer, Message: fmt.Sprintf(format, args...),
+	})
+}
+
+func (r *reader) document(n node) Document {
+	d := blank()
+	d.fields().read(r, n, "")
+	late, checks := d.catchUp(), d.checks()
+	if _, written := r.places["/hold"]; !written {
+		d.Hold = d.hold()
+	}
+	if _, written := r.places["/catch_up/after"]; !written {
+		d.CatchUp.After = late
+	}
+	if _, written := r.places["/again"]; !written {
+		d.Again = d.again()
+	}
+	if d.Guards.MaxChecks == 0 {
+		d.Guards.MaxChecks = checks
+	}
+	return d
+}
+
+// mapping hands each field of n to its value. Unknown fields are refused, and so are those
+// without a value.
+func (r *reader) mapping(n node, pointer string, m mapping) {
+	if n.kind != aMapping {
+		r.problem(pointer, "expected a mapping with the fields %s, not %s", strings.Join(m.names(), ", "), n.kind)
+		return
+	}
+	r.each(n, pointer, func(f field, p string) {
+		i := slices.IndexFunc(m.entries, func(e entry) bool { return e.name == f.name })
+		switch {
+		case i < 0 && m.reserved[f.name] != "":
+			r.problem(p, "%s", m.reserved[f.name])
+		case i < 0:
+			r.problem(p, "%s", configfile.Unknown("field", f.name, m.names()))
+		case f.value.kind == aNull:
+			r.problem(p, "the field has no value; give it one or leave it out")
+		default:
+			if f.value.kind != aMapping && f.value.kind != aSequence {
+				r.places[p] = f.value.place
+			}
+			m.entries[i].value.read(r, f.value, p)
+		}
+	})
+}
+
+// each hands over the fields of a mapping, those that are there twice only once.
+func (r *reader) each(n node, pointer string, use func(f field, p string)) {
+	seen := make(map[string]bool)
+	for _, f := range n.fields {
+		p := under(pointer, f.name)
+		r.places[p] = f.place
+		if seen[f.name] {
+			r.problem(p, "the field is here twice; keep one")
+			continue
+		}
+		seen[f.name] = true
+		use(f, p)
+	}
+}
+
+// items hands over the items of a list that is not empty.
+func (r *reader) items(n node, pointer string, use func(n node, p string)) {
+	switch {
+	case n.kind != aSequence:
+		r.problem(pointer, "expected a list, not %s; write it in brackets, also where there is only one: [a]", n.kind)
+	case len(n.items) == 0:
+		r.problem(pointer, "the list is empty; leave the field out")
+	}
+	for i, v := range n.items {
+		use(v, r.item(pointer, i, v))
+	}
+}
+
+// item is the pointer of a list's item, whose place is noted.
+func (r *reader) item(pointer string, i int, n node) string {
+	p := item(pointer, i)
+	r.places[p] = n.place
+	return p
+}

@@ -1,0 +1,356 @@
+package rules_test
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+// expecting is a heartbeat of the keys.
+func expecting(keys string, more ...string) []byte {
+	return []byte("name: nightly\nentity: job\ntrigger: {heartbeat: {every: 1d, keys: [" + keys + "]}}\n" + strings.Join(more, "\n"))
+}
+
+// waitedFor are the keys of all jobs.
+func waitedFor(t *testing.T, s *store.Store) string {
+	t.Helper()
+	page, err := s.Jobs(t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var keys []string
+	for _, j := range page.Items {
+		keys = append(keys, j.Key)
+	}
+	slices.Sort(keys)
+	return strings.Join(keys, " ")
+}
+
+func TestExpectedKeysAreWaitedForFromTheSave(t *testing.T) {
+	s := opened(t)
+	_, b := broker(t)
+	r := registry(b, s)
+	save := func(text []byte) {
+		t.Helper()
+		if _, err := r.Save(t.Context(), text, "", rules.SaveOptions{Version: rules.AnyVersion}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := func(keys string) {
+		t.Helper()
+		if err := r.Book.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if n, err := r.Expect(t.Context()); n != 0 || err != nil {
+			t.Errorf("upkeep found %d to do: %v", n, err)
+		}
+		if got := waitedFor(t, s); got != keys {
+			t.Errorf("waited for %q, want %q", got, keys)
+		}
+	}
+	save(expecting("backup, import"))
+	want("backup import")
+	save(expecting("import, report"))
+	want("import report")
+	ended, err := s.History(t.Context(), futurejobs.Filter{})
+	if err != nil || len(ended.Items) != 1 || ended.Items[0].Key != "backup" || ended.Items[0].Reason != "the rule no longer expects its beats" {
+		t.Errorf("history %+v, %v", ended.Items, err)
+	}
+
+	// A rule that rests begins nothing, and does once it no longer rests.
+	save(expecting("import, report, sync", "enabled: false"))
+	want("import report")
+	save(expecting("import, sync"))
+	want("import sync")
+
+	// Another node, that knows of nothing, finds nothing to do.
+	other := registry(b, s)
+	if err := other.Book.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := other.Expect(t.Context()); n != 0 || err != nil {
+		t.Errorf("another node found %d to do: %v", n, err)
+	}
+}
+
+// What a node did not come to after it saved a rule, or could not while the rule was paused, the
+// upkeep does.
+func TestUpkeepExpectsWhatASaveDidNot(t *testing.T) {
+	s := opened(t)
+	rule := saved(t, s, 0, string(expecting("backup, import")))
+	r := &rules.Registry{Store: s, Book: refreshed(t, s), Jobs: s, Log: quietly()}
+	pause := func(is bool) {
+		t.Helper()
+		if err := r.Pause(t.Context(), rule.Name, is); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Book.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pause(true)
+	if n, err := r.Expect(t.Context()); n != 0 || err != nil {
+		t.Errorf("a paused rule began %d waits: %v", n, err)
+	}
+	pause(false)
+	if n, err := r.Expect(t.Context()); n != 2 || err != nil {
+		t.Errorf("%d waits began, want 2: %v", n, err)
+	}
+	if got := waitedFor(t, s); got != "backup import" {
+		t.Errorf("waited for %q", got)
+	}
+}
+
+// A paused rule ends the wait for whom it names no more, and begins the others once it goes on: also
+// for a key that it named again meanwhile.
+func TestAPausedRuleExpectsNobodyMore(t *testing.T) {
+	for name, saves := range map[string]func(text []byte, r *rules.Registry, s *store.Store){
+		"by the save": func(text []byte, r *rules.Registry, _ *store.Store) {
+			if _, err := r.Save(t.Context(), text, "", rules.SaveOptions{Version: rules.AnyVersion}); err != nil {
+				t.Fatal(err)
+			}
+		},
+		"by the upkeep": func(text []byte, r *rules.Registry, s *store.Store) {
+			saved(t, s, 0, string(text))
+			for range 2 {
+				expected(t, r)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := opened(t)
+			_, b := broker(t)
+			r := registry(b, s)
+			save := func(keys, want string) {
+				t.Helper()
+				saves(expecting(keys), r, s)
+				if got := waitedFor(t, s); got != want {
+					t.Errorf("waited for %q, want %q", got, want)
+				}
+			}
+			pause := func(is bool) {
+				t.Helper()
+				if err := r.Pause(t.Context(), "nightly", is); err != nil {
+					t.Fatal(err)
+				}
+			}
+			save("backup, import, sync", "backup import sync")
+			pause(true)
+			save("backup, report", "backup")
+			save("backup, import, report", "backup")
+			pause(false)
+			if n := expected(t, r); n != 2 {
+				t.Errorf("%d waits began, want 2", n)
+			}
+			if got := waitedFor(t, s); got != "backup import report" {
+				t.Errorf("waited for %q, want the keys that are named", got)
+			}
+		})
+	}
+}
+
+// expected is what the upkeep finds to do.
+func expected(t *testing.T, r *rules.Registry) int {
+	t.Helper()
+	if err := r.Book.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n, err := r.Expect(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// A rule that waits for beats no more calls nobody silent. What it is told to take over goes on, but
+// for the keys that it does not name any more.
+func TestAHeartbeatThatIsNoneAnyMore(t *testing.T) {
+	beaten := func(r *rules.Registry, s *store.Store) {
+		t.Helper()
+		if err := r.Book.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		rule, err := r.Book.Newest("nightly")
+		if err != nil {
+			t.Fatal(err)
+		}
+		beat, err := rule.Beat(rules.Beat{Key: "mail", Kind: rules.Success, At: time.Now()}, s.Shards())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.Apply(t.Context(), futurejobs.Batch{RuleSet: r.Book.Revision(), Effects: []futurejobs.Effect{beat}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	const event = "name: nightly\nentity: job\ntrigger: {event: jobs.begun, key: event.id}\nescalate: [{after: 3h}]\n"
+	const schedule = "name: nightly\nentity: job\ntrigger: {schedule: '@daily'}\nescalate: [{after: 3h}]\n"
+	for name, c := range map[string]struct {
+		text    string
+		options rules.SaveOptions
+		left    string
+	}{
+		"an event":                 {event, rules.SaveOptions{Version: rules.AnyVersion}, ""},
+		"a schedule":               {schedule, rules.SaveOptions{Version: rules.AnyVersion}, ""},
+		"an event that takes over": {event, rules.SaveOptions{Version: rules.AnyVersion, Pending: true}, "mail"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := opened(t)
+			_, b := broker(t)
+			r := registry(b, s)
+			for i, text := range []string{string(expecting("backup")), c.text} {
+				if i > 0 {
+					beaten(r, s)
+				}
+				if _, err := r.Save(t.Context(), []byte(text), "", c.options); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if got := waitedFor(t, s); got != c.left {
+				t.Errorf("waited for %q, want %q", got, c.left)
+			}
+		})
+	}
+	t.Run("and nobody came to it", func(t *testing.T) {
+		s := opened(t)
+		saved(t, s, 0, string(expecting("backup")))
+		r := &rules.Registry{Store: s, Book: refreshed(t, s), Jobs: s, Log: quietly()}
+		expected(t, r)
+		beaten(r, s)
+		saved(t, s, 0, event)
+		if n := expected(t, r); n != 2 || waitedFor(t, s) != "" {
+			t.Errorf("%d waits ended, waited for %q; want the upkeep to end both", n, waitedFor(t, s))
+		}
+	})
+}
+
+func TestTheFirstBeatOfAnExpectedKey(t *testing.T) {
+	s := opened(t)
+	saved(t, s, 0, string(expecting("pump-7")))
+	r := &rules.Registry{Store: s, Book: refreshed(t, s), Jobs: s, Log: quietly()}
+	if _, err := r.Expect(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	page, err := s.Jobs(t.Context(), futurejobs.Filter{})
+	if err != nil || len(page.Items) != 1 {
+		t.Fatal(page, err)
+	}
+	job := page.Items[0].Job
+	job.Since = at("10:00:00")
+	job.NextCheckAt = at("23:00:00")
+	d := newDevice(t, everyTen)
+	d.job = &job
+	d.look("23:00:00")
+	d.beat("23:10:00", rules.Beat{})
+	d.expect(
+		"23:00:00 warning firing: device pump-7: has never reported, expected every 10m (grace 2m)",
+		"23:10:00 warning resolved: device pump-7 reports for the first time",
+		"23:10:00 resolved: it reports for the first time",
+	)
+}
+
+// A version with another time counts for who is waited for already, from the beat that came last.
+func TestAnotherTimeMovesWhoIsWaitedFor(t *testing.T) {
+	s := opened(t)
+	_, b := broker(t)
+	r := registry(b, s)
+	var due []time.Time
+	for _, every := range []string{"1d", "2h"} {
+		text := strings.Replace(string(expecting("backup")), "every: 1d", "every: "+every, 1)
+		if _, err := r.Save(t.Context(), []byte(text), "", rules.SaveOptions{Version: rules.AnyVersion, Pending: true}); err != nil {
+			t.Fatal(err)
+		}
+		page, err := s.Jobs(t.Context(), futurejobs.Filter{})
+		if err != nil || len(page.Items) != 1 {
+			t.Fatal(page, err)
+		}
+		due = append(due, page.Items[0].NextCheckAt)
+	}
+	if moved := due[0].Sub(due[1]); moved != 22*time.Hour {
+		t.Errorf("due at %s and then at %s", due[0], due[1])
+	}
+}
+
+// walked is a real store that counts how often the jobs of a rule are looked at.
+type walked struct {
+	*store.Store
+	walks int
+}
+
+func (w *walked) JobsOf(ctx context.Context, ruleID int32, after futurejobs.Ref, limit int) ([]futurejobs.Job, error) {
+	w.walks++
+	return w.Store.JobsOf(ctx, ruleID, after, limit)
+}
+
+// A save that changes nothing looks at no job; but where the one before broke off before all went
+// on with the new version, it makes up for that.
+func TestASaveThatChangesNothingLooksAtNoJob(t *testing.T) {
+	s := opened(t)
+	_, b := broker(t)
+	jobs := &walked{Store: s}
+	r := registry(b, s)
+	r.Jobs = jobs
+	save := func(every string) rules.Change {
+		t.Helper()
+		text := strings.Replace(string(expecting("backup")), "every: 1d", "every: "+every, 1)
+		c, err := r.Save(t.Context(), []byte(text), "", rules.SaveOptions{Version: rules.AnyVersion})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return c
+	}
+	save("1d")
+	if c := save("2h"); c.Moved != 1 {
+		t.Errorf("%d jobs went on with the new version, want 1", c.Moved)
+	}
+	before := jobs.walks
+	if save("2h"); jobs.walks != before {
+		t.Errorf("a save that changes nothing looked at the jobs %d times", jobs.walks-before)
+	}
+	saved(t, s, 0, strings.Replace(string(expecting("backup")), "every: 1d", "every: 4h", 1)) // by who broke off then
+	if c := save("4h"); c.Changed || c.Moved != 1 {
+		t.Errorf("changed: %t, %d jobs went on; want the one that was left", c.Changed, c.Moved)
+	}
+}
+
+// A key that a schedule no longer names is no longer waited for.
+func TestKeysThatAScheduleDropsAreNotWaitedFor(t *testing.T) {
+	s := opened(t)
+	_, b := broker(t)
+	r := registry(b, s)
+	save := func(keys string) {
+		t.Helper()
+		text := "name: nightly\nentity: job\ntrigger: {schedule: '@daily', keys: [" + keys + "]}\nescalate: [{after: 1h}]\n"
+		if _, err := r.Save(t.Context(), []byte(text), "", rules.SaveOptions{Version: rules.AnyVersion}); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Book.Refresh(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	save("backup, import")
+	revision, all := r.Book.Scheduled()
+	due, ok, err := all[0].Due(all[0].From(), time.Now().Add(25*time.Hour))
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	if _, err := s.Apply(t.Context(), futurejobs.Batch{RuleSet: revision, Effects: due.Effects}); err != nil {
+		t.Fatal(err)
+	}
+	if got := waitedFor(t, s); got != "backup import" {
+		t.Fatalf("the tick began %q", got)
+	}
+	save("import, report")
+	if got := waitedFor(t, s); got != "import" {
+		t.Errorf("waited for %q", got)
+	}
+	ended, err := s.History(t.Context(), futurejobs.Filter{})
+	if err != nil || len(ended.Items) != 1 || ended.Items[0].Key != "backup" || ended.Items[0].Reason != "the rule no longer names its key" {
+		t.Errorf("history %+v, %v", ended.Items, err)
+	}
+}

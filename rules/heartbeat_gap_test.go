@@ -1,0 +1,171 @@
+package rules_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/checks"
+	"deadman/internal/calendars"
+	"deadman/rules"
+)
+
+const (
+	everyDay = `
+name: backup
+entity: host
+trigger: {heartbeat: {every: 24h, grace: 30m}}
+escalate: [{after: 0s, step: call}, {after: 1h, step: boss}]
+`
+	everyHour = `
+name: backup
+entity: host
+trigger: {heartbeat: {every: 1h, grace: 5m}}
+`
+	eachNight = `
+name: backup
+entity: host
+trigger: {heartbeat: {schedule: "0 2 * * *", grace: 30m}}
+escalate: [{after: 10m, step: call}]
+`
+)
+
+// TestAmnesty shows when a wait begins anew, because a beat may have come unheard.
+func TestAmnesty(t *testing.T) {
+	for _, c := range []struct {
+		name, rule          string
+		slot, heard, saidAt string // after the last beat, at 10:00
+		state               string
+		count, step         int
+		next                string // empty: it is said
+	}{
+		{name: "heard all the while", rule: everyTen, slot: "10:12:00"},
+		{name: "heard since the beat", rule: everyTen, slot: "10:12:00", heard: "10:00:00"},
+		{name: "heard since before it", rule: everyTen, slot: "10:12:00", heard: "09:00:00"},
+		{name: "deaf for long", rule: everyTen, slot: "10:12:00", heard: "11:00:00", next: "11:12:00"},
+		{name: "deaf for a moment", rule: everyTen, slot: "10:12:00", heard: "10:05:00", next: "10:17:00"},
+		{name: "and silent from then on", rule: everyTen, slot: "10:17:00", heard: "10:05:00", count: 1},
+		{name: "deaf for a third time", rule: everyTen, slot: "10:40:00", heard: "10:35:00", count: 2, next: "10:47:00"},
+		{name: "deaf all the time", rule: everyTen, slot: "10:50:00", heard: "10:45:00", count: 3},
+		{name: "what was heard of", rule: everyTen, slot: "10:12:00", heard: "11:00:00", state: `{"heartbeat":{"kind":"fail","reason":"failed","overdue_at":"2026-03-02T10:11:00Z"}}`},
+		{name: "who never reported", rule: everyTen, slot: "10:12:00", heard: "11:00:00", state: `{"heartbeat":{"kind":"expected"}}`, next: "11:12:00"},
+		{name: "a beat that may have come early", rule: everyHour, slot: "11:05:00", heard: "10:54:00", next: "11:59:00"},
+		{name: "an hour, for a second time", rule: everyHour, slot: "11:59:00", heard: "11:50:00", count: 1, next: "12:55:00"},
+		{name: "a long wait, at any time of it", rule: everyDay, slot: "+1 10:30:00", heard: "20:00:00", next: "+1 20:30:00"},
+		{name: "a long wait, to the end of it", rule: everyDay, slot: "+1 20:30:00", heard: "20:00:00", count: 1},
+		{name: "a long wait, late in it", rule: everyDay, slot: "+1 10:30:00", heard: "+1 09:40:00", next: "+2 10:10:00"},
+		{name: "a long wait, for a second time", rule: everyDay, slot: "+2 10:10:00", heard: "+2 10:09:00", count: 1},
+		{name: "a schedule, before the tick", rule: eachNight, slot: "+1 02:40:00", heard: "+1 02:00:00"},
+		{name: "a schedule, after the tick", rule: eachNight, slot: "+1 02:40:00", heard: "+1 02:00:01", next: "+2 02:40:00"},
+		{name: "what was said stays", rule: everyDay, slot: "+1 11:00:00", heard: "+1 10:45:00", saidAt: "+1 10:30:00", count: 1, step: 1, next: "+1 11:30:00"},
+		{name: "and is climbed from", rule: everyDay, slot: "+1 11:30:00", heard: "+1 10:45:00", saidAt: "+1 10:30:00", count: 1, step: 1},
+		{name: "a step is not left out", rule: everyDay, slot: "+3 12:00:00", heard: "+3 11:59:00", count: 1},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDevice(t, c.rule)
+			check := checks.Check{
+				Key: "pump-7", Since: at("10:00:00"), Slot: day(t, c.slot), At: day(t, c.slot), Count: c.count, Step: c.step,
+				HeardSince: day(t, c.heard), SaidAt: day(t, c.saidAt),
+			}
+			if c.state != "" {
+				check.State = json.RawMessage(c.state)
+			}
+			answer, err := d.rule.Engine().Handler.Check(t.Context(), check)
+			if err != nil {
+				t.Fatal(err)
+			}
+			switch said := answer.Step > c.step; {
+			case c.next == "" && (!said || answer.Step != c.step+1):
+				t.Errorf("%d steps are taken, the next look is at %s; want one more", answer.Step, answer.Next)
+			case c.next != "" && (said || !answer.Next.Equal(day(t, c.next))):
+				t.Errorf("%d steps are taken, the next look is at %s; want %s", answer.Step, answer.Next, day(t, c.next))
+			}
+		})
+	}
+}
+
+// TestPutOffTooOften shows that a wait which began anew as often as it may is over at the next look,
+// and that the step after has its time.
+func TestPutOffTooOften(t *testing.T) {
+	known, err := calendars.Parse([]byte("calendars:\n  office: {zone: UTC, days: mon-sun, hours: \"01:00-23:00\"}\n"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const ten = "name: silent\nentity: device\ntrigger: {heartbeat: {every: 10m, grace: 2m}}\nslot: 1m\n"
+	for _, c := range []struct {
+		name, rule string
+		most       int           // how often it is put off
+		then       time.Duration // until the next step; 0: as a calendar counts
+	}{
+		{"at once", ten + "escalate: [{after: 0s}, {after: 1h, step: boss}]\n", 3, time.Hour},
+		{"spread", ten + "spread: 10m\nescalate: [{after: 0s}, {after: 1h, step: boss}]\n", 3, time.Hour},
+		{"after a while", ten + "escalate: [{after: 30m, step: call}, {after: 1h, step: boss}]\n", 3, 30 * time.Minute},
+		{"computed", ten + "escalate: [{after: minutes(event.body == nil ? 30 : 31), step: call}, {after: 1h, step: boss}]\n", 3, 30 * time.Minute},
+		{"by a calendar", ten + "escalate: [{after: 1h, of: office, step: call}, {after: 2h, step: boss}]\n", 3, 0},
+		{"a day, spread", everyDay + "spread: 30m\n", 1, time.Hour},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			d := &device{T: t, rule: compiledAgainst(t, c.rule, known)}
+			d.beat("02:00:00", rules.Beat{})
+			j := *d.job
+			var heard time.Time
+			for looks := 0; ; looks++ {
+				slot := j.NextCheckAt
+				if looks < c.most+1 {
+					heard = slot.Add(-time.Minute) // deadman began again a minute ago
+				}
+				answer, err := d.rule.Engine().Handler.Check(t.Context(), checks.Check{
+					Key: j.Key, Since: j.Since, Slot: slot, At: slot, Count: j.CheckCount, HeardSince: heard, Event: j.Event, State: j.State,
+				})
+				switch {
+				case err != nil:
+					t.Fatal(err)
+				case answer.Step > 1 || (answer.Step == 1) != (looks == c.most):
+					t.Fatalf("at look %d, at %s, %d steps are taken; want one, at look %d", looks+1, slot, answer.Step, c.most+1)
+				case answer.Step == 0:
+					j.NextCheckAt, j.CheckCount = answer.Next, j.CheckCount+1
+					continue
+				case !answer.Next.After(slot), c.then > 0 && answer.Next.Sub(slot) != c.then:
+					t.Errorf("the next step is %s after the first; want %s", answer.Next.Sub(slot), c.then)
+				}
+				// Whatever is not heard from then on, the next step stays where it is.
+				again, err := d.rule.Engine().Handler.Check(t.Context(), checks.Check{
+					Key: j.Key, Since: j.Since, Slot: answer.Next, At: answer.Next, Count: j.CheckCount + 1, Step: 1, SaidAt: slot,
+					HeardSince: answer.Next.Add(-time.Second), Event: j.Event, State: j.State,
+				})
+				if err != nil || again.Step != 2 {
+					t.Errorf("at the next look %d steps are taken, %v; want both", again.Step, err)
+				}
+				return
+			}
+		})
+	}
+}
+
+// compiledAgainst is a rule that may name calendars.
+func compiledAgainst(t *testing.T, text string, known calendars.Set) *rules.Rule {
+	t.Helper()
+	documents, err := rules.ParseAgainst([]byte(text), "", known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	rule, err := rules.Compile(documents[0], rules.Saved{RuleID: 7, Version: 3}, known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return rule
+}
+
+// day is an instant of the day of the last beat, or of one some days after it.
+func day(t *testing.T, text string) time.Time {
+	t.Helper()
+	if text == "" {
+		return time.Time{}
+	}
+	days := 0
+	if rest, later := strings.CutPrefix(text, "+"); later {
+		days, text = int(rest[0]-'0'), rest[2:]
+	}
+	return at(text).AddDate(0, 0, days)
+}

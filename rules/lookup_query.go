@@ -1,0 +1,227 @@
+package rules
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+	"unicode"
+
+	"deadman/checks/lookup"
+	"deadman/internal/access"
+	"deadman/internal/subjects"
+)
+
+// question is what a rule asks a source at each look.
+type question struct {
+	lookup.Question
+	source  string
+	pointer string // to what is asked, in the document
+	params  int    // how many parameters an ask has
+	ask     func(s scope) (lookup.Ask, error)
+}
+
+// written is a value as a part of a question: text, a number, true or false, or an instant.
+// Nothing and what is missing are errors, since they would ask about somebody else.
+func written(v any) (string, error) {
+	switch v := v.(type) {
+	case nil:
+		return "", errors.New(`a value is missing; say what it counts as, as in (event.region ?? "none")`)
+	case []any, []string, []int, map[string]any, time.Duration:
+		return "", fmt.Errorf("%s can't be part of a question, only text, a number, true or false, or an instant", naming(v))
+	}
+	text, err := show(v)
+	if err == nil && text == "" {
+		err = errors.New("the text is empty")
+	}
+	return text, err
+}
+
+// fill fills a template in, each value as it has to be written there. Unlike a text that people
+// read it can't be filled in as far as possible.
+func (t *template) fill(s scope, as func(string) (string, error)) (string, error) {
+	var b strings.Builder
+	for _, p := range t.parts {
+		if p.x == nil {
+			b.WriteString(p.text)
+			continue
+		}
+		v, err := p.x.run(s)
+		if err != nil {
+			return "", err
+		}
+		text, err := written(v)
+		if err == nil {
+			text, err = as(text)
+		}
+		if err != nil {
+			return "", fmt.Errorf("{{%s}}: %w", clip(p.x.source, 80), err)
+		}
+		b.WriteString(text)
+	}
+	return b.String(), nil
+}
+
+// sample is the template with the same text in the place of each expression.
+func (t *template) sample(text string) string {
+	var b strings.Builder
+	for _, p := range t.parts {
+		if p.x == nil {
+			b.WriteString(p.text)
+		} else {
+			b.WriteString(text)
+		}
+	}
+	return b.String()
+}
+
+// parameters are the values for $1, $2 and so on.
+func parameters(params []*expression) func(scope) (lookup.Ask, error) {
+	return func(s scope) (lookup.Ask, error) {
+		values := make([]any, len(params))
+		for i, x := range params {
+			v, err := x.run(s)
+			if err == nil && v != "" {
+				_, err = written(v)
+			}
+			if err != nil {
+				return lookup.Ask{}, fmt.Errorf("params[%d]: %w", i, err)
+			}
+			values[i] = v
+		}
+		return lookup.Ask{Params: values}, nil
+	}
+}
+
+// path is the path of a GET, with a query or without. No value leads out of the segment, or of
+// the parameter of the query, that it stands in.
+func path(t *template) func(scope) (lookup.Ask, error) {
+	return func(s scope) (lookup.Ask, error) {
+		filled, err := t.fill(s, func(v string) (string, error) { return escaped(v), nil })
+		if err == nil {
+			err = checkPath(filled)
+		}
+		if err != nil {
+			return lookup.Ask{}, fmt.Errorf("path: %w", err)
+		}
+		return lookup.Ask{Path: filled}, nil
+	}
+}
+
+// escaped is a value as both a path and a query take it: only they differ in what a plus is.
+func escaped(v string) string { return strings.ReplaceAll(url.QueryEscape(v), "+", "%20") }
+
+// maxPath bounds a path that is filled in, in bytes.
+const maxPath = 4 << 10
+
+// checkPath says what is wrong with a path that is filled in.
+func checkPath(p string) error {
+	way, query, _ := strings.Cut(p, "?")
+	switch {
+	case !strings.HasPrefix(p, "/"):
+		return fmt.Errorf("%q is not a path; it begins with a slash, and the source knows the host", clip(p, 80))
+	case strings.Contains(p, "#"):
+		return fmt.Errorf(`%q is more than a path with a query; write it without "#"`, clip(p, 80))
+	case strings.Contains(way, "//"):
+		return fmt.Errorf("%q has an empty segment", clip(p, 80))
+	case len(p) > maxPath:
+		return fmt.Errorf("the path has %d bytes, the most is %d", len(p), maxPath)
+	case strings.ContainsFunc(p, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) || r == '\\' }):
+		return fmt.Errorf("%q has a character that a path can't have; write it escaped, as %%20 for a space", clip(p, 80))
+	}
+	if plain, err := url.PathUnescape(way); err == nil && (&url.URL{Path: plain, RawPath: way}).EscapedPath() != way {
+		return fmt.Errorf("%q has a character that a path can't have; write it escaped, as %s", clip(p, 80), clip((&url.URL{Path: plain}).EscapedPath(), 80))
+	}
+	for segment := range strings.SplitSeq(way[1:], "/") {
+		if plain, err := url.PathUnescape(segment); err != nil || plain == "." || plain == ".." {
+			return fmt.Errorf("%q leads elsewhere: a segment can't be %q", clip(p, 80), segment)
+		}
+	}
+	if _, err := url.ParseQuery(query); err != nil {
+		return fmt.Errorf("%q has a query that can't be read; write it like ?id={{key}}&full=true", clip(p, 80))
+	}
+	return nil
+}
+
+// requested is the subject of a request, within the bounds of the rule. A value is one token of it, or a part of one.
+func requested(t *template, bounds *access.Bounds) func(scope) (lookup.Ask, error) {
+	return func(s scope) (lookup.Ask, error) {
+		filled, err := t.fill(s, tokenOf)
+		if err == nil {
+			err = checkRequested(filled)
+		}
+		if err == nil {
+			err = bounds.MayPublish(filled)
+		}
+		if err != nil {
+			return lookup.Ask{}, fmt.Errorf("subject: %w", err)
+		}
+		return lookup.Ask{Subject: filled}, nil
+	}
+}
+
+// tokenOf is a value that can stand in a token of a subject.
+func tokenOf(v string) (string, error) {
+	if i := strings.IndexFunc(v, func(r rune) bool { return strings.ContainsRune(".*>", r) || unicode.IsSpace(r) || unicode.IsControl(r) }); i >= 0 {
+		return "", fmt.Errorf("%q can't be part of a subject because of the %q in it", clip(v, 80), []rune(v[i:])[0])
+	}
+	return v, nil
+}
+
+// checkRequested says what is wrong with the subject of a request.
+func checkRequested(s string) error {
+	tokens := strings.Split(s, ".")
+	switch {
+	case len(s) > subjects.MaxBytes:
+		return fmt.Errorf("the subject has %d bytes, the most is %d", len(s), subjects.MaxBytes)
+	case slices.Contains(tokens, ""):
+		return fmt.Errorf("%q has an empty token; write tokens with single dots between, such as shop.orders.{{key}}", clip(s, 80))
+	case strings.ContainsAny(s, "*>"):
+		return fmt.Errorf("%q has a wildcard; a request goes to one subject", clip(s, 80))
+	case strings.ContainsFunc(s, func(r rune) bool { return unicode.IsSpace(r) || unicode.IsControl(r) }):
+		return fmt.Errorf("%q has a space in it; a subject has none", clip(s, 80))
+	case strings.HasPrefix(s, "$"), strings.HasPrefix(s, "_INBOX"), tokens[0] == "deadman":
+		return fmt.Errorf(`%q is never asked ("$…", "_INBOX…" and "deadman.…" are the servers' own); name the subject of your service`, clip(s, 80))
+	}
+	return nil
+}
+
+// kvKey is what JetStream takes for a key of a bucket.
+var kvKey = regexp.MustCompile(`^[-/_=a-zA-Z0-9]+(\.[-/_=a-zA-Z0-9]+)*$`)
+
+// entryKey is the key of an entry of a bucket.
+func entryKey(t *template) func(scope) (lookup.Ask, error) {
+	return func(s scope) (lookup.Ask, error) {
+		filled, err := t.fill(s, func(v string) (string, error) { return v, nil })
+		if err == nil {
+			err = checkEntryKey(filled)
+		}
+		if err != nil {
+			return lookup.Ask{}, fmt.Errorf("key: %w", err)
+		}
+		return lookup.Ask{Key: filled}, nil
+	}
+}
+
+// checkEntryKey says what is wrong with a key of a bucket.
+func checkEntryKey(key string) error {
+	if !kvKey.MatchString(key) || len(key) > subjects.MaxBytes {
+		return fmt.Errorf("%q can't be a key of a bucket: that has letters, digits, / _ = - and single dots between", clip(key, 80))
+	}
+	return nil
+}
+
+// columnsOf are columns as the shape of what is found.
+func columnsOf(columns []lookup.Column) Shape {
+	if len(columns) == 0 {
+		return nil
+	}
+	s := make(Shape, len(columns))
+	for _, c := range columns {
+		s[c.Name] = Form{Kind: Kind(c.Type)}
+	}
+	return s
+}

@@ -1,0 +1,120 @@
+package rules
+
+import (
+	"iter"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/schedules"
+)
+
+// Ticks is how many waits that schedules will begin are first looked at in each part of a span: one
+// for each tick after now and key, at the slot of its first step. A rule that is paused, rests or
+// emits begins none, nor does one that cannot be compiled.
+func (b *Book) Ticks(span futurejobs.Span, now time.Time) []int {
+	l := load{Span: span, now: now, parts: make([]int, span.Parts())}
+	for _, r := range b.current.Load().ticking {
+		v := r.versions[0]
+		d := v.document
+		if span.Rule != "" && span.Rule != v.saved.Name || r.paused || !d.Enabled || v.schedule == nil || d.Trigger.Emit != nil {
+			continue
+		}
+		if compiled, err := v.compiled(); err == nil {
+			l.add(compiled, v.schedule.From(r.began()))
+		}
+	}
+	return l.parts
+}
+
+// load counts first looks by the parts of a span.
+type load struct {
+	futurejobs.Span
+	now   time.Time
+	parts []int
+}
+
+// add adds the waits of a rule. Keys of one turn are looked at together.
+func (l *load) add(r *Rule, s schedules.Schedule) {
+	turns := r.turnsOfKeys()
+	even, spend := *r, budget{left: previewBudget}
+	even.spread = 1
+	for tick, ticks := range l.ticks(s, latest(l.now, l.From.Add(-r.ahead()))) {
+		body, err := ticked{Tick: tick}.json()
+		if err != nil {
+			continue // the tick says so
+		}
+		w := waitOf(futurejobs.Job{Ref: futurejobs.Ref{Key: r.keysAt(tick)[0]}, Since: tick, Event: body})
+		w.spend = &spend
+		line, err := even.timeline(w)
+		if err != nil {
+			continue
+		}
+		first := moment{at: tick, step: &step{}}
+		if len(line) > 0 {
+			first = line[0]
+		}
+		for turn, keys := range turns {
+			at := first.within.Next(first.at.Add(time.Duration(turn) * time.Duration(r.engine.Grid)))
+			l.at(r.sooner(w.scope, tick, r.slotAfter(tick, at)), ticks*keys)
+		}
+	}
+}
+
+// at counts looks at a slot.
+func (l *load) at(slot time.Time, n int) {
+	if !slot.Before(l.From) && slot.Before(l.Until) {
+		l.parts[l.Part(slot)] += n
+	}
+}
+
+// roundsMost is about how many ticks are reckoned one by one in a span.
+const roundsMost = 3000
+
+// ticks are those of a schedule after an instant, with their number. Where they are many, the last
+// of a minute stands for all of it; of a longer time, where the span is long.
+func (l *load) ticks(s schedules.Schedule, after time.Time) iter.Seq2[time.Time, int] {
+	width := max(futurejobs.LoadWidth, l.Until.Sub(l.From)/roundsMost)
+	dense := s.Shortest() > 0 && s.Shortest() < width
+	return func(yield func(time.Time, int) bool) {
+		for {
+			tick, ok := s.Next(after)
+			if !ok || !tick.Before(l.Until) {
+				return
+			}
+			n := 1
+			if dense {
+				n, tick = s.Between(after, tick.Truncate(width).Add(width-1))
+			}
+			if !yield(tick, n) {
+				return
+			}
+			after = tick
+		}
+	}
+}
+
+// turnsOfKeys are how many keys have each turn of the spread. Of ticks that are keys themselves, each
+// has a turn of its own, and all of them the middle one.
+func (r *Rule) turnsOfKeys() map[int]int {
+	keys := r.document.Trigger.Keys
+	if len(keys) == 0 {
+		return map[int]int{r.spread / 2: 1}
+	}
+	turns := make(map[int]int)
+	for _, key := range keys {
+		turns[r.turn(key)]++
+	}
+	return turns
+}
+
+// ahead is how long before its first look a wait may begin.
+func (r *Rule) ahead() time.Duration {
+	late := time.Duration(r.document.Spread) + time.Duration(r.engine.Grid)
+	switch {
+	case r.rising && len(r.steps) > 0:
+		return r.steps[0].after + late
+	case r.rising:
+		return late
+	}
+	return r.engine.Limits.Horizon + late
+}

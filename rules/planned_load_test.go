@@ -1,0 +1,83 @@
+package rules
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/calendars"
+)
+
+// ticksOf is what schedules begin between ten and the end of a span of some hours, by quarters of an
+// hour that have anything; the rule was saved at eight.
+func ticksOf(t *testing.T, text string, hours int) map[string]int {
+	t.Helper()
+	known, err := calendars.Parse([]byte("calendars:\n  office: {zone: UTC, hours: \"12:00-13:00\"}\n"), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	documents, err := ParseAgainst([]byte("name: due\nentity: import\n"+text), "", known)
+	if err != nil {
+		t.Fatal(err)
+	}
+	document, err := documents[0].Canonical()
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := &Book{shards: 4}
+	b.current.Store(newEdition(1, []Saved{{RuleID: 7, Version: 1, Name: "due", Entity: "import", Document: document, SavedAt: tenPast(-120)}}, nil, outside{calendars: known}))
+	span := futurejobs.Span{From: tenPast(0), Until: tenPast(60 * hours), Width: 15 * time.Minute}
+	got := make(map[string]int)
+	for i, n := range b.Ticks(span, tenPast(-60)) {
+		if n > 0 {
+			got[span.From.Add(time.Duration(i)*span.Width).Format("15:04")] = n
+		}
+	}
+	return got
+}
+
+// What a tick begins is in the part of the slot at which it is first looked at.
+func TestTicksAreWhereTheyAreLookedAt(t *testing.T) {
+	for name, c := range map[string]struct {
+		rule string
+		want map[string]int
+	}{
+		"after the tick":           {`trigger: {schedule: "0 * * * *"}` + "\nescalate: [{after: 50m}]", map[string]int{"10:45": 1, "11:45": 1, "12:45": 1}},
+		"at a slot":                {`trigger: {schedule: "0 11 * * *", keys: [a, b]}` + "\nescalate: [{after: 31m}]\nslot: 1h", map[string]int{"12:00": 2}},
+		"a tick before the span":   {`trigger: {schedule: "30 9 * * *"}` + "\nescalate: [{after: 2h}]", map[string]int{"11:30": 1}},
+		"one that was, is no more": {`trigger: {schedule: "59 8 * * *"}` + "\nescalate: [{after: 2h}]", map[string]int{}},
+		"at a time of day":         {`trigger: {schedule: "0 11 * * *", keys: [a, b]}` + "\nescalate: [{at: '12:40'}]", map[string]int{"12:30": 2}},
+		"at the tick":              {`trigger: {schedule: "15 11 * * *"}` + "\nescalate: [{at: '11:15'}]\nslot: 15m", map[string]int{"11:30": 1}},
+		"within":                   {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 10m, within: office}]", map[string]int{"12:00": 1}},
+		"of":                       {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 20m, of: office}]", map[string]int{"12:15": 1}},
+		"many": {`trigger: {schedule: "@every 1s"}` + "\nescalate: [{after: 2h20m}]", map[string]int{"11:15": 539, // the last tick of a minute stands for it
+			"11:30": 900, "11:45": 900, "12:00": 900, "12:15": 900, "12:30": 900, "12:45": 900}},
+		"a look in between": {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 2h}]\nrecheck: since + minutes(20)", map[string]int{"10:15": 1}},
+		"a handler":         {`trigger: {schedule: "0 10 * * *", keys: [a]}` + "\nhandler: checks", map[string]int{"10:00": 1}},
+		"an event":          {`trigger: {schedule: "0 10 * * *", emit: {subject: imports.due}}`, map[string]int{}},
+		"at rest":           {`trigger: {schedule: "0 10 * * *"}` + "\nescalate: [{after: 2h}]\nenabled: false", map[string]int{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if diff := cmp.Diff(c.want, ticksOf(t, c.rule, 3)); diff != "" {
+				t.Errorf("(-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What is spread is not a herd: each key is where its turn is.
+func TestTicksAreSpread(t *testing.T) {
+	keys, want := "", make(map[string]int)
+	for i := range 1000 {
+		key := "k" + time.Duration(i).String()
+		keys += key + ","
+		at := tenPast(35).Add(time.Duration(futurejobs.TurnOf("due", key, 60)) * time.Minute)
+		want[at.Truncate(15*time.Minute).Format("15:04")]++
+	}
+	got := ticksOf(t, `trigger: {schedule: "30 10 * * *", keys: [`+keys+"]}\nescalate: [{after: 5m}]\nslot: 1m\nspread: 1h", 3)
+	if diff := cmp.Diff(want, got); diff != "" || len(got) != 5 {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}

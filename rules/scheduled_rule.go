@@ -1,0 +1,134 @@
+package rules
+
+import (
+	"iter"
+	"slices"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/schedules"
+)
+
+// Scheduled returns the rules that tick, and the revision that they are of.
+func (b *Book) Scheduled() (revision int64, all []futurejobs.Scheduled) {
+	e := b.current.Load()
+	for _, r := range e.ticking {
+		all = append(all, scheduled{r, e, b.shards})
+	}
+	return e.revision, all
+}
+
+// scheduled is a rule that ticks, with all its versions: each is in charge of the ticks after it
+// was saved, up to the save of the next.
+type scheduled struct {
+	*rule
+	edition *edition
+	shards  int
+}
+
+var _ futurejobs.Scheduled = scheduled{}
+
+// Name is the rule's name.
+func (s scheduled) Name() string { return s.versions[0].saved.Name }
+
+// RuleID is the rule's id.
+func (s scheduled) RuleID() int32 { return s.versions[0].saved.RuleID }
+
+// Emits implements futurejobs.Scheduled.
+func (s scheduled) Emits() bool { return s.versions[0].document.Trigger.Emit != nil }
+
+// From is when the first version with a schedule was saved: a tick may come before anybody saw it.
+func (s scheduled) From() time.Time {
+	for _, v := range slices.Backward(s.versions) {
+		if v.schedule != nil {
+			return v.saved.SavedAt
+		}
+	}
+	return s.versions[0].saved.SavedAt
+}
+
+// charge is a version of a rule, and the ticks that it is in charge of.
+type charge struct {
+	*version
+	schedule schedules.Schedule
+	from, to time.Time // the ticks lie after from, and not after to; a zero to is no end
+}
+
+// charges are those of all versions with a schedule, oldest first. @every counts from the first
+// save of the rule.
+func (s scheduled) charges() iter.Seq[charge] {
+	began := s.began()
+	return func(yield func(charge) bool) {
+		for i, v := range slices.Backward(s.versions) {
+			if v.schedule == nil {
+				continue
+			}
+			c := charge{version: v, schedule: v.schedule.From(began), from: v.saved.SavedAt}
+			if i > 0 {
+				c.to = s.versions[i-1].saved.SavedAt
+			}
+			if !yield(c) {
+				return
+			}
+		}
+	}
+}
+
+// Next implements futurejobs.Scheduled.
+func (s scheduled) Next(after time.Time) (time.Time, bool) {
+	for c := range s.charges() {
+		tick, ok := c.schedule.Next(latest(after, c.from))
+		if ok && (c.to.IsZero() || !tick.After(c.to)) {
+			return tick, true
+		}
+	}
+	return time.Time{}, false
+}
+
+// Due implements futurejobs.Scheduled.
+func (s scheduled) Due(after, now time.Time) (d futurejobs.Due, ok bool, err error) {
+	var by *version
+	missed := 0
+	for c := range s.charges() {
+		through := now
+		if !c.to.IsZero() && c.to.Before(now) {
+			through = c.to
+		}
+		from := latest(after, c.from)
+		if !through.After(from) {
+			continue
+		}
+		n, last := c.schedule.Between(from, through)
+		if n == 0 {
+			continue
+		}
+		d.At, by = last, c.version
+		if c.document.Enabled {
+			d.Missed, missed = missed+n-1, missed+n
+		} else {
+			d.Missed = missed // of ticks that rest, none is missed
+		}
+	}
+	if by == nil {
+		return d, false, nil
+	}
+	err = s.meaning(by, now, &d)
+	return d, err == nil, err
+}
+
+// meaning says what comes of the tick that counts.
+func (s scheduled) meaning(v *version, now time.Time, d *futurejobs.Due) error {
+	if s.paused || !v.document.Enabled {
+		d.Outcome = futurejobs.TickResting
+		if s.paused {
+			d.Missed = 0
+		}
+		return nil
+	}
+	r, err := v.compiled()
+	if err != nil {
+		return err
+	}
+	r.tick(s.edition.engine(id{r.engine.ID, r.engine.Version}, r), now, s.shards, d)
+	return nil
+}

@@ -1,0 +1,215 @@
+package rules
+
+import (
+	"slices"
+	"strings"
+
+	"deadman/checks"
+	"deadman/internal/subjects"
+)
+
+// subject is of the event that begins a wait; "" for a schedule, which has none.
+func (t Trigger) subject() string {
+	if t.Heartbeat != nil {
+		return t.Heartbeat.Event
+	}
+	return t.Event
+}
+
+// keyed is the key of the event that begins a wait.
+func (t Trigger) keyed() string {
+	if t.Heartbeat != nil {
+		return t.Heartbeat.Key
+	}
+	return t.Key
+}
+
+func (c *compiler) trigger(t Trigger) watch {
+	if t.Event+t.Key+t.If+t.Since+t.Schedule+t.Zone == "" && t.Keys == nil && t.Emit == nil && t.Shape == nil && t.Heartbeat == nil {
+		c.problem("/trigger", "the trigger is missing; write trigger: {event: orders.created, key: event.id}")
+		return watch{}
+	}
+	switch {
+	case t.Schedule != "" && (t.Event != "" || t.Heartbeat != nil), t.Event != "" && t.Heartbeat != nil:
+		c.problem("/trigger", "a wait begins by an event, by a schedule or by a heartbeat; keep one of them")
+	case t.Schedule != "":
+		c.schedule(t)
+	case t.Heartbeat != nil:
+		return c.heartbeat(t)
+	default:
+		return c.triggerEvent(t)
+	}
+	return watch{}
+}
+
+func (c *compiler) triggerEvent(t Trigger) watch {
+	c.only("event", t, "zone", "keys", "emit")
+	w := c.watch("/trigger", Watch{Event: t.Event, Key: t.Key, If: t.If, Shape: t.Shape}, "begins the wait")
+	w.since = c.expression("/trigger/since", t.Since, inSince.over(t.Event))
+	w.wild = w.wild || w.since != nil && w.since.wild
+	c.watched[len(c.watched)-1].merged = true
+	return w
+}
+
+// only refuses fields of a trigger that belong to another kind of it.
+func (c *compiler) only(kind string, t Trigger, others ...string) {
+	written := map[string]bool{
+		"key": t.Key != "", "if": t.If != "", "since": t.Since != "", "shape": t.Shape != nil,
+		"zone": t.Zone != "", "keys": t.Keys != nil, "emit": t.Emit != nil,
+	}
+	inside := []string{"key", "if", "shape", "keys"}
+	for _, field := range others {
+		switch {
+		case written[field] && kind == "heartbeat" && slices.Contains(inside, field):
+			c.problem("/trigger/"+field, "%q of a heartbeat is written inside of it; write heartbeat: {%s: …}", field, field)
+		case written[field]:
+			c.problem("/trigger/"+field, "a trigger by %s has no %q; leave it out", kind, field)
+		}
+	}
+}
+
+// watch compiles an event that a rule listens to. purpose is what the event does.
+func (c *compiler) watch(pointer string, w Watch, purpose string) watch {
+	if w.Event == "" {
+		c.problem(pointer+"/event", "the event is missing; name the subject that %s, such as orders.created", purpose)
+	} else if wrong := checkSubject(w.Event); wrong != "" {
+		c.problem(pointer+"/event", "%s", wrong)
+	}
+	if w.Key == "" {
+		c.problem(pointer+"/key", "the key is missing; say which entity the event is about, such as key: event.id")
+	}
+	c.watched = append(c.watched, watched{subject: w.Event, shape: w.Shape, pointer: pointer})
+	compiled := watch{
+		subject: w.Event,
+		key:     c.expression(pointer+"/key", w.Key, inKey.over(w.Event)),
+		cond:    c.expression(pointer+"/if", w.If, inIf.over(w.Event)),
+	}
+	compiled.wild = wild(compiled.key, compiled.cond)
+	return compiled
+}
+
+// wild reports whether one of the expressions reads what wildcards matched.
+func wild(all ...*expression) bool {
+	return slices.ContainsFunc(all, func(x *expression) bool { return x != nil && x.wild })
+}
+
+func (c *compiler) watches(pointer string, list []Watch, purpose string) []watch {
+	if c.many(pointer, len(list)) {
+		return nil
+	}
+	var compiled []watch
+	for i, w := range list {
+		compiled = append(compiled, c.watch(c.item(pointer, i), w, purpose))
+		c.watched[len(c.watched)-1].merged = pointer == "/update"
+	}
+	return compiled
+}
+
+func (c *compiler) many(pointer string, n int) bool {
+	if n > MaxResolves {
+		c.problem(pointer, "%d events %s, the most is %d; use a wildcard", n, strings.TrimPrefix(pointer, "/"), MaxResolves)
+	}
+	return n > MaxResolves
+}
+
+// pauses compiles what lets time stand still. Where no event lets it go on, the wait would be
+// lost for good.
+func (c *compiler) pauses(d Document) []watch {
+	if len(d.Pause) > 0 && !slices.ContainsFunc(d.Pause, func(w Watch) bool { return w.If != "" }) {
+		c.problem(c.item("/pause", 0), `time would never go on: give it an if that no longer holds when it should, such as if: event.status == "ON_HOLD"`)
+	}
+	return c.watches("/pause", d.Pause, "lets time stand still")
+}
+
+// reserved are the outcomes that a rule can't claim.
+var reserved = []checks.Outcome{
+	checks.Cleared, checks.Exhausted, checks.Restarted, checks.Expired, checks.RuleDeleted, checks.Undetermined,
+	checks.GuardTimeout, checks.GuardMaxChecks, checks.GuardHorizon, checks.GuardPast,
+}
+
+func (c *compiler) resolves(d Document) []watch {
+	if c.many("/resolve", len(d.Resolve)) {
+		return nil
+	}
+	var list []watch
+	for i, s := range d.Resolve {
+		p := c.item("/resolve", i)
+		w := c.watch(p, s.Watch, "ends the wait")
+		w.outcome = c.outcome(p+"/as", s.As)
+		c.set(p, s, &w)
+		c.reached(p, d, i)
+		list = append(list, w)
+	}
+	return list
+}
+
+func (c *compiler) outcome(pointer, as string) checks.Outcome {
+	outcome := checks.Outcome(as)
+	switch {
+	case as == "":
+		return checks.Resolved
+	case !namePattern.MatchString(as):
+		c.problem(pointer, "%q is not an outcome; write %s", clip(as, 80), "a word such as cancelled")
+	case slices.Contains(reserved, outcome):
+		c.problem(pointer, "%q is reserved for what happens without an event; write another word, such as done", as)
+	}
+	return outcome
+}
+
+// set compiles what makes a resolve one of several.
+func (c *compiler) set(pointer string, s Resolve, w *watch) {
+	switch {
+	case s.Distinct == "" && s.Need != "":
+		c.problem(pointer+"/need", "need counts the members of a set; say what tells them apart, such as distinct: event.parcel")
+	case s.Distinct != "" && s.Need == "":
+		c.problem(pointer+"/distinct", "the set has no size; say how many members end the wait, such as need: 3")
+	}
+	w.distinct = c.expression(pointer+"/distinct", s.Distinct, inDistinct.over(s.Event))
+	if n, ok := whole(node{kind: aNumber, text: s.Need}); ok && n > MaxNeed {
+		c.problem(pointer+"/need", "%d is not between 1 and %d", n, MaxNeed)
+		return
+	}
+	w.need = c.expression(pointer+"/need", s.Need, inNeed.over(s.Event))
+	w.wild = w.wild || wild(w.distinct, w.need)
+}
+
+// reached refuses a resolve that ends each wait as it begins, and one that an earlier resolve
+// leaves nothing to.
+func (c *compiler) reached(pointer string, d Document, i int) {
+	s := d.Resolve[i]
+	if s.Event == "" || s.Distinct != "" {
+		return
+	}
+	if begins := d.Trigger.subject(); begins != "" && s.Key == d.Trigger.keyed() && (s.If == "" || s.If == d.Trigger.If) && subjects.Covers(s.Event, begins) && d.Trigger.Heartbeat == nil {
+		c.problem(pointer+"/event", "every event that begins the wait also ends it, so nothing is ever said; give the trigger or the resolve an if")
+	}
+	for j, before := range d.Resolve[:i] {
+		if before.Distinct == "" && before.Key == s.Key && (before.If == "" || before.If == s.If) && before.Event != "" && subjects.Covers(before.Event, s.Event) {
+			c.problem(pointer+"/event", "%s ends the wait by every such event before, so this is never reached; put the one with the narrower if first",
+				fieldOf(c.item("/resolve", j)))
+			return
+		}
+	}
+}
+
+// maxKeys is the most entities that a trigger names.
+const maxKeys = 1000
+
+// keys checks the entities that a trigger names.
+func (c *compiler) keys(pointer string, keys []string) {
+	if len(keys) > maxKeys {
+		c.problem(pointer, "%d keys, the most is %d", len(keys), maxKeys)
+		return
+	}
+	seen := make(map[string]int)
+	for i, key := range keys {
+		if err := checkKey(key); err != nil && key != "" { // the reader has said that it is empty
+			c.problem(item(pointer, i), "%s", err.Error())
+		}
+		if first, twice := seen[key]; twice {
+			c.problem(item(pointer, i), "%q is here twice, at %s too; keys are unique", clip(key, 80), fieldOf(item(pointer, first)))
+			continue
+		}
+		seen[key] = i
+	}
+}

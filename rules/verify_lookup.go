@@ -1,0 +1,118 @@
+package rules
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"deadman/checks/lookup"
+	"deadman/internal/access"
+)
+
+// verifyTime bounds how long a source has to say whether it takes a question.
+const verifyTime = 5 * time.Second
+
+// verify asks the source of a lookup whether it takes the question, and compares what it finds
+// with what the rule takes its fields for. What is wrong is Problems; that a source can't be
+// asked now is no reason to refuse a rule, and is a warning. A rule that was saved as it is now
+// is not looked at again.
+func (r *Registry) verify(ctx context.Context, d placed, before *Listing, canonical []byte) (warnings []string, err error) {
+	if d.Lookup == nil || r.Sources == nil || before != nil && bytes.Equal(before.Saved.Document, canonical) {
+		return nil, nil
+	}
+	var c *compiler
+	rule, err := r.compile(ctx, func(world outside) (*Rule, error) {
+		c = newCompiler(d.Document, outside{calendars: r.Calendars, ended: world.ended}, nil, maxRulePatterns)
+		rule, problems := c.rule(Saved{})
+		return rule, problems.orNil()
+	})
+	if err != nil {
+		return nil, err
+	}
+	q := rule.question
+	ctx, cancel := context.WithTimeout(ctx, verifyTime)
+	defer cancel()
+	world := r.outside()
+	world.bounds = access.BoundsOf(ctx)
+	columns, err := world.source(q.source).Verify(ctx, q.Question, q.params)
+	switch {
+	case errors.Is(err, lookup.ErrUndefined):
+		return nil, Problems{d.nearest(d.Lookup.sourceAt(), err.Error())}
+	case errors.Is(err, lookup.ErrQuestion):
+		return nil, Problems{d.nearest(q.pointer, err.Error())}
+	case err != nil:
+		return []string{fmt.Sprintf("lookup: source %s can't be asked at the moment, so that nobody knows whether it takes the question: %v", q.source, err)}, nil
+	}
+	c.columns = columnsOf(columns)
+	c.shapes(d.Document)
+	for i, p := range c.problems {
+		c.problems[i] = d.nearest(p.Pointer, p.Message)
+	}
+	return nil, c.problems.orNil()
+}
+
+// VerifyText asks sources whether they take what the rules of a text look up, as saving does. What
+// could not be asked is a warning, and what is wrong is Problems. A text that is wrong by itself
+// is to be put right first, and nobody is asked.
+func (r *Registry) VerifyText(ctx context.Context, data []byte, file string) (warnings []string, err error) {
+	documents, err := r.parse(ctx, data, file)
+	if err != nil {
+		return nil, err
+	}
+	var found Problems
+	for _, d := range documents {
+		said, err := r.verify(ctx, d, nil, nil)
+		var wrong Problems
+		if err != nil && !errors.As(err, &wrong) {
+			return nil, err
+		}
+		for _, p := range wrong {
+			p.File = file
+			found = append(found, p)
+		}
+		for _, warning := range said {
+			warnings = append(warnings, d.Name+": "+warning)
+		}
+	}
+	return warnings, found.orNil()
+}
+
+// nearest is a problem at the place of a field, or of what is around it.
+func (d placed) nearest(pointer, message string) Problem {
+	p := d.problem("", pointer, message)
+	at := (&reader{places: d.places}).nearestPlace(pointer)
+	p.Line, p.Column = at.line, at.column
+	return p
+}
+
+// Asks is the name of the source that is asked; empty: none is.
+func (l *Lookup) Asks() string {
+	switch {
+	case l == nil:
+		return ""
+	case l.SQL != nil:
+		return l.SQL.Source
+	case l.HTTP != nil:
+		return l.HTTP.Source
+	case l.NATS != nil:
+		return l.NATS.Source
+	case l.KV != nil:
+		return l.KV.Source
+	}
+	return ""
+}
+
+// sourceAt is the pointer to the name of the source.
+func (l *Lookup) sourceAt() string {
+	switch {
+	case l.SQL != nil:
+		return "/lookup/sql/source"
+	case l.HTTP != nil:
+		return "/lookup/http/source"
+	case l.NATS != nil:
+		return "/lookup/nats/source"
+	}
+	return "/lookup/kv/source"
+}

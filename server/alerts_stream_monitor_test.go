@@ -1,0 +1,115 @@
+package server_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store/storetest"
+	"deadman/server"
+)
+
+// People hear that the stream of alerts is full while nothing gets into it, once however many
+// nodes see it, and that it has room again.
+func TestPeopleAreToldOfAFullStream(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	url := broker(t)
+	fill(t, url, 100_000, 200)
+	c := server.Config{
+		DatabaseURL: storetest.Postgres(t), NATSURL: url,
+		Notify: channelFile(t, "channels: {hook: {kind: webhook, url: "+r.URL+"}}\nroutes: [{to: hook, group_by: [step], group_wait: 0s}]\n"),
+	}
+	first := serve(t, c)
+	second := serve(t, c)
+	told := func() string { return strings.Join(r.of(), ", ") }
+	second.eventually("it is said that it is full", func() bool { return told() == "full firing" })
+	first.stop() // whoever takes over says nothing a second time
+	if err := <-first.ended; err != nil {
+		t.Fatal(err)
+	}
+	js := bustest.JetStream(t, url)
+	s, err := js.Stream(t.Context(), bus.AlertsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.CachedInfo().Config.MaxBytes; n != 100_000 {
+		t.Fatalf("the stream holds %d bytes", n)
+	}
+	cfg := s.CachedInfo().Config
+	holds := func(bytes int64) {
+		t.Helper()
+		cfg.MaxBytes = bytes
+		if _, err := js.UpdateStream(t.Context(), cfg); err != nil {
+			t.Fatal(err)
+		}
+	}
+	holds(120_000)
+	second.eventually("it is said that it still fills up", func() bool { return len(r.of()) == 3 })
+	holds(10 << 20)
+	second.eventually("it is said that there is room", func() bool { return len(r.of()) == 4 })
+	got := r.of()
+	if slices.Sort(got[1:3]); !slices.Equal(got, []string{"full firing", "filling firing", "full resolved", "filling resolved"}) {
+		t.Errorf("people are told %s", told())
+	}
+}
+
+// People hear that the stream of events fills up, and that it has room again.
+func TestPeopleAreToldThatEventsFillUp(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	url := broker(t)
+	c := server.Config{
+		DataDir: bustest.Dir(t), NATSURL: url, EventsBytes: 1 << 20, Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule}),
+		Notify: channelFile(t, "channels: {hook: {kind: webhook, url: "+r.URL+"}}\nroutes: [{to: hook, group_wait: 0s}]\n"),
+	}
+	n := serve(t, c)
+	js := bustest.JetStream(t, url)
+	for range 11 {
+		if _, err := js.Publish(t.Context(), "orders.created", []byte(strings.Repeat(" ", 90_000))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.eventually("it is said that events fill up", func() bool { return strings.Join(r.of(), ", ") == "filling firing" })
+	if texts := r.said(); !strings.Contains(texts, "the stream DEADMAN_EVENTS is over 80 % full") || !strings.Contains(texts, "max_bytes") {
+		t.Errorf("it says %s", texts)
+	}
+	s, err := js.Stream(t.Context(), bus.EventsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("it is said that there is room", func() bool { return slices.Contains(r.of(), "filling resolved") })
+}
+
+// A stream that was deleted is not as it was, and that is said, also when nobody was there to see
+// it.
+func TestAStreamThatIsAnotherOneIsSaid(t *testing.T) {
+	t.Parallel()
+	r := newReceiver(t)
+	url := broker(t)
+	c := server.Config{
+		DataDir: bustest.Dir(t), NATSURL: url,
+		Notify: channelFile(t, "channels: {hook: {kind: webhook, url: "+r.URL+"}}\nroutes: [{to: hook, group_wait: 0s}]\n"),
+	}
+	fill(t, url, 100_000, 125)
+	n := serve(t, c)
+	n.eventually("the node has seen the stream", func() bool { return strings.Join(r.of(), ", ") == "filling firing" })
+	n.stop()
+	if err := <-n.ended; err != nil {
+		t.Fatal(err)
+	}
+	if err := bustest.JetStream(t, url).DeleteStream(t.Context(), bus.AlertsStream); err != nil {
+		t.Fatal(err)
+	}
+	n = serve(t, c)
+	n.eventually("it is said that there is room", func() bool { return slices.Contains(r.of(), "filling resolved") })
+	n.eventually("it is said that it is another one", func() bool { return slices.Contains(r.of(), "blind firing") })
+	if texts := r.said(); !strings.Contains(texts, "deadman alert republish --since") {
+		t.Errorf("it says not what to do: %s", texts)
+	}
+}

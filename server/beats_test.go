@@ -1,0 +1,183 @@
+package server_test
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deadman/rules"
+)
+
+const devices = `name: device-silent
+entity: device
+trigger: {heartbeat: {event: devices.*.beat, key: wildcard(1), every: 10m, grace: 2m}}
+`
+
+// beat is a beat of a device.
+func beat(at time.Time, device string) line {
+	return line{at, anEvent, fmt.Sprintf("devices.%s.beat {}", device)}
+}
+
+// Ten devices beat through the nights in which clocks are changed, one minute after the other, and
+// fall silent one after the other. Nobody is told before that, and of each once.
+func TestVirtualDevicesBeatThroughClockChanges(t *testing.T) {
+	for _, night := range []string{"Sun 29 Mar 00:00", "Sun 25 Oct 00:00"} {
+		begin, given, want := instant(t, night), timeline{}, timeline{}
+		for minute := range 6 * 60 {
+			at, device := begin.Add(time.Duration(minute)*time.Minute), minute%10
+			if last := 3*60 + 10*device; minute/10*10 < last {
+				given = append(given, beat(at, fmt.Sprint("d", device)))
+			} else if minute/10*10 == last {
+				since := at.Add(-10 * time.Minute)
+				want = append(want, line{since.Add(12 * time.Minute), "says", fmt.Sprintf(
+					"warning overdue: device d%d: no beat since %s UTC, expected every 10m (grace 2m)", device, since.Format(time.TimeOnly))})
+			}
+		}
+		given = append(given, line{begin.Add(6 * time.Hour), until, ""})
+		if got := heard(t, devices, nil, given); got.String() != want.String() {
+			t.Errorf("heard:\n%swant:\n%s", got, want)
+		}
+	}
+}
+
+// A job that has to run at half past two has its hour on the night that leaves that time out, and on
+// the one that shows it twice.
+func TestVirtualNightlyJobsThroughClockChanges(t *testing.T) {
+	const nightly = `name: backup-missing
+entity: backup
+trigger: {heartbeat: {event: backups.*, key: wildcard(1), schedule: "30 2 * * *", zone: Europe/Berlin, grace: 1h}}
+`
+	for _, c := range []struct{ given, want string }{
+		{
+			`Sat 28 Mar 01:40  event    backups.crm {}
+Mon 30 Mar 00:00  until    the next night
+`,
+			"Sun 29 Mar 02:00  says     warning overdue: backup crm: no beat since 2026-03-28 01:40:00 UTC, expected after each tick of \"30 2 * * *\" Europe/Berlin (grace 1h)\n",
+		},
+		{
+			`Sat 24 Oct 00:40  event    backups.crm {}
+Sun 25 Oct 01:20  event    backups.crm {}
+Mon 26 Oct 03:00  until    the morning
+`,
+			"Mon 26 Oct 02:30  says     warning overdue: backup crm: no beat since 2026-10-25 01:20:00 UTC, expected after each tick of \"30 2 * * *\" Europe/Berlin (grace 1h)\n",
+		},
+	} {
+		if got := heard(t, nightly, nil, readTimeline(t, c.given)); got.String() != c.want {
+			t.Errorf("heard:\n%swant:\n%s", got, c.want)
+		}
+	}
+}
+
+// Beats that come late count from when they were sent, and older ones after newer ones say nothing.
+func TestVirtualBeatsComeLateAndOutOfOrder(t *testing.T) {
+	begin := instant(t, "Mon 02 Mar 10:00")
+	at := func(minute int) time.Time { return begin.Add(time.Duration(minute) * time.Minute) }
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(begin))
+		v := &virtual{t: t, dir: t.TempDir()}
+		v.open()
+		v.run()
+		defer v.close()
+		v.save(devices)
+		come := func(now int, minutes ...int) {
+			time.Sleep(time.Until(at(now)))
+			for _, minute := range minutes {
+				v.apply(rules.PreviewEvent{Subject: "devices.a.beat", At: at(minute), Data: []byte("{}")})
+			}
+			v.settle()
+		}
+		come(0, 0)
+		come(9, 8, 4, 2)
+		come(19, 11)  // eight minutes on its way; it was due at 20
+		come(22, 3)   // would be due at 15
+		come(23)      // nothing
+		come(24, 5)   // is overdue since 23, and that is no news
+		come(40, 39)  // back
+		come(51, 38)  // due at 51
+		come(60, 55)  // and back again
+		come(67)      // nothing
+		come(100, 12) // from before that
+		const want = `Mon 02 Mar 10:23  says     warning overdue: device a: no beat since 10:11:00 UTC, expected every 10m (grace 2m)
+Mon 02 Mar 10:40  says     warning resolved: device a is back after 28m
+                  ends     a, resolved
+Mon 02 Mar 10:51  says     warning overdue: device a: no beat since 10:39:00 UTC, expected every 10m (grace 2m)
+Mon 02 Mar 11:00  says     warning resolved: device a is back after 16m
+                  ends     a, resolved
+Mon 02 Mar 11:07  says     warning overdue: device a: no beat since 10:55:00 UTC, expected every 10m (grace 2m)
+`
+		if got := v.heard(); got.String() != want {
+			t.Errorf("heard:\n%swant:\n%s", got, want)
+		}
+	})
+}
+
+// Who is expected and never beats is said to have never reported; who is no longer expected is not
+// waited for. A version with another time counts for who is waited for already.
+func TestVirtualExpectedDevices(t *testing.T) {
+	begin := instant(t, "Mon 02 Mar 10:00")
+	expect := func(every, keys string) string {
+		return strings.Replace(devices, "every: 10m", "every: "+every+", keys: ["+keys+"]", 1)
+	}
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(begin))
+		v := &virtual{t: t, dir: t.TempDir()}
+		v.open()
+		v.run()
+		defer v.close()
+		save := func(text string) {
+			v.save(text)
+			registry := rules.Registry{Store: v.store, Book: v.book, Jobs: v.store, Log: slog.New(slog.DiscardHandler)}
+			if _, err := registry.Expect(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		save(expect("1h", "a, b, c"))
+		v.play(timeline{beat(begin.Add(30*time.Minute), "b"), {begin.Add(40 * time.Minute), until, ""}})
+		save(expect("1h", "a, b"))
+		v.play(timeline{beat(begin.Add(70*time.Minute), "a"), {begin.Add(100 * time.Minute), until, ""}})
+		const want = `Mon 02 Mar 10:40  ends     c, cancelled
+Mon 02 Mar 11:02  says     warning overdue: device a: has never reported, expected every 1h (grace 2m)
+Mon 02 Mar 11:10  says     warning resolved: device a reports for the first time
+                  ends     a, resolved
+Mon 02 Mar 11:32  says     warning overdue: device b: no beat since 10:30:00 UTC, expected every 1h (grace 2m)
+`
+		if got := v.heard(); got.String() != want {
+			t.Errorf("heard:\n%swant:\n%s", got, want)
+		}
+	})
+}
+
+// In a pause time stands still: a beat in it counts from its end, and a tick in it is not followed.
+func TestVirtualBeatsInAPause(t *testing.T) {
+	const pausing = `pause: {event: devices.*.serviced, key: wildcard(1), if: event.on}
+`
+	for _, c := range []struct{ rule, given, want string }{
+		{
+			devices,
+			`Mon 02 Mar 10:00  event    devices.a.beat {}
+Mon 02 Mar 10:05  event    devices.a.serviced {"on": true}
+Mon 02 Mar 10:30  event    devices.a.beat {}
+Mon 02 Mar 10:45  event    devices.a.beat {}
+Mon 02 Mar 11:00  event    devices.a.serviced {"on": false}
+Mon 02 Mar 13:00  until    somebody looks
+`,
+			"Mon 02 Mar 11:12  says     warning overdue: device a: no beat since 10:45:00 UTC, expected every 10m (grace 2m)\n",
+		},
+		{
+			strings.Replace(devices, "every: 10m, grace: 2m", `schedule: "0 * * * *", grace: 10m`, 1),
+			`Mon 02 Mar 09:30  event    devices.a.beat {}
+Mon 02 Mar 09:40  event    devices.a.serviced {"on": true}
+Mon 02 Mar 11:30  event    devices.a.serviced {"on": false}
+Mon 02 Mar 13:00  until    somebody looks
+`,
+			"Mon 02 Mar 12:10  says     warning overdue: device a: no beat since 09:30:00 UTC, expected after each tick of \"0 * * * *\" (grace 10m)\n",
+		},
+	} {
+		if got := heard(t, c.rule+pausing, nil, readTimeline(t, c.given)); got.String() != c.want {
+			t.Errorf("heard:\n%swant:\n%s", got, c.want)
+		}
+	}
+}

@@ -1,0 +1,222 @@
+package server_test
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store/storetest"
+	"deadman/server"
+)
+
+// handedOut collects the first tokens that nodes make. It is safe for concurrent use.
+type handedOut struct {
+	mu      sync.Mutex
+	secrets []string
+}
+
+func (h *handedOut) take(secret, _ string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.secrets = append(h.secrets, secret)
+}
+
+func (h *handedOut) all() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Clone(h.secrets)
+}
+
+// bearer is the header that shows a token.
+func bearer(secret string) []string { return []string{"Authorization", "Bearer " + secret} }
+
+// A node on loopback that people reach by a public URL is closed from its first start: what speaks
+// for a proxy in front of it is the URL alone.
+func TestANodeWithAPublicURLIsClosed(t *testing.T) {
+	t.Parallel()
+	for url, open := range map[string]bool{
+		"": true, "http://localhost:8080": true, "http://127.0.0.1": true, "http://[::1]:8080/x": true,
+		"https://deadman.example.org": false, "http://localhost.example.org": false, "http://localhost@example.org": false, "http://10.0.0.1:8080": false,
+	} {
+		var first handedOut
+		n := serve(t, server.Config{PublicURL: url, FirstToken: first.take})
+		if n.Open != open || len(first.all()) == 1 == open {
+			t.Errorf("%q: open %t, with %d first tokens", url, n.Open, len(first.all()))
+		}
+		if !open {
+			n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "")
+			n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[0])...)
+		}
+		n.end()
+	}
+}
+
+// A request that a proxy passed on gets nothing from an open node, and everything with a token.
+func TestAnOpenNodeBehindAProxy(t *testing.T) {
+	t.Parallel()
+	n := serve(t, server.Config{})
+	for _, header := range [][]string{
+		{"Via", "1.1 nginx"},
+		{"X-Forwarded-For", "203.0.113.7"},
+		{"X-Forwarded-Proto", "https"},
+		{"X-Forwarded-Anything", ""},
+		{"Forwarded", "for=203.0.113.7"},
+		{"X-Real-Ip", "203.0.113.7"},
+		{"x-forwarded-host", "a"},
+		{"CF-Connecting-IP", "203.0.113.7"},
+		{"True-Client-IP", "203.0.113.7"},
+		{"X-Cluster-Client-IP", "203.0.113.7"},
+		{"Fly-Client-IP", "203.0.113.7"},
+		{"CDN-Loop", "cloudflare"},
+		{"X-Original-Host", "deadman.example.org"},
+		{"X-Envoy-External-Address", "203.0.113.7"},
+		{"Tailscale-User-Login", "ann@example.org"},
+		{"X-Appengine-User-Ip", "203.0.113.7"},
+		{"Fastly-Client-IP", "203.0.113.7"},
+		{"Vendor-Client-IP", "203.0.113.7"},
+		{"Vendor-Connecting-IP", "203.0.113.7"},
+		{"Client-IP", "203.0.113.7"},
+		{"Remote-User", "ann"},
+		{"Remote-Groups", "sre"},
+		{"X-Remote-Addr", "203.0.113.7"},
+		{"X-Auth-Request-Email", "ann@example.org"},
+		{"X-Amzn-Trace-Id", "Root=1"},
+		{"X-Amz-Cf-Id", "a"},
+		{"CloudFront-Viewer-Country", "DE"},
+		{"X-Azure-SocketIP", "203.0.113.7"},
+		{"X-Ms-Client-Principal-Name", "ann"},
+		{"X-Original-URI", "/"},
+		{"X-ProxyUser-Ip", "203.0.113.7"},
+		{"Proxy-Connection", "keep-alive"},
+		{"Fly-Region", "fra"},
+		{"CDN-RequestId", "1"},
+		{"X-Vercel-Id", "1"},
+		{"X-Pomerium-Jwt-Assertion", "e30"},
+		{"X-Client-Cert", "MII"},
+		{"SSL-Client-Verify", "SUCCESS"},
+	} {
+		for _, of := range [][3]string{
+			{http.MethodGet, "/api/v1/tokens", ""},
+			{http.MethodGet, "/", ""},
+			{http.MethodGet, "/metrics", ""},
+			{http.MethodPost, "/api/v1/tokens", `{"name":"pwned","scopes":["admin"]}`},
+			{http.MethodPost, "/api/v1/events/a.b", `{}`},
+		} {
+			got := n.want(http.StatusForbidden, of[0], of[1], of[2], header...)
+			var why struct{ Detail string }
+			got.read(t, &why)
+			if !strings.Contains(strings.ToLower(why.Detail), strings.ToLower(header[0])) || !strings.Contains(why.Detail, "deadman token create") {
+				t.Errorf("%v: %s", header, why.Detail)
+			}
+		}
+		n.want(http.StatusOK, http.MethodGet, "/healthz", "", header...)
+	}
+	for _, header := range []string{
+		"Accept-Language", "Origin-Agent-Cluster", "Sec-Fetch-User", "Dnt", "Referer", "Traceparent", "X-B3-Traceid", "Baggage", "X-Request-Id", "X-Correlation-Id",
+		"X-Requested-With", "X-Hub-Signature-256", "Stripe-Signature", "Ce-Id", "Nats-Msg-Id", "Idempotency-Key", "Priority", "Client", "Remote", "X-Client-Version",
+	} {
+		n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", header, "1")
+	}
+	if got := n.answerTo(t, "GET /api/v1/tokens HTTP/1.0\r\nHost: 127.0.0.1:8080\r\nConnection: close\r\n\r\n"); !strings.Contains(got, " 403 ") || !strings.Contains(got, "its version, HTTP/1.0") {
+		t.Errorf("as nginx asks: %s", got)
+	}
+	var made struct{ Secret string }
+	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"me","scopes":["admin"]}`).read(t, &made)
+	n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "", "Via", "1.1 nginx")
+	n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", append(bearer(made.Secret), "Via", "1.1 nginx")...)
+	n.end()
+
+	n = serve(t, server.Config{Insecure: true})
+	n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", "Via", "1.1 nginx")
+}
+
+// answerTo is what the node writes to a request as it is sent.
+func (n *node) answerTo(t *testing.T, request string) string {
+	t.Helper()
+	c, err := net.Dial("tcp", strings.TrimPrefix(n.HTTP, "http://"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := io.WriteString(c, request); err != nil {
+		t.Fatal(err)
+	}
+	got, err := io.ReadAll(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(got)
+}
+
+// Once there was a token, neither its end nor a restart opens the node: a node that nobody can get
+// into makes a first token again.
+func TestADoorThatWasClosedStaysClosed(t *testing.T) {
+	t.Parallel()
+	var first handedOut
+	c := server.Config{DataDir: bustest.Dir(t), FirstToken: first.take}
+	n := serve(t, c)
+	n.want(http.StatusUnprocessableEntity, http.MethodPost, "/api/v1/tokens", `{"name":"ci","scopes":["events"]}`)
+	n.want(http.StatusUnprocessableEntity, http.MethodPost, "/api/v1/tokens", `{"name":"ci","scopes":["admin"],"prefix":"a-*"}`)
+	n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "")
+	var made struct{ Secret string }
+	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"first","scopes":["admin"]}`).read(t, &made)
+	var narrow struct{ Secret string }
+	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"first-2","scopes":["read"]}`, bearer(made.Secret)...).read(t, &narrow)
+	n.want(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/first", "", bearer(made.Secret)...)
+	n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "")
+	n.end()
+
+	for i := range 2 { // the second start finds the token of the first
+		n = serve(t, c)
+		if n.Open || len(first.all()) != 1 {
+			t.Fatalf("start %d: open %t, with %d first tokens", i, n.Open, len(first.all()))
+		}
+		n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "")
+		n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[0])...)
+		n.end()
+	}
+	// A live token of the name that may do less is no reason to hand out none.
+	n = serve(t, c)
+	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"boss","scopes":["admin"]}`, bearer(first.all()[0])...).read(t, &made)
+	n.want(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/first", "", bearer(made.Secret)...)
+	n.want(http.StatusCreated, http.MethodPost, "/api/v1/tokens", `{"name":"first","scopes":["read"]}`, bearer(made.Secret)...)
+	n.want(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/boss", "", bearer(made.Secret)...)
+	n.end()
+	n = serve(t, c)
+	if n.Open || len(first.all()) != 2 {
+		t.Fatalf("open %t, with %d first tokens", n.Open, len(first.all()))
+	}
+	n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[1])...)
+}
+
+// Of several nodes on one database that start at the same moment, one makes the first token.
+func TestManyNodesMakeOneFirstToken(t *testing.T) {
+	t.Parallel()
+	database, natsURL := storetest.Postgres(t), broker(t)
+	var first handedOut
+	var nodes []*node
+	var all []<-chan server.Endpoints
+	for range 3 {
+		n, ready := begin(t, server.Config{DatabaseURL: database, NATSURL: natsURL, PublicURL: "https://deadman.example.org", FirstToken: first.take, Shards: 4})
+		nodes, all = append(nodes, n), append(all, ready)
+	}
+	for i, ready := range all {
+		select {
+		case nodes[i].Endpoints = <-ready:
+		case err := <-nodes[i].ended:
+			t.Fatalf("serve: %v", err)
+		}
+	}
+	if len(first.all()) != 1 {
+		t.Fatalf("%d first tokens", len(first.all()))
+	}
+	for _, n := range nodes {
+		n.want(http.StatusUnauthorized, http.MethodGet, "/api/v1/tokens", "")
+		n.want(http.StatusOK, http.MethodGet, "/api/v1/tokens", "", bearer(first.all()[0])...)
+	}
+}

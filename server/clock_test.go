@@ -1,0 +1,222 @@
+package server_test
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store/storetest"
+	"deadman/server"
+)
+
+// steppingNode is a whole node, and the clock of its database.
+type steppingNode struct {
+	*node
+	set func(offset time.Duration) // how far the clock is off
+}
+
+// onSteppingClocks runs a test with a node on each database.
+func onSteppingClocks(t *testing.T, rules map[string]string, test func(steppingNode)) {
+	t.Run("sqlite", func(t *testing.T) {
+		t.Parallel()
+		var offset atomic.Int64
+		test(steppingNode{serve(t, server.Config{
+			Rules: ruleFolder(t, rules),
+			Clock: func() time.Time { return time.Now().Add(time.Duration(offset.Load())) },
+		}), func(by time.Duration) { offset.Store(int64(by)) }})
+	})
+	t.Run("postgres", func(t *testing.T) {
+		t.Parallel()
+		dsn := storetest.Postgres(t)
+		set := stepPostgres(t, dsn)
+		test(steppingNode{serve(t, server.Config{Rules: ruleFolder(t, rules), DatabaseURL: dsn, NATSURL: broker(t)}), set})
+	})
+}
+
+// stepPostgres has a server's clock be off for the connections to a database. It stands before the server's own: the
+// store names neither function's schema.
+func stepPostgres(t *testing.T, dsn string) (set func(offset time.Duration)) {
+	t.Helper()
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close(t.Context()) }()
+	for _, text := range []string{
+		`CREATE SCHEMA wall`,
+		`CREATE TABLE wall.clock (off interval NOT NULL)`,
+		`INSERT INTO wall.clock VALUES ('0')`,
+		`CREATE FUNCTION public.now() RETURNS timestamptz LANGUAGE sql STABLE AS 'SELECT pg_catalog.now() + off FROM wall.clock'`,
+		`CREATE FUNCTION public.clock_timestamp() RETURNS timestamptz LANGUAGE sql VOLATILE AS 'SELECT pg_catalog.clock_timestamp() + off FROM wall.clock'`,
+		`ALTER DATABASE ` + pgx.Identifier{conn.Config().Database}.Sanitize() + ` SET search_path = public, pg_catalog`,
+	} {
+		if _, err := conn.Exec(t.Context(), text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return func(offset time.Duration) {
+		conn, err := pgx.Connect(t.Context(), dsn)
+		if err == nil {
+			_, err = conn.Exec(t.Context(), `UPDATE wall.clock SET off = $1::bigint * interval '1 microsecond'`, offset.Microseconds())
+			_ = conn.Close(t.Context())
+		}
+		if err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// alertsOf counts the alerts of a key, or of the clock.
+func (n steppingNode) alertsOf(key, status string) (found int) {
+	var all list
+	where := "key=" + key
+	if key == "clock" {
+		where = "rule=deadman" // by which the alerts of deadman itself are found
+	}
+	n.get("/api/v1/alerts?"+where, &all)
+	for _, a := range all.Items {
+		if a.Key == key && a.Status == status {
+			found++
+		}
+	}
+	return found
+}
+
+func (n steppingNode) begin(rule, key string) {
+	n.Helper()
+	if status := n.ask(http.MethodPost, "/api/v1/jobs", fmt.Sprintf(`{"rule":%q,"key":%q}`, rule, key), nil); status != http.StatusCreated {
+		n.Fatalf("job %s: %d", key, status)
+	}
+}
+
+func (n steppingNode) inOrder() bool {
+	return !strings.Contains(string(n.call(http.MethodGet, "/readyz?all", "").body), "stepped")
+}
+
+// The machine's clock is set back by five minutes, and ahead again, below a whole node. Jobs that are due are alerted all
+// the while, and each step is.
+func TestNodeSurvivesClockSetBack(t *testing.T) {
+	t.Parallel()
+	onSteppingClocks(t, map[string]string{"p.yaml": paymentRule}, func(n steppingNode) {
+		begin := func(key string) {
+			n.Helper()
+			n.begin("payment-unconfirmed", key)
+			n.eventually("an alert of "+key, func() bool { return n.alertsOf(key, "firing") == 1 })
+		}
+		begin("before")
+		for i, step := range []struct {
+			name   string
+			offset time.Duration
+		}{{"set-back", -5 * time.Minute}, {"set-ahead", 0}} {
+			n.set(step.offset)
+			if i == 0 {
+				n.eventually("the clock is not in order", func() bool { return !n.inOrder() })
+			}
+			n.eventually("the step is alerted", func() bool { return n.alertsOf("clock", "firing") == i+1 })
+			begin("while-" + step.name)
+			n.eventually("the clock is in order", n.inOrder)
+			n.eventually("the alert of the step is resolved", func() bool { return n.alertsOf("clock", "resolved") == i+1 })
+			begin("after-" + step.name)
+		}
+	})
+}
+
+const slowRule = `
+name: slow
+entity: thing
+trigger: {event: slow.created, key: event.id}
+escalate: [{after: 20s, step: only, severity: error}]
+slot: 1s
+---
+name: slower
+entity: thing
+trigger: {event: slower.created, key: event.id}
+escalate: [{after: 5h, step: only, severity: error}]
+slot: 1s
+`
+
+// The clock of the database is set back by a year below a whole node, stays there for longer than a flicker, and is set
+// right again. Jobs that began before and meanwhile are neither late nor early.
+func TestNodeMovesJobsWithTheClock(t *testing.T) {
+	t.Parallel()
+	onSteppingClocks(t, map[string]string{"slow.yaml": slowRule}, func(n steppingNode) {
+		const year = 365 * futurejobs.Day
+		waits := func(key string, off time.Duration) {
+			n.Helper()
+			var job struct {
+				Since       time.Time `json:"since"`
+				NextCheckAt time.Time `json:"next_check_at"`
+			}
+			if status := n.get("/api/v1/jobs/slower?key="+key, &job); status != http.StatusOK {
+				n.Fatalf("job %s: %d", key, status)
+			}
+			now := time.Now().Add(off)
+			if began, left := now.Sub(job.Since), job.NextCheckAt.Sub(now); began < -time.Hour || began > time.Hour || left < 4*time.Hour || left > 6*time.Hour {
+				n.Errorf("job %s waits since %s, and is checked at %s; the clock shows %s", key, job.Since, job.NextCheckAt, now)
+			}
+		}
+		n.begin("slow", "soon")
+		n.begin("slower", "before")
+		n.set(-year)
+		n.eventually("the step is alerted", func() bool { return n.alertsOf("clock", "firing") == 1 })
+		n.eventually("an alert of what was due meanwhile", func() bool { return n.alertsOf("soon", "firing") == 1 })
+		n.eventually("the alert of the step is resolved", func() bool { return n.alertsOf("clock", "resolved") == 1 })
+		waits("before", -year)
+		n.begin("slower", "meanwhile")
+		n.set(0)
+		n.eventually("that the clock is back is alerted", func() bool { return n.alertsOf("clock", "resolved") == 2 })
+		waits("before", 0)
+		waits("meanwhile", 0)
+		n.begin("slow", "after")
+		n.eventually("an alert of what began afterwards", func() bool { return n.alertsOf("after", "firing") == 1 })
+		if early := n.alertsOf("before", "firing") + n.alertsOf("meanwhile", "firing"); early != 0 {
+			n.Errorf("%d alerts came hours early", early)
+		}
+	})
+}
+
+// A node starts while the clock of the database is hours ahead. It goes by the time of the node that runs, so no job is
+// checked early.
+func TestNodeThatStartsOnAWrongClock(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
+	set := stepPostgres(t, dsn)
+	c := server.Config{Rules: ruleFolder(t, map[string]string{"slow.yaml": slowRule}), DatabaseURL: dsn, NATSURL: broker(t), Lease: 3 * time.Second}
+	n := steppingNode{serve(t, c), set}
+	n.begin("slower", "before")
+
+	ctx, steady := context.WithCancel(t.Context())
+	defer steady()
+	wrong := make(chan struct{})
+	go func() { // it stays nowhere for so long that a node follows it
+		defer close(wrong)
+		for hours := 6; ctx.Err() == nil; hours++ {
+			set(time.Duration(hours) * time.Hour)
+			select {
+			case <-ctx.Done():
+			case <-time.After(3 * time.Second):
+			}
+		}
+		set(0)
+	}()
+	n.eventually("the step is alerted", func() bool { return n.alertsOf("clock", "firing") > 0 })
+	other := steppingNode{serve(t, c), set}
+	other.eventually("the node takes shards", func() bool {
+		return strings.Contains(other.log.String(), `"shards taken"`)
+	})
+	other.begin("slow", "meanwhile")
+	steady()
+	<-wrong
+	other.eventually("an alert of what began meanwhile", func() bool { return other.alertsOf("meanwhile", "firing") == 1 })
+	n.eventually("the alert of the step is resolved", func() bool { return n.alertsOf("clock", "firing") == n.alertsOf("clock", "resolved") })
+	if early := n.alertsOf("before", "firing"); early != 0 {
+		t.Errorf("%d alerts came hours early", early)
+	}
+}

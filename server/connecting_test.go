@@ -1,0 +1,149 @@
+package server_test
+
+import (
+	"bufio"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/server"
+)
+
+const orderRule = `
+name: order-unshipped
+entity: order
+trigger: {event: orders.created, key: event.id}
+resolve: {event: orders.shipped, key: event.id}
+escalate: [{after: 1s, step: primary, severity: error}, {after: 1h, step: late, severity: critical}]
+slot: 1s
+`
+
+// permitting runs a NATS server with the configuration that is shipped, and a stream ORDERS. It
+// returns its address for the user of deadman, who is denied some subjects beside.
+func permitting(t *testing.T, denied ...string) (url string) {
+	t.Helper()
+	t.Setenv("DEADMAN_NATS_PASSWORD", "secret")
+	o, err := natsserver.ProcessConfigFile("../deploy/nats-permissions.conf")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, user := range o.Users {
+		user.Permissions.Publish.Deny = denied
+	}
+	o.Host, o.Port, o.NoSigs, o.NoLog, o.JetStream, o.StoreDir = "127.0.0.1", natsserver.RANDOM_PORT, true, true, true, t.TempDir()
+	o.Users = append(o.Users, &natsserver.User{Username: "all", Password: "secret"})
+	server := bustest.Serve(t, o)
+	js := bustest.JetStream(t, bustest.As(server, "all"))
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	return bustest.As(server, "deadman")
+}
+
+// The whole way works with the user that deploy/nats-permissions.conf describes: rules on events
+// that deadman captures and on those of an operator's stream, events over HTTP, and alerts.
+func TestTheWholeWayWithTheLeastPermissions(t *testing.T) {
+	n := serve(t, server.Config{NATSURL: permitting(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule, "order.yaml": orderRule})})
+	for _, subject := range []string{"payments.started", "orders.created"} {
+		n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/"+subject, `{"id":"x"}`)
+	}
+	var said list
+	n.eventually("two alerts", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 2 })
+	for _, subject := range []string{"payments.confirmed", "orders.shipped"} {
+		n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/"+subject, `{"id":"x"}`)
+	}
+	n.eventually("both resolved", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 4 })
+	n.tail("order-unshipped")
+	n.eventually("it is ready", func() bool { return n.get("/readyz?all", nil) == http.StatusOK })
+	if log := n.log.String(); strings.Contains(log, "permission") {
+		t.Errorf("it lacks a permission: %s", log)
+	} else if strings.Contains(log, ":secret") || strings.Contains(n.NATS, "secret") {
+		t.Errorf("its password is there to be read: %s, %s", n.NATS, log)
+	}
+}
+
+// A stream that cannot be read is said at /readyz: what waits for it is not judged.
+func TestReadyzSaysThatAStreamCannotBeRead(t *testing.T) {
+	n := serve(t, server.Config{NATSURL: permitting(t, "$JS.API.CONSUMER.CREATE.ORDERS.>"), Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule})})
+	n.eventually("it is said", func() bool {
+		ok, detail, status := n.condition("intake")
+		return !ok && strings.Contains(detail, "cannot be read") && status == http.StatusServiceUnavailable
+	})
+	if log := n.log.String(); !strings.Contains(log, "stream ORDERS") || !strings.Contains(log, "CONSUMER.CREATE.ORDERS.*; grant it") {
+		t.Errorf("the log does not say what to do: %s", log)
+	}
+}
+
+// tail reads alerts as `deadman alert tail` does, until one says a word.
+func (n *node) tail(word string) {
+	n.Helper()
+	request, err := http.NewRequestWithContext(n.Context(), http.MethodGet, n.HTTP+"/api/v1/alerts?backlog=10", nil)
+	if err != nil {
+		n.Fatal(err)
+	}
+	request.Header.Set("Accept", "text/event-stream")
+	client := http.Client{Timeout: within}
+	defer client.CloseIdleConnections()
+	answer, err := client.Do(request)
+	if err != nil {
+		n.Fatal(err)
+	}
+	defer answer.Body.Close()
+	lines := bufio.NewScanner(answer.Body)
+	for lines.Scan() {
+		if strings.Contains(lines.Text(), word) {
+			return
+		}
+	}
+	n.Errorf("the stream of alerts ends without %q: %v", word, lines.Err())
+}
+
+// With a token on the embedded server, the node and its clients over HTTP go on as without.
+func TestTheWholeWayWithAToken(t *testing.T) {
+	t.Parallel()
+	token := write(t, t.TempDir(), "token", "a-token-that-nobody-guesses\n")
+	n := serve(t, server.Config{NATSAddr: "0.0.0.0:0", NATSToken: token, Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
+	n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/payments.started", `{"id":"x"}`)
+	var said list
+	n.eventually("an alert", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 1 })
+	if strings.Contains(n.log.String(), "whoever reaches it: ") {
+		t.Error("it says that its NATS server answers everybody")
+	}
+	if _, err := nats.Connect(n.NATS); !errors.Is(err, nats.ErrAuthorization) {
+		t.Errorf("without the token: %v", err)
+	}
+}
+
+func TestNATSBeyondLoopbackIsRefusedWithoutAToken(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	err := server.Run(t.Context(), server.Config{DataDir: dir, HTTPAddr: "127.0.0.1:0", NATSAddr: "0.0.0.0:0"})
+	if !errors.Is(err, bus.ErrListen) || !strings.Contains(err.Error(), "DEADMAN_NATS_TOKEN_FILE") {
+		t.Errorf("%v", err)
+	}
+	if _, err := os.Stat(filepath.Join(dir, "nats")); err == nil {
+		t.Error("a server was started before it was refused")
+	}
+	n := serve(t, server.Config{NATSAddr: "0.0.0.0:0", Insecure: true})
+	if !strings.Contains(n.log.String(), "whoever reaches it: ") {
+		t.Error("with --insecure it does not say that its NATS server answers everybody")
+	}
+}
+
+// An identity for servers elsewhere is of no use to the one in the process.
+func TestAnIdentityWithoutABroker(t *testing.T) {
+	t.Parallel()
+	err := server.Run(t.Context(), server.Config{DataDir: t.TempDir(), NATSCA: "ca.pem"})
+	if !errors.Is(err, server.ErrHalfConfigured) || !strings.Contains(err.Error(), "DEADMAN_NATS_URL") {
+		t.Errorf("%v", err)
+	}
+}

@@ -1,0 +1,57 @@
+package server
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/rules"
+)
+
+// costly is a rule whose pattern costs too much on a long text.
+const costly = `
+name: costly
+entity: order
+trigger: {event: orders.big, key: event.id, if: 'event.s matches "(x{0,30}y?){0,3}z"'}
+escalate: [{after: 30m, severity: critical}]
+`
+
+// A rule that costs too much is paused and alerted once, whichever node finds it, until it is resumed.
+func TestACostlyRuleIsPausedAndAlerted(t *testing.T) {
+	watch(t, everyMinute, func(w *watched) {
+		w.saveNew(costly)
+		w.must(w.book.Refresh(w.Context()))
+		w.pass(time.Minute)
+		w.silent("before anything came")
+		body := fmt.Appendf(nil, `{"id": "1", "s": %q}`, strings.Repeat("x", 250_000))
+		for i := range 5 {
+			w.book.Match(futurejobs.Event{Stream: "S", Subject: "orders.big", Seq: w.seq + uint64(i) + 1, At: time.Now(), Data: body})
+		}
+		w.pass(2 * progressEvery)
+		paused, err := w.store.Named(w.Context(), "costly")
+		w.must(err)
+		if paused[0].PausedBy != rules.HaltedBy || paused[0].PausedAt.IsZero() {
+			t.Errorf("it is not paused: %+v", paused[0])
+		}
+		said := w.said()
+		if len(said) != 1 || said[0].Key != "rule/costly" || said[0].Step != costlyStep || said[0].Status != alerts.Firing || said[0].Severity != alerts.Critical {
+			t.Fatalf("said: %+v", said)
+		}
+		entries, _, err := w.store.Audit(w.Context(), access.Filter{Object: "rule/costly", Action: "rule.pause"})
+		if err != nil || len(entries) != 1 || entries[0].Actor.Name != access.NodeItself || entries[0].Detail == "" {
+			t.Errorf("audited: %+v, %v", entries, err)
+		}
+		w.orders(1) // the other rule goes on
+		w.pass(5 * time.Minute)
+		if said := w.said(); len(said) != 1 {
+			t.Errorf("said again: %+v", said)
+		}
+		w.must(w.store.Pause(w.Context(), "costly", false))
+		w.pass(2 * progressEvery)
+		w.pair("rule/costly")
+	})
+}

@@ -1,0 +1,172 @@
+//go:build faultpoints
+
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/checks/lookup"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/failpoints"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+// What the sweep, the intake, the ticks and the relay see of the database and the broker, and rules of sources,
+// with the bug that is planted in between. Each breaks a promise on purpose: the fault campaign proves with them that its
+// checks would notice.
+func (n *node) queue() futurejobs.Queue { return plantedQueue{n.store} }
+func (n *node) ledger() ledger          { return plantedLedger{n.store} }
+func (n *node) outbox() alerts.Outbox   { return plantedOutbox{n.store} }
+
+func (n *node) publisher() alerts.Publisher { return plantedPublisher{n.bus} }
+
+// databaseClock is the clock of the database in the node's folder, as far off as the campaign sets it.
+func (n *node) databaseClock() func() time.Time {
+	return func() time.Time { return time.Now().Add(failpoints.Offset()) }
+}
+
+func (n *node) lookups() rules.Sources { return plantedSources{n.sources} }
+
+type plantedLedger struct{ *store.Store }
+
+// Apply implements futurejobs.Ledger.
+func (l plantedLedger) Apply(ctx context.Context, b futurejobs.Batch) (futurejobs.Applied, error) {
+	if failpoints.Planted(failpoints.CursorFirst) {
+		first := b
+		first.Effects, first.DeadLetters = nil, nil
+		if done, err := l.Store.Apply(ctx, first); err != nil {
+			return done, err
+		}
+		b.After = b.Last
+	}
+	if failpoints.Planted(failpoints.NoCursor) {
+		ctx = context.WithoutCancel(ctx) // nor does it matter that another node reads the stream by now
+	}
+	done, err := l.Store.Apply(ctx, b)
+	for errors.Is(err, futurejobs.ErrMoved) && failpoints.Planted(failpoints.NoCursor) {
+		now, _, failed := l.Cursor(ctx, b.Stream)
+		if failed != nil {
+			return done, failed
+		}
+		b.After, b.Last = now.LastSeq, max(b.Last, now.LastSeq)
+		done, err = l.Store.Apply(ctx, b)
+	}
+	return done, err
+}
+
+type plantedQueue struct{ *store.Store }
+
+// Settle implements futurejobs.Queue.
+func (q plantedQueue) Settle(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
+	switch {
+	case failpoints.Planted(failpoints.NoFence):
+		return q.unfenced(ctx, s)
+	case failpoints.Planted(failpoints.AlertsApart):
+		return q.apart(ctx, s)
+	}
+	return q.Store.Settle(ctx, s)
+}
+
+// unfenced settles as whoever holds the shards by now.
+func (q plantedQueue) unfenced(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
+	table, err := q.Leases(ctx)
+	if err != nil {
+		return futurejobs.Settled{}, err
+	}
+	for i, h := range s.Held {
+		for _, l := range table {
+			if l.Shard == h.Shard {
+				s.Held[i].Epoch = l.Epoch
+			}
+		}
+	}
+	return q.Store.Settle(ctx, s)
+}
+
+// apart settles first, and writes the alerts of jobs that go on with a settle of their own.
+func (q plantedQueue) apart(ctx context.Context, s futurejobs.Settlement) (futurejobs.Settled, error) {
+	second := futurejobs.Settlement{Held: s.Held, RuleSet: s.RuleSet}
+	s.Decisions = slices.Clone(s.Decisions)
+	for i, d := range s.Decisions {
+		if d.Ends() || len(d.Alerts) == 0 {
+			continue
+		}
+		silent, later := *d, *d // the decisions are the sweep's
+		silent.Alerts = nil
+		later.Job.Rev++
+		s.Decisions[i], second.Decisions = &silent, append(second.Decisions, &later)
+	}
+	settled, err := q.Store.Settle(ctx, s)
+	if err != nil || len(second.Decisions) == 0 {
+		return settled, err
+	}
+	failpoints.Here("settle.middle")
+	_, err = q.Store.Settle(ctx, second)
+	return settled, err
+}
+
+// ReadThrough implements futurejobs.Queue.
+func (q plantedQueue) ReadThrough(ctx context.Context) (map[string]futurejobs.Reading, error) {
+	through, err := q.Store.ReadThrough(ctx)
+	if failpoints.Planted(failpoints.NoReadThrough) {
+		for stream := range through {
+			through[stream] = futurejobs.Reading{Through: time.Now()}
+		}
+	}
+	return through, err
+}
+
+type plantedOutbox struct{ *store.Store }
+
+// Unpublished implements alerts.Outbox.
+func (o plantedOutbox) Unpublished(ctx context.Context, shards []int16, limit int, without []string) ([]alerts.Alert, error) {
+	batch, err := o.Store.Unpublished(ctx, shards, limit, without)
+	if err == nil && len(batch) > 0 && failpoints.Planted(failpoints.MarkFirst) {
+		err = o.MarkPublished(ctx, batch)
+	}
+	return batch, err
+}
+
+type plantedPublisher struct{ *bus.Bus }
+
+// Publish implements alerts.Publisher.
+func (p plantedPublisher) Publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
+	sent, err := p.Bus.Publish(ctx, batch)
+	if err != nil && failpoints.Planted(failpoints.ForgetsUnacked) {
+		return batch, nil
+	}
+	return sent, err
+}
+
+type plantedSources struct{ sourceSet }
+
+// Source implements rules.Sources.
+func (s plantedSources) Source(name string) (rules.Source, bool) {
+	source, ok := s.sourceSet.Source(name)
+	return plantedSource{source}, ok
+}
+
+type plantedSource struct{ rules.Source }
+
+// Ask implements rules.Source.
+func (s plantedSource) Ask(ctx context.Context, timeout time.Duration, q lookup.Question, asks []lookup.Ask) []checks.Finding {
+	found := s.Source.Ask(ctx, timeout, q, asks)
+	for i, f := range found {
+		var outage *checks.Outage
+		switch {
+		case failpoints.Planted(failpoints.OutageAbsent) && errors.As(f.Err, &outage):
+			found[i] = checks.Finding{}
+		case failpoints.Planted(failpoints.LastKnown) && f.Err != nil:
+			found[i] = checks.Finding{Value: json.RawMessage(`{}`)} // nothing is new
+		}
+	}
+	return found
+}

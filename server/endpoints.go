@@ -1,0 +1,87 @@
+package server
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"deadman/internal/bus"
+)
+
+// endpointsFile, in the data folder, says where the node that runs there can be reached,
+// because a taken default port moves.
+const endpointsFile = "endpoints.json"
+
+func (n *node) natsDir() string { return filepath.Join(n.DataDir, "nats") }
+
+func (n *node) natsUsersDir() string { return filepath.Join(n.DataDir, bus.UsersDir) }
+
+// announce says where the node serves, to the data folder and to Config.Ready.
+func (n *node) announce(addr net.Addr) error {
+	at := Endpoints{HTTP: "http://" + reachable(addr), NATS: withoutUser(n.NATSURL), Open: n.open.Load()}
+	if n.server != nil {
+		at.NATS = n.server.ClientURL()
+		if n.server.Guarded() {
+			at.NATSUsers = n.natsUsersDir()
+		}
+	}
+	if n.embedded() {
+		text, err := json.MarshalIndent(at, "", "  ")
+		if err != nil {
+			return fmt.Errorf("endpoints: %w", err)
+		}
+		file := filepath.Join(n.DataDir, endpointsFile)
+		if err := os.WriteFile(file+".new", append(text, '\n'), 0o600); err != nil {
+			return fmt.Errorf("endpoints: %w", err)
+		}
+		if err := os.Rename(file+".new", file); err != nil { // a client reads all of it or nothing
+			return fmt.Errorf("endpoints: %w", err)
+		}
+	}
+	n.log.Info("serving", "http", at.HTTP, "nats", at.NATS)
+	n.Ready(at)
+	return nil
+}
+
+// withoutUser takes who logs in out of addresses: a password, or a token, is nobody else's.
+func withoutUser(addresses string) string {
+	each := strings.Split(addresses, ",")
+	for i, one := range each {
+		scheme, rest, has := strings.Cut(one, "://")
+		if !has {
+			scheme, rest = "nats", one
+		}
+		if at := strings.LastIndex(rest, "@"); at >= 0 {
+			each[i] = scheme + "://" + rest[at+1:]
+		}
+	}
+	return strings.Join(each, ",")
+}
+
+// reachable is an address that a client on this machine can use: one that listens
+// everywhere is reached as localhost.
+func reachable(addr net.Addr) string {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok || !tcp.IP.IsUnspecified() {
+		return addr.String()
+	}
+	return net.JoinHostPort("localhost", strconv.Itoa(tcp.Port))
+}
+
+// hide takes the announcement back.
+func (n *node) hide() error {
+	if !n.embedded() {
+		return nil
+	}
+	err := os.Remove(filepath.Join(n.DataDir, endpointsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}

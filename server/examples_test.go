@@ -1,0 +1,329 @@
+package server_test
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"deadman/internal/calendars"
+	"deadman/rules"
+)
+
+var (
+	rewrite   = flag.Bool("rewrite", false, "write the timelines of pages and examples as they come out")
+	yamlBlock = regexp.MustCompile("(?s)```yaml\n(.*?)```")
+)
+
+// The examples are at least these situations.
+const leastExamples = 10
+
+// example is a folder of examples.
+type example struct {
+	dir   string
+	rules map[string]string // the texts of its files, by path
+	known calendars.Set
+	given timeline
+}
+
+// TestVirtualExamples plays the events of each example through previews and through the whole
+// engine. What people hear is exactly what the example expects, of all its rules and keys.
+func TestVirtualExamples(t *testing.T) {
+	pages := glob(t, "../examples/*", "README.md")
+	if len(pages) < leastExamples {
+		t.Fatalf("%d examples, expected %d or more", len(pages), leastExamples)
+	}
+	index := read(t, "../examples/README.md")
+	for _, page := range pages {
+		dir := filepath.Dir(page)
+		t.Run(filepath.Base(dir), func(t *testing.T) {
+			if !strings.Contains(index, "("+filepath.Base(dir)+")") {
+				t.Error("../examples/README.md does not name it")
+			}
+			e := open(t, dir)
+			e.preview(t)
+			e.play(t)
+			e.tells(t)
+		})
+	}
+}
+
+// open reads an example: its rules, its calendars, its events.
+func open(t *testing.T, dir string) example {
+	t.Helper()
+	e := example{dir: dir, rules: make(map[string]string), known: calendars.Set{}}
+	for _, file := range glob(t, dir, "*.calendars") {
+		known, err := calendars.Parse([]byte(read(t, file)), file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(e.known, known)
+	}
+	for _, file := range glob(t, dir, "*.yaml") {
+		e.rules[file] = read(t, file)
+		if _, err := rules.ParseAgainst([]byte(e.rules[file]), file, e.known); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, event := range records[rules.PreviewEvent](t, filepath.Join(dir, "events.jsonl")) {
+		e.given = append(e.given, line{event.At, anEvent, event.Subject + " " + string(event.Data)})
+	}
+	if len(e.rules) == 0 || len(e.given) == 0 {
+		t.Fatalf("%s has %d rules and %d events", dir, len(e.rules), len(e.given))
+	}
+	return e
+}
+
+func glob(t *testing.T, dir, pattern string) []string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, pattern))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return files
+}
+
+// records reads a file of JSON lines. Unknown fields are refused.
+func records[T any](t *testing.T, file string) (all []T) {
+	t.Helper()
+	for text := range strings.Lines(read(t, file)) {
+		var one T
+		decoder := json.NewDecoder(strings.NewReader(text))
+		decoder.DisallowUnknownFields()
+		if err := decoder.Decode(&one); err != nil {
+			t.Fatalf("%s: %v in %s", file, err, text)
+		}
+		all = append(all, one)
+	}
+	return all
+}
+
+// preview compares the timelines in the README of an example with what its rules make of its events.
+func (e example) preview(t *testing.T) {
+	t.Helper()
+	page := filepath.Join(e.dir, "README.md")
+	shown := 0
+	rewritten := timelines.ReplaceAllStringFunc(read(t, page), func(block string) string {
+		shown++
+		file := filepath.Join(e.dir, timelines.FindStringSubmatch(block)[1])
+		tl := previewed(t, e.rules[file], e.known, e.given)
+		return fmt.Sprintf("```timeline %s\n%s```", filepath.Base(file), tl)
+	})
+	if shown == 0 {
+		t.Errorf("%s shows no timeline", page)
+	}
+	compareFile(t, page, rewritten)
+}
+
+// expected is one thing that people hear, or how a wait ends.
+type expected struct {
+	At       time.Time         `json:"at"`
+	Rule     string            `json:"rule"`
+	Key      string            `json:"key"`
+	Status   string            `json:"status,omitempty"`
+	Severity string            `json:"severity,omitempty"`
+	Step     string            `json:"step,omitempty"`
+	Passed   []string          `json:"passed,omitempty"`
+	Text     string            `json:"text,omitempty"`
+	Labels   map[string]string `json:"labels,omitempty"`
+	Outcome  string            `json:"outcome,omitempty"` // the wait ends
+}
+
+// play compares what is expected with what the whole engine makes of the events.
+func (e example) play(t *testing.T) {
+	t.Helper()
+	var got []expected
+	all := slices.Collect(maps.Values(e.rules))
+	played(t, strings.Join(all, "\n---\n"), e.known, e.given, func(v *virtual) { got = v.expected() })
+
+	file := filepath.Join(e.dir, "expected.jsonl")
+	if *rewrite {
+		var b bytes.Buffer
+		encoder := json.NewEncoder(&b)
+		encoder.SetEscapeHTML(false)
+		for _, x := range got {
+			if err := encoder.Encode(x); err != nil {
+				t.Fatal(err)
+			}
+		}
+		compareFile(t, file, b.String())
+		return
+	}
+	want := records[expected](t, file)
+	if len(want) == 0 {
+		t.Errorf("%s expects nothing", file)
+	}
+	if diff := gocmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// tells checks that the example has something to tell: of one key people hear, of another that is
+// fine they never do.
+func (e example) tells(t *testing.T) {
+	t.Helper()
+	ended, told := make(map[string]bool), make(map[string]bool)
+	for _, x := range records[expected](t, filepath.Join(e.dir, "expected.jsonl")) {
+		ended[x.Key] = ended[x.Key] || x.Outcome != ""
+		told[x.Key] = told[x.Key] || x.Text != ""
+	}
+	for _, want := range []bool{true, false} {
+		if !slices.ContainsFunc(slices.Collect(maps.Keys(ended)), func(key string) bool { return ended[key] && told[key] == want }) {
+			t.Errorf("%s has no key that people hear of (%t) and whose wait ends", e.dir, want)
+		}
+	}
+}
+
+// expected is all that was said and how waits ended.
+func (v *virtual) expected() (all []expected) {
+	for _, a := range v.alerts() {
+		all = append(all, expected{
+			At: a.DecidedAt.Truncate(time.Second), Rule: a.Rule, Key: a.Key, Status: string(a.Status), Severity: string(a.Severity),
+			Step: a.Step, Passed: a.Passed, Text: a.Text, Labels: a.Labels,
+		})
+	}
+	for _, e := range v.ended() {
+		all = append(all, expected{At: e.EndedAt.Truncate(time.Second), Rule: e.Rule, Key: e.Key, Outcome: string(e.Outcome)})
+	}
+	slices.SortStableFunc(all, func(a, b expected) int { return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.Rule, b.Rule)) })
+	return all
+}
+
+// The blocks of a page: a timeline and the file of its rule, a rule and its timeline, a rule and
+// what is wrong with it, and the calendars that rules name.
+var (
+	timelines     = regexp.MustCompile("(?s)```timeline ?([a-z-]*\\.?[a-z]*)\n(.*?)```")
+	shown         = regexp.MustCompile("(?s)```yaml\n([^`]*?)```\n+```timeline\n(.*?)```")
+	refused       = regexp.MustCompile("(?s)```yaml refused\n([^`]*?)```\n+```problems\n(.*?)```")
+	calendarBlock = regexp.MustCompile("(?s)```yaml calendars\n(.*?)```")
+)
+
+var topField = regexp.MustCompile(`^([a-z_]+):`)
+
+// TestVirtualRulesPage plays the timelines of the reference, each with the rule above it, through
+// previews and through the whole engine.
+func TestVirtualRulesPage(t *testing.T) {
+	const page = "../docs/rules.md"
+	text := read(t, page)
+	known, err := calendars.Parse([]byte(calendarsOf(t, text)), page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := fieldsOf(yamlBlock.FindStringSubmatch(text)[1])
+	played := 0
+	rewritten := shown.ReplaceAllStringFunc(text, func(both string) string {
+		m := shown.FindStringSubmatch(both)
+		played++
+		rule := whole(m[1], first)
+		given := readTimeline(t, m[2]).given()
+		hears := heard(t, rule, known, given)
+		got := given.with(hears) // a preview knows no nodes that are down, and no source that changes
+		_, steady := given.found()
+		if steady && !slices.ContainsFunc(given, func(l line) bool { return l.kind == down || l.kind == acks }) {
+			got = previewed(t, rule, known, given)
+		}
+		if diff := gocmp.Diff(got.heard().String(), hears.String()); diff != "" {
+			t.Errorf("the engine says otherwise (-preview +engine):\n%s\n%s", diff, both)
+		}
+		return strings.Replace(both, "```timeline\n"+m[2], "```timeline\n"+got.String(), 1)
+	})
+	if all := strings.Count(text, "```timeline"); played == 0 || played != all {
+		t.Errorf("%d of %d timelines stand below a rule", played, all)
+	}
+	compareFile(t, page, rewritten)
+}
+
+// TestRulesPageRefuses compares what the reference says is wrong with its wrong rules.
+func TestRulesPageRefuses(t *testing.T) {
+	const page = "../docs/rules.md"
+	text := read(t, page)
+	found := 0
+	rewritten := refused.ReplaceAllStringFunc(text, func(both string) string {
+		m := refused.FindStringSubmatch(both)
+		found++
+		_, err := rules.Parse([]byte(m[1]), "rule.yaml")
+		var problems rules.Problems
+		if !errors.As(err, &problems) {
+			t.Errorf("not refused: %v\n%s", err, m[1])
+			return both
+		}
+		return strings.Replace(both, "```problems\n"+m[2], "```problems\n"+problems.Error()+"\n", 1)
+	})
+	if all := strings.Count(text, "```problems"); found == 0 || found != all {
+		t.Errorf("%d of %d lists of problems stand below a rule", found, all)
+	}
+	compareFile(t, page, rewritten)
+}
+
+// calendarsOf is the calendars that a page shows.
+func calendarsOf(t *testing.T, text string) string {
+	t.Helper()
+	block := calendarBlock.FindStringSubmatch(text)
+	if block == nil {
+		t.Fatal("the page shows no calendars")
+	}
+	return block[1]
+}
+
+// whole makes a rule of a block that shows some fields of one: the others are those of the
+// first rule of the page. A block that begins with a name is a whole rule.
+func whole(block string, first map[string]string) string {
+	if strings.HasPrefix(block, "name:") {
+		return block
+	}
+	here := fieldsOf(block)
+	for _, name := range slices.Sorted(maps.Keys(first)) {
+		if here[name] == "" {
+			block = first[name] + block
+		}
+	}
+	return block
+}
+
+// fieldsOf are the fields of a rule, each with its name and its value.
+func fieldsOf(block string) map[string]string {
+	fields := make(map[string]string)
+	name := ""
+	for text := range strings.Lines(block) {
+		if m := topField.FindStringSubmatch(text); m != nil {
+			name = m[1]
+		}
+		fields[name] += text
+	}
+	return fields
+}
+
+// compareFile compares a file with what it should be, or makes it so.
+func compareFile(t *testing.T, file, want string) {
+	t.Helper()
+	if *rewrite {
+		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := gocmp.Diff(read(t, file), want); diff != "" {
+		t.Errorf("%s (-page +program); -rewrite writes it anew:\n%s", file, diff)
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}

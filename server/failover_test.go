@@ -1,0 +1,158 @@
+package server_test
+
+import (
+	"fmt"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store/storetest"
+	"deadman/server"
+)
+
+// replicated is a Postgres with a standby, and two nodes that find whichever is the primary.
+type replicated struct {
+	*testing.T
+	primary, standby *storetest.Cluster
+	link             *toxiproxy.Proxy // over which the standby replicates
+	nats             string
+	nodes            []*node
+}
+
+func newReplicated(t *testing.T, synchronous bool) *replicated {
+	t.Helper()
+	zerolog.SetGlobalLevel(zerolog.Disabled)
+	r := &replicated{T: t, nats: broker(t)}
+	stop := func(c *storetest.Cluster) func() {
+		return func() {
+			if err := c.Stop(); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	var err error
+	if r.primary, err = storetest.StartCluster(storetest.Settings{Durable: true}); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop(r.primary))
+	proxies := toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop())
+	r.link = toxiproxy.NewProxy(proxies, t.Name(), "127.0.0.1:0", net.JoinHostPort("127.0.0.1", strconv.Itoa(r.primary.Port)))
+	if err := r.link.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(r.link.Stop)
+	host, port, err := net.SplitHostPort(r.link.Listen)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.standby, err = r.primary.StartStandby(host, port); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(stop(r.standby))
+	if synchronous {
+		if err := r.primary.CommitSynchronously(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dsn := fmt.Sprintf("postgres://postgres@127.0.0.1:%d,127.0.0.1:%d/postgres?sslmode=disable&target_session_attrs=read-write", r.primary.Port, r.standby.Port)
+	rules := ruleFolder(t, map[string]string{"payment.yaml": unpaidRule})
+	for range 2 {
+		r.nodes = append(r.nodes, serve(t, server.Config{DatabaseURL: dsn, NATSURL: r.nats, Rules: rules, Lease: 3 * time.Second}))
+	}
+	return r
+}
+
+// send publishes an event for each key, as a producer does that knows nothing of nodes.
+func (r *replicated) send(what string, keys ...string) {
+	r.Helper()
+	js := bustest.JetStream(r.T, r.nats)
+	for _, key := range keys {
+		if _, err := js.Publish(r.Context(), "payments."+what, fmt.Appendf(nil, `{"id":%q}`, key)); err != nil {
+			r.Fatal(err)
+		}
+	}
+}
+
+// raised waits until an alert of a status was raised for each key.
+func (r *replicated) raised(status string, keys ...string) {
+	r.Helper()
+	r.nodes[0].eventually(fmt.Sprintf("%s of %s", status, keys), func() bool {
+		got := consume(r.T, r.nats)
+		return !slices.ContainsFunc(keys, func(key string) bool { return got.raised[key+" "+status+" primary"] == 0 })
+	})
+}
+
+// failOver kills the primary, and makes the standby the primary. What is sent meanwhile waits in its stream.
+func (r *replicated) failOver(meanwhile func()) {
+	r.Helper()
+	if err := r.primary.Stop(); err != nil {
+		r.Fatal(err)
+	}
+	meanwhile()
+	if err := r.standby.Promote(); err != nil {
+		r.Fatal(err)
+	}
+}
+
+// keys are so many keys with a letter.
+func keys(letter string, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprintf("%s%d", letter, i)
+	}
+	return all
+}
+
+// The primary dies and its standby takes over. Whether or not commits are lost with it, no alert is missing,
+// raised twice or open for ever.
+func TestAFailoverRaisesNothingTwiceAndLeavesNothingOpen(t *testing.T) {
+	for _, synchronous := range []bool{false, true} {
+		name := "asynchronous"
+		if synchronous {
+			name = "synchronous"
+		}
+		t.Run(name, func(t *testing.T) {
+			r := newReplicated(t, synchronous)
+			known, lost, later := keys("known", 10), keys("lost", 20), keys("later", 5)
+			r.send("started", known...)
+			r.raised("firing", known...)
+			if !synchronous { // what is committed from now on, the standby never has
+				r.link.Stop()
+			}
+			r.send("started", lost...)
+			r.raised("firing", lost...)
+			r.send("confirmed", append(known[:2:2], lost[:5]...)...)
+			r.raised("resolved", append(known[:2:2], lost[:5]...)...)
+			r.failOver(func() { r.send("confirmed", append(known[2:3:3], lost[5:10]...)...) })
+			r.send("started", later...)
+
+			r.raised("resolved", append(known[2:3:3], lost[5:10]...)...)
+			r.raised("firing", later...)
+			r.send("confirmed", append(append(known[3:], lost[10:]...), later...)...)
+			r.raised("resolved", append(append(known[3:], lost[10:]...), later...)...)
+			got := consume(t, r.nats)
+			got.isOver(t)
+			reports := 0
+			for _, a := range got.own {
+				if a.Key == "database" && a.Status == "firing" {
+					reports++
+					t.Log(a.Text)
+					if a.Count == 0 || // what ingest raised again by then is known
+						!strings.Contains(a.Text, "DEADMAN_EVENTS after sequence") {
+						t.Errorf("the report counts %d alerts: %s", a.Count, a.Text)
+					}
+				}
+			}
+			if want := map[bool]int{true: 0, false: 1}[synchronous]; reports != want {
+				t.Errorf("%d reports of a database that went back, want %d", reports, want)
+			}
+		})
+	}
+}

@@ -1,0 +1,358 @@
+package server_test
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	_ "github.com/jackc/pgx/v5/stdlib"
+	natsserver "github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/rs/zerolog"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store/storetest"
+	"deadman/server"
+)
+
+// aside is a connection to the database of nodes, beside them.
+func aside(t *testing.T, dsn string) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+func count(t *testing.T, db *sql.DB, query string) (n int) {
+	t.Helper()
+	if err := db.QueryRow(query).Scan(&n); err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// halves reports whether two nodes hold eight shards each.
+func halves(t *testing.T, db *sql.DB) func() bool {
+	return func() bool {
+		return count(t, db, `SELECT count(*) FROM (SELECT node FROM shard_lease WHERE node IS NOT NULL GROUP BY node HAVING count(*) = 8) AS q`) == 2
+	}
+}
+
+const shortRule = `
+name: t-unconfirmed
+entity: t
+trigger: {event: t.*.created, key: event.id}
+escalate: [{after: 1s, step: primary, severity: error}]
+slot: 1s
+`
+
+// One of two nodes loses the broker and keeps the database: the other one takes over its shards, and with them its
+// streams and its outbox.
+func TestNodeWithoutBrokerHandsOver(t *testing.T) {
+	zerolog.SetGlobalLevel(zerolog.Disabled)
+	dsn, natsURL := storetest.Postgres(t), broker(t)
+	js := bustest.JetStream(t, natsURL)
+	const streams = 12
+	for i := range streams {
+		if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: fmt.Sprintf("T%d", i), Subjects: []string{fmt.Sprintf("t.%d.created", i)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u, err := url.Parse(natsURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	link := toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), "a", "127.0.0.1:0", u.Host)
+	if err := link.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer link.Stop()
+	c := server.Config{DatabaseURL: dsn, Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), Lease: 3 * time.Second}
+	cut := c
+	c.NATSURL, cut.NATSURL = natsURL, "nats://"+link.Listen
+	a := serve(t, cut)
+	b := serve(t, c)
+	db := aside(t, dsn)
+	a.eventually("the shards are shared", halves(t, db))
+	publish := func(prefix string) {
+		for i := range streams {
+			for k := range 4 {
+				if _, err := js.Publish(t.Context(), fmt.Sprintf("t.%d.created", i), fmt.Appendf(nil, `{"id":"%s-%d-%d"}`, prefix, i, k)); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+	}
+	published := func(n int) func() bool {
+		return func() bool {
+			s, err := js.Stream(t.Context(), bus.AlertsStream)
+			if err != nil {
+				t.Fatal(err)
+			}
+			info, err := s.Info(t.Context(), jetstream.WithSubjectFilter("deadman.alerts.t-unconfirmed.>"))
+			return err == nil && len(info.State.Subjects) == n
+		}
+	}
+	publish("before")
+	b.eventually("all alerts are published", published(4*streams))
+	link.Stop()
+	publish("after")
+	b.eventually("the other node has published all alerts", published(8*streams))
+	b.unfit("broker")
+	if err := link.Start(); err != nil {
+		t.Fatal(err)
+	}
+	b.eventually("the shards are shared again", halves(t, db))
+}
+
+// One of two nodes is denied to look at the stream of alerts, while its connection stands: the other one takes over its
+// shards.
+func TestNodeThatIsDeniedJetStreamHandsOver(t *testing.T) {
+	t.Parallel()
+	users := func(denied string) []*natsserver.User {
+		return []*natsserver.User{{Username: "b", Password: "secret"}, {Username: "a", Password: "secret", Permissions: &natsserver.Permissions{
+			Publish:   &natsserver.SubjectPermission{Allow: []string{">"}, Deny: []string{denied}},
+			Subscribe: &natsserver.SubjectPermission{Allow: []string{">"}},
+		}}}
+	}
+	o := bustest.Options(t)
+	o.Users = users("nothing")
+	broker := bustest.Serve(t, o)
+	dsn := storetest.Postgres(t)
+	c := server.Config{DatabaseURL: dsn, Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), Lease: 3 * time.Second}
+	cut := c
+	c.NATSURL, cut.NATSURL = bustest.As(broker, "b"), bustest.As(broker, "a")
+	a := serve(t, cut)
+	b := serve(t, c)
+	db := aside(t, dsn)
+	a.eventually("the shards are shared", halves(t, db))
+	deny := func(subject string) {
+		changed := o.Clone()
+		changed.Users = users(subject)
+		if err := broker.ReloadOptions(changed); err != nil {
+			t.Fatal(err)
+		}
+	}
+	deny("$JS.API.STREAM.INFO." + bus.AlertsStream)
+	b.unfit("JetStream")
+	b.eventually("the other node holds all shards", func() bool {
+		return count(t, db, `SELECT count(DISTINCT node) FROM shard_lease`) == 1
+	})
+	deny("nothing")
+	b.eventually("the shards are shared again", halves(t, db))
+}
+
+// unfit waits until an alert reports an unfit node and the reason.
+func (n *node) unfit(why string) {
+	n.Helper()
+	n.eventually("an alert reports the unfit node", func() bool {
+		var page struct{ Items []remarked }
+		n.get("/api/v1/alerts?limit=500&rule="+alerts.OwnRule, &page)
+		return slices.ContainsFunc(page.Items, func(a remarked) bool {
+			return a.Step == "unfit" && a.Status == "firing" && strings.HasPrefix(a.Key, "node/") && strings.Contains(a.Text, why)
+		})
+	})
+}
+
+// One of two nodes, which both have the same database, can do nothing with its jobs: the other one takes over its shards.
+func TestNodeThatCannotDoItsJobsHandsOver(t *testing.T) {
+	for name, c := range map[string]struct {
+		breaks string // what becomes impossible for the user sick
+		why    string // that the alert names
+		metric string // of the node: gauges that cannot be read are absent
+	}{
+		"settling": {`CREATE FUNCTION broken() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+	IF current_user = 'sick' AND new.rule_id <> 0 THEN RAISE EXCEPTION 'broken'; END IF;
+	RETURN new;
+END $$;
+CREATE TRIGGER broken BEFORE INSERT ON alert FOR EACH ROW EXECUTE FUNCTION broken()`, "cannot be settled", "deadman_node_fit 0"},
+		"reading": {`REVOKE SELECT ON future_job FROM sick`, "cannot be read", "deadman_gauges_failed 1"},
+	} {
+		t.Run(name, func(t *testing.T) { nodeHandsOver(t, c.breaks, c.why, c.metric) })
+	}
+}
+
+func nodeHandsOver(t *testing.T, breaks, why, metric string) {
+	dsn, natsURL := storetest.Postgres(t), broker(t)
+	c := server.Config{DatabaseURL: dsn, NATSURL: natsURL, Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), Lease: 3 * time.Second}
+	b := serve(t, c)
+	db := aside(t, dsn)
+	exec := func(statement string) {
+		t.Helper()
+		if _, err := db.Exec(statement); err != nil {
+			t.Fatal(err)
+		}
+	}
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := u.User.Password()
+	u.User = url.UserPassword("sick", password)
+	exec(`DROP ROLE IF EXISTS sick; CREATE ROLE sick LOGIN PASSWORD '` + password + `'; GRANT ALL ON SCHEMA public TO sick; GRANT ALL ON ALL TABLES IN SCHEMA public TO sick; GRANT ALL ON ALL SEQUENCES IN SCHEMA public TO sick`)
+	t.Cleanup(func() { exec(`DROP OWNED BY sick; DROP ROLE sick`) })
+	sick := c
+	sick.DatabaseURL = u.String()
+	a := serve(t, sick)
+	a.eventually("the shards are shared", halves(t, db))
+	a.eventually("it is fit", func() bool { return strings.Contains(a.metrics(), "\ndeadman_node_fit 1\n") })
+	exec(breaks)
+	const jobs = 40
+	for i := range jobs {
+		b.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/t.x.created", fmt.Sprintf(`{"id":"k%d"}`, i))
+	}
+	b.eventually("all jobs are decided", func() bool { return count(t, db, `SELECT count(*) FROM alert WHERE rule_id <> 0`) == jobs })
+	b.unfit(why)
+	a.eventually("it says that it is unfit", func() bool {
+		fit, detail, _ := a.condition("fit")
+		return !fit && strings.Contains(detail, why) && strings.Contains(a.metrics(), "\n"+metric+"\n")
+	})
+	if fit, detail, _ := b.condition("fit"); !fit {
+		t.Errorf("the other node is unfit: %s", detail)
+	}
+}
+
+// The holder of a shard keeps its lease, reports its sweeps and decides nothing. Another node sees the due jobs of that
+// shard in the database: an alert, /readyz, the health page, metrics and the heartbeat report them.
+func TestJobsOfAnotherNodeThatAreOverdueAreReported(t *testing.T) {
+	t.Parallel() // it waits for some minutes
+	dsn, r := storetest.Postgres(t), receive(t)
+	s, held := lastShardOf(t, dsn, "idler", time.Minute)
+	idling, end := context.WithCancel(t.Context())
+	defer end()
+	released := make(chan error, 1)
+	go func() {
+		for idling.Err() == nil {
+			now, err := s.Now(t.Context())
+			held.Swept = now
+			if err == nil {
+				_, err = s.Renew(t.Context(), "idler", []futurejobs.Lease{held}, time.Minute)
+			}
+			if err != nil {
+				released <- err
+				return
+			}
+			time.Sleep(time.Second)
+		}
+		released <- s.Release(t.Context(), "idler", []futurejobs.Lease{held})
+	}()
+	n := serve(t, server.Config{
+		DatabaseURL: dsn, NATSURL: broker(t), Rules: ruleFolder(t, map[string]string{"t.yaml": shortRule}), HeartbeatURL: r.url(), HeartbeatEvery: time.Second,
+	})
+	n.eventually("a heartbeat", func() bool { return len(r.got()) > 0 })
+	const jobs = 64
+	for i := range jobs {
+		n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/t.x.created", fmt.Sprintf(`{"id":"k%d"}`, i))
+	}
+	db := aside(t, dsn)
+	var late int
+	n.eventually("its own jobs are decided", func() bool {
+		late = count(t, db, fmt.Sprintf(`SELECT count(*) FROM future_job WHERE shard = %d`, held.Shard))
+		return count(t, db, `SELECT count(*) FROM alert WHERE rule_id <> 0`) == jobs-late
+	})
+	if late == 0 {
+		t.Fatal("the shard has no jobs: nothing is tested")
+	}
+	overdue := fmt.Sprintf("%d due job", late)
+	n.eventually("/readyz, the page and metrics report them", func() bool {
+		ok, detail, _ := n.condition("due")
+		return !ok && strings.HasPrefix(detail, overdue) && n.get("/readyz?all", nil) == http.StatusServiceUnavailable &&
+			strings.Contains(n.metrics(), fmt.Sprintf("\ndeadman_jobs_overdue %d\n", late)) &&
+			strings.Contains(string(n.call(http.MethodGet, "/health", "").body), overdue)
+	})
+	n.eventually("the heartbeat is withheld", func() bool { return strings.Contains(n.log.String(), "withheld: jobs that are due are not decided") })
+	var raised []remarked
+	n.eventually("an alert", func() bool { raised = n.remarks("sweep"); return len(raised) > 0 })
+	if a := raised[0]; len(raised) != 1 || a.Step != "overdue" || a.Status != "firing" || a.Count != late || !strings.Contains(a.Text, fmt.Sprintf("shard %d of no node", held.Shard)) {
+		t.Errorf("the alerts are %+v", raised)
+	}
+	sent := len(r.got())
+	end()
+	if err := <-released; err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("the rest is decided", func() bool { return count(t, db, `SELECT count(*) FROM alert WHERE rule_id <> 0`) == jobs })
+	n.eventually("it is over", func() bool {
+		raised = n.remarks("sweep")
+		return len(raised) == 2 && raised[1].Status == "resolved" && n.get("/readyz?all", nil) == http.StatusOK && len(r.got()) > sent &&
+			strings.Contains(n.metrics(), "\ndeadman_jobs_overdue 0\n")
+	})
+}
+
+// The calendar that a rule names is gone when the node starts again, and a job of the rule is due: that is an alert, and
+// no answer says that all is fine. Once the calendar is back, the job is decided and the alert is resolved.
+func TestRuleThatCannotBeReadIsReported(t *testing.T) {
+	t.Parallel() // it waits for some minutes
+	onBoth(t, ruleThatCannotBeReadIsReported)
+}
+
+func ruleThatCannotBeReadIsReported(t *testing.T, c server.Config) {
+	t.Parallel()
+	c.DataDir = bustest.Dir(t)
+	calendars := filepath.Join(t.TempDir(), "calendars.yaml")
+	if err := os.WriteFile(calendars, []byte("calendars:\n  office: {zone: UTC, hours: \"00:00-24:00\"}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	rule := strings.Replace(shortRule, "{after: 1s, step: primary, severity: error}", "{after: 4s, of: office, step: primary, severity: critical}", 1)
+	known := c
+	known.Calendars = calendars
+	saved := known
+	saved.Rules = ruleFolder(t, map[string]string{"t.yaml": rule})
+	n := serve(t, saved)
+	n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/t.x.created", `{"id":"k"}`)
+	var jobs list
+	n.eventually("a job", func() bool { n.get("/api/v1/jobs", &jobs); return len(jobs.Items) == 1 })
+	restart := func(c server.Config) {
+		t.Helper()
+		n.stop()
+		if err := <-n.ended; err != nil {
+			t.Fatal(err)
+		}
+		n = serve(t, c)
+	}
+	restart(c)
+	const topic = "rule/t-unconfirmed/1"
+	remarks := func(most int) (said []remarked) {
+		for deadline := time.Now().Add(3 * time.Minute); len(said) < most && time.Now().Before(deadline); time.Sleep(time.Second) {
+			said = n.remarks(topic)
+		}
+		return said
+	}
+	said := remarks(1)
+	if len(said) != 1 || said[0].Status != "firing" || said[0].Step != "unreadable" || said[0].Count != 1 || !strings.Contains(said[0].Text, "office") {
+		t.Fatalf("said: %+v", said)
+	}
+	if status := n.get("/readyz?all", nil); status != http.StatusServiceUnavailable {
+		t.Errorf("/readyz?all answers %d while a due job waits", status)
+	}
+	n.eventually("metrics report it", func() bool {
+		text := n.metrics()
+		return strings.Contains(text, "\ndeadman_rule_versions_unreadable 1\n") && strings.Contains(text, "\ndeadman_jobs_overdue 1\n")
+	})
+	restart(known)
+	n.eventually("the job is decided", func() bool {
+		var alerts list
+		n.get("/api/v1/alerts?key=k", &alerts)
+		return len(alerts.Items) == 1 && alerts.Items[0].Status == "firing"
+	})
+	said = remarks(2)
+	if len(said) != 2 || !slices.ContainsFunc(said, func(a remarked) bool { return a.Status == "resolved" && a.Step == "unreadable" }) {
+		t.Errorf("once the version can be read: %+v", said)
+	}
+	n.eventually("all is fine", func() bool { return n.get("/readyz?all", nil) == http.StatusOK })
+}

@@ -1,0 +1,383 @@
+package server_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"deadman/alerts"
+	"deadman/checks"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/remotehandlers"
+	"deadman/server"
+)
+
+// program runs a program in a folder until the test ends, and says what it said if that fails.
+func program(t *testing.T, dir, name string, args ...string) {
+	t.Helper()
+	out := &bustest.Log{}
+	command := exec.CommandContext(context.WithoutCancel(t.Context()), name, args...)
+	command.Dir, command.Stdout, command.Stderr = dir, out, out
+	if err := command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = command.Process.Signal(syscall.SIGTERM) // where it is gone, Wait says why
+		if err := command.Wait(); err != nil {
+			t.Errorf("%s does not end well: %v", name, err)
+		}
+		if t.Failed() {
+			t.Log(out.String())
+		}
+	})
+}
+
+// sends publishes an order.
+func (n *node) sends(body string) {
+	n.Helper()
+	if got := n.call(http.MethodPost, "/api/v1/events/orders.created", body); got.status >= 300 {
+		n.Fatalf("%s: %d %s", body, got.status, got.body)
+	}
+}
+
+// tells sends two orders, and waits for what the handlers of the examples say of them.
+func (n *node) tells() {
+	n.Helper()
+	for id, total := range map[string]int{"1": 20, "2": 2000} {
+		n.sends(fmt.Sprintf(`{"id":%q,"total":%d}`, id, total))
+	}
+	for key, want := range map[string]string{"1": "warning: order 1 over 20.00 waits", "2": "critical: order 2 over 2000.00 waits"} {
+		n.eventually("order "+key+" is told", func() bool {
+			var got struct {
+				Items []struct{ Severity, Text, Step string }
+			}
+			n.get("/api/v1/alerts?key="+key, &got)
+			return len(got.Items) == 1 && strings.HasPrefix(got.Items[0].Severity+": "+got.Items[0].Text, want) && got.Items[0].Step == "hour-0"
+		})
+	}
+	var jobs list
+	if n.get("/api/v1/jobs", &jobs); len(jobs.Items) != 2 || fmt.Sprint(jobs.Items[0].Step) != "1" {
+		n.Errorf("the jobs are %+v", jobs.Items)
+	}
+}
+
+// A program that imports deadman, with a handler of its own: an event in, the alert out.
+func TestAProgramWithAHandler(t *testing.T) {
+	dir := t.TempDir()
+	built := filepath.Join(dir, "node")
+	if out, err := exec.CommandContext(t.Context(), "go", "build", "-buildvcs=false", "-o", built, "../examples/handler-go").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if err := os.CopyFS(filepath.Join(dir, "rules"), os.DirFS("../examples/handler-go/rules")); err != nil {
+		t.Fatal(err)
+	}
+	program(t, dir, built)
+	n := &node{T: t, log: &bustest.Log{}}
+	n.eventually("the program serves", func() bool {
+		text, err := os.ReadFile(filepath.Join(dir, "deadman-data", "endpoints.json"))
+		if err != nil {
+			return false
+		}
+		if err := json.Unmarshal(text, &n.Endpoints); err != nil {
+			t.Fatal(err)
+		}
+		return true
+	})
+	n.tells()
+}
+
+// A handler in JavaScript, with the client that npm has.
+func TestAHandlerInJavaScript(t *testing.T) {
+	for _, program := range []string{"node", "npm"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Fatalf("the handler in JavaScript needs node 20 or newer and npm, and there is no %s; internal/tools/needs node installs them", program)
+		}
+	}
+	dir := t.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../examples/handler-js")); err != nil {
+		t.Fatal(err)
+	}
+	install := exec.CommandContext(t.Context(), "npm", "ci", "--prefer-offline", "--no-audit", "--no-fund")
+	install.Dir = dir
+	if out, err := install.CombinedOutput(); err != nil {
+		t.Fatalf("npm ci: %v\n%s", err, out)
+	}
+	n := serve(t, server.Config{Rules: filepath.Join(dir, "rules")})
+	t.Setenv("DEADMAN_DATA_DIR", n.dir)
+	program(t, dir, "node", "handler.js", n.NATS)
+	n.tells()
+}
+
+func TestTheExamplesLockNamesNoRegistry(t *testing.T) {
+	text, err := os.ReadFile("../examples/handler-js/package-lock.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if bytes.Contains(text, []byte(`"resolved"`)) || bytes.Contains(text, []byte("http")) || !bytes.Contains(text, []byte(`"integrity"`)) {
+		t.Error("the lock file says where its packages come from; take the lines with resolved out")
+	}
+}
+
+// What a service answers is put under the guards like the answer of any other handler.
+func TestServicesAreGuarded(t *testing.T) {
+	n := serve(t, server.Config{})
+	n.put(http.StatusCreated, "", `
+name: shipment-late
+entity: order
+trigger: {event: orders.created, key: event.id}
+handler: shipping
+at_most_once: true
+slot: 1s
+guards: {max_checks: 2, attempts: 1, horizon: 1d}
+`)
+	conn := n.as(bus.UserHandlers)
+	service, err := micro.AddService(conn, micro.Config{Name: "shipping", Version: "1.0.0", Endpoint: &micro.EndpointConfig{
+		Subject: remotehandlers.Subject("shipping"), Handler: micro.HandlerFunc(answerByKey),
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = service.Stop() }) // the node may have gone first, and the connection with it
+	for key, want := range map[string]string{
+		"past": "guard_past", "far": "guard_horizon", "often": "guard_max_checks", "done": "shipped", "cleared": "cleared",
+	} {
+		n.sends(fmt.Sprintf(`{"id":%q}`, key))
+		n.eventually(key+" ends as "+want, func() bool {
+			var ended list
+			n.get("/api/v1/history?key="+key, &ended)
+			return len(ended.Items) == 1 && ended.Items[0].Outcome == want
+		})
+	}
+	n.sends(`{"id":"broken"}`)
+	n.eventually("the broken one is told", func() bool {
+		var told struct {
+			Items []struct{ Status, Text string }
+		}
+		n.get("/api/v1/alerts?key=broken", &told)
+		return len(told.Items) > 0 && told.Items[0].Status == "undetermined" && strings.Contains(told.Items[0].Text, `unknown field "nxt"`)
+	})
+	if got := n.call(http.MethodPost, "/api/v1/jobs/shipment-late/broken/check", ""); !bytes.Contains(got.body, []byte("at_most_once")) {
+		t.Errorf("a look by hand: %d %s", got.status, got.body)
+	}
+}
+
+// answerByKey answers as the key of a check says.
+func answerByKey(r micro.Request) {
+	var check remotehandlers.Request
+	if err := json.Unmarshal(r.Data(), &check); err != nil {
+		_ = r.Error("400", err.Error(), nil)
+		return
+	}
+	after := func(d time.Duration) string { return `{"next": "` + check.Slot.Add(d).Format(time.RFC3339) + `"}` }
+	_ = r.Respond([]byte(map[string]string{
+		"past": after(-time.Hour), "far": after(48 * time.Hour), "often": after(time.Second),
+		"done": `{"outcome": "shipped"}`, "cleared": `{"next": null}`, "broken": `{"nxt": null}`,
+	}[check.Key]))
+}
+
+// handlerRoll is the list of handlers, with what these tests read of it.
+type handlerRoll struct {
+	Items   []handler
+	Unasked string
+}
+
+type handler struct {
+	Name, Answers, State, Error, Service string
+	Rules, Versions                      []string
+	Instances                            int
+}
+
+// roll reads the list of handlers, by name.
+func (n *node) roll() (unasked string, by map[string]handler) {
+	n.Helper()
+	var roll handlerRoll
+	n.get("/api/v1/handlers", &roll)
+	by = make(map[string]handler)
+	for _, h := range roll.Items {
+		by[h.Name] = h
+	}
+	return roll.Unasked, by
+}
+
+// handled is a rule that names a handler.
+func handled(name, handler string) string {
+	return "name: " + name + "\nentity: order\nslot: 1s\ntrigger: {event: orders.created, key: event.id}\nhandler: " + handler + "\n"
+}
+
+// serviceAt answers checks by their key, as a service on the node's broker.
+func (n *node) serviceAt(name string) {
+	n.Helper()
+	conn := n.as(bus.UserHandlers)
+	service, err := micro.AddService(conn, micro.Config{Name: name, Version: "1.2.3", Endpoint: &micro.EndpointConfig{
+		Subject: remotehandlers.Subject(name), Handler: micro.HandlerFunc(answerByKey),
+	}})
+	if err != nil {
+		n.Fatal(err)
+	}
+	n.Cleanup(func() { _ = service.Stop() }) // the node may have gone first, and the connection with it
+}
+
+func TestWhoAnswersForHandlers(t *testing.T) {
+	var own checks.Handlers
+	for _, name := range []string{"counting", "idle"} {
+		err := own.Register(name, checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return checks.Answer{}, nil }))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := serve(t, server.Config{Handlers: &own, Rules: ruleFolder(t, map[string]string{
+		"a.yaml": handled("late", "shipping"), "b.yaml": handled("later", "shipping"), "c.yaml": handled("counted", "counting"), "d.yaml": handled("lost", "shiping"),
+		"e.yaml": handled("simple", "plain"),
+	})})
+	n.serviceAt("shipping")
+	n.serviceAt("unwanted")
+	conn := n.as(bus.UserHandlers)
+	if _, err := conn.Subscribe(remotehandlers.Subject("plain"), func(m *nats.Msg) { _ = m.Respond([]byte(`{"next": null}`)) }); err != nil {
+		t.Fatal(err)
+	}
+	n.sends(`{"id":"cleared"}`)
+	n.eventually("they are told apart", func() bool {
+		_, by := n.roll()
+		return by["shipping"].State == "up" && by["shiping"].State == "failing" && by["plain"].State == "up"
+	})
+	unasked, by := n.roll()
+	by["shiping"] = func(h handler) handler { h.Error = h.Error[:min(len(h.Error), 42)]; return h }(by["shiping"])
+	want := map[string]handler{
+		"shipping": {Name: "shipping", Answers: "service", State: "up", Service: "shipping", Rules: []string{"late", "later"}, Versions: []string{"1.2.3"}, Instances: 1},
+		"unwanted": {Name: "unwanted", Answers: "service", State: "new", Service: "unwanted", Rules: []string{}, Versions: []string{"1.2.3"}, Instances: 1},
+		"counting": {Name: "counting", Answers: "program", Rules: []string{"counted"}, Versions: []string{}},
+		"idle":     {Name: "idle", Answers: "program", Rules: []string{}, Versions: []string{}},
+		"shiping":  {Name: "shiping", Answers: "nobody", State: "failing", Error: "handler/shiping can't be asked: no service", Rules: []string{"lost"}, Versions: []string{}},
+		"plain":    {Name: "plain", Answers: "service", State: "up", Rules: []string{"simple"}, Versions: []string{}}, // it answers, and does not say so
+	}
+	if diff := cmp.Diff(want, by); diff != "" || unasked != "" {
+		t.Error(unasked, diff)
+	}
+}
+
+// Without the permission to ask, it is not said that nobody answers.
+func TestWhoAnswersIsNotKnown(t *testing.T) {
+	n := serve(t, server.Config{NATSURL: permitting(t, "$SRV.INFO"), Rules: ruleFolder(t, map[string]string{"a.yaml": handled("late", "shipping")})})
+	unasked, by := n.roll()
+	if !strings.Contains(unasked, "publish on $SRV.INFO; grant it to the NATS user") || by["shipping"].Answers != "unknown" {
+		t.Errorf("%s; %+v", unasked, by)
+	}
+	if unasked, by := serve(t, server.Config{
+		NATSURL: permitting(t), Rules: ruleFolder(t, map[string]string{"a.yaml": handled("late", "shipping")}),
+	}).roll(); unasked != "" || by["shipping"].Answers != "nobody" {
+		t.Errorf("%s; %+v", unasked, by)
+	}
+}
+
+// tried is what came of trying a handler.
+type tried struct {
+	Handler, Rule, Key, Error string
+	Answer                    *struct {
+		Next, Outcome string
+		Step          int
+		Alerts        []struct{ Status, Severity string }
+	}
+}
+
+func (n *node) tries(name, body string) (got tried) {
+	n.Helper()
+	if status := n.ask(http.MethodPost, "/api/v1/handlers/"+name+"/test", body, &got); status != http.StatusOK {
+		n.Errorf("%s: %d", name, status)
+	}
+	return got
+}
+
+func TestAHandlerIsTried(t *testing.T) {
+	var own checks.Handlers
+	hang := make(chan struct{})
+	defer close(hang)
+	var asked atomic.Pointer[checks.Check]
+	for name, answer := range map[string]func(checks.Check) (checks.Answer, error){
+		"own": func(c checks.Check) (checks.Answer, error) {
+			asked.Store(&c)
+			return checks.Answer{Next: c.Slot.Add(time.Hour), Step: 1, Alerts: []alerts.Draft{{Text: "late"}}}, nil
+		},
+		"panics": func(checks.Check) (checks.Answer, error) { panic("oh") },
+		"hangs":  func(checks.Check) (checks.Answer, error) { <-hang; return checks.Answer{}, nil },
+		"acts": func(checks.Check) (checks.Answer, error) {
+			t.Error("a handler with effects is tried")
+			return checks.Answer{}, nil
+		},
+	} {
+		var h checks.Handler = checks.HandlerFunc(func(_ context.Context, c checks.Check) (checks.Answer, error) { return answer(c) })
+		if name == "acts" {
+			h = checks.Once(h)
+		}
+		if err := own.Register(name, h); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n := serve(t, server.Config{Handlers: &own, Rules: ruleFolder(t, map[string]string{
+		"a.yaml": handled("late", "shipping") + "guards: {horizon: 1d}\n", "b.yaml": handled("slow", "hangs") + "guards: {timeout: 100ms, attempts: 1}\n",
+		"c.yaml": handled("careful", "careful") + "at_most_once: true\n", "d.yaml": handled("before", "careful"),
+	})})
+	n.serviceAt("shipping")
+
+	got := n.tries("own", `{"key": "7", "event": {"id": "7"}}`)
+	c := asked.Load()
+	if got.Error != "" || got.Answer == nil || got.Rule != "" || got.Key != "7" || got.Answer.Step != 1 ||
+		len(got.Answer.Alerts) != 1 || got.Answer.Alerts[0].Status != "firing" || got.Answer.Alerts[0].Severity != "warning" {
+		t.Errorf("%+v", got)
+	}
+	if !c.Manual || c.Key != "7" || string(c.Event) != `{"id": "7"}` || string(c.State) != `{"id": "7"}` || c.Slot.After(c.At) || c.Since.IsZero() {
+		t.Errorf("%+v", *c)
+	}
+	for name, says := range map[string]string{
+		"panics": "the handler panicked: oh", "hangs": "ignored its timeout", "acts": "has effects (at_most_once)", "careful": "has effects (at_most_once)",
+		"nobody": "no service answers on deadman.handlers.nobody",
+	} {
+		if got := n.tries(name, `{}`); got.Answer != nil || !strings.Contains(got.Error, says) || got.Key != "test" {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+	for key, says := range map[string]string{
+		"broken": `the answer on deadman.handlers.shipping is none: unknown field "nxt"`, "past": "which is not after the slot", "far": "guards.horizon", "done": "",
+	} {
+		got := n.tries("shipping", fmt.Sprintf(`{"key": %q}`, key))
+		if got.Rule != "late" || (got.Error == "") != (says == "") || !strings.Contains(got.Error, says) || (got.Answer == nil) != (key == "broken") {
+			t.Errorf("%s: %+v", key, got)
+		}
+		if key == "done" && got.Answer.Outcome != "shipped" {
+			t.Errorf("%+v", got.Answer)
+		}
+	}
+	for path, body := range map[string]string{"a.b": `{}`, "shipping": `{"key": "a\u0000"}`} {
+		if refused := n.call(http.MethodPost, "/api/v1/handlers/"+path+"/test", body); refused.status != http.StatusUnprocessableEntity {
+			t.Errorf("%s: %d %s", path, refused.status, refused.body)
+		}
+	}
+	// What was abandoned keeps its place, and there are four.
+	for range 3 {
+		n.tries("hangs", `{}`)
+	}
+	if got := n.tries("own", `{}`); !strings.Contains(got.Error, "have not returned") {
+		t.Errorf("%+v", got)
+	}
+	var jobs, ended, said list
+	n.get("/api/v1/jobs", &jobs)
+	n.get("/api/v1/history", &ended)
+	n.get("/api/v1/alerts", &said)
+	if len(jobs.Items)+len(ended.Items)+len(said.Items) > 0 {
+		t.Errorf("something came of it: %+v %+v %+v", jobs, ended, said)
+	}
+}

@@ -1,0 +1,279 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"strings"
+	"time"
+
+	"deadman/internal/bus"
+	"deadman/internal/events"
+	"deadman/internal/remotehandlers"
+	"deadman/internal/store"
+	"deadman/rules"
+	"deadman/web"
+)
+
+// How far behind a part may be before the node is not ready.
+const (
+	sweepMayLag  = 10 * time.Second
+	fillsUp      = 0.8  // of what the stream of alerts may hold
+	roomAgain    = 0.75 // below this, it can fill up again
+	full         = 0.99 // hardly another alert fits
+	healthWithin = 3 * time.Second
+)
+
+// conditions says what is in order and what is not, for /readyz.
+func (n *node) conditions(ctx context.Context) []web.Condition {
+	ctx, cancel := context.WithTimeout(ctx, healthWithin)
+	defer cancel()
+	_, databaseErr := n.store.Now(ctx)
+	conditions := []web.Condition{
+		vital(condition("database", databaseErr, "answers", "the database does not answer; everything waits for it")),
+		n.time(),
+		vital(condition("schema", n.schema.Err(), "this program works with it", "too new for this program; the node gives its shards back, replace it")),
+		condition("nats", n.natsErr(), "connected", "not connected; alerts wait in the database, and events in their streams"),
+		condition("leases", n.owner.Err(), fmt.Sprintf("%d of %d shards held", len(n.owner.Holding()), n.owner.Count()),
+			"leases cannot be kept; other nodes take over what this one held"),
+		condition("intake", n.intakeErr(), fmt.Sprintf("reads every stream that is this node's, by rules at revision %d", n.book.Revision()),
+			"a stream or the rules cannot be read; jobs that wait for it are not judged"),
+		n.streams(),
+		n.ticks(),
+		condition("sweep", n.sweepErr(), "this node is behind with nothing", "due jobs of this node are not being checked"),
+		n.due(ctx),
+		n.readable(ctx),
+		n.fit(),
+		condition("relay", n.relay.Err(), "nothing held up", "alerts are decided and do not get out; they wait in the database"),
+		n.alertsStream(),
+		n.compare.condition(),
+	}
+	conditions = append(conditions, n.sources.condition()...)
+	conditions = append(conditions, n.peopleConditions(ctx)...)
+	for _, h := range n.beats {
+		conditions = append(conditions, h.condition())
+	}
+	if n.draining.Load() {
+		conditions = append(conditions, vital(web.Condition{Name: "serving", Detail: "the node is stopping"}))
+	}
+	return conditions
+}
+
+// condition says what is so in a sentence for everybody; the error itself may name hosts
+// and users, and is for the log.
+func condition(name string, err error, fine, broken string) web.Condition {
+	if err != nil {
+		return web.Condition{Name: name, Detail: broken, Err: err}
+	}
+	return web.Condition{Name: name, OK: true, Detail: fine}
+}
+
+// vital is a condition without which the node can answer nobody.
+func vital(c web.Condition) web.Condition {
+	c.Vital = true
+	return c
+}
+
+// time says whether the database's clock runs evenly.
+func (n *node) time() web.Condition {
+	err := n.clock.Err()
+	c := condition("clock", err, "the database's clock runs evenly", "")
+	open := n.shifter.Open()
+	switch {
+	case err != nil:
+		c.Detail = err.Error()
+	case len(open) > 0:
+		c.OK, c.Detail = false, shifting(open)
+	}
+	return c
+}
+
+// alertsStream says how full the stream of alerts is.
+func (n *node) alertsStream() web.Condition {
+	share, err := n.bus.Filled()
+	c := condition("alerts_stream", err, fmt.Sprintf("%.0f %% full", 100*share), "the stream of alerts cannot be looked at")
+	switch {
+	case err != nil || share < fillsUp:
+	case share < full:
+		c.Detail += "; raise its max_bytes before it is full"
+	default:
+		c.OK, c.Detail = false, "full; new alerts wait in the database until its max_bytes is raised or old alerts go"
+	}
+	return c
+}
+
+// ticks names the rules whose ticks cannot be applied.
+func (n *node) ticks() web.Condition {
+	c := condition("ticks", n.ticker.Err(), "nothing behind", "ticks of schedules cannot be applied; they are made up for once they can")
+	if failing := n.ticker.Failing(); len(failing) > 0 {
+		const most = 5
+		c.OK = false
+		c.Detail = "ticks of rule " + strings.Join(failing[:min(len(failing), most)], ", ")
+		if len(failing) > most {
+			c.Detail += fmt.Sprintf(" and of %d others", len(failing)-most)
+		}
+		c.Detail += " cannot be applied; the log says why, and after a minute an alert of rule deadman. They are made up for once they can"
+	}
+	return c
+}
+
+// streams names the streams that events are waited for and that are not there.
+func (n *node) streams() web.Condition {
+	var gone []string
+	for _, s := range n.intake.Status() {
+		if errors.Is(s.Err, events.ErrGone) {
+			gone = append(gone, s.Stream)
+		}
+	}
+	c := condition("streams", n.binding.Err(), "all subjects are read where they come by",
+		"a subject of a rule cannot be read where it comes by; jobs that wait for it are not judged")
+	for _, s := range n.intake.Status() {
+		if s.Risk != "" {
+			c.Detail += fmt.Sprintf("; stream %s %s, and may lose events before they are read", s.Stream, s.Risk)
+		}
+	}
+	if share, _ := n.bus.EventsFilled(); share >= fillsUp {
+		c.Detail += fmt.Sprintf("; stream %s is %.0f %% full, and then its oldest events go: raise its max_bytes", bus.EventsStream, 100*share)
+	}
+	if len(gone) > 0 {
+		c.OK = false
+		c.Detail = fmt.Sprintf("stream %s is not there; jobs that wait for it are not judged until its subjects are read from another", strings.Join(gone, ", "))
+	}
+	return c
+}
+
+// due says whether jobs are overdue, of all shards and whichever node holds them. It is by what the database holds that
+// they are, and not by what this node knows of itself.
+func (n *node) due(ctx context.Context) web.Condition {
+	late, err := n.overdue.look(ctx)
+	c := condition("due", err, "no job of any node is overdue", "whether jobs are overdue cannot be looked at")
+	if slot := late.oldest(); !slot.IsZero() {
+		c.OK = false
+		c.Detail = fmt.Sprintf("%s not decided, the oldest for %s, in %s", late.count(), n.clock.Now().Sub(slot).Round(time.Second), numbered(late.shards()))
+	}
+	return c
+}
+
+// readable names the versions of rules that a live node cannot read although jobs of them are due.
+func (n *node) readable(ctx context.Context) web.Condition {
+	nodes, err := n.alarms.liveNodes(ctx)
+	c := condition("rules", err, "each version that due jobs have can be read", "whether nodes can read their rules cannot be looked at")
+	if unread := names(claimsOf(nodes)); len(unread) > 0 {
+		const most = 5
+		c.OK = false
+		c.Detail = strings.Join(unread[:min(len(unread), most)], ", ")
+		if len(unread) > most {
+			c.Detail += fmt.Sprintf(" and %d more", len(unread)-most)
+		}
+		c.Detail += " cannot be read; the jobs that have them wait. The log says why, and after a minute an alert of rule deadman"
+	}
+	return c
+}
+
+// fit says why this node should hold no shards, if there is a reason.
+func (n *node) fit() web.Condition {
+	c := web.Condition{Name: "fit", OK: true, Detail: "this node can hold shards"}
+	if reason := n.owner.UnfitFor(); reason != "" {
+		c.OK, c.Detail = false, "this node holds no shards while another node is fit: "+reason
+	}
+	return c
+}
+
+// intakeErr is why the rules, or streams that are there, cannot be read.
+func (n *node) intakeErr() error {
+	all := []error{n.intake.Err()}
+	for _, s := range n.intake.Status() {
+		if s.Err != nil && !errors.Is(s.Err, events.ErrGone) { // which streams says
+			all = append(all, fmt.Errorf("stream %s: %w", s.Stream, s.Err))
+		}
+	}
+	return errors.Join(all...)
+}
+
+// sweepErr is what stands in the sweep's way, or that it is behind.
+func (n *node) sweepErr() error {
+	if err := n.sweeper.Err(); err != nil {
+		return err
+	}
+	if lag := n.sweeper.OwnLag(); lag > sweepMayLag {
+		return fmt.Errorf("the oldest due job is %s behind its slot", lag.Round(time.Second))
+	}
+	return nil
+}
+
+func (n *node) natsErr() error {
+	if !n.bus.Connected() {
+		return errors.New("not connected")
+	}
+	return nil
+}
+
+// gauges reads what /metrics shows beside the counters.
+func (n *node) gauges(ctx context.Context) (web.Gauges, error) {
+	rows, err := n.store.Gauges(ctx)
+	if err != nil {
+		return web.Gauges{}, err
+	}
+	late, err := n.overdue.look(ctx)
+	if err != nil {
+		return web.Gauges{}, err
+	}
+	now := n.clock.Now()
+	filled, _ := n.bus.Filled() // where it is not known, /readyz says so
+	g := web.Gauges{
+		Pending: rows.Pending, Due: rows.Due, Unpublished: rows.Unpublished,
+		Overdue: late.jobs(), Unreadable: len(n.sweeper.Unreadable()), Fit: n.owner.UnfitFor() == "",
+		ShardsHeld: len(n.owner.Holding()), AlertsFilled: filled, Channels: n.channelGauges(ctx), Sources: n.sources.States(),
+		Abandoned: n.sweeper.Abandoned(), Foreign: n.bus.Foreign(),
+		IntakeLag: map[string]time.Duration{}, OldestRow: map[string]time.Duration{},
+	}
+	if n.server != nil {
+		logins, permissions := n.server.Refused()
+		g.Refused = map[string]uint64{"login": logins, "permission": permissions}
+	}
+	if !rows.OldestDue.IsZero() {
+		g.SweepLag = max(now.Sub(rows.OldestDue), 0)
+	}
+	for _, stream := range n.intake.Status() {
+		if !stream.CaughtUp.IsZero() { // until then, it is not known
+			g.IntakeLag[stream.Stream] = max(now.Sub(stream.CaughtUp), 0)
+		}
+	}
+	for table, at := range map[string]time.Time{
+		"history": rows.OldestHistory, "alert": rows.OldestAlert, "dead_letter": rows.OldestDeadLetter,
+	} {
+		g.OldestRow[table] = 0
+		if !at.IsZero() {
+			g.OldestRow[table] = max(now.Sub(at), 0)
+		}
+	}
+	return g, nil
+}
+
+// faults are the errors of the wire and the statuses they come to.
+var faults = []web.Fault{
+	{Is: bus.ErrSubject, Status: http.StatusUnprocessableEntity},
+	{Is: bus.ErrHeader, Status: http.StatusBadRequest},
+	{Is: bus.ErrTooLarge, Status: http.StatusRequestEntityTooLarge},
+	{Is: bus.ErrNoStream, Status: http.StatusConflict},
+	{Is: bus.ErrDenied, Status: http.StatusServiceUnavailable, Remedy: "the broker does not let the node do that; its log names the permission that its NATS user lacks"},
+	{Is: bus.ErrUnreachable, Status: http.StatusServiceUnavailable, Remedy: "the broker does not answer; try again, and look at /readyz"},
+	{Is: store.ErrUnavailable, Status: http.StatusServiceUnavailable, Remedy: "the database does not answer; try again, and look at /readyz"},
+}
+
+// handler is all that the node answers over HTTP.
+func (n *node) handler(addr net.Addr) http.Handler {
+	return web.New(web.Options{
+		Lists: n.store, Loads: n.store, Desk: n, Acks: n, Letters: n.letters, Outbox: n.store, Book: n.book, Hooks: n.hookOf, Rules: n.rules, Wire: n.bus, Health: n.conditions, Metrics: n.metrics,
+		Memory: n.store, Keeper: n.keeper, Logins: n.logins.Load, Open: n.isOpen, Proxied: n.Insecure, Mutes: n.store, Pings: n.pings, Quotas: n.quotas, Channels: n.peopleChannels(), Streams: n, Sources: n.sources.Set,
+		Handlers: n.answers, Pages: n.pages, Schemas: map[string]func() ([]byte, error){"rule": rules.Schema, "handler": remotehandlers.Schema},
+		Faults: faults, LoopbackOnly: isLoopback(addr), PublicURL: n.PublicURL, TrustedProxies: n.TrustedProxies, TokenRate: n.TokenRate, Version: n.Version, Log: n.log, Now: n.clock.Now,
+	})
+}
+
+func isLoopback(addr net.Addr) bool {
+	tcp, ok := addr.(*net.TCPAddr)
+	return ok && tcp.IP.IsLoopback()
+}

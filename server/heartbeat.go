@@ -1,0 +1,225 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/web"
+)
+
+// When a heartbeat is due, and when it is not sent.
+const (
+	heartbeatLeast  = time.Second      // between two heartbeats
+	heartbeatWithin = 10 * time.Second // to be swept, and to be taken
+	withheldAgain   = 5 * time.Second  // what was withheld is looked at again
+	sweptLook       = 50 * time.Millisecond
+)
+
+// Heartbeat is what a heartbeat says.
+type Heartbeat struct {
+	Node         string    `json:"node"` // host and pid
+	Version      string    `json:"version"`
+	At           time.Time `json:"at"`            // by the database's clock
+	SweptThrough time.Time `json:"swept_through"` // what was due by then, in all shards, was read
+	LagSeconds   float64   `json:"lag_seconds"`   // how long the longest overdue job is overdue
+}
+
+// heartbeat tells somebody else that all shards are being swept. It is silent as soon as they
+// are not, whatever the reason, and one node sends it for all: the holder of one shard.
+type heartbeat struct {
+	to    string // what it is called in the log, at /readyz and in metrics
+	send  func(context.Context, Heartbeat) error
+	every time.Duration
+	count func(to, outcome string)
+
+	node    futurejobs.Node
+	owner   *futurejobs.Owner
+	sweeper *futurejobs.Sweeper
+	store   *store.Store
+	overdue *overdue
+	now     func() time.Time // the database's time
+	stale   time.Duration    // how old what another node says of its shards may be
+	log     *slog.Logger
+
+	mu   sync.Mutex
+	sent time.Time // by this node; zero: never
+	err  error     // why the last one was not; nil: it was
+}
+
+// heartbeats are those that the settings name.
+func (n *node) heartbeats(self futurejobs.Node) (all []*heartbeat) {
+	add := func(to string, send func(context.Context, Heartbeat) error) {
+		all = append(all, &heartbeat{
+			to: to, send: send, every: n.HeartbeatEvery, count: n.metrics.Beat,
+			node: self, owner: n.owner, sweeper: n.sweeper, store: n.store, overdue: n.overdue, now: n.clock.Now,
+			stale: futurejobs.Longest + n.Lease/3 + heartbeatWithin, log: n.log,
+		})
+	}
+	if n.HeartbeatURL != "" {
+		add("http", newWebBeat(n.HeartbeatURL).send)
+	}
+	if n.HeartbeatSubject != "" {
+		add("nats", subjectBeat{n.HeartbeatSubject, n.bus}.send)
+	}
+	return all
+}
+
+// The outcomes that are counted.
+const (
+	beatSent     = "sent"
+	beatFailed   = "failed"
+	beatWithheld = "withheld"
+)
+
+var (
+	errNotSwept = errors.New("the sweep does not come through")
+	errUnswept  = errors.New("other nodes do not sweep their shards")
+	errBehind   = errors.New("jobs that are due are not decided")
+)
+
+// Run sends heartbeats until ctx ends.
+func (h *heartbeat) Run(ctx context.Context) error {
+	timer := time.NewTimer(0)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-timer.C:
+		}
+		begun := time.Now()
+		again := h.beat(ctx)
+		timer.Reset(max(again-time.Since(begun), 0))
+	}
+}
+
+// beat sends one heartbeat if it is this node's to send, and says when to come again.
+func (h *heartbeat) beat(ctx context.Context) (again time.Duration) {
+	if !h.owner.Holds(progressShard) {
+		h.note(ctx, nil)
+		return min(h.every, time.Second)
+	}
+	beat, err := h.proof(ctx)
+	if err != nil {
+		h.count(h.to, beatWithheld)
+		h.note(ctx, fmt.Errorf("withheld: %w", err))
+		return min(h.every, withheldAgain)
+	}
+	sending, cancel := context.WithTimeout(ctx, heartbeatWithin)
+	defer cancel()
+	if err := h.send(sending, beat); err != nil {
+		if ctx.Err() == nil {
+			h.count(h.to, beatFailed)
+		}
+		h.note(ctx, err)
+		return h.every
+	}
+	h.count(h.to, beatSent)
+	h.mu.Lock()
+	h.sent = beat.At
+	h.mu.Unlock()
+	h.note(ctx, nil)
+	return h.every
+}
+
+// proof is the heartbeat, if there is a reason for one:
+//
+//  1. a sweep that is asked for now comes through;
+//  2. the other nodes have swept their shards, as lately as a sweep may rest;
+//  3. no due job is overdue.
+func (h *heartbeat) proof(ctx context.Context) (Heartbeat, error) {
+	ctx, cancel := context.WithTimeout(ctx, heartbeatWithin)
+	defer cancel()
+	through, err := h.swept(ctx, h.now())
+	if err != nil {
+		return Heartbeat{}, err
+	}
+	others, whole, err := h.store.SweptBeside(ctx, h.node.ID)
+	if err != nil {
+		return Heartbeat{}, err
+	}
+	now := h.now()
+	if !whole || !others.IsZero() && now.Sub(others) > h.stale {
+		return Heartbeat{}, errUnswept
+	}
+	if !others.IsZero() && others.Before(through) {
+		through = others
+	}
+	beat := Heartbeat{Node: h.node.Name, Version: h.node.Version, At: now, SweptThrough: through}
+	late, err := h.overdue.look(ctx)
+	if err != nil {
+		return Heartbeat{}, err
+	}
+	if slot := late.oldest(); !slot.IsZero() {
+		return Heartbeat{}, fmt.Errorf("%w for %s", errBehind, now.Sub(slot).Round(time.Second))
+	}
+	oldest, err := h.store.OldestDue(ctx)
+	if err != nil {
+		return Heartbeat{}, err
+	}
+	if !oldest.IsZero() {
+		beat.LagSeconds = max(now.Sub(oldest), 0).Seconds()
+	}
+	return beat, nil
+}
+
+// swept asks for a sweep, and waits for one that began at an instant or later to come through.
+func (h *heartbeat) swept(ctx context.Context, from time.Time) (time.Time, error) {
+	h.sweeper.Wake()
+	look := time.NewTicker(sweptLook)
+	defer look.Stop()
+	for {
+		if through := h.sweeper.Swept(); !through.Before(from) {
+			return through, nil
+		}
+		select {
+		case <-ctx.Done():
+			return time.Time{}, errNotSwept
+		case <-look.C:
+		}
+	}
+}
+
+// note keeps why the last one was not sent, and logs when that begins and when it ends.
+func (h *heartbeat) note(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	h.mu.Lock()
+	before := h.err
+	h.err = err
+	h.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		h.log.Warn("the heartbeat does not go out; trying again", "to", h.to, "err", err)
+	case err == nil && before != nil:
+		h.log.Info("the heartbeat goes out again", "to", h.to)
+	}
+}
+
+// condition says how it does.
+func (h *heartbeat) condition() web.Condition {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	c := web.Condition{Name: "heartbeat", OK: h.err == nil}
+	switch {
+	case h.err != nil:
+		c.Detail = "the heartbeat over " + h.to + " does not go out; trying again"
+	case !h.owner.Holds(progressShard):
+		c.Detail = "another node sends the heartbeat over " + h.to
+	case h.sent.IsZero():
+		c.Detail = "no heartbeat went out over " + h.to + " yet"
+	default:
+		c.Detail = "the last heartbeat went out over " + h.to + " at " + h.sent.UTC().Format(time.RFC3339)
+	}
+	return c
+}
+
+func (h Heartbeat) body() ([]byte, error) { return json.Marshal(h) }

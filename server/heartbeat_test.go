@@ -1,0 +1,280 @@
+package server_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/nats-io/nats.go"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
+	"deadman/server"
+)
+
+// listener takes heartbeats in over HTTP.
+type listener struct {
+	*httptest.Server
+	mu      sync.Mutex
+	answer  func(w http.ResponseWriter, r *http.Request) // nil: 200
+	methods []string
+	beats   []server.Heartbeat
+}
+
+// secret is what stands in the path of a receiver's URL and nowhere else.
+const secret = "s3cr3t-path"
+
+func receive(t *testing.T) *listener {
+	t.Helper()
+	r := &listener{}
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *listener) url() string { return r.URL + "/" + secret }
+
+func (r *listener) ServeHTTP(w http.ResponseWriter, q *http.Request) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.methods = append(r.methods, q.Method)
+	if r.answer != nil {
+		r.answer(w, q)
+		return
+	}
+	var beat server.Heartbeat
+	if body, err := io.ReadAll(q.Body); err == nil && len(body) > 0 && json.Unmarshal(body, &beat) != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	r.beats = append(r.beats, beat)
+}
+
+func (r *listener) answers(answer func(http.ResponseWriter, *http.Request)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = answer
+}
+
+func (r *listener) got() []server.Heartbeat {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.beats
+}
+
+// detail is what /readyz says of heartbeats.
+func (n *node) detail() (text string) {
+	n.Helper()
+	var ready struct {
+		Conditions []struct {
+			Name, Detail string
+			OK           bool
+		}
+	}
+	n.get("/readyz", &ready)
+	for _, c := range ready.Conditions {
+		if c.Name == "heartbeat" {
+			text += c.Detail + "\n"
+			if c.OK == strings.Contains(c.Detail, "does not go out") {
+				n.Errorf("%q is in order: %v", c.Detail, c.OK)
+			}
+		}
+	}
+	return text
+}
+
+// metrics are what /metrics says.
+func (n *node) metrics() string {
+	n.Helper()
+	answer, err := http.Get(n.HTTP + "/metrics")
+	if err != nil {
+		n.Fatal(err)
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	if err != nil {
+		n.Fatal(err)
+	}
+	return string(text)
+}
+
+func TestHeartbeatsGoOut(t *testing.T) {
+	r, url := receive(t), broker(t)
+	conn, err := nats.Connect(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	heard, err := conn.SubscribeSync("beats.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	n := serve(t, server.Config{
+		NATSURL: url, Version: "v1.2.3", HeartbeatURL: r.url(), HeartbeatSubject: "beats.deadman", HeartbeatEvery: time.Second,
+	})
+	n.eventually("three over HTTP", func() bool { return len(r.got()) >= 3 })
+	for i, beat := range r.got() {
+		if beat.Version != "v1.2.3" || !strings.Contains(beat.Node, "/") || beat.LagSeconds != 0 || beat.SweptThrough.After(beat.At) {
+			t.Errorf("it says %+v", beat)
+		}
+		if i > 0 && !beat.SweptThrough.After(r.got()[i-1].At) {
+			t.Errorf("nothing was swept between %+v and %+v", r.got()[i-1], beat)
+		}
+	}
+	msg, err := heard.NextMsg(within)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields map[string]any
+	if err := json.Unmarshal(msg.Data, &fields); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"node", "version", "at", "swept_through", "lag_seconds"} {
+		if _, ok := fields[name]; !ok {
+			t.Errorf("%s has no %s", msg.Data, name)
+		}
+	}
+	for _, over := range []string{"http", "nats"} {
+		if text := n.detail(); !strings.Contains(text, "went out over "+over+" at") {
+			t.Errorf("/readyz says %q", text)
+		}
+		if text := n.metrics(); !strings.Contains(text, `deadman_heartbeats_total{outcome="sent",to="`+over+`"}`) {
+			t.Errorf("/metrics does not count those over %s", over)
+		}
+	}
+}
+
+// What is wrong with the receiver is said when it begins and when it ends, without the URL.
+func TestAHeartbeatThatIsNotTakenIsSaidOnce(t *testing.T) {
+	r, elsewhere := receive(t), receive(t)
+	r.answers(func(w http.ResponseWriter, q *http.Request) {
+		http.Redirect(w, q, elsewhere.url(), http.StatusTemporaryRedirect)
+	})
+	n := serve(t, server.Config{HeartbeatURL: r.url(), HeartbeatEvery: time.Second})
+	failed := func(count string) func() bool {
+		return func() bool {
+			return strings.Contains(n.metrics(), `deadman_heartbeats_total{outcome="failed",to="http"} `+count)
+		}
+	}
+	n.eventually("two failed", failed("2"))
+	if text := n.detail(); !strings.Contains(text, "does not go out") {
+		t.Errorf("/readyz says %q", text)
+	}
+	r.answers(func(w http.ResponseWriter, q *http.Request) { // only GET is taken
+		if q.Method != http.MethodGet {
+			w.WriteHeader(http.StatusMethodNotAllowed)
+		}
+	})
+	n.eventually("it goes out again", func() bool { return strings.Contains(n.log.String(), "the heartbeat goes out again") })
+	r.CloseClientConnections()
+	r.Close()
+	n.eventually("it says that nobody is there", func() bool { return strings.Contains(n.log.String(), "connection refused") })
+	if got := strings.Count(n.log.String(), "the heartbeat does not go out"); got != 2 {
+		t.Errorf("it is said %d times, want twice", got)
+	}
+	for _, hidden := range []string{secret, strings.TrimPrefix(r.URL, "http://")} {
+		if strings.Contains(n.log.String()+n.detail(), hidden) {
+			t.Errorf("%s is shown", hidden)
+		}
+	}
+	if len(elsewhere.got()) != 0 {
+		t.Error("a redirect was followed")
+	}
+}
+
+// A sweep that does not come back is silence, though the process lives and keeps its leases.
+func TestAHungSweepSendsNoHeartbeat(t *testing.T) {
+	r, dsn := receive(t), storetest.Postgres(t)
+	n := serve(t, server.Config{DatabaseURL: dsn, NATSURL: broker(t), HeartbeatURL: r.url(), HeartbeatEvery: time.Second})
+	n.eventually("a heartbeat", func() bool { return len(r.got()) > 0 })
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	tx, err := conn.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := tx.Exec(t.Context(), `LOCK TABLE future_job IN ACCESS EXCLUSIVE MODE`); err != nil {
+		t.Fatal(err)
+	}
+	before := len(r.got())
+	n.eventually("it is withheld", func() bool { return strings.Contains(n.log.String(), "withheld: the sweep does not come through") })
+	if sent := len(r.got()) - before; sent > 1 { // one was on its way
+		t.Errorf("%d heartbeats while no sweep came through", sent)
+	}
+	before = len(r.got())
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	n.eventually("it goes out again", func() bool { return len(r.got()) > before })
+}
+
+// lastShardOf has a node that does nothing else hold the last shard.
+func lastShardOf(t *testing.T, dsn, node string, d time.Duration) (*store.Store, futurejobs.Lease) {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{DatabaseURL: dsn, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = s.Close() })
+	leases, err := s.Leases(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	held, ok, err := s.Take(t.Context(), node, leases[len(leases)-1].Held, d)
+	if err != nil || !ok {
+		t.Fatal(ok, err)
+	}
+	return s, held
+}
+
+// One node speaks for all shards, also for those of others.
+func TestAShardThatAnotherNodeDoesNotSweepIsSilence(t *testing.T) {
+	r, dsn := receive(t), storetest.Postgres(t)
+	s, last := lastShardOf(t, dsn, "another", time.Hour)
+	n := serve(t, server.Config{DatabaseURL: dsn, NATSURL: broker(t), HeartbeatURL: r.url(), HeartbeatEvery: time.Second})
+	n.eventually("it is withheld", func() bool { return strings.Contains(n.log.String(), "withheld: other nodes do not sweep") })
+	if sent := len(r.got()); sent > 0 {
+		t.Errorf("%d heartbeats while a shard is not swept", sent)
+	}
+	now, err := s.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	last.Swept = now
+	if still, err := s.Renew(t.Context(), "another", []futurejobs.Lease{last}, time.Hour); err != nil || len(still) != 1 {
+		t.Fatal(still, err)
+	}
+	n.eventually("it goes out", func() bool { return len(r.got()) > 0 })
+	if beat := r.got()[0]; !beat.SweptThrough.Equal(last.Swept) {
+		t.Errorf("it says that all is swept through %s, want %s", beat.SweptThrough, last.Swept)
+	}
+}
+
+func TestHeartbeatSettingsThatCannotBe(t *testing.T) {
+	for name, c := range map[string]server.Config{
+		"DEADMAN_HEARTBEAT_EVERY":   {HeartbeatEvery: time.Second - 1},
+		"DEADMAN_HEARTBEAT_SUBJECT": {HeartbeatSubject: "beats.*"},
+	} {
+		c.DataDir, c.Log = t.TempDir(), slog.New(slog.DiscardHandler)
+		err := server.Run(t.Context(), c)
+		if err == nil || !strings.Contains(err.Error(), name) || errors.Is(err, bus.ErrSubject) != (c.HeartbeatSubject != "") {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

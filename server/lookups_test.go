@@ -1,0 +1,109 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/bus"
+	"deadman/server"
+)
+
+// overNATS is a rule that looks up over NATS, and says what it found.
+const overNATS = `entity: order
+slot: 1s
+trigger: {event: orders.created, key: event.id}
+while: state == nil or state.status == "UNSHIPPED"
+escalate: [{after: 1s, step: primary, text: "{{state.status ?? \"nobody\"}}"}]
+guards: {attempts: 1}
+`
+
+// Lookups over the node's own connection go the whole way: what a service and a bucket say of each
+// order decides about it, and nobody's word is an outage.
+func TestLookupsOverTheNodesOwnConnection(t *testing.T) {
+	n := serve(t, server.Config{Sources: sourceFile(t, "sources: {bus: {nats: {}}}\n")})
+	conn := n.as(bus.UserAdmin)
+	orders := map[string]string{"open": `{"status":"UNSHIPPED"}`, "shipped": `{"status":"SHIPPED"}`, "gone": "null", "odd": "[]"}
+	if _, err := conn.Subscribe("shop.orders.*", func(m *nats.Msg) {
+		_ = m.Respond([]byte(orders[strings.TrimPrefix(m.Subject, "shop.orders.")]))
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	js, err := jetstream.New(conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	bucket, err := js.CreateKeyValue(t.Context(), jetstream.KeyValueConfig{Bucket: "orders"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range orders {
+		if key == "gone" {
+			continue
+		}
+		if _, err := bucket.Put(t.Context(), key, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	n.put(http.StatusCreated, "", "name: asked\n"+overNATS+`lookup: {nats: {source: bus, subject: "shop.orders.{{key}}"}}`+"\n")
+	n.put(http.StatusCreated, "", "name: kept\n"+overNATS+"lookup: {kv: {source: bus, bucket: orders}}\n")
+	n.put(http.StatusCreated, "", "name: lonely\n"+overNATS+`lookup: {nats: {source: bus, subject: "nobody.{{key}}"}}`+"\n")
+	for key := range orders {
+		n.sends(`{"id":"` + key + `"}`)
+	}
+	for _, rule := range []string{"asked", "kept"} {
+		for key, want := range map[string]string{"open": "firing UNSHIPPED", "gone": "firing nobody", "odd": "undetermined order odd: could not find out"} {
+			n.eventually(rule+" says of "+key+" "+want, func() bool {
+				var said struct {
+					Items []struct{ Status, Text string }
+				}
+				n.get("/api/v1/alerts?rule="+rule+"&key="+key, &said)
+				return len(said.Items) == 1 && strings.HasPrefix(said.Items[0].Status+" "+said.Items[0].Text, want)
+			})
+		}
+		n.eventually(rule+" ends for what was shipped", func() bool {
+			var ended list
+			n.get("/api/v1/history?key=shipped&rule="+rule, &ended)
+			return len(ended.Items) == 1 && ended.Items[0].Outcome == "cleared"
+		})
+	}
+	n.eventually("that nobody answers is said once", func() bool {
+		var said struct {
+			Items []struct{ Status, Text string }
+		}
+		n.get("/api/v1/alerts?rule=lonely", &said)
+		return len(said.Items) == 1 && said.Items[0].Status == "undetermined" && strings.Contains(said.Items[0].Text, "bus can't be asked")
+	})
+	if got := n.call(http.MethodPost, "/api/v1/rules/lint", "name: lost\n"+overNATS+"lookup: {kv: {source: bus, bucket: shop}}\n"); !strings.Contains(string(got.body), "/lookup/kv/bucket") {
+		t.Errorf("a bucket that is not there: %s", got.body)
+	}
+}
+
+// A source that is down when a rule is saved is a warning, and the rule is there.
+func TestASourceThatIsDownAtSaveIsAWarning(t *testing.T) {
+	const address = "nats://127.0.0.1:1" // without a server
+	n := serve(t, server.Config{
+		Sources: sourceFile(t, "sources: {gone: {nats: {url_env: SHOP}}}\n"), Env: func(string) string { return address },
+	})
+	rule := "name: late\n" + overNATS + "lookup: {kv: {source: gone, bucket: orders}}\n"
+	for _, path := range []string{"/api/v1/rules/late?dry_run=true", "/api/v1/rules/late"} {
+		var change struct {
+			Created, Changed bool
+			Warnings         []string
+		}
+		got := n.call(http.MethodPut, path, rule)
+		got.read(t, &change)
+		if got.status >= 300 || !change.Created || len(change.Warnings) != 1 || !strings.Contains(change.Warnings[0], "source gone can't be asked at the moment") {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+	if status := n.get("/api/v1/rules/late", nil); status != http.StatusOK {
+		t.Errorf("the rule is not there: %d", status)
+	}
+}

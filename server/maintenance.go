@@ -1,0 +1,225 @@
+package server
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/rules"
+	"deadman/web"
+)
+
+// upkeepEvery is how often rows past their time are removed.
+const upkeepEvery = time.Minute
+
+// versionsEvery is how often old versions of rules are looked for that nothing needs: where there are some,
+// the jobs of their rule are read.
+const versionsEvery = 10 * time.Minute
+
+// upkeepShard is the shard whose holder does the upkeep.
+const upkeepShard = 0
+
+// upkeep removes what retention no longer keeps, waits for what rules expect to beat, and ends the
+// jobs of deleted rules.
+type upkeep struct {
+	store  *store.Store
+	rules  *rules.Registry
+	wake   chan struct{} // a rule may have been deleted
+	owner  *futurejobs.Owner
+	keep   store.Retention
+	said   func(alerts.Alert, bool, error) error
+	count  func(what string, n int64) // what was removed because there was too much of it
+	now    func() time.Time           // the database's time
+	tenant func(rule string) string   // whose a rule is; empty: nobody's
+	log    *slog.Logger
+
+	versionsAt time.Time // when old versions were looked for; used by Run alone
+}
+
+// Wake makes the next round begin at once.
+func (u *upkeep) Wake() {
+	select {
+	case u.wake <- struct{}{}:
+	default: // it is going to wake
+	}
+}
+
+// Run prunes until ctx ends, on the node that holds the upkeep's shard.
+func (u *upkeep) Run(ctx context.Context) error {
+	tick := time.NewTicker(upkeepEvery)
+	defer tick.Stop()
+	for {
+		if u.owner.Holds(upkeepShard) {
+			u.step(ctx)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		case <-u.wake:
+		}
+	}
+}
+
+// step does each part of the upkeep. One that fails is logged and keeps none of the others from being done.
+func (u *upkeep) step(ctx context.Context) {
+	for _, part := range []struct {
+		failed string // is logged with the error
+		do     func(context.Context) error
+	}{
+		{"what a clock that was ahead wrote is not put back", u.putBack},
+		{"upkeep failed", u.prune},
+		{"the state of the history tables cannot be read or reported", u.watchHistory},
+		{"dead letters cannot be capped", u.capLetters},
+		{"early resolves cannot be capped", u.capEarly},
+		{"old versions of rules are still there", u.pruneVersions},
+		{"not all that rules expect to beat is waited for", u.expect},
+		{"the jobs of a deleted rule are still there", u.sweepDeleted},
+	} {
+		if err := part.do(ctx); err != nil && ctx.Err() == nil {
+			u.log.Error(part.failed+"; trying again", "again_in", upkeepEvery, "err", err)
+		}
+	}
+}
+
+// putBack takes back what a clock that was ahead wrote, also where no node saw it step.
+func (u *upkeep) putBack(ctx context.Context) error {
+	return u.store.PutBack(ctx, store.RoutineNotices)
+}
+
+func (u *upkeep) prune(ctx context.Context) error {
+	pruned, err := u.store.Prune(ctx, u.keep)
+	if pruned != (store.Pruned{}) {
+		u.log.Info("pruned", "history", pruned.History, "alerts", pruned.Alerts, "dead_letters", pruned.DeadLetters, "audit", pruned.Audit, "pings", pruned.Pings)
+	}
+	return err
+}
+
+// capLetters takes away what is beyond the caps of dead letters. It raises an alert while letters lack their bodies, and
+// resolves it when such letters are gone.
+func (u *upkeep) capLetters(ctx context.Context) error {
+	caps := store.DefaultLetterCaps
+	caps.Tenant = u.tenant
+	capped, err := u.store.CapLetters(ctx, caps)
+	u.count(web.CappedLetters, capped.Removed)
+	u.count(web.CappedBodies, capped.Emptied)
+	if capped.Removed+capped.Emptied > 0 {
+		u.log.Warn("dead letters beyond the cap", "removed", capped.Removed, "bodies_removed", capped.Emptied, "rules", capped.Rules)
+	}
+	if err != nil {
+		return err
+	}
+	r := alerts.Remark{Topic: "dead-letters", Step: "capped", Status: alerts.Resolved, Severity: alerts.Warning, Since: u.now(), Text: "all dead letters have their bodies"}
+	if len(capped.Rules) == 0 {
+		return u.said(u.store.EndRemark(ctx, r))
+	}
+	r.Status, r.Text = alerts.Firing, cappedText(capped.Rules, caps)
+	return u.said(u.store.BeginRemark(ctx, r))
+}
+
+// rulesNamed is how many rules a text names.
+const rulesNamed = 5
+
+func cappedText(rules []string, caps store.LetterCaps) string {
+	return fmt.Sprintf("too many dead letters of %s: of each rule the newest %d letters and %d bodies (%d MiB) are kept, and %d MiB of all; what is beyond is gone and cannot be tried again: correct the sender or the rule, then retry or drop them",
+		named(rules), caps.Letters, caps.Bodies, caps.BodyBytes>>20, caps.TotalBytes>>20)
+}
+
+// named are the first of rules, and how many others there are.
+func named(rules []string) string {
+	names := make([]string, 0, rulesNamed)
+	for _, r := range rules[:min(len(rules), rulesNamed)] {
+		names = append(names, cmp.Or(r, "no rule"))
+	}
+	if n := len(rules) - len(names); n > 0 {
+		return fmt.Sprintf("%s and %d others", strings.Join(names, ", "), n)
+	}
+	return strings.Join(names, ", ")
+}
+
+// capEarly forgets the early resolves beyond the caps. It raises an alert while that happens.
+func (u *upkeep) capEarly(ctx context.Context) error {
+	caps := store.DefaultEarlyCaps
+	caps.Tenant = u.tenant
+	capped, err := u.store.CapEarly(ctx, caps)
+	var rules []string
+	for _, c := range capped {
+		u.count(web.CappedEarly, c.Rows)
+		u.log.Warn("early resolves beyond the cap", "rule", c.Rule, "forgotten", c.Rows)
+		rules = append(rules, c.Rule)
+	}
+	if err != nil {
+		return err
+	}
+	r := alerts.Remark{Topic: "early-resolves", Step: "capped", Status: alerts.Resolved, Severity: alerts.Warning, Since: u.now(), Text: "all early resolves are remembered for their time"}
+	if len(rules) == 0 {
+		return u.said(u.store.EndRemark(ctx, r))
+	}
+	r.Status = alerts.Firing
+	r.Text = fmt.Sprintf("too many resolves without a job of %s: of each rule %d are remembered (%d MiB), and %d of all (%d MiB); where the trigger of a forgotten one still comes, its job alerts although it was resolved: narrow the resolve with a condition, or set early to less",
+		named(rules), caps.Rule, caps.RuleBytes>>20, caps.Total, caps.TotalBytes>>20)
+	return u.said(u.store.BeginRemark(ctx, r))
+}
+
+func (u *upkeep) expect(ctx context.Context) error {
+	_, err := u.rules.Expect(ctx)
+	return err
+}
+
+func (u *upkeep) sweepDeleted(ctx context.Context) error {
+	ended, err := u.rules.Sweep(ctx)
+	if ended > 0 {
+		u.log.Info("ended the jobs of deleted rules", "jobs", ended)
+	}
+	return err
+}
+
+// historyLate is how long before a day begins its table has to be there.
+const historyLate = 6 * time.Hour
+
+// watchHistory raises an alert when the table of tomorrow's history could not be made, and resolves it once
+// the table is there.
+func (u *upkeep) watchHistory(ctx context.Context) error {
+	day, now, err := u.store.HistoryUnready(ctx)
+	if err != nil {
+		return err
+	}
+	r := historyRemark(day, now)
+	if r.Status == alerts.Resolved {
+		return u.said(u.store.EndRemark(ctx, r))
+	}
+	u.log.Warn("the table of tomorrow's history is missing", "day", day.Format(time.DateOnly))
+	return u.said(u.store.BeginRemark(ctx, r))
+}
+
+// historyRemark is the remark about the first day after today without a table; the zero day means that all
+// days have one.
+func historyRemark(day, now time.Time) alerts.Remark {
+	r := alerts.Remark{Topic: "history", Step: "unready", Status: alerts.Firing, Severity: alerts.Warning, Since: now}
+	if day.IsZero() || day.Sub(now) > historyLate {
+		r.Status, r.Text = alerts.Resolved, "the table of tomorrow's history is there"
+		return r
+	}
+	r.Text = fmt.Sprintf("no table for the history of %s could be made: a long transaction, such as a backup, reads history; end it before 00:00 UTC, or that day is kept in the default table and pruned row by row",
+		day.Format(time.DateOnly))
+	return r
+}
+
+// pruneVersions takes away old versions of rules, now and then.
+func (u *upkeep) pruneVersions(ctx context.Context) error {
+	if time.Since(u.versionsAt) < versionsEvery {
+		return nil
+	}
+	u.versionsAt = time.Now()
+	n, err := u.store.PruneVersions(ctx)
+	if n > 0 {
+		u.log.Info("pruned versions of rules that no job has", "versions", n)
+	}
+	return err
+}

@@ -1,0 +1,26 @@
+package server
+
+import (
+	"testing"
+	"time"
+
+	"deadman/alerts"
+)
+
+// A table that is missing for days still has time; that of tomorrow, in the evening, has none.
+func TestAMissingHistoryTableIsAlertedTheEveningBefore(t *testing.T) {
+	tomorrow := time.Date(2026, 3, 2, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct {
+		day, now time.Time
+		want     alerts.Status
+	}{
+		{time.Time{}, tomorrow.Add(-time.Hour), alerts.Resolved},
+		{tomorrow, tomorrow.Add(-7 * time.Hour), alerts.Resolved},
+		{tomorrow, tomorrow.Add(-5 * time.Hour), alerts.Firing},
+		{tomorrow.AddDate(0, 0, 1), tomorrow.Add(-time.Hour), alerts.Resolved},
+	} {
+		if r := historyRemark(c.day, c.now); r.Status != c.want || r.Text == "" {
+			t.Errorf("no table of %s, at %s: %s %q, want %s", c.day, c.now, r.Status, r.Text, c.want)
+		}
+	}
+}

@@ -1,0 +1,123 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+
+	"deadman/internal/store/storetest"
+	"deadman/server"
+)
+
+// A part of the upkeep that fails keeps none of the others from being done: here nothing can be pruned, and
+// the jobs of a deleted rule end all the same.
+func TestAFailingPartOfTheUpkeepStopsNoOther(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
+	n := serve(t, server.Config{DatabaseURL: dsn, NATSURL: broker(t)})
+	save(n, "r")
+	n.ask(http.MethodPost, "/api/v1/events/r.begun", `{"id":"1"}`, nil)
+	n.eventually("a job", func() bool { var jobs list; n.get("/api/v1/jobs", &jobs); return len(jobs.Items) == 1 })
+
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	if _, err := conn.Exec(t.Context(), `ALTER TABLE early RENAME TO gone`); err != nil {
+		t.Fatal(err)
+	}
+	if status := n.ask(http.MethodDelete, "/api/v1/rules/r", "", nil); status >= 300 {
+		t.Fatalf("the deletion is answered with %d", status)
+	}
+	n.eventually("the job of the deleted rule ends", func() bool {
+		var left int
+		if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM future_job`).Scan(&left); err != nil {
+			t.Fatal(err)
+		}
+		return left == 0
+	})
+}
+
+// A sender whose events no rule can take in does not fill the disk: the upkeep removes what is beyond the caps, raises
+// one alert, and counts it.
+func TestDeadLettersBeyondTheCapAreRemovedAndAlerted(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
+	n := serve(t, server.Config{DatabaseURL: dsn, NATSURL: broker(t)})
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	// As many as a sender leaves within some minutes: sent as events they would take the test as long.
+	if _, err := conn.Exec(t.Context(), `INSERT INTO dead_letter (stream, subject, seq, event_id, header, body, rule, reason, at)
+SELECT 'S', 's', n, '', '{}', 'not json', 'orders', 'no JSON', now() FROM generate_series(1, 20500) AS n`); err != nil {
+		t.Fatal(err)
+	}
+	save(n, "s") // has the upkeep look at once
+	count := func(text string) (n int) {
+		t.Helper()
+		if err := conn.QueryRow(t.Context(), text).Scan(&n); err != nil {
+			t.Fatal(err)
+		}
+		return n
+	}
+	n.eventually("the bodies beyond the cap are gone", func() bool { return count(`SELECT count(*) FROM dead_letter WHERE length(body) > 0`) == 1000 })
+	if letters, pruned := count(`SELECT count(*) FROM dead_letter`), count(`SELECT rows FROM pruned WHERE name = 'dead_letter'`); letters != 20_000 || pruned != 500 {
+		t.Errorf("%d letters are left and %d are counted as pruned, want 20,000 and 500", letters, pruned)
+	}
+	var said list
+	n.eventually("an alert", func() bool { n.get("/api/v1/alerts?rule=deadman", &said); return len(said.Items) == 1 })
+	if a := said.Items[0]; a.Key != "dead-letters" || a.Status != "firing" {
+		t.Errorf("said %+v", a)
+	}
+	metrics := n.call(http.MethodGet, "/metrics", "")
+	for _, want := range []string{`deadman_capped_total{what="dead_letters"} 500`, `deadman_capped_total{what="dead_letter_bodies"} 19000`} {
+		if !strings.Contains(string(metrics.body), want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+}
+
+// Resolves that wait for triggers which never come do not fill the disk either.
+func TestEarlyResolvesBeyondTheCapAreForgottenAndAlerted(t *testing.T) {
+	t.Parallel()
+	dsn := storetest.Postgres(t)
+	n := serve(t, server.Config{DatabaseURL: dsn, NATSURL: broker(t)})
+	save(n, "r")
+	conn, err := pgx.Connect(t.Context(), dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close(t.Context())
+	// As many as a sender leaves within some minutes: sent as events they would take the test as long.
+	if _, err := conn.Exec(t.Context(), `INSERT INTO early (shard, rule_id, key, at, until_at, outcome)
+SELECT 0, r.id, n, now(), now() + interval '1 day' + n * interval '1ms', 'resolved' FROM rule r, generate_series(1, 200500) AS n WHERE r.name = 'r'`); err != nil {
+		t.Fatal(err)
+	}
+	save(n, "s") // has the upkeep look at once
+	var said list
+	n.eventually("an alert", func() bool { n.get("/api/v1/alerts?rule=deadman", &said); return len(said.Items) == 1 })
+	if a := said.Items[0]; a.Key != "early-resolves" || a.Status != "firing" {
+		t.Errorf("said %+v", a)
+	}
+	var left int
+	if err := conn.QueryRow(t.Context(), `SELECT count(*) FROM early`).Scan(&left); err != nil || left != 200_000 {
+		t.Errorf("%d early resolves are left, want 200,000: %v", left, err)
+	}
+	if metrics := n.call(http.MethodGet, "/metrics", ""); !strings.Contains(string(metrics.body), `deadman_capped_total{what="early_resolves"} 500`) {
+		t.Error("the metrics do not count 500 early resolves")
+	}
+}
+
+// save saves a rule.
+func save(n *node, name string) {
+	n.Helper()
+	rule := `{"name":"` + name + `","entity":"e","trigger":{"event":"r.begun","key":"event.id"},"escalate":[{"after":"1h","step":"late","severity":"error"}]}`
+	if status := n.ask(http.MethodPut, "/api/v1/rules/"+name, rule, nil); status >= 300 {
+		n.Fatalf("the rule is answered with %d", status)
+	}
+}

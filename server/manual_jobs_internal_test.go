@@ -1,0 +1,65 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/internal/bus/bustest"
+	"deadman/rules"
+	"deadman/web"
+)
+
+// What is asked of a job that changed meanwhile is asked again; only one that is gone is not
+// there.
+func TestADeedOnAJobThatChangesMeanwhile(t *testing.T) {
+	n, err := open(t.Context(), Config{DataDir: bustest.Dir(t), NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := n.close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	const text = "name: late\nentity: order\ntrigger: {event: orders.created, key: event.id}\nescalate: [{after: 3h}]\n"
+	if _, err := n.rules.Save(t.Context(), []byte(text), "", rules.SaveOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := n.Create(t.Context(), web.NewJob{Rule: "late", Key: "1"}); err != nil {
+		t.Fatal(err)
+	}
+	var wrong rules.Problems
+	if _, err := n.Snooze(t.Context(), "late", "1", futurejobs.Never.Add(futurejobs.Day)); !errors.As(err, &wrong) {
+		t.Errorf("a job that nobody looks at any more: %v", err)
+	}
+	// asked ends the job as it was seen, after something else happened to it the first times.
+	asked := func(ctx context.Context, meanwhile func() error, times int) (asks int, err error) {
+		err = n.doOne(ctx, access.JobCheck, "late", "1", func(r *futurejobs.Rule, j futurejobs.Job) (*futurejobs.Effect, error) {
+			if asks++; asks <= times {
+				if err := meanwhile(); err != nil {
+					return nil, err
+				}
+			}
+			return &futurejobs.Effect{Rule: r, Ref: j.Ref, Rev: &j.Rev, Ask: futurejobs.End{Outcome: "cleared"}}, nil
+		})
+		return asks, err
+	}
+	snooze := func() error {
+		_, err := n.Snooze(t.Context(), "late", "1", time.Now().Add(time.Hour))
+		return err
+	}
+	if asks, err := asked(t.Context(), snooze, 99); asks != deskTries || !errors.Is(err, futurejobs.ErrMoved) {
+		t.Errorf("asked %d times: %v, want ErrMoved after all tries", asks, err)
+	}
+	if asks, err := asked(t.Context(), snooze, 1); asks != 2 || err != nil {
+		t.Errorf("asked %d times: %v", asks, err)
+	}
+	if _, err := asked(t.Context(), snooze, 0); !errors.Is(err, futurejobs.ErrNotFound) {
+		t.Errorf("of a job that ended: %v", err)
+	}
+}

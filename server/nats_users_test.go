@@ -1,0 +1,238 @@
+package server_test
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/bus"
+	"deadman/internal/remotehandlers"
+	"deadman/server"
+)
+
+// purge and drop are what would empty the streams of deadman.
+const (
+	purge = "$JS.API.STREAM.PURGE.DEADMAN_ALERTS"
+	drop  = "$JS.API.STREAM.DELETE.DEADMAN_EVENTS"
+)
+
+// A node asks clients of its NATS server who they are, with nothing configured and while it is
+// open over HTTP.
+func TestNATSIsNeverOpen(t *testing.T) {
+	t.Parallel()
+	n := serve(t, server.Config{})
+	if !n.Open {
+		t.Fatal("the node is closed: nothing is tested")
+	}
+	for range 3 {
+		if nc, err := nats.Connect(n.NATS); !errors.Is(err, nats.ErrAuthorization) {
+			t.Errorf("without a secret: %v", err)
+			if err == nil {
+				nc.Close()
+			}
+		}
+	}
+	n.as(bus.UserAdmin)
+	if text := n.metrics(); !strings.Contains(text, "\n"+`deadman_nats_refused_total{what="login"} 3`+"\n") {
+		t.Errorf("/metrics does not count who was refused: %s", text)
+	}
+	if !strings.Contains(n.log.String(), "a NATS client was refused") {
+		t.Error("who was refused is not logged")
+	}
+}
+
+// trespasses are what a user tries, one after the other, and has to be denied.
+type trespasses struct{ publish, subscribe []string }
+
+// withAlert is a node with an alert, and the subject on which it is acknowledged.
+func withAlert(t *testing.T) (n *node, ack string) {
+	t.Helper()
+	n = serve(t, server.Config{Rules: ruleFolder(t, map[string]string{"insistent.yaml": insistent})})
+	n.sends(`{"id":"1"}`)
+	var said struct {
+		Items []struct{ ID string }
+	}
+	n.eventually("an alert", func() bool { n.get("/api/v1/alerts?key=1", &said); return len(said.Items) > 0 })
+	return n, "deadman.acks." + said.Items[0].ID
+}
+
+// Each user may do what its name says, and none may read, silence or forge what is another's.
+func TestNATSUsersKeepToTheirOwn(t *testing.T) {
+	t.Parallel()
+	n, ack := withAlert(t)
+	const alert = "deadman.alerts.insistent.warning.019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d"
+	anyone := []string{
+		purge, drop, "$JS.API.STREAM.UPDATE.DEADMAN_ALERTS", "$JS.API.STREAM.MSG.DELETE.DEADMAN_ALERTS", "$JS.API.STREAM.CREATE.MINE",
+		"$JS.API.STREAM.MSG.GET.DEADMAN_EVENTS", "$JS.API.DIRECT.GET.DEADMAN_EVENTS", "$JS.API.CONSUMER.CREATE.DEADMAN_EVENTS.mine",
+		"$JS.API.CONSUMER.DELETE.DEADMAN_ALERTS.theirs", "$JS.API.DIRECT.GET.DEADMAN_ALERTS", "$JS.API.STREAM.LIST", "$JS.ACK.DEADMAN_EVENTS.a.1.1.1.1.0",
+		"$KV.orders.x", "$SRV.PING", "$SYS.REQ.SERVER.PING", "_INBOX.deadman.x", "_INBOX.x", alert, remotehandlers.Subject("shipping"),
+	}
+	theirs := []string{"$JS.API.STREAM.INFO.DEADMAN_ALERTS", "$JS.API.CONSUMER.CREATE.DEADMAN_ALERTS.mine"}
+	deaf := []string{">", "*.*", "orders.>", "_INBOX.>", "_INBOX.deadman.>", "_INBOX.*.*", "$JS.>", "$SYS.>", "deadman.>"}
+	for user, of := range map[string]trespasses{
+		bus.UserEvents: {append(theirs, append(anyone, ack)...), append(deaf, "deadman.alerts.>", "deadman.acks.*", "deadman.handlers.>", "$SRV.>")},
+		bus.UserAlerts: {
+			append(theirs, append(anyone, ack, "orders.shipped", "$JS.API.CONSUMER.MSG.NEXT.DEADMAN_ALERTS.theirs", "$JS.ACK.DEADMAN_ALERTS.a.1.1.1.1.0")...),
+			append(deaf, "deadman.acks.*", "deadman.handlers.>", "$SRV.>"),
+		},
+		bus.UserConsumers: {append(anyone, ack, "orders.shipped"), append(deaf, "deadman.acks.*", "deadman.handlers.>", "$SRV.>")},
+		bus.UserAcks:      {append(theirs, append(anyone, "orders.shipped")...), append(deaf, "deadman.alerts.>", "deadman.acks.*", "deadman.handlers.>", "$SRV.>")},
+		bus.UserHandlers:  {append(theirs, append(anyone, ack, "orders.shipped")...), append(deaf, "deadman.alerts.>", "deadman.acks.*")},
+	} {
+		nc := n.as(user)
+		for _, subject := range of.publish {
+			if err := nc.PublishRequest(subject, "_INBOX."+user+".x", []byte(`{}`)); err != nil {
+				t.Fatal(err)
+			}
+			n.isDenied(nc, user, "Publish to "+fmt.Sprintf("%q", subject))
+		}
+		for _, subject := range of.subscribe {
+			if _, err := nc.SubscribeSync(subject); err != nil {
+				t.Fatal(err)
+			}
+			n.isDenied(nc, user, "Subscription to "+fmt.Sprintf("%q", subject))
+		}
+	}
+	var job acknowledged
+	if n.get("/api/v1/jobs/insistent/1", &job); job.Acknowledged != nil {
+		t.Errorf("somebody acknowledged: %+v", job.Acknowledged)
+	}
+	if text := n.metrics(); strings.Contains(text, "\n"+`deadman_nats_refused_total{what="permission"} 0`+"\n") {
+		t.Error("/metrics does not count what was not permitted")
+	}
+	if c := strings.Count(n.log.String(), "what its user may not do"); c == 0 || c > 5 {
+		t.Errorf("what was not permitted is logged %d times, want once a minute", c)
+	}
+}
+
+// isDenied fails unless the server has denied a client something.
+func (n *node) isDenied(nc *nats.Conn, user, what string) {
+	n.Helper()
+	if err := nc.Flush(); err != nil {
+		n.Fatal(err)
+	}
+	if err := nc.LastError(); err == nil || !strings.Contains(strings.ToLower(err.Error()), strings.ToLower("Permissions Violation for "+what)) {
+		n.Errorf("%s: %s: %v", user, what, err)
+	}
+}
+
+// Users of alerts read them as they come, and consumers from the stream; one of events publishes, and
+// is told that the event is durable.
+func TestNATSUsersDoWhatTheyAreFor(t *testing.T) {
+	t.Parallel()
+	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
+	var live []*nats.Subscription
+	for _, user := range []string{bus.UserAlerts, bus.UserConsumers} {
+		reader := n.as(user)
+		sub, err := reader.SubscribeSync("deadman.alerts.>")
+		if err == nil {
+			err = reader.Flush()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		live = append(live, sub)
+	}
+	sender, err := jetstream.New(n.as(bus.UserEvents))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ack, err := sender.Publish(t.Context(), "payments.started", []byte(`{"id":"x"}`)); err != nil || ack.Stream != bus.EventsStream {
+		t.Fatalf("published: %+v, %v", ack, err)
+	}
+	for _, sub := range live {
+		if m, err := sub.NextMsg(within); err != nil || !strings.HasPrefix(m.Subject, "deadman.alerts.payment-unconfirmed.") {
+			t.Fatalf("live: %+v, %v", m, err)
+		}
+	}
+	js, err := jetstream.New(n.as(bus.UserConsumers))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, config := range map[string]jetstream.ConsumerConfig{"a durable one": {Durable: "pager", AckPolicy: jetstream.AckExplicitPolicy}, "an ordinary one": {AckPolicy: jetstream.AckExplicitPolicy}} {
+		consumer, err := js.CreateOrUpdateConsumer(t.Context(), bus.AlertsStream, config)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		m, err := consumer.Next(jetstream.FetchMaxWait(within))
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if err := m.DoubleAck(t.Context()); err != nil {
+			t.Errorf("%s: acknowledged to the stream: %v", name, err)
+		}
+	}
+}
+
+// What a user may ask of JetStream is answered on any subject that the user names: also there, an
+// answer is no acknowledgement and no alert.
+func TestAnswersOfJetStreamForgeNothing(t *testing.T) {
+	t.Parallel()
+	n, ack := withAlert(t)
+
+	// A consumer of nothing answers at once that it has no message, without a body.
+	reader := n.as(bus.UserConsumers)
+	js, err := jetstream.New(reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateOrUpdateConsumer(t.Context(), bus.AlertsStream, jetstream.ConsumerConfig{Durable: "none", FilterSubject: "deadman.alerts.none.>"}); err != nil {
+		t.Fatal(err)
+	}
+	const next = "$JS.API.CONSUMER.MSG.NEXT.DEADMAN_ALERTS.none"
+	if err := reader.PublishRequest(next, ack, []byte(`{"batch":1,"no_wait":true}`)); err != nil {
+		t.Fatal(err)
+	}
+	if m, err := reader.Request(next, []byte(`{"batch":1,"no_wait":true}`), within); err != nil || m.Header.Get("Status") != "404" {
+		t.Fatalf("a consumer of nothing: %+v, %v", m, err)
+	}
+	// An event is acknowledged to its sender by a message, too.
+	sender := n.as(bus.UserEvents)
+	const alert = "deadman.alerts.insistent.warning.019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d"
+	for _, reply := range []string{ack, alert} {
+		if err := sender.PublishRequest("orders.created", reply, []byte(`{"id":"2"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := sender.Request("orders.created", []byte(`{"id":"3"}`), within); err != nil {
+		t.Fatal(err)
+	}
+	// The node answers an acknowledgement to an inbox alone.
+	acker := n.as(bus.UserAcks)
+	streams := n.as(bus.UserAdmin)
+	events, err := streams.SubscribeSync("orders.forged")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := streams.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if err := acker.PublishRequest(ack, "orders.forged", nil); err != nil {
+		t.Fatal(err)
+	}
+	if err := acker.Publish(ack, nil); err != nil { // who asks nothing
+		t.Fatal(err)
+	}
+	// Requests are answered in their order: with this one, the others are dealt with.
+	if answer, _ := acknowledge(t, acker, "019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d", ""); answer.Status != http.StatusNotFound {
+		t.Errorf("no alert: %+v", answer)
+	}
+	if err := streams.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if got, _, err := events.Pending(); err != nil || got != 0 {
+		t.Errorf("%d answers were published as events, %v", got, err)
+	}
+	var job acknowledged
+	if n.get("/api/v1/jobs/insistent/1", &job); job.Acknowledged != nil {
+		t.Errorf("somebody acknowledged: %+v", job.Acknowledged)
+	}
+	// The message among the alerts is passed over by who follows them.
+	n.tail(`"key":"2"`)
+	n.eventually("it is counted", func() bool { return strings.Contains(n.metrics(), "\ndeadman_alerts_foreign_total 1\n") })
+}

@@ -1,0 +1,103 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"deadman/alerts"
+	"deadman/internal/notify"
+	"deadman/web"
+)
+
+// errNobodyTold means that alerts are kept for people and this node, whose turn it is to tell
+// them, has no channels.
+var errNobodyTold = errors.New("alerts wait for people, and this node has no file of channels")
+
+// openPeople reads the file of channels. From then on alerts become news, on every node of
+// the database, until a node reads a file that names no channel; a node that is alone needs no
+// file to say so.
+func (n *node) openPeople(ctx context.Context) (err error) {
+	if n.Notify == "" {
+		if n.store.Alone() {
+			return n.store.Notify(ctx, false)
+		}
+		return nil
+	}
+	n.people, err = notify.New(notify.Options{
+		Store: n.store, Holds: func() bool { return n.owner.Holds(notify.HolderShard) },
+		Now: n.clock.Now, PublicURL: n.PublicURL, Log: n.log, Announce: n.remark,
+	})
+	if err != nil {
+		return fmt.Errorf("channels: %w", err)
+	}
+	return n.readPeople(ctx)
+}
+
+// readPeople reads the file of channels, and has people told by it from now on.
+func (n *node) readPeople(ctx context.Context) error {
+	config, err := notify.Load(n.Notify)
+	if err != nil {
+		return fmt.Errorf("channels: %w (--notify names a file)", err)
+	}
+	if err := n.store.Notify(ctx, len(config.Channels) > 0); err != nil {
+		return err
+	}
+	if err := n.people.Use(config); err != nil {
+		return fmt.Errorf("channels: %w", err)
+	}
+	return nil
+}
+
+// wakePeople says that there is news.
+func (n *node) wakePeople() {
+	if n.people != nil {
+		n.people.Wake()
+	}
+}
+
+// peopleChannels is how people are reached, for the API; nil: they are not.
+func (n *node) peopleChannels() web.Channels {
+	if n.people == nil {
+		return nil
+	}
+	return n.people
+}
+
+// peopleConditions says whether people are told.
+func (n *node) peopleConditions(ctx context.Context) []web.Condition {
+	const broken = "alerts are decided and people are not told; messages wait in the database"
+	if n.people == nil || n.people.Mute() {
+		on, err := n.store.Notifying(ctx)
+		if err != nil || !on || !n.owner.Holds(notify.HolderShard) {
+			return nil // the database has a condition of its own
+		}
+		return []web.Condition{condition("notify", errNobodyTold, "", broken)}
+	}
+	c := condition("notify", n.people.Err(), "nothing held up", broken)
+	if states, err := n.people.Channels(ctx); err == nil && c.OK {
+		var failing []string
+		for _, c := range states {
+			if !c.FailingSince.IsZero() {
+				failing = append(failing, c.Name)
+			}
+		}
+		if len(failing) > 0 {
+			c.OK, c.Detail = false, "these channels take no messages: "+strings.Join(failing, ", ")+"; trying again"
+		}
+	}
+	return []web.Condition{c}
+}
+
+// channelGauges is how the channels do, for /metrics.
+func (n *node) channelGauges(ctx context.Context) []alerts.ChannelState {
+	if n.people == nil {
+		return nil
+	}
+	states, err := n.people.Channels(ctx)
+	if err != nil {
+		return nil // what else cannot be read then says so
+	}
+	return states
+}

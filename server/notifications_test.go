@@ -1,0 +1,177 @@
+package server_test
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store/storetest"
+	"deadman/server"
+)
+
+// receiver keeps what a webhook was told of alerts: their statuses, and beside that their steps
+// and texts.
+type receiver struct {
+	*httptest.Server
+	mu    sync.Mutex
+	told  []string
+	steps []string // with the status: "full firing"
+	texts []string
+	deaf  bool
+}
+
+func newReceiver(t *testing.T) *receiver {
+	r := &receiver{}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, request *http.Request) {
+		body, err := io.ReadAll(request.Body)
+		var m struct {
+			Data struct {
+				Alerts []struct{ Status, Step, Text, URL string }
+			}
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if err != nil || json.Unmarshal(body, &m) != nil || r.deaf {
+			w.WriteHeader(http.StatusInternalServerError)
+			return
+		}
+		for _, a := range m.Data.Alerts {
+			r.told = append(r.told, a.Status)
+			r.steps, r.texts = append(r.steps, a.Step+" "+a.Status), append(r.texts, a.Text)
+		}
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) heard() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.told, " ")
+}
+
+// of are the steps of the alerts that came, each with its status, in order.
+func (r *receiver) of() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.steps)
+}
+
+// said are the texts of the alerts that came.
+func (r *receiver) said() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return strings.Join(r.texts, "\n")
+}
+
+func (r *receiver) deafen(deaf bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.deaf = deaf
+}
+
+func channelFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notify.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestPeopleAreToldAndToldThatItIsOver(t *testing.T) {
+	for _, database := range []string{"sqlite", "postgres"} {
+		t.Run(database, func(t *testing.T) {
+			r := newReceiver(t)
+			c := server.Config{
+				DataDir: bustest.Dir(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule}),
+				Notify: channelFile(t, "channels: {hook: {kind: webhook, url: "+r.URL+"}}\nroutes: [{to: hook, group_wait: 0s}]\n"),
+			}
+			if database == "postgres" {
+				c.DatabaseURL, c.NATSURL = storetest.Postgres(t), broker(t)
+			}
+			r.deafen(true)
+			n := serve(t, c)
+			n.ask(http.MethodPost, "/api/v1/events/payments.started", `{"id":"p1"}`, nil)
+			var channels struct {
+				Items []struct{ State, Error string }
+			}
+			n.eventually("the channel is said to fail", func() bool {
+				n.get("/api/v1/channels", &channels)
+				return len(channels.Items) == 1 && channels.Items[0].State == "failing"
+			})
+			var ready struct {
+				Ready      bool
+				Conditions []struct {
+					Name, Detail string
+					OK           bool
+				}
+			}
+			n.get("/readyz", &ready)
+			if last := ready.Conditions[len(ready.Conditions)-1]; !ready.Ready || last.OK || last.Name != "notify" || !strings.Contains(last.Detail, "hook") {
+				t.Errorf("%+v", ready)
+			}
+			n.stop() // what is not told yet is told by the node that comes next
+			if err := <-n.ended; err != nil {
+				t.Fatal(err)
+			}
+			r.deafen(false)
+			n = serve(t, c)
+			n.eventually("people are told", func() bool { return r.heard() == "firing" })
+			n.ask(http.MethodPost, "/api/v1/events/payments.confirmed", `{"id":"p1"}`, nil)
+			n.eventually("people are told that it is over", func() bool { return r.heard() == "firing resolved" })
+			var said struct{ Items []struct{ ID string } }
+			n.get("/api/v1/alerts", &said)
+			var alert struct {
+				Deliveries []struct{ Channel, State string }
+			}
+			n.eventually("the alert knows", func() bool {
+				n.get("/api/v1/alerts/"+said.Items[len(said.Items)-1].ID, &alert)
+				return len(alert.Deliveries) == 1 && alert.Deliveries[0].State == "sent"
+			})
+		})
+	}
+}
+
+func TestABadFileOfChannelsStopsTheStart(t *testing.T) {
+	err := server.Run(t.Context(), server.Config{
+		DataDir: bustest.Dir(t), HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Notify: channelFile(t, "chanels: {}"),
+	})
+	if err == nil || !strings.Contains(err.Error(), "notify.yaml:1:1") || !strings.Contains(err.Error(), "did you mean \"channels\"?") {
+		t.Errorf("%v", err)
+	}
+}
+
+func TestNobodyToTellIsSaid(t *testing.T) {
+	r := newReceiver(t)
+	c := server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: broker(t)}
+	told := c
+	told.Notify = channelFile(t, "channels: {hook: {kind: webhook, url: "+r.URL+"}}\n")
+	n := serve(t, told)
+	n.stop()
+	if err := <-n.ended; err != nil {
+		t.Fatal(err)
+	}
+	n = serve(t, c)
+	n.eventually("it says that nobody is told", func() bool {
+		var ready struct {
+			Conditions []struct{ Name, Detail string }
+		}
+		return n.get("/readyz?all", &ready) == http.StatusServiceUnavailable && strings.Contains(ready.Conditions[len(ready.Conditions)-1].Detail, "people are not told")
+	})
+	n.stop()
+	if err := <-n.ended; err != nil {
+		t.Fatal(err)
+	}
+	told.Notify = channelFile(t, "channels: {}\n") // nobody is to be told
+	n = serve(t, told)
+	n.eventually("it is well", func() bool { return n.get("/readyz?all", nil) == http.StatusOK })
+}

@@ -1,0 +1,46 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"deadman/internal/store/storetest"
+	"deadman/server"
+)
+
+// A job is created, and the answer to the request is lost before it is kept, as where the node dies. The same request with
+// the same Idempotency-Key creates the job once, also after the job ended.
+func TestARequestWhoseAnswerIsLostCreatesItsJobOnce(t *testing.T) {
+	dsn, natsURL := storetest.Postgres(t), broker(t)
+	rule := strings.Replace(shortRule, "{after: 1s,", "{after: 1h,", 1)
+	n := serve(t, server.Config{DatabaseURL: dsn, NATSURL: natsURL, Rules: ruleFolder(t, map[string]string{"t.yaml": rule})})
+	db := aside(t, dsn)
+	change := func(text string) {
+		t.Helper()
+		if _, err := db.Exec(text); err != nil {
+			t.Fatal(err)
+		}
+	}
+	post := func() int {
+		return n.call(http.MethodPost, "/api/v1/jobs", `{"rule":"t-unconfirmed","key":"k"}`, "Idempotency-Key", "once", "Content-Type", "application/json").status
+	}
+	// No answer is kept.
+	change(`CREATE FUNCTION lose() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'the answer is lost'; END $$;
+CREATE TRIGGER lose BEFORE UPDATE ON idempotency FOR EACH ROW WHEN (new.status IS NOT NULL) EXECUTE FUNCTION lose()`)
+	if status := post(); status != http.StatusCreated {
+		t.Fatalf("the first request is answered with %d", status)
+	}
+	change(`DROP TRIGGER lose ON idempotency; UPDATE idempotency SET at = at - interval '2 minutes'`)
+	if status := n.ask(http.MethodDelete, "/api/v1/jobs/t-unconfirmed?key=k", "", nil); status != http.StatusNoContent {
+		t.Fatalf("cancelling is answered with %d", status)
+	}
+	for range 2 {
+		if status := post(); status != http.StatusConflict {
+			t.Errorf("the same request is answered with %d after its job ended", status)
+		}
+	}
+	if pending, ended := count(t, db, `SELECT count(*) FROM future_job`), count(t, db, `SELECT count(*) FROM history`); pending != 0 || ended != 1 {
+		t.Errorf("of one request %d jobs are pending and %d ended", pending, ended)
+	}
+}

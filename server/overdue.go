@@ -1,0 +1,160 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+// overdueAfter is how long after its slot a due job is overdue, beside the time that its check may take where it waits
+// for a source or a handler. /readyz, the metrics, the heartbeat and alerts judge by it that jobs wait.
+const overdueAfter = time.Minute
+
+// overdue finds the overdue jobs of all shards, whichever node holds them.
+type overdue struct {
+	store *store.Store
+	book  *rules.Book
+	now   func() time.Time // the database's time
+}
+
+// backlog is overdue jobs, by shard and version of a rule.
+type backlog struct {
+	parts []store.Overdue
+	more  bool // there may be more, behind those that were looked at
+}
+
+// look returns the jobs that are overdue. Where jobs that may still be late fill what was looked at, it looks past them.
+func (o *overdue) look(ctx context.Context) (backlog, error) {
+	now := o.now()
+	patience := make(map[futurejobs.Edition]time.Duration)
+	may := make(map[futurejobs.Edition]time.Duration) // patience, where a version has some
+	for {
+		found, whole, err := o.store.Overdue(ctx, now.Add(-overdueAfter), may)
+		if err != nil {
+			return backlog{}, err
+		}
+		b, asked := backlog{more: !whole}, len(may)
+		for _, part := range found {
+			if _, known := patience[part.Edition]; !known {
+				patience[part.Edition] = o.patience(ctx, part.Edition)
+			}
+			if p := patience[part.Edition]; p > 0 {
+				may[part.Edition] = p
+			}
+			if now.Sub(part.Oldest) > overdueAfter+patience[part.Edition] {
+				b.parts = append(b.parts, part)
+			}
+		}
+		if whole || len(may) == asked {
+			return b, nil
+		}
+	}
+}
+
+// patience is how long the check of a version may take: nothing where it cannot be read, as no check runs then.
+func (o *overdue) patience(ctx context.Context, made futurejobs.Edition) time.Duration {
+	rule, err := o.book.Rule(ctx, made.RuleID, made.Version)
+	if err != nil {
+		return 0
+	}
+	return rule.Patience()
+}
+
+// without returns the backlog without some versions of rules.
+func (b backlog) without(is func(futurejobs.Edition) bool) backlog {
+	b.parts = slices.DeleteFunc(slices.Clone(b.parts), func(o store.Overdue) bool { return is(o.Edition) })
+	return b
+}
+
+// of returns the backlog of one version of a rule.
+func (b backlog) of(made futurejobs.Edition) backlog {
+	return b.without(func(e futurejobs.Edition) bool { return e != made })
+}
+
+func (b backlog) jobs() (n int) {
+	for _, part := range b.parts {
+		n += part.Jobs
+	}
+	return n
+}
+
+// oldest is the first slot; zero: nothing is overdue.
+func (b backlog) oldest() (slot time.Time) {
+	for _, part := range b.parts {
+		if slot.IsZero() || part.Oldest.Before(slot) {
+			slot = part.Oldest
+		}
+	}
+	return slot
+}
+
+func (b backlog) shards() []int16 {
+	var all []int16
+	for _, part := range b.parts {
+		all = append(all, part.Shard)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// count says how many jobs there are, such as "12 due jobs".
+func (b backlog) count() string {
+	n, atLeast := b.jobs(), ""
+	if b.more {
+		atLeast = "at least "
+	}
+	if n == 1 {
+		return atLeast + "1 due job"
+	}
+	return fmt.Sprintf("%s%d due jobs", atLeast, n)
+}
+
+// where names shards with the nodes that hold them, such as "shards 1, 2 of host/4711".
+func where(shards []int16, leases []futurejobs.Lease, nodes []futurejobs.Node) string {
+	names := make(map[string]string)
+	for _, n := range nodes {
+		names[n.ID] = n.Name
+	}
+	held := make(map[string][]int16)
+	for _, l := range leases {
+		if slices.Contains(shards, l.Shard) {
+			holder := names[l.Node]
+			if l.Expired || holder == "" {
+				holder = "no node"
+			}
+			held[holder] = append(held[holder], l.Shard)
+		}
+	}
+	var parts []string
+	for holder, its := range held {
+		parts = append(parts, numbered(its)+" of "+holder)
+	}
+	slices.Sort(parts)
+	return strings.Join(parts, ", ")
+}
+
+// numbered names shards, such as "shards 1, 2". Of very many it names the first.
+func numbered(shards []int16) string {
+	const most = 16
+	text := "shard "
+	if len(shards) > 1 {
+		text = "shards "
+	}
+	for i, s := range shards[:min(len(shards), most)] {
+		if i > 0 {
+			text += ", "
+		}
+		text += strconv.Itoa(int(s))
+	}
+	if len(shards) > most {
+		text += fmt.Sprintf(" and %d more", len(shards)-most)
+	}
+	return text
+}

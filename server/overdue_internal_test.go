@@ -1,0 +1,55 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"deadman/checks"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+// Jobs whose checks may take long do not hide the overdue jobs behind them, however many there are.
+func TestJobsThatMayBeLateHideNoOverdueOnes(t *testing.T) {
+	w := &watched{T: t, dir: t.TempDir()}
+	var err error
+	w.store, err = store.Open(t.Context(), store.Options{DataDir: w.dir, Shards: 1, Log: slog.New(slog.DiscardHandler)})
+	w.must(err)
+	defer func() { w.must(w.store.Close()) }()
+	var own checks.Handlers
+	w.must(own.Register("slow", checks.HandlerFunc(func(context.Context, checks.Check) (checks.Answer, error) { return checks.Answer{}, nil })))
+	patient := w.saveNew("name: patient\nentity: order\ntrigger: {event: orders.created, key: event.id}\nhandler: slow\nguards: {timeout: 5m}\n")
+	prompt := w.saveNew(everyMinute)
+	book := rules.NewBook(w.store, 1)
+	book.Handlers = &own
+	w.must(book.Refresh(t.Context()))
+
+	now, err := w.store.Now(t.Context())
+	w.must(err)
+	insert := func(n int, of rules.Saved, late time.Duration) {
+		w.exec(fmt.Sprintf(`WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < %d)
+INSERT INTO future_job (shard, rule_id, version, key, created_at, since_at, first_check_at, next_check_at)
+SELECT 0, %d, %d, 'k' || n, %[4]d, %[4]d, %[4]d, %[4]d FROM i`, n, of.RuleID, of.Version, now.Add(-late).UnixMicro()))
+	}
+	look := func() backlog {
+		t.Helper()
+		b, err := (&overdue{store: w.store, book: book, now: func() time.Time { return now }}).look(t.Context())
+		w.must(err)
+		return b
+	}
+	insert(5000, patient, 3*time.Minute)
+	if b := look(); b.jobs() > 0 {
+		t.Errorf("while all may be late, %d are overdue", b.jobs())
+	}
+	insert(3, prompt, 2*time.Minute)
+	if b := look(); b.jobs() != 3 || b.parts[0].RuleID != prompt.RuleID {
+		t.Errorf("behind 5000 that may be late: %+v, want 3 jobs", b)
+	}
+	now = now.Add(4 * time.Minute)
+	if b := look(); b.jobs() < 3 || !b.more || len(b.parts) == 0 || b.parts[0].RuleID != patient.RuleID {
+		t.Errorf("once they took longer than they may: %+v", b)
+	}
+}

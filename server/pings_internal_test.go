@@ -1,0 +1,42 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"deadman/internal/pings"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+// Nobody who sends pings has a say in whether others are judged: only a database that could not be
+// reached has.
+func TestWhichPingsAreMissed(t *testing.T) {
+	s, err := store.Open(t.Context(), store.Options{DataDir: t.TempDir(), Shards: 4, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	missed := 0
+	p := &pinging{
+		Finder: &pings.Finder{Store: s, Book: rules.NewBook(s, 4), Now: time.Now},
+		missed: func() { missed++ },
+	}
+	path := pings.Path{ID: "5bf66975-d4c7-4bf5-bcc8-b8d8a82ea278"}
+	find := func(ctx context.Context, is error, want int) {
+		t.Helper()
+		if _, _, _, err := p.Find(ctx, path, true); err == nil || (is != nil && !errors.Is(err, is)) || missed != want {
+			t.Errorf("%v: %d are missed, want %d", err, missed, want)
+		}
+	}
+	find(t.Context(), pings.ErrUnknown, 0)
+	gone, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	find(gone, context.Canceled, 0)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	find(t.Context(), nil, 1)
+}

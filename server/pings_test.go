@@ -1,0 +1,212 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deadman/server"
+)
+
+// backups is a rule that takes pings, with slots that a test can wait for.
+const backups = `
+name: backups
+entity: host
+trigger: {heartbeat: {every: 24h, grace: 1h, keys: [nightly]}}
+slot: 1s
+`
+
+// address makes an address of a key of the rule, and returns it whole; of an empty one, the ping
+// key's.
+func (n *node) address(key string) string {
+	n.Helper()
+	var made struct{ URL string }
+	if status := n.ask(http.MethodPost, "/api/v1/rules/backups/pings", fmt.Sprintf(`{"key": %q}`, key), &made); status != http.StatusCreated {
+		n.Fatalf("address of %s: %d", key, status)
+	}
+	return made.URL
+}
+
+// pings sends a ping that is taken in.
+func (n *node) pings(path, body string) {
+	n.Helper()
+	if got := n.call(http.MethodPost, path, body); got.status != http.StatusOK || string(got.body) != "OK" {
+		n.Fatalf("%s: %d %s", path, got.status, got.body)
+	}
+}
+
+// pinged is what the log has of a key, oldest first, once there are so many lines.
+func (n *node) pinged(key string, lines int) (said []string) {
+	n.Helper()
+	n.eventually(fmt.Sprintf("%d pings of %s are in the log", lines, key), func() bool {
+		var page struct {
+			Items []struct {
+				Kind, Body string
+				Exit       *int `json:"exit_status"`
+			}
+		}
+		n.get("/api/v1/rules/backups/pings/log?key="+key, &page)
+		said = nil
+		for _, e := range page.Items {
+			text := e.Kind
+			if e.Exit != nil {
+				text += fmt.Sprint(" ", *e.Exit)
+			}
+			said = append([]string{strings.TrimSpace(text + " " + strings.TrimSpace(e.Body))}, said...)
+		}
+		return len(said) >= lines
+	})
+	return said
+}
+
+// statuses are those of a key's alerts, newest first.
+func (n *node) statuses(key string) string {
+	n.Helper()
+	var all list
+	n.get("/api/v1/alerts?key="+key, &all)
+	var statuses []string
+	for _, a := range all.Items {
+		statuses = append(statuses, a.Status)
+	}
+	return strings.Join(statuses, " ")
+}
+
+// A failure is said at once, and a success closes it; also by a node that has just begun, in the
+// slot in which the one before it answered.
+func TestPings(t *testing.T) {
+	dir := t.TempDir()
+	n := serve(t, server.Config{DataDir: dir})
+	n.put(http.StatusCreated, "", backups)
+	own := n.address("photos")
+	n.pings(own, "fine")
+	n.pings(own+"/fail", "no space left")
+	n.eventually("the failure is told", func() bool { return n.statuses("photos") == "firing" })
+	n.end()
+
+	n = serve(t, server.Config{DataDir: dir})
+	n.pings(own, "42 files")
+	n.pings(own, "43 files")
+	n.eventually("it is told that all is well again", func() bool { return n.statuses("photos") == "resolved firing" })
+	n.pings(own, "44 files")
+	want := "success fine, fail no space left, success 42 files, success 43 files, success 44 files"
+	if got := strings.Join(n.pinged("photos", 5), ", "); got != want {
+		t.Errorf("the log has %s, want %s", got, want)
+	}
+	var jobs list
+	if n.get("/api/v1/jobs?key=photos", &jobs); len(jobs.Items) != 1 {
+		t.Errorf("the jobs are %+v", jobs.Items)
+	}
+}
+
+// client finds a program that pings, or says how to get it: a build server has to have it.
+func client(t *testing.T, program, remedy string) {
+	t.Helper()
+	if _, err := exec.LookPath(program); err == nil {
+		return
+	}
+	if os.Getenv("CI") != "" {
+		t.Fatalf("the test needs %s, and it is not there; %s", program, remedy)
+	}
+	t.Skipf("%s is not there; %s", program, remedy)
+}
+
+// does runs a program in a folder, and expects whether it goes well.
+func does(t *testing.T, dir string, well bool, name string, args ...string) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), name, args...)
+	command.Dir = dir
+	command.Env = append(os.Environ(), "HOME="+dir, "BORG_BASE_DIR="+dir, "BORG_UNKNOWN_UNENCRYPTED_REPO_ACCESS_IS_OK=yes")
+	if said, err := command.CombinedOutput(); (err == nil) != well {
+		t.Fatalf("%s %s: %v\n%s", name, strings.Join(args, " "), err, said)
+	}
+}
+
+// Programs that ping healthchecks ping a node as they are.
+func TestPingClients(t *testing.T) {
+	n := serve(t, server.Config{})
+	n.put(http.StatusCreated, "", backups)
+	for name, ping := range map[string]func(*node){"curl": (*node).curl, "healthchecks-io-client": (*node).npm, "borgmatic": (*node).borgmatic} {
+		t.Run(name, func(t *testing.T) {
+			of := *n
+			of.T = t
+			ping(&of)
+		})
+	}
+}
+
+// curl pings as crontabs do.
+func (n *node) curl() {
+	client(n.T, "curl", "install it (Debian, Ubuntu: apt-get install curl)")
+	base, all := n.HTTP+n.address("curl"), n.HTTP+n.address("")
+	const run = "?rid=684e2e73-017e-465f-8149-d70b7c5aaa49"
+	options := []string{"-fsS", "-m", "10", "--retry", "5", "-o", os.DevNull}
+	for _, args := range [][]string{
+		{base + "/start" + run},
+		{"--data-raw", "42 files", base + "/0" + run},
+		{"-I", base},
+		{all + "/curl/17"},
+		{all + "/from-curl?create=1"},
+	} {
+		does(n.T, n.TempDir(), true, "curl", append(options, args...)...)
+	}
+	does(n.T, n.TempDir(), false, "curl", append(options, n.HTTP+"/ping/07c2f548-9850-4b27-af5d-6c9dc157ec02")...)
+	if got := strings.Join(n.pinged("curl", 4), ", "); got != "start, success 0 42 files, success, fail 17" {
+		n.Errorf("the log has %s", got)
+	}
+	n.pinged("from-curl", 1)
+}
+
+// npm pings with what npm has for it.
+func (n *node) npm() {
+	client(n.T, "npm", "internal/tools/needs node installs it")
+	dir := n.TempDir()
+	if err := os.CopyFS(dir, os.DirFS("../internal/pings/clienttest")); err != nil {
+		n.Fatal(err)
+	}
+	does(n.T, dir, true, "npm", "ci", "--prefer-offline")
+	address := n.address("npm")
+	does(n.T, dir, true, "node", "client.js", n.HTTP+"/ping", strings.TrimPrefix(address, "/ping/"))
+	if got := strings.Join(n.pinged("npm", 4), ", "); got != "start, success backed up 42 files, fail the disk is full, success" {
+		n.Errorf("the log has %s", got)
+	}
+}
+
+// borgmatic backs up a folder and says so, and that it cannot.
+func (n *node) borgmatic() {
+	client(n.T, "borgmatic", "internal/tools/needs borgmatic installs it")
+	dir := n.TempDir()
+	config := filepath.Join(dir, "config.yaml")
+	text := fmt.Sprintf(borgmaticConfig, dir, n.HTTP+n.address("borgmatic"))
+	for name, content := range map[string]string{config: text, filepath.Join(dir, "photo.txt"): "a photo"} {
+		if err := os.WriteFile(name, []byte(content), 0o600); err != nil {
+			n.Fatal(err)
+		}
+	}
+	does(n.T, dir, false, "borgmatic", "--config", config, "create") // there is no repository
+	does(n.T, dir, true, "borg", "init", "--encryption=none", filepath.Join(dir, "repository"))
+	does(n.T, dir, true, "borgmatic", "--config", config, "--verbosity", "1", "create")
+	said := n.pinged("borgmatic", 4)
+	for i, want := range []string{"start", "fail", "start", "success"} {
+		if !strings.HasPrefix(said[i], want) {
+			n.Errorf("ping %d is %s, want %s", i, said[i], want)
+		}
+	}
+	if !strings.Contains(said[1], "repository") {
+		n.Errorf("the failure does not say why: %s", said[1])
+	}
+}
+
+// borgmaticConfig is as versions before 1.8 have it, and later ones take it still; its arguments
+// are a folder and the address.
+const borgmaticConfig = `
+location:
+    source_directories: [%[1]s/photo.txt]
+    repositories: [%[1]s/repository]
+hooks:
+    healthchecks:
+        ping_url: %[2]s
+`

@@ -1,0 +1,76 @@
+package server_test
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"deadman/internal/bus/bustest"
+	"deadman/server"
+)
+
+// condition is whether a condition at /readyz is as it should be, and what it says.
+func (n *node) condition(name string) (ok bool, detail string, status int) {
+	n.Helper()
+	var ready struct {
+		Conditions []struct {
+			Name   string
+			OK     bool
+			Detail string
+		}
+	}
+	status = n.get("/readyz?all", &ready)
+	for _, c := range ready.Conditions {
+		if c.Name == name {
+			return c.OK, c.Detail, status
+		}
+	}
+	n.Fatalf("there is no condition %s", name)
+	return false, "", 0
+}
+
+// A subject that moves to where it cannot be read is said at /readyz, and so is a stream that is not
+// there, for as long as it is so. What is published afterwards is read.
+func TestReadyzSaysThatASubjectCannotBeRead(t *testing.T) {
+	t.Parallel()
+	url := broker(t)
+	js := bustest.JetStream(t, url)
+	do := func(_ any, err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	orders := []string{"orders.>"}
+	do(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: orders}))
+	n := serve(t, server.Config{NATSURL: url, Rules: ruleFolder(t, map[string]string{"order.yaml": orderRule})})
+	is := func(fine bool, says string) {
+		t.Helper()
+		n.eventually("it is said that "+says, func() bool {
+			ok, detail, status := n.condition("streams")
+			return ok == fine && strings.Contains(detail, says) && (status == http.StatusOK) == fine
+		})
+	}
+	is(true, "all subjects are read")
+
+	do(js.UpdateStream(t.Context(), jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"elsewhere"}}))
+	do(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "WORK", Subjects: orders, Retention: jetstream.WorkQueuePolicy}))
+	is(false, "a subject of a rule cannot be read where it comes by")
+	if !strings.Contains(n.log.String(), "workqueue retention") {
+		t.Error("the log does not say why")
+	}
+	do(nil, js.DeleteStream(t.Context(), "ORDERS"))
+	is(false, "stream ORDERS is not there")
+
+	do(nil, js.DeleteStream(t.Context(), "WORK"))
+	do(js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "AGAIN", Subjects: orders}))
+	is(true, "all subjects are read")
+	n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/orders.created", `{"id":"x"}`)
+	var said list
+	n.eventually("an alert", func() bool {
+		n.get("/api/v1/alerts?rule=order-unshipped", &said)
+		return len(said.Items) == 1 && said.Items[0].Key == "x"
+	})
+}

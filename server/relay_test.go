@@ -1,0 +1,65 @@
+package server_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	"deadman/internal/bus"
+	"deadman/server"
+)
+
+// fill connects and publishes alerts until the stream, which may hold so many bytes, is
+// full, or so many are said.
+func fill(t *testing.T, url string, bytes int64, most int) {
+	t.Helper()
+	wire, err := bus.Connect(t.Context(), bus.Options{URL: url, AlertsBytes: bytes, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer wire.Close()
+	said := make([]alerts.Alert, most)
+	for i := range said {
+		at := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		said[i] = alerts.Alert{
+			ID:   alerts.Decision{JobID: int64(i), At: at}.ID(),
+			Rule: "late", Key: fmt.Sprint(i), DecidedAt: at, Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Info}},
+		}
+	}
+	if _, err := wire.Publish(t.Context(), said); err != nil && !strings.Contains(err.Error(), "max_bytes") {
+		t.Fatal(err)
+	}
+}
+
+func TestReadyzSaysThatTheStreamOfAlertsFillsUp(t *testing.T) {
+	for name, c := range map[string]struct {
+		most   int
+		status int
+		detail string
+	}{
+		"nearly": {125, http.StatusOK, "% full; raise its max_bytes"},
+		"full":   {200, http.StatusServiceUnavailable, "full; new alerts wait"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := broker(t)
+			fill(t, url, 100_000, c.most)
+			n := serve(t, server.Config{NATSURL: url})
+			var ready struct {
+				Conditions []struct{ Name, Detail string }
+			}
+			n.eventually("it is said", func() bool {
+				status := n.get("/readyz?all", &ready)
+				for _, got := range ready.Conditions {
+					if got.Name == "alerts_stream" && strings.Contains(got.Detail, c.detail) {
+						return status == c.status
+					}
+				}
+				return false
+			})
+		})
+	}
+}

@@ -1,0 +1,65 @@
+package server_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deadman/server"
+)
+
+// The files of the operator are read again when that is asked for, and a bad one changes nothing.
+func TestFilesAreReadAgain(t *testing.T) {
+	before, after := newReceiver(t), newReceiver(t)
+	channels := func(to *receiver) string {
+		return "channels: {hook: {kind: webhook, url: " + to.URL + "}}\nroutes: [{to: hook, group_wait: 0s}]\n"
+	}
+	dir, again := t.TempDir(), make(chan struct{})
+	put := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	people, hooks := filepath.Join(dir, "notify.yaml"), filepath.Join(dir, "hooks.yaml")
+	put(people, "channels: {}\n") // nobody yet
+	put(filepath.Join(dir, "secret"), "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=\n")
+	put(hooks, "hooks: [{name: one, subject: hooks.one, scheme: github, secret_file: secret}]\n")
+	n := serve(t, server.Config{
+		Notify: people, Hooks: hooks, Reload: again,
+		Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule}),
+	})
+	reload := func(what, said string) {
+		t.Helper()
+		had := strings.Count(n.log.String(), said)
+		again <- struct{}{}
+		n.eventually(what, func() bool { return strings.Count(n.log.String(), said) > had })
+	}
+	pay := func(id string) { n.ask(http.MethodPost, "/api/v1/events/payments.started", `{"id":"`+id+`"}`, nil) }
+	hook := func(name string) int { return n.ask(http.MethodPost, "/hooks/"+name, `{}`, nil) }
+
+	put(people, channels(before))
+	reload("the channels are read again", `read again","file":"`+people)
+	pay("p1")
+	n.eventually("people are told", func() bool { return before.heard() == "firing" })
+
+	put(people, "chanels: {}\n")
+	put(hooks, "hooks: [{name: two, subject: hooks.two, scheme: github, secret_file: secret}]\n")
+	reload("a bad file is refused", `a file is refused; what was read before stays in force","file":"`+people)
+	n.eventually("the good one is in force", func() bool { return hook("two") != http.StatusNotFound })
+	if status := hook("one"); status != http.StatusNotFound {
+		t.Errorf("a hook that is in the file no more answers %d", status)
+	}
+	pay("p2")
+	n.eventually("people are told as before", func() bool { return before.heard() == "firing firing" })
+
+	put(people, channels(after))
+	reload("the channels are read again", `read again","file":"`+people)
+	pay("p3")
+	n.eventually("others are told", func() bool { return after.heard() == "firing" })
+	if got := before.heard(); got != "firing firing" {
+		t.Errorf("those of before are told %s", got)
+	}
+}

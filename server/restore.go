@@ -1,0 +1,391 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/events"
+	"deadman/internal/store"
+	"deadman/rules"
+	"deadman/web"
+)
+
+// How the alert stream and the database are compared.
+const (
+	compareEvery = 5 * time.Second
+	settleWait   = 2 * compareEvery // after a restore is found, until open alerts are closed: ticks are applied by then
+	publishedMax = 2000             // alerts of this node that are looked up in one comparison
+	restoreShard = 0                // the shard whose holder writes the mark and closes alerts
+)
+
+// alertStream is the stream of alerts as a comparison reads it.
+type alertStream interface {
+	Info(ctx context.Context, stream string) (events.Info, error)
+	AlertsBetween(ctx context.Context, after, through uint64) iter.Seq2[alerts.Alert, error]
+}
+
+// comparison finds out that the database went back to an earlier state, by a failover that lost commits or
+// because it was restored: the alert stream has alerts then that the database does not know. It reports that. Once the
+// streams are read again, it closes the alerts that nothing else would close.
+//
+// A mark in the database says up to which sequence of the alert stream the database knows all alerts; the
+// mark goes back with the database. The alerts after the mark are looked up
+//
+//  1. when the node starts, and when the mark was written by another node before;
+//  2. after a comparison that failed, as while a standby takes over;
+//  3. when the mark is older than one that the node saw;
+//  4. when the database does not know an alert that the node published since the last comparison.
+//
+// A database without a mark is new, or from before the first one: the whole stream is looked up.
+type comparison struct {
+	store  *store.Store
+	stream alertStream
+	book   *rules.Book
+	owner  *futurejobs.Owner
+	now    func() time.Time // the database's time
+	keep   time.Duration    // of alerts in the database; 0: for ever
+	remark func(context.Context, alerts.Remark) error
+	raised func(alerts.Alert)
+	log    *slog.Logger
+
+	seen alerts.Mark // the last one that the node read or wrote
+	own  bool        // the node wrote it
+	sure bool        // the last comparison succeeded
+
+	mu        sync.Mutex
+	published []alerts.Alert // by this node since the last comparison: what identifies them
+	restore   *alerts.Restore
+	compared  bool  // once at least
+	failed    error // the last comparison
+}
+
+// Run compares until ctx ends.
+func (c *comparison) Run(ctx context.Context) error {
+	tick := time.NewTicker(compareEvery)
+	defer tick.Stop()
+	for {
+		err := c.round(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		c.note(err)
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// note keeps and logs how a round went.
+func (c *comparison) note(err error) {
+	c.sure = err == nil
+	c.mu.Lock()
+	before := c.failed
+	c.failed, c.restore = err, c.seen.Restore
+	c.compared = c.compared || c.sure
+	c.mu.Unlock()
+	switch {
+	case err != nil && before == nil:
+		c.log.Warn("the alert stream cannot be compared with the database; trying again", "err", err)
+	case err == nil && before != nil:
+		c.log.Info("the alert stream is compared with the database again")
+	}
+}
+
+// round compares once:
+//
+//  1. The alerts that the database may not know are looked up.
+//  2. A restore that shows is written down, once for all nodes.
+//  3. The mark moves on, and what is written down is reported and dealt with, by the holder of a shard.
+func (c *comparison) round(ctx context.Context) error {
+	info, err := c.stream.Info(ctx, bus.AlertsStream)
+	if err != nil {
+		return err
+	}
+	published := c.takePublished()
+	mark, err := c.store.Mark(ctx)
+	if err != nil {
+		return err
+	}
+	holds := c.owner.Holds(restoreShard)
+	mark, err = c.compare(ctx, mark, info.LastSeq, published, holds)
+	if err == nil && mark.Round == 0 { // at once: a database that goes back to before the first mark does not know since when
+		mark, err = c.move(ctx, mark, info.LastSeq, nil)
+	}
+	if err != nil || !holds {
+		return err
+	}
+	if mark, err = c.move(ctx, mark, info.LastSeq, mark.Restore); err != nil || mark.Restore == nil {
+		return err
+	}
+	return c.settle(ctx, mark, info.LastSeq)
+}
+
+// compare looks alerts up where there is reason to, and returns the mark with the restore that shows.
+func (c *comparison) compare(ctx context.Context, mark alerts.Mark, last uint64, published []alerts.Alert, holds bool) (alerts.Mark, error) {
+	doubt := !c.sure || mark.Round < c.seen.Round || holds && !(c.own && mark.Round == c.seen.Round)
+	if !doubt {
+		unknown, err := c.unknown(ctx, published)
+		if err != nil {
+			return mark, err
+		}
+		doubt = len(unknown) > 0
+	}
+	before := c.seen
+	back := mark.Round < before.Round && !mark.At.After(before.At) // and no other node has found that yet
+	c.see(mark, c.own && mark.Round == c.seen.Round)
+	if !doubt {
+		return mark, nil
+	}
+	lost, first, err := c.lost(ctx, mark.Seq, last)
+	if err != nil || lost == 0 && !back {
+		return mark, err
+	}
+	if mark.Round == 0 { // the database is from before the first alert that it does not know
+		if mark.At = first; first.IsZero() {
+			mark.At = before.At
+		}
+	}
+	return c.found(ctx, mark, last, lost)
+}
+
+// lost counts the alerts of a part of the stream that the database does not know, and says when the first was decided.
+func (c *comparison) lost(ctx context.Context, after, through uint64) (n int, first time.Time, err error) {
+	var batch []alerts.Alert
+	count := func() error {
+		unknown, err := c.unknown(ctx, batch)
+		for _, a := range unknown {
+			if at := alerts.SaidAt(a.ID); first.IsZero() || at.Before(first) {
+				first = at
+			}
+		}
+		n, batch = n+len(unknown), batch[:0]
+		return err
+	}
+	for a, err := range c.stream.AlertsBetween(ctx, after, through) {
+		if err != nil {
+			return n, first, err
+		}
+		if batch = append(batch, identity(a)); len(batch) == publishedMax {
+			if err := count(); err != nil {
+				return n, first, err
+			}
+		}
+	}
+	err = count()
+	return n, first, err
+}
+
+// unknown are the alerts that the database does not know, but for those that retention may have taken.
+func (c *comparison) unknown(ctx context.Context, all []alerts.Alert) ([]alerts.Alert, error) {
+	if c.keep > 0 {
+		oldest := c.now().Add(-c.keep).Add(min(time.Hour, c.keep/2))
+		all = slices.DeleteFunc(all, func(a alerts.Alert) bool { return alerts.SaidAt(a.ID).Before(oldest) })
+	}
+	return c.store.Unknown(ctx, all)
+}
+
+// identity is what an alert is looked up by.
+func identity(a alerts.Alert) alerts.Alert {
+	return alerts.Alert{ID: a.ID, Entity: a.Entity, Key: a.Key}
+}
+
+// found writes a restore down. One that is not dealt with yet becomes part of it.
+func (c *comparison) found(ctx context.Context, mark alerts.Mark, last uint64, lost int) (alerts.Mark, error) {
+	now := c.now()
+	report, err := c.report(ctx)
+	if err != nil {
+		return mark, err
+	}
+	r := alerts.Restore{From: mark.Seq, To: last, Since: mark.At, FoundAt: now, ReadAt: now, Lost: lost, Report: report}
+	if before := mark.Restore; before != nil {
+		r.From = min(r.From, before.From)
+		if before.Since.Before(r.Since) {
+			r.Since = before.Since
+		}
+		if err := c.remark(ctx, before.Again(r)); err != nil {
+			return mark, err
+		}
+	}
+	c.log.Error("the database went back to an earlier state; its alerts are compared with the alert stream",
+		"state_of", r.Since, "alerts_unknown", lost, "alerts_after", r.From, "alerts_up_to", r.To, "report", report)
+	return c.move(ctx, mark, last, &r)
+}
+
+// report says which streams are read again, and what cannot be.
+func (c *comparison) report(ctx context.Context) (string, error) {
+	cursors, err := c.store.Cursors(ctx)
+	if err != nil {
+		return "", err
+	}
+	var again []string
+	for _, stream := range slices.Sorted(maps.Keys(c.book.Reads())) {
+		again = append(again, fmt.Sprintf("%s after sequence %d", stream, cursors[stream].LastSeq))
+	}
+	const most = 20
+	if more := len(again) - most; more > 0 {
+		again = append(again[:most], fmt.Sprintf("%d more", more))
+	}
+	text := "The streams are read again from where the database stands: " + strings.Join(again, ", ") + ". "
+	if len(again) == 0 {
+		text = ""
+	}
+	return text + "Events that a stream does not have any more are lost, and so is what was answered over HTTP since then: " +
+		"jobs, pings, acknowledgements, snoozes, mutes, cancellations, rules and tokens; send them again", nil
+}
+
+// move replaces a mark, and takes in the one that is there then.
+func (c *comparison) move(ctx context.Context, mark alerts.Mark, seq uint64, r *alerts.Restore) (alerts.Mark, error) {
+	to, ok, err := c.store.MoveMark(ctx, mark, seq, r)
+	if err != nil {
+		return mark, err
+	}
+	if !ok { // another node was faster
+		if to, err = c.store.Mark(ctx); err != nil {
+			return mark, err
+		}
+	}
+	c.see(to, ok)
+	return to, nil
+}
+
+func (c *comparison) see(mark alerts.Mark, own bool) { c.seen, c.own = mark, own }
+
+// settle reports a restore, and deals with the alerts that were open when the database was lost, once all events
+// after its state are applied again:
+//
+//  1. One that was raised again has its id, and is known by now.
+//  2. One whose job waits is given back to the job, whose end closes it.
+//  3. Any other is closed, as no job waits for it.
+func (c *comparison) settle(ctx context.Context, mark alerts.Mark, last uint64) error {
+	r := *mark.Restore
+	if err := c.remark(ctx, r.Remark()); err != nil {
+		return err
+	}
+	if read, err := c.isRead(ctx, r); !read || err != nil {
+		return err
+	}
+	open, err := c.open(ctx, r, last)
+	if err != nil {
+		return err
+	}
+	given, closed := 0, 0
+	for _, a := range open {
+		closing, err := c.store.TakeBack(ctx, a, r)
+		if err != nil {
+			return err
+		}
+		if closing == nil {
+			given++
+			continue
+		}
+		closed++
+		c.raised(*closing)
+	}
+	if err := c.remark(ctx, r.Over(given, closed)); err != nil {
+		return err
+	}
+	c.log.Warn("open alerts that a restored database did not know are dealt with", "state_of", r.Since, "given_back", given, "closed", closed)
+	_, err = c.move(ctx, mark, last, nil)
+	return err
+}
+
+// isRead reports whether all that streams took in before a restore was found is applied.
+func (c *comparison) isRead(ctx context.Context, r alerts.Restore) (bool, error) {
+	if c.now().Sub(r.ReadAt) < settleWait || c.book.Revision() == 0 { // without rules nothing is read yet
+		return false, nil
+	}
+	through, err := c.store.ReadThrough(ctx)
+	if err != nil {
+		return false, err
+	}
+	for stream := range c.book.Reads() {
+		if !through[stream].Through.After(r.ReadAt) {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// open are the alerts of a restore that the database does not know and that nothing in the stream closes, in
+// the order of their ids.
+func (c *comparison) open(ctx context.Context, r alerts.Restore, last uint64) ([]alerts.Alert, error) {
+	open := alerts.Open{}
+	for a, err := range c.stream.AlertsBetween(ctx, r.From, r.To) {
+		if err != nil {
+			return nil, err
+		}
+		open.Read(a)
+	}
+	for a, err := range c.stream.AlertsBetween(ctx, r.To, last) {
+		if err != nil {
+			return nil, err
+		}
+		open.Close(a)
+	}
+	unknown, err := c.unknown(ctx, slices.Collect(maps.Values(open)))
+	slices.SortFunc(unknown, func(a, b alerts.Alert) int { return strings.Compare(a.ID.String(), b.ID.String()) })
+	return unknown, err
+}
+
+// publisher returns the publisher, of whose alerts the comparison takes note.
+func (c *comparison) publisher(p alerts.Publisher) alerts.Publisher { return notedPublisher{p, c} }
+
+type notedPublisher struct {
+	alerts.Publisher
+	noted *comparison
+}
+
+// Publish implements alerts.Publisher.
+func (p notedPublisher) Publish(ctx context.Context, batch []alerts.Alert) ([]alerts.Alert, error) {
+	sent, err := p.Publisher.Publish(ctx, batch)
+	p.noted.notePublished(sent)
+	return sent, err
+}
+
+// notePublished keeps the newest alerts that were published.
+func (c *comparison) notePublished(sent []alerts.Alert) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range sent {
+		c.published = append(c.published, identity(a))
+	}
+	if over := len(c.published) - 2*publishedMax; over > 0 {
+		c.published = slices.Delete(c.published, 0, over+publishedMax)
+	}
+}
+
+func (c *comparison) takePublished() []alerts.Alert {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	taken := c.published[max(len(c.published)-publishedMax, 0):]
+	c.published = nil
+	return taken
+}
+
+// condition says whether the database went back and what that left is not dealt with yet.
+func (c *comparison) condition() web.Condition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := condition("restore", c.failed, "the database knows the alerts of the alert stream", "the alert stream cannot be compared with the database")
+	switch r := c.restore; {
+	case r != nil:
+		out.OK = false
+		out.Detail = fmt.Sprintf("the database went back to its state of %s, and did not know %d alerts of the alert stream; open ones are dealt with once the streams are read again",
+			r.Since.UTC().Format(time.RFC3339), r.Lost)
+	case !c.compared && c.failed == nil:
+		out.OK, out.Detail = false, "the alert stream is being compared with the database for the first time since the node started"
+	}
+	return out
+}

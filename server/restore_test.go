@@ -1,0 +1,246 @@
+package server_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"deadman/alerts"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store/storetest"
+	"deadman/server"
+)
+
+const unpaidRule = `
+name: payment-unconfirmed
+entity: payment
+trigger: {event: payments.started, key: event.id}
+resolve: {event: payments.confirmed, key: event.id}
+escalate: [{after: 2s, step: primary}]
+slot: 1s
+hold: 1h
+`
+
+// consumed is the alert stream as a consumer has it that keeps what is open.
+type consumed struct {
+	raised map[string]int       // by rule, key, status and step
+	open   map[alerts.ID]string // keys
+	own    []alerts.Alert       // of the node itself
+}
+
+// isOver checks that each alert was raised once and that none is open.
+func (c consumed) isOver(t *testing.T) {
+	t.Helper()
+	for what, times := range c.raised {
+		if times > 1 {
+			t.Errorf("raised %d times: %s", times, what)
+		}
+	}
+	if len(c.open) > 0 {
+		t.Errorf("open for ever: %v", c.open)
+	}
+}
+
+func consume(t *testing.T, natsURL string) consumed {
+	t.Helper()
+	stream, err := bustest.JetStream(t, natsURL).Stream(t.Context(), bus.AlertsStream)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := stream.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := consumed{raised: map[string]int{}, open: map[alerts.ID]string{}}
+	for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
+		m, err := stream.GetMsg(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var a alerts.Alert
+		if err := json.Unmarshal(m.Data, &a); err != nil {
+			t.Fatal(err)
+		}
+		if a.Rule == alerts.OwnRule {
+			c.own = append(c.own, a)
+			continue
+		}
+		c.raised[fmt.Sprintf("%s %s %s", a.Key, a.Status, a.Step)]++
+		if a.Status == alerts.Firing {
+			c.open[a.ID] = a.Key
+		}
+		for _, id := range a.Closes {
+			delete(c.open, id)
+		}
+	}
+	return c
+}
+
+// backup is a copy of the database of a node that does not run, and returns how to put it back.
+func backup(t *testing.T, c *server.Config) (restore func()) {
+	t.Helper()
+	if c.DatabaseURL == "" {
+		kept, err := os.ReadFile(filepath.Join(c.DataDir, "deadman.db"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return func() {
+			for _, name := range []string{"deadman.db-wal", "deadman.db-shm"} {
+				if err := os.Remove(filepath.Join(c.DataDir, name)); err != nil && !os.IsNotExist(err) {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(filepath.Join(c.DataDir, "deadman.db"), kept, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	config, err := pgx.ParseConfig(c.DatabaseURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	name := config.Database
+	config.Database = "postgres"
+	db, err := pgx.ConnectConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_, err := db.Exec(context.Background(), `DROP DATABASE IF EXISTS `+name+`_backup WITH (FORCE)`)
+		if err != nil {
+			t.Error(err)
+		}
+		_ = db.Close(context.Background())
+	})
+	if _, err := db.Exec(t.Context(), `CREATE DATABASE `+name+`_backup TEMPLATE `+name); err != nil {
+		t.Fatal(err)
+	}
+	return func() { c.DatabaseURL = strings.Replace(c.DatabaseURL, "/"+name, "/"+name+"_backup", 1) }
+}
+
+var spanOfRestore = regexp.MustCompile(`^the database went back to its state of (\S+); that was found at (\S+)\. `)
+
+// isFromTo checks the span that a report on a restored database names: what it does not know happened in it.
+func isFromTo(t *testing.T, report string, from, fromMost, to time.Time) {
+	t.Helper()
+	found := spanOfRestore.FindStringSubmatch(report)
+	if found == nil {
+		t.Fatalf("the report names no span: %q", report)
+	}
+	for i, span := range [][2]time.Time{{from, fromMost}, {to, time.Now()}} {
+		at, err := time.Parse(time.RFC3339, found[i+1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if at.Before(span[0].Truncate(time.Second)) || at.After(span[1]) {
+			t.Errorf("the report is %q: %s is not from %s to %s", report, at, span[0], span[1])
+		}
+	}
+}
+
+// A database that is restored from a backup makes nothing fire twice and leaves nothing open for ever, and
+// the node reports what the database lost.
+func TestARestoredDatabaseIsReportedAndRaisesNothingTwice(t *testing.T) {
+	for _, database := range []string{"sqlite", "postgres"} {
+		t.Run(database, func(t *testing.T) {
+			c := server.Config{
+				DataDir: bustest.Dir(t), NATSURL: broker(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": unpaidRule}),
+			}
+			if database == "postgres" {
+				c.DatabaseURL = storetest.Postgres(t)
+			}
+			post := func(n *node, what string, keys ...string) {
+				t.Helper()
+				for _, key := range keys {
+					n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/payments."+what, fmt.Sprintf(`{"id":%q}`, key))
+				}
+			}
+			inStream := func(n *node, count int) {
+				t.Helper()
+				n.eventually(fmt.Sprintf("%d alerts in the stream", count), func() bool { return len(consume(t, c.NATSURL).raised) == count })
+			}
+			begun := time.Now()
+			n := serve(t, c)
+			post(n, "started", "old")
+			inStream(n, 1)
+			n.end()
+			backedUp := time.Now()
+			restore := backup(t, &c)
+
+			n = serve(t, c)
+			post(n, "started", "resolved", "open", "dangling")
+			inStream(n, 4)
+			post(n, "confirmed", "resolved", "old")
+			inStream(n, 6)
+			if ok, detail, _ := n.condition("restore"); !ok {
+				t.Errorf("a start is no restore: %s", detail)
+			}
+			n.end()
+			js := bustest.JetStream(t, c.NATSURL)
+			if _, err := js.Publish(t.Context(), "payments.confirmed", []byte(`{"id":"dangling"}`)); err != nil {
+				t.Fatal(err)
+			}
+			restore()
+			restored := time.Now()
+
+			n = serve(t, c)
+			n.eventually("the restore is reported", func() bool { return len(n.remarks("database")) > 0 })
+			if got := n.remarks("database")[0]; got.Status != "firing" || got.Count != 5 || !strings.Contains(got.Text, bus.EventsStream+" after sequence 1") {
+				t.Errorf("the report is %+v, want 5 alerts and the stream", got)
+			} else {
+				isFromTo(t, got.Text, begun, backedUp, restored)
+			}
+			if ok, detail, _ := n.condition("restore"); ok {
+				t.Errorf("the condition is %q", detail)
+			}
+			n.eventually("the restore is dealt with", func() bool { return len(n.remarks("database")) > 1 })
+			n.eventually("the condition is fine again", func() bool { ok, _, _ := n.condition("restore"); return ok })
+			n.eventually("the dangling alert is closed", func() bool { return consume(t, c.NATSURL).raised["dangling resolved primary"] > 0 })
+			if got := consume(t, c.NATSURL); len(got.open) != 1 {
+				t.Errorf("open are %v, want one", got.open)
+			}
+			post(n, "confirmed", "open")
+			n.eventually("the last one is resolved", func() bool { return consume(t, c.NATSURL).raised["open resolved primary"] > 0 })
+			consume(t, c.NATSURL).isOver(t)
+			n.end()
+
+			n = serve(t, c) // what was dealt with is no news
+			n.eventually("it serves", func() bool { ok, _, _ := n.condition("sweep"); return ok })
+			if reported := n.remarks("database"); len(reported) != 2 {
+				t.Errorf("reported: %+v", reported)
+			}
+		})
+	}
+}
+
+// A database that is new beside an alert stream with alerts knows none of them: that is reported, and what is open is
+// closed, for no job waits for it.
+func TestANewDatabaseBesideAnOldAlertStreamIsReported(t *testing.T) {
+	t.Parallel()
+	c := server.Config{NATSURL: broker(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": unpaidRule})}
+	c.DataDir = bustest.Dir(t)
+	n := serve(t, c)
+	n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/payments.started", `{"id":"open"}`)
+	n.eventually("an alert in the stream", func() bool { return len(consume(t, c.NATSURL).open) == 1 })
+	n.end()
+
+	c.DataDir = bustest.Dir(t)
+	n = serve(t, c)
+	n.eventually("it is reported and dealt with", func() bool { return len(n.remarks("database")) > 1 })
+	for _, got := range n.remarks("database") {
+		if got.Status == "firing" && (got.Count != 1 || !strings.Contains(got.Text, fmt.Sprintf("its state of %d-", time.Now().UTC().Year()))) {
+			t.Errorf("the report is %+v, want 1 alert of this year", got)
+		}
+	}
+	n.eventually("nothing is open", func() bool { return len(consume(t, c.NATSURL).open) == 0 })
+}

@@ -1,0 +1,57 @@
+package server_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"testing"
+	"time"
+
+	"deadman/internal/bus"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
+	"deadman/rules"
+	"deadman/server"
+)
+
+const hourlyRule = `
+name: hourly
+entity: payment
+trigger: {event: payments.started, key: event.id}
+escalate: [{after: 1h, step: primary, severity: error}]
+slot: 1h
+`
+
+// A rule that comes from elsewhere may have a slot long before the one the sweep waits for,
+// whichever part of the node is the first to see it.
+func TestARuleFromElsewhereIsCheckedAtItsSlots(t *testing.T) {
+	c := server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: broker(t), Rules: ruleFolder(t, map[string]string{"hourly.yaml": hourlyRule})}
+	n := serve(t, c)
+	s, err := store.Open(t.Context(), store.Options{DatabaseURL: c.DatabaseURL, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	b, err := bus.Connect(t.Context(), bus.Options{URL: n.NATS, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer b.Close()
+	n.eventually("it rests", func() bool { return n.get("/readyz?all", nil) == http.StatusOK })
+
+	folder := ruleFolder(t, map[string]string{"payment.yaml": paymentRule})
+	registry := &rules.Registry{Store: s, Binder: b, Book: rules.NewBook(s, s.Shards()), Jobs: s, Log: slog.New(slog.DiscardHandler)}
+	if _, err := registry.ApplyDir(t.Context(), folder); err != nil {
+		t.Fatal(err)
+	}
+	const payments = 10
+	for i := range payments {
+		n.ask(http.MethodPost, "/api/v1/events/payments.started", fmt.Sprintf(`{"id":"p%d"}`, i), nil)
+	}
+	began := time.Now()
+	var said list
+	n.eventually("every payment has its alert", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == payments })
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("it took %s, with a slot every second", took)
+	}
+}

@@ -1,0 +1,116 @@
+package server_test
+
+import (
+	"fmt"
+	"net/url"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store/storetest"
+	"deadman/server"
+)
+
+// saving is clients that save rules without a pause, of the stream that others' events come by.
+type saving struct {
+	over  chan struct{}
+	all   sync.WaitGroup
+	saves int
+	mu    sync.Mutex
+}
+
+func (n *node) saveRules(clients int) *saving {
+	s := &saving{over: make(chan struct{})}
+	for client := range clients {
+		s.all.Go(func() {
+			for i := 0; ; i++ {
+				select {
+				case <-s.over:
+					return
+				default:
+				}
+				name := fmt.Sprintf("other-%d-%d", client, i%100)
+				text := fmt.Sprintf("name: %s\nentity: other\ntrigger: {event: other.created, key: event.id}\nescalate: [{after: %dm, step: primary}]\nslot: 1m\n", name, 1+i/100)
+				if status := n.ask("PUT", "/api/v1/rules/"+name, text, nil); status >= 300 {
+					n.Errorf("save: %d", status)
+					return
+				}
+				s.mu.Lock()
+				s.saves++
+				s.mu.Unlock()
+			}
+		})
+	}
+	return s
+}
+
+// stop ends the saving, and returns how many rules were saved.
+func (s *saving) stop() int {
+	close(s.over)
+	s.all.Wait()
+	return s.saves
+}
+
+// lateness is how long after its slot each alert about a payment was decided.
+func (n *node) lateness() (late []time.Duration) {
+	for next := ""; ; {
+		var page struct {
+			Items []struct {
+				Since     time.Time `json:"since"`
+				DecidedAt time.Time `json:"decided_at"`
+			} `json:"items"`
+			Next string `json:"next"`
+		}
+		n.get("/api/v1/alerts?limit=500&rule=payment-unconfirmed&cursor="+url.QueryEscape(next), &page)
+		for _, a := range page.Items {
+			late = append(late, a.DecidedAt.Sub(futurejobs.Grid(time.Second).Up(a.Since.Add(time.Second))))
+		}
+		if next = page.Next; next == "" {
+			return late
+		}
+	}
+}
+
+// Alerts of a rule are decided while other rules are saved without a pause. The test prints how late they
+// are, beside the same without saves.
+func TestAlertsAreDecidedWhileRulesAreSaved(t *testing.T) {
+	const events = 200
+	for _, database := range []string{"sqlite", "postgres"} {
+		for _, clients := range []int{0, 4} {
+			t.Run(fmt.Sprintf("%s/%d clients", database, clients), func(t *testing.T) {
+				c := server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})}
+				if database == "postgres" {
+					c.DatabaseURL, c.NATSURL = storetest.Postgres(t), broker(t)
+				}
+				n := serve(t, c)
+				streams := n.natsAs(bus.UserAdmin)
+				if c.NATSURL != "" {
+					streams = c.NATSURL
+				}
+				js := bustest.JetStream(t, streams)
+				s := n.saveRules(clients)
+				pace := time.NewTicker(50 * time.Millisecond)
+				defer pace.Stop()
+				for i := range events {
+					<-pace.C
+					if _, err := js.Publish(t.Context(), "payments.started", fmt.Appendf(nil, `{"id":"k%d"}`, i)); err != nil {
+						t.Fatal(err)
+					}
+				}
+				var late []time.Duration
+				n.eventually("all alerts come while rules are saved", func() bool { late = n.lateness(); return len(late) >= events })
+				saves := s.stop()
+				if saves < clients {
+					t.Errorf("%d clients saved %d rules", clients, saves)
+				}
+				slices.Sort(late)
+				t.Logf("%d saves, %d alerts; after the slot: p50 %s, p99 %s, max %s",
+					saves, len(late), late[len(late)/2].Round(time.Millisecond), late[len(late)*99/100].Round(time.Millisecond), late[len(late)-1].Round(time.Millisecond))
+			})
+		}
+	}
+}

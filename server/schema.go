@@ -1,0 +1,122 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"deadman/alerts"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/store"
+)
+
+// schemaWatch finds out that another program migrated the database further than this one, or another live
+// node, can follow.
+type schemaWatch struct {
+	store *store.Store
+	owner *futurejobs.Owner
+	every time.Duration
+	now   func() time.Time
+	said  func(alerts.Alert, bool, error) error
+	log   *slog.Logger
+
+	told alerts.Status // of the remark, as this node wrote it last; empty: it did not; used by Run alone
+
+	mu  sync.Mutex
+	err error // why this program cannot work with the schema; nil: it can, as far as is known
+}
+
+// Run reads the schema until ctx ends.
+func (w *schemaWatch) Run(ctx context.Context) error {
+	if w.store.Alone() {
+		return nil // no other program migrates the database
+	}
+	r := rounds{
+		every: w.every, atOnce: true, do: w.step, log: w.log, level: slog.LevelWarn,
+		failed: "the version of the schema cannot be read or reported", works: "the version of the schema is read and reported again",
+	}
+	return r.Run(ctx)
+}
+
+// step reads the schema:
+//
+//  1. where it is too new for this program, the node becomes unfit and not ready;
+//  2. where it is too new for a live node, an alert is raised, by the holder of the upkeep's shard or by the
+//     node itself.
+func (w *schemaWatch) step(ctx context.Context) error {
+	schema, err := w.store.Schema(ctx)
+	if err != nil {
+		return err
+	}
+	w.note(schema)
+	if !w.owner.Holds(upkeepShard) && w.Err() == nil {
+		w.told = ""
+		return nil
+	}
+	r := behindRemark(schema, w.now())
+	if r.Status == w.told {
+		return nil
+	}
+	write := w.store.BeginRemark
+	if r.Status == alerts.Resolved {
+		write = w.store.EndRemark
+	}
+	if err := w.said(write(ctx, r)); err != nil {
+		return err
+	}
+	w.told = r.Status
+	return nil
+}
+
+// note keeps whether this program can work with the schema.
+func (w *schemaWatch) note(schema store.Schema) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	before := w.err
+	w.err = nil
+	if store.TooNew(schema.Applied, schema.Known) {
+		w.err = fmt.Errorf("the schema is at version %d and this program works up to version %d; replace the node by a newer version",
+			schema.Applied, schema.Known+1)
+	}
+	switch {
+	case w.err != nil && before == nil:
+		w.log.Error("schema too new for this node; it gives its shards back", "err", w.err)
+	case w.err == nil && before != nil:
+		w.log.Info("schema works for this node again", "version", schema.Applied)
+	}
+}
+
+// Err is why this program cannot work with the schema; nil: it can.
+func (w *schemaWatch) Err() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.err
+}
+
+// Unfit is Err for Owner.Unfit.
+func (w *schemaWatch) Unfit() string {
+	if err := w.Err(); err != nil {
+		return err.Error()
+	}
+	return ""
+}
+
+// behindRemark is the remark about the live nodes that cannot work with the schema; it is resolved where there
+// are none.
+func behindRemark(schema store.Schema, now time.Time) alerts.Remark {
+	r := alerts.Remark{Topic: "schema", Step: "behind", Status: alerts.Resolved, Severity: alerts.Error, Since: now, Text: "every live node works with the schema"}
+	var names []string
+	for _, n := range schema.Nodes {
+		if store.TooNew(schema.Applied, n.Schema) {
+			names = append(names, fmt.Sprintf("%s (deadman %s)", n.Name, n.Version))
+		}
+	}
+	if len(names) > 0 {
+		r.Status = alerts.Firing
+		r.Text = fmt.Sprintf("the schema is at version %d, and these nodes cannot work with it; replace them: %s", schema.Applied, strings.Join(names, ", "))
+	}
+	return r
+}

@@ -1,0 +1,376 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
+	"deadman/server"
+)
+
+// within bounds every wait of these tests for something real.
+const within = 2 * time.Minute
+
+// node is a node in this process.
+type node struct {
+	*testing.T
+	server.Endpoints
+	dir   string // of data
+	log   *bustest.Log
+	stop  func()
+	ended chan error
+}
+
+// natsAs is where a user of the node's own NATS server connects.
+func (n *node) natsAs(user string) string {
+	n.Helper()
+	return bustest.LogIn(n, n.dir, n.NATS, user)
+}
+
+// as connects to the node's own NATS server as one of its users, until the test ends.
+func (n *node) as(user string, options ...nats.Option) *nats.Conn {
+	n.Helper()
+	conn, err := nats.Connect(n.natsAs(user), append(options, nats.CustomInboxPrefix("_INBOX."+user))...)
+	if err != nil {
+		n.Fatal(err)
+	}
+	n.Cleanup(conn.Close)
+	return conn
+}
+
+// byDefault stands for an address that nobody set.
+const byDefault = "default"
+
+// begin begins to serve and does not wait.
+func begin(t *testing.T, c server.Config) (n *node, ready <-chan server.Endpoints) {
+	t.Helper()
+	return beginWith(t, c, func(h slog.Handler) slog.Handler { return h })
+}
+
+// beginWith is begin with something between the node and its log.
+func beginWith(t *testing.T, c server.Config, log func(slog.Handler) slog.Handler) (n *node, ready <-chan server.Endpoints) {
+	t.Helper()
+	if c.DataDir == "" {
+		c.DataDir = bustest.Dir(t)
+	}
+	for _, addr := range []*string{&c.HTTPAddr, &c.NATSAddr} {
+		switch *addr {
+		case "":
+			*addr = "127.0.0.1:0"
+		case byDefault:
+			*addr = ""
+		}
+	}
+	serves := make(chan server.Endpoints, 1)
+	ended := make(chan error, 1)
+	n = &node{T: t, dir: c.DataDir, log: &bustest.Log{}, ended: ended}
+	c.Ready = func(e server.Endpoints) { serves <- e }
+	c.Log = slog.New(log(slog.NewJSONHandler(n.log, nil)))
+	ctx, cancel := context.WithCancel(context.Background())
+	n.stop = cancel
+	go func() { ended <- server.Run(ctx, c); close(ended) }()
+	t.Cleanup(func() {
+		cancel()
+		for err := range ended {
+			if err != nil {
+				t.Errorf("serve: %v", err)
+			}
+		}
+		if t.Failed() {
+			t.Log(n.log.String())
+		}
+	})
+	return n, serves
+}
+
+// serve serves, and waits until it does.
+func serve(t *testing.T, c server.Config) *node {
+	t.Helper()
+	n, ready := begin(t, c)
+	select {
+	case n.Endpoints = <-ready:
+	case err := <-n.ended:
+		t.Fatalf("serve: %v", err)
+	case <-time.After(within):
+		t.Fatal("it does not serve")
+	}
+	return n
+}
+
+// broker is a NATS server that several nodes could share.
+func broker(t *testing.T) (url string) {
+	t.Helper()
+	server, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(server.Close)
+	return server.ClientURL()
+}
+
+// get reads a path of the API into out and returns the status.
+func (n *node) get(path string, out any) int {
+	n.Helper()
+	return n.ask(http.MethodGet, path, "", out)
+}
+
+func (n *node) ask(method, path, body string, out any) int {
+	n.Helper()
+	got := n.call(method, path, body)
+	if out != nil {
+		got.read(n.T, out)
+	}
+	return got.status
+}
+
+func (n *node) eventually(what string, ok func() bool) {
+	n.Helper()
+	for deadline := time.Now().Add(within); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			n.Fatalf("not within %s: %s", within, what)
+		}
+	}
+}
+
+// list is a list of the API, with what these tests read of it.
+type list struct {
+	Items []struct {
+		Rule, Key, Outcome, Subject, Reason, Status, Severity string
+
+		Step   any // of an alert its name, of a job how many were taken
+		Closes []string
+	}
+}
+
+func ruleFolder(t *testing.T, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+const paymentRule = `
+name: payment-unconfirmed
+entity: payment
+trigger: {event: payments.started, key: event.id}
+resolve: {event: payments.confirmed, key: event.id}
+escalate: [{after: 1s, step: primary, severity: error}, {after: 1h, step: late, severity: critical}]
+slot: 1s
+`
+
+func TestFromEventToAlertToResolved(t *testing.T) {
+	for _, database := range []string{"sqlite", "postgres"} {
+		t.Run(database, func(t *testing.T) {
+			c := server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})}
+			if database == "postgres" {
+				c.DatabaseURL, c.NATSURL = storetest.Postgres(t), broker(t)
+			}
+			n := serve(t, c)
+			if status := n.ask(http.MethodPost, "/api/v1/events/payments.started", `{"id":"p1"}`, nil); status != http.StatusAccepted {
+				t.Fatalf("an event is answered with %d", status)
+			}
+			var said list
+			n.eventually("an alert", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 1 })
+			if a := said.Items[0]; a.Key != "p1" || a.Status != "firing" || a.Step != "primary" {
+				t.Errorf("said %+v", a)
+			}
+			n.ask(http.MethodPost, "/api/v1/events/payments.confirmed", `{"id":"p1"}`, nil)
+			n.eventually("a resolved alert", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 2 })
+			if a := said.Items[0]; a.Status != "resolved" || len(a.Closes) != 1 {
+				t.Errorf("said %+v", a)
+			}
+			var history list
+			n.get("/api/v1/history", &history)
+			if len(history.Items) != 1 || history.Items[0].Outcome != "resolved" {
+				t.Errorf("history has %+v", history.Items)
+			}
+		})
+	}
+}
+
+func TestAJobIsCancelledByHand(t *testing.T) {
+	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
+	n.ask(http.MethodPost, "/api/v1/events/payments.started", `{"id":"a/b c"}`, nil)
+	var said list
+	n.eventually("an alert", func() bool { n.get("/api/v1/alerts", &said); return len(said.Items) == 1 })
+	job := "/api/v1/jobs/payment-unconfirmed?key=a%2Fb%20c"
+	if status := n.ask(http.MethodDelete, job, "", nil); status != http.StatusNoContent {
+		t.Fatalf("cancelling is answered with %d", status)
+	}
+	if status := n.ask(http.MethodDelete, job, "", nil); status != http.StatusNotFound {
+		t.Errorf("cancelling again is answered with %d", status)
+	}
+	var history list
+	n.get("/api/v1/history", &history)
+	if len(history.Items) != 1 || history.Items[0].Outcome != "cancelled" {
+		t.Errorf("history has %+v", history.Items)
+	}
+	n.get("/api/v1/alerts", &said)
+	if len(said.Items) != 2 || said.Items[0].Status != "resolved" || len(said.Items[0].Closes) != 1 {
+		t.Errorf("what was said is not closed: %+v", said.Items)
+	}
+	if a := said.Items[0]; a.Severity != "error" || a.Step != "primary" {
+		t.Errorf("it is closed by an alert that is %s, step %v, to others than were told before", a.Severity, a.Step)
+	}
+}
+
+func TestABadRuleFileIsRefusedAndTheOthersAreServed(t *testing.T) {
+	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{
+		"bad.yaml":     "name: bad\nentity: order\ntrigger: {event: orders.created, key: event.id}\nescalate:\n  - {afer: 3h}\n",
+		"payment.yaml": paymentRule,
+	})})
+	log := n.log.String()
+	for _, part := range []string{"bad.yaml", ":5:", "afer", "after"} {
+		if !strings.Contains(log, part) {
+			t.Errorf("the log does not name %q", part)
+		}
+	}
+	n.ask(http.MethodPost, "/api/v1/events/payments.started", `{"id":"p1"}`, nil)
+	var jobs list
+	n.eventually("a job of the good rule", func() bool { n.get("/api/v1/jobs", &jobs); return len(jobs.Items) == 1 })
+}
+
+func TestABadEventBecomesADeadLetter(t *testing.T) {
+	n := serve(t, server.Config{Rules: ruleFolder(t, map[string]string{"payment.yaml": paymentRule})})
+	for _, body := range []string{`{"id":`, `{"amount":3}`, `{"id":["x"]}`, `{"id":"good"}`} {
+		n.ask(http.MethodPost, "/api/v1/events/payments.started", body, nil)
+	}
+	var jobs, letters list
+	n.eventually("the good event's job", func() bool { n.get("/api/v1/jobs", &jobs); return len(jobs.Items) == 1 })
+	n.get("/api/v1/dead-letters", &letters)
+	if len(letters.Items) != 3 {
+		t.Fatalf("%d dead letters: %+v", len(letters.Items), letters.Items)
+	}
+	for _, l := range letters.Items {
+		if l.Rule != "payment-unconfirmed" || l.Subject != "payments.started" || l.Reason == "" {
+			t.Errorf("a dead letter says %+v", l)
+		}
+	}
+}
+
+func TestADatabaseThatIsNotThereYetIsWaitedFor(t *testing.T) {
+	port := bustest.Port(t)
+	n, ready := begin(t, server.Config{NATSURL: broker(t), DatabaseURL: fmt.Sprintf("postgres://postgres@127.0.0.1:%d/postgres?sslmode=disable", port)})
+	n.eventually("it says what it waits for", func() bool { return strings.Contains(n.log.String(), "not there yet") })
+
+	cluster, err := storetest.StartCluster(storetest.Settings{Port: port})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		n.stop()
+		if err := <-n.ended; err != nil { // it lets go of the database before the database goes
+			t.Errorf("serve: %v", err)
+		}
+		if err := cluster.Stop(); err != nil {
+			t.Error(err)
+		}
+	})
+	select {
+	case <-ready:
+	case err := <-n.ended:
+		t.Fatalf("serve: %v", err)
+	case <-time.After(within):
+		t.Fatal("it does not serve although the database is there")
+	}
+}
+
+func TestADatabaseForSeveralNodesNeedsABrokerForThem(t *testing.T) {
+	err := server.Run(t.Context(), server.Config{DatabaseURL: storetest.Postgres(t), DataDir: t.TempDir()})
+	if !errors.Is(err, server.ErrHalfConfigured) || !strings.Contains(err.Error(), "DEADMAN_NATS_URL") {
+		t.Errorf("a database without a broker: %v", err)
+	}
+}
+
+func TestASecondProcessOnTheDataFolderIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	serve(t, server.Config{DataDir: dir})
+	err := server.Run(t.Context(), server.Config{
+		DataDir: dir, HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler),
+	})
+	if !errors.Is(err, store.ErrLocked) || !strings.Contains(err.Error(), dir) {
+		t.Errorf("a second process: %v", err)
+	}
+}
+
+func TestDefaultPortsThatAreTakenMove(t *testing.T) {
+	for _, addr := range []string{server.DefaultHTTPAddr, server.DefaultNATSAddr} {
+		if taken, err := net.Listen("tcp", addr); err == nil {
+			t.Cleanup(func() { _ = taken.Close() })
+		}
+	}
+	n := serve(t, server.Config{HTTPAddr: byDefault, NATSAddr: byDefault})
+	if strings.HasSuffix(n.HTTP, server.DefaultHTTPAddr) || strings.HasSuffix(n.NATS, server.DefaultNATSAddr) {
+		t.Errorf("it serves at %+v, which is taken", n.Endpoints)
+	}
+	if status := n.get("/healthz", nil); status != http.StatusOK {
+		t.Errorf("/healthz is %d where it moved to", status)
+	}
+	for _, addr := range []string{server.DefaultHTTPAddr, server.DefaultNATSAddr} {
+		if !strings.Contains(n.log.String(), addr) {
+			t.Errorf("the log does not say that %s is taken", addr)
+		}
+	}
+}
+
+func TestAPortThatSomebodySetDoesNotMove(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer taken.Close()
+	for name, c := range map[string]server.Config{
+		"HTTP": {HTTPAddr: taken.Addr().String(), NATSAddr: "127.0.0.1:0"},
+		"NATS": {HTTPAddr: "127.0.0.1:0", NATSAddr: taken.Addr().String()},
+	} {
+		c.DataDir, c.Log = t.TempDir(), slog.New(slog.DiscardHandler)
+		if err := server.Run(t.Context(), c); err == nil || !strings.Contains(err.Error(), taken.Addr().String()) {
+			t.Errorf("%s where somebody listens already: %v", name, err)
+		}
+	}
+}
+
+// Without NATS a node goes on with what it can do: what sends it requests goes on, and whoever asks
+// whether all is well learns that it is not.
+func TestReadyWithoutNATS(t *testing.T) {
+	broker, err := bus.StartServer(bus.ServerOptions{Dir: bustest.Dir(t), Addr: "127.0.0.1:0", Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer broker.Close()
+	n := serve(t, server.Config{NATSURL: broker.ClientURL()})
+	n.eventually("it is fine", func() bool { return n.get("/readyz?all", nil) == http.StatusOK })
+	broker.Close()
+	n.eventually("it is not fine", func() bool { return n.get("/readyz?all", nil) == http.StatusServiceUnavailable })
+	var ready struct{ Ready, Fine bool }
+	if status := n.get("/readyz", &ready); status != http.StatusOK || !ready.Ready || ready.Fine {
+		t.Errorf("%d %+v", status, ready)
+	}
+	if status := n.get("/api/v1/jobs", nil); status != http.StatusOK {
+		t.Errorf("jobs: %d", status)
+	}
+}
+
+func TestReadyzSaysWhatIsWrong(t *testing.T) {
+	n := serve(t, server.Config{})
+	var ready struct{ Ready, Fine bool }
+	n.eventually("it is fine", func() bool { return n.get("/readyz?all", &ready) == http.StatusOK && ready.Ready && ready.Fine })
+}

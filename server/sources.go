@@ -1,0 +1,95 @@
+package server
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"deadman/checks/lookup"
+	"deadman/internal/sources"
+	"deadman/rules"
+	"deadman/web"
+)
+
+// openSources makes the sources of the operator's file.
+func (n *node) openSources() error {
+	known, err := n.readSources()
+	if err == nil {
+		n.sources, err = newSourceSet(known, func(spec sources.Spec) (lookup.Client, error) { return sources.Open(spec, n.bus.Conn) }, n.metrics, n.log)
+	}
+	if err != nil {
+		return fmt.Errorf("sources: %w (--sources names a file)", err)
+	}
+	return nil
+}
+
+// OpenSources makes the sources of an operator's file for rules to be checked against, without
+// a node: those over its own connection can't be asked. env is what a variable of the environment
+// holds that the file names. The sources are in use until they are let go.
+func OpenSources(file string, env func(name string) string) (known rules.Sources, letGo func(), err error) {
+	specs, err := sources.Load(file, env)
+	if err != nil {
+		return nil, nil, err
+	}
+	set, err := newSourceSet(specs, func(spec sources.Spec) (lookup.Client, error) { return sources.Open(spec, nil) }, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return nil, nil, err
+	}
+	return set, set.Close, nil
+}
+
+// newSourceSet makes sources. Nothing is asked yet, and one that can't be reached does not hold
+// up the start.
+func newSourceSet(known []sources.Spec, open func(sources.Spec) (lookup.Client, error), o lookup.Observer, log *slog.Logger) (sourceSet, error) {
+	var all []*lookup.Source
+	for _, spec := range known {
+		client, err := open(spec)
+		if err != nil {
+			lookup.NewSet(all...).Close()
+			return sourceSet{}, err
+		}
+		all = append(all, lookup.NewSource(lookup.Options{
+			Name: spec.Name, Kind: string(spec.Kind()), Client: client, Limits: spec.Limits, Most: spec.Most(), Now: time.Now, Observer: o, Log: log,
+		}))
+	}
+	return sourceSet{lookup.NewSet(all...)}, nil
+}
+
+// readSources reads the file that the settings name; there are no sources without one.
+func (n *node) readSources() ([]sources.Spec, error) {
+	if n.Sources == "" {
+		return nil, nil
+	}
+	return sources.Load(n.Sources, n.Env)
+}
+
+// sourceSet is the sources of a node, as rules ask for them.
+type sourceSet struct{ *lookup.Set }
+
+var _ rules.Sources = sourceSet{}
+
+// Source returns the source of a name, if there is one.
+func (s sourceSet) Source(name string) (rules.Source, bool) {
+	source, ok := s.Get(name)
+	return source, ok
+}
+
+// condition names the sources that can't be asked.
+func (s sourceSet) condition() []web.Condition {
+	states := s.States()
+	if len(states) == 0 {
+		return nil
+	}
+	var failing []string
+	for _, state := range states {
+		if !state.Health.Works() {
+			failing = append(failing, state.Name)
+		}
+	}
+	detail := "all of them work, as far as they were asked"
+	if len(failing) > 0 {
+		detail = "these can't be asked: " + strings.Join(failing, ", ") + "; jobs that ask them are looked at again and again"
+	}
+	return []web.Condition{{Name: "sources", OK: len(failing) == 0, Detail: detail}}
+}

@@ -1,0 +1,56 @@
+package server_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"deadman/internal/store/storetest"
+	"deadman/server"
+)
+
+// sourceFile is a file of sources.
+func sourceFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "sources.yaml")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestABadFileOfSourcesStopsTheStart(t *testing.T) {
+	for text, says := range map[string]string{
+		"sauces: {}\n":                 `sources.yaml:1:1: sauces: unknown field "sauces"; did you mean "sources"?`,
+		"sources: {shop: {rate: 5}}\n": `sources.yaml:1:11: sources.shop: it does not say what it is`,
+	} {
+		err := server.Run(t.Context(), server.Config{
+			DataDir: t.TempDir(), HTTPAddr: "127.0.0.1:0", NATSAddr: "127.0.0.1:0", Sources: sourceFile(t, text),
+		})
+		if err == nil || !strings.Contains(err.Error(), says) {
+			t.Errorf("%v, want %q", err, says)
+		}
+	}
+}
+
+// A rule that names what is not there is refused by its name, also where there is no file.
+func TestARuleNamesASourceThatThereIsNot(t *testing.T) {
+	n := serve(t, server.Config{Sources: sourceFile(t, "sources: {}\n")})
+	const rule = `{"name": "a", "entity": "order", "trigger": {"event": "orders.created", "key": "event.id"},
+		"lookup": {"sql": {"source": "shop", "query": "select 1"}}, "escalate": [{"after": "3h"}]}`
+	got := n.call(http.MethodPut, "/api/v1/rules/a", rule)
+	if got.status != http.StatusUnprocessableEntity || !strings.Contains(string(got.body), "is not defined on this node") {
+		t.Errorf("%d %s", got.status, got.body)
+	}
+}
+
+// A source whose user could do more than read is warned of when the node starts, though no rule asks it yet.
+func TestASourceOfASuperuserIsWarnedOf(t *testing.T) {
+	t.Setenv("SHOP_URL", storetest.Postgres(t))
+	n := serve(t, server.Config{Sources: sourceFile(t, "sources: {shop: {postgres: {url_env: SHOP_URL}}}\n"), Env: os.Getenv})
+	n.eventually("the source is warned of", func() bool {
+		return strings.Contains(string(n.call(http.MethodGet, "/api/v1/sources", "").body), "is a superuser")
+	})
+}

@@ -1,0 +1,152 @@
+package server_test
+
+import (
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	"deadman/internal/bus"
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store"
+	"deadman/internal/store/storetest"
+	"deadman/server"
+)
+
+// blindRule has jobs that come due soon and wait for their stream.
+const blindRule = `
+name: payment-unconfirmed
+entity: payment
+trigger: {event: payments.started, key: event.id}
+resolve: {event: payments.confirmed, key: event.id}
+escalate: [{after: 4s, step: primary}]
+slot: 1s
+hold: 1h
+`
+
+// remarked is what a node said about itself.
+type remarked struct {
+	ID, Key, Step, Status, Text string
+
+	Count  int
+	Closes []string
+}
+
+// remarks are what nodes said about themselves on a topic, oldest first.
+func (n *node) remarks(topic string) []remarked {
+	n.Helper()
+	var page struct{ Items []remarked }
+	n.get("/api/v1/alerts?limit=500&rule="+alerts.OwnRule, &page)
+	slices.Reverse(page.Items)
+	return slices.DeleteFunc(page.Items, func(a remarked) bool { return a.Key != topic })
+}
+
+// Jobs come due while no node is there. Those that start later say so once, however many they
+// are, with how many jobs were late, and that it is over.
+func TestBlindnessIsSaidOnce(t *testing.T) {
+	topics := []string{"sweep", "intake/" + bus.EventsStream}
+	for _, database := range []string{"sqlite", "postgres"} {
+		t.Run(database, func(t *testing.T) {
+			c := server.Config{DataDir: bustest.Dir(t), Rules: ruleFolder(t, map[string]string{"payment.yaml": blindRule})}
+			starts := 1
+			if database == "postgres" {
+				c.DatabaseURL, c.NATSURL, starts = storetest.Postgres(t), broker(t), 2
+			}
+			n := serve(t, c)
+			const jobs = 7
+			for i := range jobs {
+				n.want(http.StatusAccepted, http.MethodPost, "/api/v1/events/payments.started", fmt.Sprintf(`{"id":"p%d"}`, i))
+			}
+			var pending list
+			n.eventually("jobs", func() bool { n.get("/api/v1/jobs", &pending); return len(pending.Items) == jobs })
+			for _, topic := range topics {
+				if first := n.remarks(topic); len(first) != 0 {
+					t.Errorf("a first start says %+v", first)
+				}
+			}
+			n.stop()
+			if err := <-n.ended; err != nil {
+				t.Fatal(err)
+			}
+			pastDue(t, c, topics, 10*time.Minute)
+
+			nodes := make([]*node, starts)
+			for i := range nodes {
+				nodes[i] = serve(t, config(t, c, i))
+			}
+			n = nodes[0]
+			for _, topic := range topics {
+				var said []remarked
+				n.eventually("it is over with "+topic, func() bool { said = n.remarks(topic); return len(said) >= 2 })
+				if len(said) != 2 || said[0].Status != "firing" || said[1].Status != "resolved" || said[0].Step != "blind" {
+					t.Fatalf("said of %s: %+v", topic, said)
+				}
+				if !slices.Equal(said[1].Closes, []string{said[0].ID}) {
+					t.Errorf("it closes %v, not %s", said[1].Closes, said[0].ID)
+				}
+				for _, a := range said {
+					if a.Count != jobs || !strings.Contains(a.Text, fmt.Sprintf("; %d jobs were late", jobs)) {
+						t.Errorf("said of %s with %d late jobs: %+v", topic, jobs, a)
+					}
+				}
+			}
+			var alerted list
+			n.eventually("the late jobs are checked", func() bool {
+				n.get("/api/v1/alerts?limit=500&rule=payment-unconfirmed", &alerted)
+				return len(alerted.Items) == jobs
+			})
+		})
+	}
+}
+
+// config is what the i-th node of several runs with.
+func config(t *testing.T, c server.Config, i int) server.Config {
+	if i > 0 {
+		c.DataDir = t.TempDir()
+	}
+	return c
+}
+
+// pastDue waits until all jobs are due, by the clock of a store that no node uses, and sets
+// back how far the topics came.
+func pastDue(t *testing.T, c server.Config, topics []string, by time.Duration) {
+	t.Helper()
+	s, err := store.Open(t.Context(), store.Options{DatabaseURL: c.DatabaseURL, DataDir: c.DataDir, Log: slog.New(slog.DiscardHandler)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	for deadline := time.Now().Add(within); ; time.Sleep(50 * time.Millisecond) {
+		g, err := s.Gauges(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if g.Due == g.Pending {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d jobs are due", g.Due, g.Pending)
+		}
+	}
+	now, err := s.Now(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept, err := s.Progress(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, topic := range topics {
+		seen := store.Progress{Topic: topic} // a node that ran for a moment may not have kept it
+		if i := slices.IndexFunc(kept, func(p store.Progress) bool { return p.Topic == topic }); i >= 0 {
+			seen = kept[i]
+		}
+		if ok, err := s.Advance(t.Context(), seen, now.Add(-by)); err != nil || !ok {
+			t.Fatalf("set back %s: %v, %v", topic, ok, err)
+		}
+	}
+}

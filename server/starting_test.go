@@ -1,0 +1,113 @@
+//go:build unix
+
+package server_test
+
+import (
+	"context"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/Shopify/toxiproxy/v2"
+	"github.com/rs/zerolog"
+
+	"deadman/internal/store/storetest"
+	"deadman/server"
+)
+
+// distant is a database behind a proxy that can be stopped.
+func distant(t *testing.T) (proxy *toxiproxy.Proxy, address string) {
+	t.Helper()
+	at, err := url.Parse(storetest.Postgres(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	proxy = toxiproxy.NewProxy(toxiproxy.NewServer(toxiproxy.NewMetricsContainer(nil), zerolog.Nop()), t.Name(), "127.0.0.1:0", at.Host)
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(proxy.Stop)
+	at.Host = proxy.Listen
+	return proxy, at.String()
+}
+
+// serves waits until a node serves.
+func serves(t *testing.T, n *node, ready <-chan server.Endpoints) {
+	t.Helper()
+	select {
+	case <-ready:
+	case err := <-n.ended:
+		t.Fatalf("serve: %v", err)
+	case <-time.After(within):
+		t.Fatal("it does not serve although the database is there again")
+	}
+}
+
+// A database that goes away after it was opened, while a node starts, is waited for. The file of
+// channels is a pipe, so that the node stands there until somebody writes.
+func TestADatabaseThatGoesAwayAtTheStartIsWaitedFor(t *testing.T) {
+	t.Parallel()
+	proxy, database := distant(t)
+	pipe := filepath.Join(t.TempDir(), "notify.yaml")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	n, ready := begin(t, server.Config{DatabaseURL: database, NATSURL: broker(t), Notify: pipe})
+	hand := func(while func()) {
+		t.Helper()
+		file, err := os.OpenFile(pipe, os.O_WRONLY, 0) // returns when the node reads
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		while()
+		if _, err := file.WriteString("channels: {hook: {kind: webhook, url: http://127.0.0.1:9/}}\nroutes: [{to: hook}]\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	hand(proxy.Stop)
+	n.eventually("it says what it waits for", func() bool { return strings.Contains(n.log.String(), "not there any more") })
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	hand(func() {})
+	serves(t, n, ready)
+}
+
+// onWarning calls a function when a node says something for the first time, before it goes on.
+type onWarning struct {
+	slog.Handler
+	says string
+	call func()
+}
+
+// Handle implements slog.Handler.
+func (h *onWarning) Handle(ctx context.Context, r slog.Record) error {
+	if strings.Contains(r.Message, h.says) && h.call != nil {
+		h.call()
+		h.call = nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// The same goes for the look for tokens, which is the last one before the node serves.
+func TestADatabaseThatGoesAwayBeforeTheDoorIsWaitedFor(t *testing.T) {
+	if taken, err := net.Listen("tcp", server.DefaultHTTPAddr); err == nil { // so that it moves, and says so
+		t.Cleanup(func() { _ = taken.Close() })
+	}
+	proxy, database := distant(t)
+	n, ready := beginWith(t, server.Config{DatabaseURL: database, NATSURL: broker(t), HTTPAddr: byDefault}, func(h slog.Handler) slog.Handler {
+		return &onWarning{h, "the default HTTP address is taken", proxy.Stop}
+	})
+	n.eventually("it says what it waits for", func() bool { return strings.Contains(n.log.String(), "not there any more") })
+	if err := proxy.Start(); err != nil {
+		t.Fatal(err)
+	}
+	serves(t, n, ready)
+}

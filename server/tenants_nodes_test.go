@@ -1,0 +1,344 @@
+package server_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"deadman/internal/bus/bustest"
+	"deadman/internal/store/storetest"
+	"deadman/server"
+)
+
+// learns bounds how long a node takes to learn of a quota and of its use on other nodes: 5 seconds, and time for a busy machine.
+const learns = 20 * time.Second
+
+// spread is several nodes of one database and one broker, and a tenant that spreads what it does over them.
+type spread struct {
+	*tenants            // the first node
+	nodes    []*tenants // all of them
+}
+
+func newSpread(t *testing.T, nodes int) *spread {
+	t.Helper()
+	c := server.Config{DatabaseURL: storetest.Postgres(t), NATSURL: broker(t)}
+	w := &spread{tenants: newTenants(t, c)}
+	w.nodes = append(w.nodes, w.tenants)
+	for range nodes - 1 {
+		another := *w.tenants
+		another.config.DataDir = bustest.Dir(t)
+		another.start(t)
+		w.nodes = append(w.nodes, &another)
+	}
+	return w
+}
+
+// playedBy returns the nodes for a subtest.
+func (w *spread) playedBy(t *testing.T) *spread {
+	again := &spread{}
+	for _, n := range w.nodes {
+		one, node := *n, *n.node
+		node.T, one.node = t, &node
+		again.nodes = append(again.nodes, &one)
+	}
+	again.tenants = again.nodes[0]
+	return again
+}
+
+// over sends so many requests at once, each to the next node, and returns the answers by node.
+func (w *spread) over(requests int, send func(n *tenants, i int) reply) [][]reply {
+	w.Helper()
+	answers := make([][]reply, len(w.nodes))
+	var all sync.WaitGroup
+	for at, n := range w.nodes {
+		all.Go(func() {
+			for i := at; i < requests; i += len(w.nodes) {
+				answers[at] = append(answers[at], send(n, i))
+			}
+		})
+	}
+	all.Wait()
+	return answers
+}
+
+// counted returns how many answers have a status, and fails the test for those that have neither it nor the refusal of a quota.
+func (w *spread) counted(answers [][]reply, status, refusal int) (taken, refused int64) {
+	w.Helper()
+	for _, got := range slices.Concat(answers...) {
+		if got.status == status {
+			taken++
+			continue
+		}
+		w.isOver(got, refusal)
+		refused++
+	}
+	return taken, refused
+}
+
+// onEach waits until something holds on each node, and fails the test for a node that takes longer than nodes take to learn of it.
+func (w *spread) onEach(what string, holds func(n *tenants) bool) {
+	w.Helper()
+	began := time.Now()
+	for i, n := range w.nodes {
+		for !holds(n) {
+			if time.Since(began) > learns {
+				w.Fatalf("after %v it does not hold on node %d of %d: %s", learns, i+1, len(w.nodes), what)
+			}
+			time.Sleep(50 * time.Millisecond)
+		}
+	}
+}
+
+// agree waits until all nodes count the same of a limit, and that is what was refused, and used where used is not negative.
+func (w *spread) agree(limit string, used, refused int64) {
+	w.Helper()
+	var first usage
+	w.onEach(fmt.Sprintf("of %s %d are used and %d refused", limit, used, refused), func(n *tenants) bool {
+		got := n.usage("acme-", limit, n.acme)
+		first = w.usage("acme-", limit, w.admin)
+		return got == first && got.Refused == refused && (used < 0 || got.Used == used)
+	})
+}
+
+// refusedByNodes is the sum of what each node says that it refused.
+func (w *spread) refusedByNodes(limit string) (sum int64) {
+	w.Helper()
+	for _, n := range w.nodes {
+		text := string(n.want(http.StatusOK, http.MethodGet, "/metrics", "", n.admin...).body)
+		_, after, has := strings.Cut(text, `deadman_quota_refused_total{quota="`+limit+`"} `)
+		if !has {
+			continue
+		}
+		number, _, _ := strings.Cut(after, "\n")
+		refused, err := strconv.ParseInt(number, 10, 64)
+		if err != nil {
+			w.Fatal(err)
+		}
+		sum += refused
+	}
+	return sum
+}
+
+// A tenant that spreads what it does over three nodes has one quota: rules are exact, events are limited on each node, and of jobs and
+// alerts the nodes together take as much more as they do before they learn of each other.
+func TestQuotasHoldOnSeveralNodes(t *testing.T) {
+	w := newSpread(t, 3)
+	for _, attack := range []struct {
+		name string
+		play func(*spread, *testing.T)
+	}{
+		{"rules", (*spread).rulesAreCounted},
+		{"jobs", (*spread).jobsAreCounted},
+		{"events", (*spread).eventsAreCounted},
+		{"alerts", (*spread).alertsAreCounted},
+		{"bytes", (*spread).bytesAreCounted},
+		{"refusals", (*spread).refusalsAddUp},
+	} {
+		t.Run(attack.name, func(t *testing.T) {
+			again := w.playedBy(t)
+			attack.play(again, t)
+			for i, n := range again.nodes {
+				n.zenithGoesOn(fmt.Sprintf("%s-%d", attack.name, i))
+			}
+		})
+	}
+}
+
+func (w *spread) rulesAreCounted(t *testing.T) {
+	w.quota(`{"rules": 5}`)
+	name := func(i int) string { return fmt.Sprintf("acme-n%d", i) }
+	answers := w.over(15, func(n *tenants, i int) reply {
+		return n.call(http.MethodPut, "/api/v1/rules/"+name(i), strings.Replace(holdRule, "acme-hold", name(i), 1), append(slices.Clone(n.acme), "Content-Type", "application/yaml")...)
+	})
+	if saved, _ := w.counted(answers, http.StatusCreated, http.StatusUnprocessableEntity); saved != 4 { // with acme-late
+		t.Errorf("%d rules were saved over %d nodes, want 4", saved, len(w.nodes))
+	}
+	w.onEach("5 rules are counted", func(n *tenants) bool {
+		use := n.usage("acme-", "rules", n.acme)
+		return use.Most == 5 && use.Used == 5
+	})
+	for i := range 15 {
+		w.call(http.MethodDelete, "/api/v1/rules/"+name(i), "", w.acme...)
+	}
+	// Room that one node makes is there on another at once.
+	w.nodes[2].put(http.StatusCreated, "", holdRule, w.acme...)
+}
+
+// hold has the tenant create a job on a node.
+func (w *tenants) hold(key string) reply {
+	w.Helper()
+	return w.call(http.MethodPost, "/api/v1/jobs", `{"rule": "acme-hold", "key": "`+key+`"}`, append(slices.Clone(w.acme), "Content-Type", "application/json")...)
+}
+
+// listed is how many pending jobs of the tenant are listed.
+func (w *tenants) listed() int64 {
+	w.Helper()
+	var jobs list
+	w.want(http.StatusOK, http.MethodGet, "/api/v1/jobs?limit=500", "", w.acme...).read(w.T, &jobs)
+	return int64(len(jobs.Items))
+}
+
+func (w *spread) jobsAreCounted(t *testing.T) {
+	w.quota(`{}`)
+	w.onEach("the rule takes jobs", func(n *tenants) bool {
+		got := n.hold("first").status
+		return got == http.StatusCreated || got == http.StatusConflict // the node before began it
+	})
+	before, room := w.listed(), int64(8)
+	most := before + room
+	w.nodes[1].quota(fmt.Sprintf(`{"jobs": %d}`, most))
+	w.onEach("the limit of another node holds", func(n *tenants) bool {
+		use := n.usage("acme-", "jobs", n.acme)
+		return use.Most == most && use.Used == before
+	})
+	answers := w.over(90, func(n *tenants, i int) reply { return n.hold(fmt.Sprintf("n%d", i)) })
+	begun, refused := w.counted(answers, http.StatusCreated, http.StatusUnprocessableEntity)
+	if begun < room || begun > room*int64(len(w.nodes)) {
+		t.Errorf("%d jobs began over %d nodes that had room for %d each", begun, len(w.nodes), room)
+	}
+	if got := w.listed(); got != before+begun {
+		t.Errorf("%d jobs are pending, want %d", got, before+begun)
+	}
+	w.agree("jobs", before+begun, refused)
+	// Once the nodes know of each other, no node has room, neither for requests nor for events.
+	answers = w.over(9, func(n *tenants, i int) reply { return n.hold(fmt.Sprintf("late%d", i)) })
+	if begun, _ := w.counted(answers, http.StatusCreated, http.StatusUnprocessableEntity); begun != 0 {
+		t.Errorf("%d jobs began although all nodes knew that there was no room", begun)
+	}
+	w.over(9, func(n *tenants, i int) reply {
+		_, answer := n.publish(http.StatusAccepted, "acme.hold", fmt.Sprintf(`{"id": "event%d"}`, i), n.acme...)
+		return answer
+	})
+	w.eventually("events without room are dead letters", func() bool { return len(w.letters("acme-hold")) == 9 })
+	w.agree("jobs", before+begun, refused+18)
+	// Room that one node makes is there on each.
+	for i := range 90 {
+		w.call(http.MethodDelete, fmt.Sprintf("/api/v1/jobs/acme-hold/n%d", i), "", w.acme...)
+	}
+	w.agree("jobs", before, refused+18)
+	for i, n := range w.nodes {
+		if got := n.hold(fmt.Sprintf("again%d", i)); got.status != http.StatusCreated {
+			t.Errorf("node %d has no room again: %d %s", i+1, got.status, got.body)
+		}
+	}
+}
+
+// Each node takes as many events a second as the quota says.
+func (w *spread) eventsAreCounted(t *testing.T) {
+	const most = 4
+	w.quota(fmt.Sprintf(`{"events": %d}`, most))
+	w.onEach("the limit of another node holds", func(n *tenants) bool { return n.usage("acme-", "events", n.acme).Most == most })
+	began := time.Now()
+	answers := w.over(120, func(n *tenants, _ int) reply {
+		return n.call(http.MethodPost, "/api/v1/events/acme.shipped", `{"id": "nobody"}`, n.acme...)
+	})
+	least, highest := int64(2*most), int64(2*most)+int64(most*time.Since(began).Seconds())+1
+	for i := range w.nodes {
+		if taken, _ := w.counted(answers[i:i+1], http.StatusAccepted, http.StatusTooManyRequests); taken < least || taken > highest {
+			t.Errorf("node %d took %d events, want %d to %d", i+1, taken, least, highest)
+		}
+	}
+	for range 40 {
+		for _, n := range w.nodes {
+			n.publish(http.StatusAccepted, "zenith.shipped", `{"id": "nobody"}`, n.zenith...)
+		}
+	}
+	_, refused := w.counted(answers, http.StatusAccepted, http.StatusTooManyRequests)
+	w.agree("events", -1, refused)
+	w.quota(`{"events": 0}`)
+	w.onEach("no event is taken", func(n *tenants) bool {
+		return n.call(http.MethodPost, "/api/v1/events/acme.shipped", `{"id": "nobody"}`, n.acme...).status == http.StatusTooManyRequests
+	})
+	w.quota(`{}`)
+	w.onEach("events are taken again", func(n *tenants) bool {
+		return n.call(http.MethodPost, "/api/v1/events/acme.shipped", `{"id": "nobody"}`, n.acme...).status == http.StatusAccepted
+	})
+}
+
+// flood has acme alert about keys, whose events come over all nodes, and waits until each alert is published or withheld.
+func (w *spread) flood(name string, keys int, text string) (published, withheld int64) {
+	w.Helper()
+	rule := strings.NewReplacer("TEXT", `"{{event.text}}"`, "acme-flood", "acme-"+name, "acme.flood", "acme."+name).Replace(floodRule)
+	w.put(http.StatusCreated, "", rule, w.acme...)
+	w.over(keys, func(n *tenants, i int) reply {
+		_, answer := n.publish(http.StatusAccepted, "acme."+name, fmt.Sprintf(`{"id": "f%d", "text": %q}`, i, text), n.acme...)
+		return answer
+	})
+	w.eventually("all alerts are published or withheld", func() bool {
+		published, withheld = 0, 0
+		for _, a := range w.alertsOf("acme-"+name, w.acme) {
+			if a.Published {
+				published++
+			} else if a.Withheld {
+				withheld++
+			}
+		}
+		return published+withheld == int64(keys)
+	})
+	return published, withheld
+}
+
+func (w *spread) alertsAreCounted(*testing.T) {
+	// Alerts are counted anew with each hour, which would be in between.
+	if left := time.Until(time.Now().Truncate(time.Hour).Add(time.Hour)); left < time.Minute {
+		time.Sleep(left)
+	}
+	w.limited("alerts", "spread", 4)
+}
+
+func (w *spread) bytesAreCounted(*testing.T) { w.limited("alert_bytes", "wide", 20_000) }
+
+// limited fails the test unless a limit of alerts that has room for some holds on all nodes.
+func (w *spread) limited(limit, name string, room int64) {
+	w.Helper()
+	w.quota(`{}`)
+	// Alerts that were published just now are counted.
+	var used int64
+	time.Sleep(learns / 4)
+	w.onEach("alerts are counted", func(n *tenants) bool {
+		used = w.usage("acme-", limit, w.acme).Used
+		return n.usage("acme-", limit, n.acme).Used == used
+	})
+	w.quota(fmt.Sprintf(`{%q: %d}`, limit, used+room))
+	w.onEach("the limit of another node holds", func(n *tenants) bool { return n.usage("acme-", limit, n.acme).Most == used+room })
+	before := w.usage("acme-", limit, w.acme).Refused
+	published, withheld := w.flood(name, 90, strings.Repeat("x", 2000))
+	w.Logf("%s: %d published, %d withheld", limit, published, withheld)
+	if published == 0 || published > 45 {
+		w.Errorf("%d alerts are published and %d withheld over %d nodes that had room for %d", published, withheld, len(w.nodes), room)
+	}
+	w.agree(limit, -1, before+withheld)
+	if limit == "alerts" {
+		w.agree(limit, used+published, before+withheld)
+	}
+	// Once the nodes know of each other, no node has room.
+	if published, _ := w.flood(name+"-later", 15, ""); published != 0 {
+		w.Errorf("%d alerts are published although all nodes knew that there was no room", published)
+	}
+	w.agree(limit, -1, before+withheld+15)
+}
+
+// refusalsAddUp compares what the nodes refused, each by itself, with what they say of all.
+func (w *spread) refusalsAddUp(*testing.T) {
+	w.quota(`{}`)
+	for _, limit := range []string{"jobs", "events", "alerts", "alert_bytes"} {
+		use := w.usage("acme-", limit, w.acme)
+		if use.Refused == 0 {
+			w.Errorf("%s refused nothing", limit)
+		}
+		w.agree(limit, -1, use.Refused)
+		if sum := w.refusedByNodes(limit); sum != use.Refused {
+			w.Errorf("%s refused %d, and the nodes say %d in all", limit, use.Refused, sum)
+		}
+		for _, n := range w.nodes {
+			if use := n.usage("zenith-", limit, n.zenith); use.Refused != 0 {
+				w.Errorf("zenith, which did as always, was refused %+v", use)
+			}
+		}
+	}
+}

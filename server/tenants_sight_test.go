@@ -1,0 +1,222 @@
+package server_test
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"deadman/internal/store"
+)
+
+func (w *tenants) nothingIsSeen(t *testing.T) {
+	for _, path := range []string{
+		"/api/v1/rules", "/api/v1/jobs", "/api/v1/history", "/api/v1/alerts", "/api/v1/entities/order/z1", "/api/v1/outcomes",
+		"/api/v1/jobs?rule=zenith-late", "/api/v1/alerts?rule=zenith-late", "/api/v1/alerts?key=z1", "/api/v1/rules?text=zenith", "/api/v1/tokens/self",
+		"/", "/rules", "/jobs", "/alerts", "/history", "/find?q=z1",
+	} {
+		got := w.call(http.MethodGet, path, "", append(w.acme, "Accept", "text/html, application/json")...)
+		if text := strings.ReplaceAll(string(got.body), "rule=zenith-late", ""); got.status == http.StatusOK && strings.Contains(text, "zenith-late") {
+			t.Errorf("%s shows %s", path, got.body)
+		}
+		if got.status >= 500 {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+	for _, path := range []string{
+		"/api/v1/dead-letters", "/api/v1/dead-letters/1", "/api/v1/sources", "/api/v1/sources/zenith-bus", "/api/v1/handlers", "/api/v1/streams", "/api/v1/nodes",
+		"/api/v1/audit", "/api/v1/tokens", "/api/v1/outages", "/api/v1/channels", "/api/v1/mutes", "/metrics",
+	} {
+		if got := w.call(http.MethodGet, path, "", w.acme...); got.status != http.StatusForbidden {
+			t.Errorf("%s: %d %s", path, got.status, got.body)
+		}
+	}
+	for _, a := range w.follows(t) {
+		if !strings.HasPrefix(a, "acme-") {
+			t.Errorf("the stream of alerts has one of %s", a)
+		}
+	}
+}
+
+// follows are the rules of the alerts that acme's stream has, up to acme's own.
+func (w *tenants) follows(t *testing.T) (rules []string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), within)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, w.HTTP+"/api/v1/alerts?backlog=100", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	request.Header.Set("Accept", "text/event-stream")
+	request.Header.Set(w.acme[0], w.acme[1])
+	client := http.Client{}
+	defer client.CloseIdleConnections()
+	answer, err := client.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	// An alert of each tenant after the stream was opened: zenith's is published first.
+	w.publish(http.StatusAccepted, "zenith.created", `{"id": "z9"}`, w.zenith...)
+	w.eventually("zenith has its alert", func() bool {
+		var said list
+		w.want(http.StatusOK, http.MethodGet, "/api/v1/alerts?key=z9", "", w.zenith...).read(t, &said)
+		return len(said.Items) == 1
+	})
+	w.publish(http.StatusAccepted, "acme.created", `{"id": "a9"}`, w.acme...)
+	for lines := bufio.NewScanner(answer.Body); lines.Scan(); {
+		data, is := strings.CutPrefix(lines.Text(), "data: ")
+		if !is {
+			continue
+		}
+		var a struct{ Rule, Key string }
+		if err := json.Unmarshal([]byte(data), &a); err != nil {
+			t.Fatal(err)
+		}
+		if rules = append(rules, a.Rule); a.Key == "a9" {
+			return rules
+		}
+	}
+	t.Fatal("the stream ended before acme's alert")
+	return nil
+}
+
+func (w *tenants) nothingIsLearnt(t *testing.T) {
+	var said struct{ Items []struct{ ID string } }
+	w.want(http.StatusOK, http.MethodGet, "/api/v1/alerts?key=z1", "", w.admin...).read(t, &said)
+	alert := said.Items[0].ID
+	foreign := strings.ReplaceAll(zenithRule, "zenith.", "acme.")
+	for _, c := range []struct{ method, path, body string }{
+		{"GET", "/api/v1/rules/RULE", ""},
+		{"GET", "/api/v1/rules/RULE/versions", ""},
+		{"PUT", "/api/v1/rules/RULE", strings.Replace(foreign, "zenith-late", "RULE", 1)},
+		{"POST", "/api/v1/rules", strings.Replace(foreign, "zenith-late", "RULE", 1)},
+		{"POST", "/api/v1/rules/lint", strings.Replace(foreign, "zenith-late", "RULE", 1)},
+		{"DELETE", "/api/v1/rules/RULE", ""},
+		{"POST", "/api/v1/rules/RULE/pause", ""},
+		{"POST", "/api/v1/rules/RULE/preview", `{"event": {"data": {"id": "1"}}}`},
+		{"GET", "/api/v1/rules/RULE/pings/log", ""},
+		{"POST", "/api/v1/rules/RULE/pings", `{"key": "z1"}`},
+		{"POST", "/api/v1/jobs", `{"rule": "RULE", "key": "KEY"}`},
+		{"GET", "/api/v1/jobs/RULE/KEY", ""},
+		{"DELETE", "/api/v1/jobs/RULE/KEY", ""},
+		{"POST", "/api/v1/jobs/RULE/KEY/check", ""},
+		{"POST", "/api/v1/jobs/RULE/KEY/snooze", `{"for": "2h"}`},
+		{"DELETE", "/api/v1/entities/order/KEY/jobs", ""},
+		{"GET", "/api/v1/alerts/ALERT", ""},
+		{"POST", "/api/v1/alerts/ALERT/ack", ""},
+		{"POST", "/api/v1/mutes", `{"match": {"rule": "RULE"}, "reason": "r", "for": "1h"}`},
+		{"POST", "/api/v1/handlers/zenith-checks/test", "{}"},
+		{"POST", "/api/v1/sources/zenith-bus/test", ""},
+	} {
+		there := strings.NewReplacer("RULE", "zenith-late", "KEY", "z1", "ALERT", alert)
+		gone := strings.NewReplacer("RULE", "zenith-nope", "KEY", "z0", "ALERT", "019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d")
+		back := strings.NewReplacer("zenith-nope", "zenith-late", "z0", "z1", "019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d", alert)
+		contentType := "application/json"
+		if strings.HasPrefix(strings.TrimSpace(c.body), "name:") {
+			contentType = "application/yaml"
+		}
+		headers := append(w.acme, "Content-Type", contentType)
+		a := w.call(c.method, there.Replace(c.path), there.Replace(c.body), headers...)
+		b := w.call(c.method, gone.Replace(c.path), gone.Replace(c.body), headers...)
+		if a.status < 400 || a.status >= 500 {
+			t.Errorf("%s %s: %d %s", c.method, c.path, a.status, a.body)
+		}
+		if got := back.Replace(string(b.body)); a.status != b.status || got != string(a.body) {
+			t.Errorf("%s %s: what is there is answered %d %s\nand what is not %d %s", c.method, c.path, a.status, a.body, b.status, got)
+		}
+	}
+	w.waits("z1")
+	var rule struct {
+		Items []struct {
+			Version  int
+			PausedAt string `json:"paused_at"`
+		}
+	}
+	w.want(http.StatusOK, http.MethodGet, "/api/v1/rules?name=zenith-late", "", w.admin...).read(t, &rule)
+	if len(rule.Items) != 1 || rule.Items[0].Version != 1 || rule.Items[0].PausedAt != "" {
+		t.Errorf("zenith's rule is %+v", rule.Items)
+	}
+}
+
+// An admin who saves over a tenant's rule gives it an admin's bounds, and the tenant may not save that as its own.
+func (w *tenants) rulesChangeHands(t *testing.T) {
+	const wide = "name: acme-wide\nentity: order\ntrigger: {event: zenith.created, key: event.id}\n" + steps
+	narrow := strings.Replace(wide, "zenith.created", "acme.created", 1)
+	w.put(http.StatusCreated, "", narrow, w.acme...)
+	var change struct {
+		Changed  bool
+		Warnings []string
+	}
+	w.put(http.StatusOK, "", narrow, w.acme...).read(t, &change)
+	if change.Changed {
+		t.Error("the same rule with the same bounds is saved again")
+	}
+	w.put(http.StatusOK, "", narrow, w.admin...).read(t, &change)
+	if !change.Changed || !strings.Contains(fmt.Sprint(change.Warnings), "bounds of the token acme, and has none") {
+		t.Errorf("saved by an admin: %+v", change)
+	}
+	w.put(http.StatusOK, "", wide, w.admin...)
+	w.put(http.StatusUnprocessableEntity, "", wide, w.acme...)
+	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/rules/acme-wide", "", w.acme...)
+}
+
+// A rule that acme saved is held to acme's bounds when acme's token is gone, also where the database was changed.
+func (w *tenants) boundsStay(t *testing.T) {
+	w.want(http.StatusNoContent, http.MethodDelete, "/api/v1/tokens/acme", "", w.admin...)
+	w.end()
+	w.tamper(t)
+	w.start(t)
+	w.publish(http.StatusAccepted, "zenith.created", `{"id": "late"}`, w.zenith...)
+	w.eventually("zenith waits for it", func() bool {
+		return w.call(http.MethodGet, "/api/v1/jobs/zenith-late/late", "", w.admin...).status == http.StatusOK
+	})
+	w.eventually("the rule says that it is not run", func() bool {
+		var letters struct{ Items []letter }
+		w.want(http.StatusOK, http.MethodGet, "/api/v1/dead-letters?rule=acme-late", "", w.admin...).read(t, &letters)
+		return slices.ContainsFunc(letters.Items, func(l letter) bool {
+			return strings.Contains(l.Reason, "the token acme may not read the subject")
+		})
+	})
+	if got := w.call(http.MethodGet, "/api/v1/jobs/acme-late/late", "", w.admin...); got.status != http.StatusNotFound {
+		t.Errorf("acme's rule waits for zenith's order: %d %s", got.status, got.body)
+	}
+	var rule struct {
+		Items []struct{ Problem string }
+	}
+	w.want(http.StatusOK, http.MethodGet, "/api/v1/rules?name=acme-late", "", w.admin...).read(t, &rule)
+	if len(rule.Items) != 1 || !strings.Contains(rule.Items[0].Problem, "out of the token's bounds") {
+		t.Errorf("listed as %+v", rule.Items)
+	}
+}
+
+// letter is a dead letter, as these tests read it.
+type letter struct{ Reason string }
+
+// tamper has acme's rule listen to zenith's events, in the database.
+func (w *tenants) tamper(t *testing.T) {
+	t.Helper()
+	driver, dsn := "pgx", w.config.DatabaseURL
+	if dsn == "" {
+		driver, dsn = "sqlite", "file:"+filepath.Join(w.config.DataDir, store.DatabaseFile)
+	}
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	done, err := db.Exec(`UPDATE rule_version SET document = replace(document, 'acme.created', 'zenith.created'), reads = replace(reads, 'acme.created', 'zenith.created')
+WHERE rule_id = (SELECT id FROM rule WHERE name = 'acme-late' AND deleted_at IS NULL)`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := done.RowsAffected(); n != 1 || err != nil {
+		t.Fatalf("%d versions were changed: %v", n, err)
+	}
+}

@@ -1,0 +1,230 @@
+package server_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	"deadman/internal/calendars"
+	"deadman/rules"
+)
+
+// timeline is what happens, as the pages write it: what comes, and what deadman makes of it.
+// Its instants are UTC and in 2026.
+type timeline []line
+
+type line struct {
+	at   time.Time
+	kind string
+	text string
+}
+
+// The kinds of lines that a timeline is given. All others follow from them.
+const (
+	saved   = "saved" // the rule is, and ticks from then on; only as the first line
+	anEvent = "event" // a subject and a body
+	finds   = "finds" // what a source finds about everybody from then on
+	acks    = "acks"  // a key, and how long what was said about it is acknowledged: a span, for good or no more
+	down    = "down"  // nobody looks from then on, and events are not read
+	up      = "up"    // they are again
+	until   = "until" // the timeline ends
+)
+
+var givens = []string{saved, anEvent, finds, acks, down, up, until}
+
+const (
+	year   = "2006 "
+	minute = "Mon 02 Jan 15:04"
+	second = minute + ":05"
+)
+
+// clock is an instant as a timeline writes it.
+func clock(at time.Time) string {
+	if at = at.UTC(); at.Second() == 0 {
+		return at.Format(minute)
+	}
+	return at.Format(second)
+}
+
+// String is the timeline as people read it. What happens at the same time as the line above
+// leaves the time out.
+func (tl timeline) String() string {
+	var b strings.Builder
+	width, before := 0, ""
+	for _, l := range tl {
+		width = max(width, len(clock(l.at)))
+	}
+	for _, l := range tl {
+		at := clock(l.at)
+		if at == before {
+			at = ""
+		} else {
+			before = at
+		}
+		fmt.Fprintf(&b, "%-*s  %-8s %s\n", width, at, l.kind, l.text)
+	}
+	return b.String()
+}
+
+var row = regexp.MustCompile(`^(\w{3} \d\d \w{3} \d\d:\d\d(?::\d\d)?)?\s+(\w+) +(.*)$`)
+
+// readTimeline reads what String writes.
+func readTimeline(t *testing.T, text string) (tl timeline) {
+	t.Helper()
+	var at time.Time
+	for text := range strings.Lines(text) {
+		m := row.FindStringSubmatch(strings.TrimSuffix(text, "\n"))
+		if m == nil {
+			t.Fatalf("not a line of a timeline: %q", text)
+		}
+		if m[1] != "" {
+			at = instant(t, m[1])
+		}
+		tl = append(tl, line{at, m[2], m[3]})
+	}
+	return tl
+}
+
+func instant(t *testing.T, text string) time.Time {
+	t.Helper()
+	layout := minute
+	if len(text) == len(second) {
+		layout = second
+	}
+	at, err := time.Parse(year+layout, "2026 "+text)
+	if err != nil || clock(at) != text {
+		t.Fatalf("%q is no instant of 2026; it reads as %s: %v", text, at, err)
+	}
+	return at
+}
+
+// given are the lines that the others follow from.
+func (tl timeline) given() (given timeline) {
+	for _, l := range tl {
+		if slices.Contains(givens, l.kind) {
+			given = append(given, l)
+		}
+	}
+	return given
+}
+
+// events are the events of the timeline, and its end; zero: none.
+func (tl timeline) events() (events []rules.PreviewEvent, end time.Time) {
+	for _, l := range tl {
+		switch l.kind {
+		case saved:
+			events = append(events, rules.PreviewEvent{At: l.at})
+		case anEvent:
+			subject, data, _ := strings.Cut(l.text, " ")
+			events = append(events, rules.PreviewEvent{Subject: subject, At: l.at, Data: []byte(data)})
+		case until:
+			end = l.at
+		}
+	}
+	return events, end
+}
+
+// found is what a source finds all the time; steady is false where that changes, or nobody knows.
+func (tl timeline) found() (found json.RawMessage, steady bool) {
+	for i, l := range tl {
+		switch {
+		case l.kind != finds:
+		case i > 0 || l.text == noAnswer:
+			return nil, false
+		case l.text == nobody:
+			found = json.RawMessage("null")
+		default:
+			found = json.RawMessage(l.text)
+		}
+	}
+	return found, true
+}
+
+// heard are the lines that people hear of, and how waits end.
+func (tl timeline) heard() (heard timeline) {
+	for _, l := range tl {
+		if l.kind == "says" || l.kind == "ends" {
+			heard = append(heard, l)
+		}
+	}
+	return heard
+}
+
+// previewed is the timeline of a rule to which comes what is given.
+func previewed(t *testing.T, rule string, known calendars.Set, given timeline) timeline {
+	t.Helper()
+	events, end := given.events()
+	found, _ := given.found()
+	p, err := (&rules.Registry{Calendars: known}).Preview(t.Context(), rules.PreviewRequest{Text: []byte(rule), Events: events, Until: end, Found: found})
+	if err != nil {
+		t.Fatalf("%v\n%s", err, rule)
+	}
+	if len(p.Refusals) > 0 || p.Outcome == "" && end.IsZero() && p.Reason != "" {
+		t.Fatalf("%s%s\n%s", p.Reason, strings.Join(p.Refusals, "\n"), rule)
+	}
+	var follows timeline
+	var next time.Time
+	for _, l := range p.Lines {
+		if l.Kind != rules.Event || !l.Next.Equal(next) { // an event that puts nothing off is told by itself
+			follows = append(follows, lineOf(p, l))
+		}
+		next = l.Next
+	}
+	return given.with(follows)
+}
+
+// with puts what follows between what is given, which comes first where both are at one time.
+func (tl timeline) with(follows timeline) timeline {
+	all := slices.Concat(tl, follows)
+	slices.SortStableFunc(all, func(a, b line) int { return a.at.Compare(b.at) })
+	return all
+}
+
+func lineOf(p rules.Preview, l rules.PreviewLine) line {
+	next := "next look " + clock(l.Next)
+	switch l.Kind {
+	case rules.Starts:
+		return line{l.At, "begins", p.Key + ", " + next}
+	case rules.Looks:
+		return line{l.At, "looks", strings.TrimPrefix(l.Note+"; "+next, "; ")}
+	case rules.Says:
+		return said(l.At, alerts.Draft{
+			Status: l.Status, Severity: l.Severity, Step: l.Step, Text: l.Text, Passed: l.Passed, Labels: l.Labels,
+		})
+	case rules.Ends:
+		return ended(l.At, p.Key, l.Note)
+	}
+	if l.Next.IsZero() {
+		return line{l.At, "pauses", "time stands still"}
+	}
+	return line{l.At, "goes on", next}
+}
+
+// ended is the line of a wait that ends.
+func ended(at time.Time, key, outcome string) line { return line{at, "ends", key + ", " + outcome} }
+
+// said is the line of an alert.
+func said(at time.Time, a alerts.Draft) line {
+	what := a.Step
+	if a.Status != alerts.Firing {
+		what = string(a.Status)
+	}
+	text := fmt.Sprintf("%s %s: %s", a.Severity, what, a.Text)
+	if len(a.Passed) > 0 {
+		text += " (also for " + strings.Join(a.Passed, ", ") + ")"
+	}
+	var labels []string
+	for _, name := range slices.Sorted(maps.Keys(a.Labels)) {
+		labels = append(labels, name+": "+a.Labels[name])
+	}
+	if labels != nil {
+		text += " {" + strings.Join(labels, ", ") + "}"
+	}
+	return line{at, "says", text}
+}

@@ -1,0 +1,377 @@
+package server_test
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"deadman/alerts"
+	"deadman/checks"
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/calendars"
+	"deadman/internal/scheduler"
+	"deadman/internal/store"
+	"deadman/rules"
+)
+
+// virtual is the whole engine on a real SQLite store in virtual time. Events come from one
+// stream, which the test reads.
+type virtual struct {
+	t     *testing.T
+	dir   string
+	known calendars.Set
+	shelf shelf // what lookups find
+
+	store   *store.Store // nil: it is down
+	book    *rules.Book
+	owner   *futurejobs.Owner
+	sweeper *futurejobs.Sweeper
+	ticker  *scheduler.Ticker
+	seq     uint64
+	missed  []rules.PreviewEvent // what came while it was down
+	ticked  ticked               // what became of ticks
+	stop    context.CancelFunc
+	done    chan error
+}
+
+// stream is where the events of a timeline come from.
+const stream = "EVENTS"
+
+// settles is how long the engine may take for what is due, its patience with batches included.
+const settles = 500 * time.Millisecond
+
+// starts is how long the engine may take until it holds its shards, should the first try not do.
+const starts = 15 * time.Second
+
+// patience is how many moments a timeline may have at which somebody looks.
+const patience = 2000
+
+// heard plays what is given to rules, and returns what people hear, of whichever rule and
+// key, in the order of time.
+func heard(t *testing.T, text string, known calendars.Set, given timeline) (tl timeline) {
+	t.Helper()
+	played(t, text, known, given, func(v *virtual) { tl = v.heard() })
+	return tl
+}
+
+// played plays what is given to rules until nothing is waited for any more, and then asks.
+func played(t *testing.T, text string, known calendars.Set, given timeline, ask func(v *virtual)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		begins := given[0].at.Add(-time.Hour)
+		if given[0].kind == saved {
+			begins = given[0].at
+		}
+		time.Sleep(time.Until(begins))
+		v := &virtual{t: t, dir: t.TempDir(), known: known}
+		v.open()
+		v.save(text)
+		v.run()
+		defer v.close()
+		v.play(given)
+		ask(v)
+	})
+}
+
+// play goes from one moment to the next at which something comes or somebody looks.
+func (v *virtual) play(given timeline) {
+	for range patience {
+		next, more := v.next(given)
+		if !more {
+			return
+		}
+		time.Sleep(time.Until(next))
+		for len(given) > 0 && !given[0].at.After(time.Now()) {
+			if given[0].kind == until {
+				return
+			}
+			v.take(given[0])
+			given = given[1:]
+		}
+		v.settle()
+	}
+	v.t.Fatalf("after %d moments somebody still looks; write until", patience)
+}
+
+// next is when something comes or somebody looks.
+func (v *virtual) next(given timeline) (at time.Time, more bool) {
+	if len(given) > 0 {
+		at, more = given[0].at, true
+	}
+	if v.store == nil {
+		return at, more
+	}
+	page, err := v.store.Jobs(v.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if len(given) > 0 { // what ticks after that nobody is told of
+		_, all := v.book.Scheduled()
+		for _, s := range all {
+			if tick, ok := s.Next(time.Now()); ok && tick.Before(at) {
+				at = tick
+			}
+		}
+	}
+	for _, j := range page.Items {
+		if j.NextCheckAt.Before(futurejobs.Never) && (!more || j.NextCheckAt.Before(at)) {
+			at, more = j.NextCheckAt, true
+		}
+	}
+	return at, more
+}
+
+// take takes in what comes.
+func (v *virtual) take(l line) {
+	switch l.kind {
+	case down:
+		v.close()
+	case up:
+		v.open()
+		for _, e := range v.missed {
+			v.apply(e)
+		}
+		v.missed = nil
+		v.run() // so that what was missed is taken in before any tick
+		v.settle()
+		time.Sleep(starts)
+	case finds:
+		v.shelf.put(l.text)
+	case acks:
+		v.acknowledge(l)
+	case anEvent:
+		events, _ := timeline{l}.events()
+		if v.store == nil {
+			v.missed = append(v.missed, events...)
+			return
+		}
+		v.apply(events[0])
+	}
+}
+
+// acknowledge acknowledges what was said last about a key.
+func (v *virtual) acknowledge(l line) {
+	key, span, _ := strings.Cut(l.text, " ")
+	page, err := v.store.Jobs(v.t.Context(), futurejobs.Filter{Key: key})
+	if err != nil || len(page.Items) != 1 || len(page.Items[0].Alerts) == 0 {
+		v.t.Fatalf("acks %s: %v, %d jobs, or nothing was said", l.text, err, len(page.Items))
+	}
+	job := page.Items[0]
+	ack := futurejobs.Ack{Alert: job.Alerts[len(job.Alerts)-1], By: "ada"}
+	switch span {
+	case "for good":
+		ack.Until = checks.Forever
+	case "no more":
+	default:
+		d, err := rules.ParseDuration(strings.TrimPrefix(span, "for "))
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		ack.Until = l.at.Add(time.Duration(d))
+	}
+	rule, err := v.book.Rule(v.t.Context(), job.RuleID, job.Version)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if _, err := v.store.Apply(v.t.Context(), futurejobs.Batch{RuleSet: v.book.Revision(), Effects: []futurejobs.Effect{
+		{Rule: rule, Ref: job.Ref, Ask: futurejobs.Acknowledge{Ack: ack}},
+	}}); err != nil {
+		v.t.Fatal(err)
+	}
+}
+
+// apply applies an event.
+func (v *virtual) apply(e rules.PreviewEvent) {
+	event := futurejobs.Event{Stream: stream, Subject: e.Subject, Seq: v.seq + 1, At: e.At, Data: e.Data}
+	effects, refusals := v.book.Match(event)
+	if len(refusals) > 0 {
+		v.t.Fatalf("%s %s is refused: %+v", e.Subject, e.Data, refusals)
+	}
+	batch := futurejobs.Batch{
+		Stream: stream, After: v.seq, Last: event.Seq, LastAt: e.At, RuleSet: v.book.Revision(), Effects: effects,
+	}
+	applied, err := v.store.Apply(v.t.Context(), batch)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	if applied.Refused > 0 {
+		v.t.Fatalf("%s %s is a dead letter", e.Subject, e.Data)
+	}
+	v.seq = event.Seq
+}
+
+// settle says that the stream is read, and lets the engine look at what is due.
+func (v *virtual) settle() {
+	if v.store == nil {
+		return
+	}
+	if len(v.book.Reads()) > 0 {
+		if err := v.store.MarkRead(v.t.Context(), stream, v.seq, time.Now()); err != nil {
+			v.t.Fatal(err)
+		}
+	}
+	v.ticker.Wake()
+	v.sweeper.Wake()
+	time.Sleep(settles)
+	synctest.Wait()
+}
+
+// save saves rules, which hear the stream from its beginning.
+func (v *virtual) save(text string) {
+	documents, err := rules.ParseAgainst([]byte(text), "", v.known)
+	if err != nil {
+		v.t.Fatal(err)
+	}
+	for _, d := range documents {
+		document, err := d.Canonical()
+		if err != nil {
+			v.t.Fatal(err)
+		}
+		saved := rules.Saved{Name: d.Name, Entity: d.Entity, Document: document}
+		for _, subject := range d.Subjects() {
+			saved.Reads = append(saved.Reads, rules.Read{Subject: subject, Stream: stream})
+		}
+		if _, err := v.store.Save(v.t.Context(), saved, rules.AnyVersion); err != nil {
+			v.t.Fatal(err)
+		}
+	}
+	if err := v.book.Refresh(v.t.Context()); err != nil {
+		v.t.Fatal(err)
+	}
+	v.sweeper.Wake()
+}
+
+// open opens the store and puts the engine together.
+func (v *virtual) open() {
+	t, quiet := v.t, slog.New(slog.DiscardHandler)
+	var err error
+	if v.store, err = store.Open(t.Context(), store.Options{DataDir: v.dir, Shards: 4, Log: quiet}); err != nil {
+		t.Fatal(err)
+	}
+	if err := v.store.Reclaim(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v.book = rules.NewBook(v.store, v.store.Shards())
+	v.book.Calendars, v.book.Sources = v.known, &v.shelf
+	if err := v.book.Refresh(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	v.owner = futurejobs.NewOwner(v.store, futurejobs.Node{ID: "virtual", Name: "virtual"}, futurejobs.Day, time.Now, quiet)
+	clock := futurejobs.NewClock(v.store.Now, time.Now)
+	v.sweeper = futurejobs.NewSweeper(v.store, v.book, v.owner, clock, 4, quiet)
+	v.ticker = scheduler.New(scheduler.Options{
+		Book: v.book, Ledger: v.store, Shards: v.owner, Emitter: v, Now: clock.Now, Announce: v.announce, Observer: &v.ticked, Log: quiet,
+	})
+	v.owner.Changed = func() { v.sweeper.Wake(); v.ticker.Wake() }
+}
+
+// run runs the engine: leases, sweeps and ticks.
+func (v *virtual) run() {
+	ctx, cancel := context.WithCancel(context.Background())
+	v.stop, v.done = cancel, make(chan error, 3)
+	go func(o *futurejobs.Owner) { v.done <- o.Run(ctx) }(v.owner)
+	go func(k *scheduler.Ticker) { v.done <- k.Run(ctx) }(v.ticker)
+	go func(s *futurejobs.Sweeper) { v.done <- s.Run(ctx, context.Background()) }(v.sweeper)
+}
+
+// close stops the engine and closes the store, where they are there.
+func (v *virtual) close() {
+	if v.store == nil {
+		return
+	}
+	v.stop()
+	for range cap(v.done) {
+		if err := <-v.done; err != nil {
+			v.t.Error(err)
+		}
+	}
+	if err := v.store.Close(); err != nil {
+		v.t.Error(err)
+	}
+	v.store = nil
+}
+
+// heard is all that was said, and how waits ended.
+func (v *virtual) heard() (tl timeline) {
+	for _, a := range v.alerts() {
+		tl = append(tl, said(a.DecidedAt.Truncate(time.Second), a.Draft))
+	}
+	for _, e := range v.ended() {
+		tl = append(tl, ended(e.EndedAt.Truncate(time.Second), e.Key, string(e.Outcome)))
+	}
+	slices.SortStableFunc(tl, func(a, b line) int { return a.at.Compare(b.at) })
+	return tl
+}
+
+// alerts are all alerts, in the order of time. Who comes first within a second, and whether any time passes between what
+// is said and what takes it back at once, is nobody's promise: what is shown of it is sorted.
+func (v *virtual) alerts() []futurejobs.Said {
+	page, err := v.store.Alerts(v.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
+	v.whole(page.Next, err)
+	slices.SortStableFunc(page.Items, func(a, b futurejobs.Said) int {
+		return cmp.Or(
+			a.DecidedAt.Truncate(time.Second).Compare(b.DecidedAt.Truncate(time.Second)), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key),
+			a.DecidedAt.Compare(b.DecidedAt), cmp.Compare(len(a.Closes), len(b.Closes)),
+		)
+	})
+	return page.Items
+}
+
+// ended are all waits that ended, in the order of time.
+func (v *virtual) ended() []futurejobs.Ended {
+	page, err := v.store.History(v.t.Context(), futurejobs.Filter{Limit: futurejobs.MaxLimit})
+	v.whole(page.Next, err)
+	slices.SortStableFunc(page.Items, func(a, b futurejobs.Ended) int {
+		return cmp.Or(
+			a.EndedAt.Truncate(time.Second).Compare(b.EndedAt.Truncate(time.Second)), cmp.Compare(a.Rule, b.Rule), cmp.Compare(a.Key, b.Key),
+			a.EndedAt.Compare(b.EndedAt),
+		)
+	})
+	return page.Items
+}
+
+// whole fails the test where a page is not the whole list.
+func (v *virtual) whole(next string, err error) {
+	if err != nil || next != "" {
+		v.t.Fatalf("more than %d: %v", futurejobs.MaxLimit, err)
+	}
+}
+
+// announce says what people have to know.
+func (v *virtual) announce(ctx context.Context, r alerts.Remark) error {
+	_, _, err := v.store.Announce(ctx, r)
+	return err
+}
+
+// Emit applies what a tick publishes as the stream's next event.
+func (v *virtual) Emit(ctx context.Context, e futurejobs.Emission, held scheduler.Held) error {
+	return held(ctx, func(context.Context) (isAnswered bool, err error) {
+		v.apply(rules.PreviewEvent{Subject: e.Subject, At: time.Now(), Data: e.Data})
+		return true, nil
+	})
+}
+
+// ticked counts what became of ticks. It is read while they rest.
+type ticked struct {
+	mu     sync.Mutex
+	counts map[futurejobs.TickOutcome]int
+}
+
+// Ticked implements ticks.Observer.
+func (c *ticked) Ticked(_ string, outcome futurejobs.TickOutcome, n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.counts == nil {
+		c.counts = make(map[futurejobs.TickOutcome]int)
+	}
+	c.counts[outcome] += n
+}
+
+// Alerted implements ticks.Observer.
+func (*ticked) Alerted(alerts.Alert) {}

@@ -1,0 +1,58 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+
+	"deadman/internal/webhooks"
+)
+
+// readHooks reads the file of hooks, and takes in the webhooks of its hooks from now on.
+func (n *node) readHooks(context.Context) error {
+	known, err := readHooks(n.Config.Hooks)
+	if err == nil {
+		n.hooks.Store(&known)
+	}
+	return err
+}
+
+// hookOf is the hook of a name; nil: there is none.
+func (n *node) hookOf(name string) *webhooks.Hook { return (*n.hooks.Load())[name] }
+
+// readHooks reads the file of hooks that the settings name, and the secrets that it names; none
+// without a file. The error says of all secrets what is wrong with them.
+func readHooks(file string) (webhooks.Set, error) {
+	if file == "" {
+		return nil, nil
+	}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return nil, fmt.Errorf("hooks: %w (--hooks names a file)", err)
+	}
+	known, err := webhooks.Parse(data, file)
+	if err != nil {
+		return nil, fmt.Errorf("hooks: %w", err)
+	}
+	var wrong []error
+	for _, name := range slices.Sorted(maps.Keys(known)) {
+		h := known[name]
+		if h.SecretFile == "" {
+			continue
+		}
+		secret, err := os.ReadFile(h.SecretFile)
+		if err == nil {
+			err = h.Keep(secret)
+		}
+		if err != nil {
+			wrong = append(wrong, fmt.Errorf("hooks: %w", err))
+		}
+	}
+	if len(wrong) > 0 {
+		return nil, errors.Join(wrong...)
+	}
+	return known, nil
+}

@@ -1,0 +1,351 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"deadman/alerts"
+	"deadman/internal/access"
+	"deadman/web"
+)
+
+// closed makes a stand one that takes tokens.
+func closed(o *web.Options, s *stand) {
+	o.Open, o.Keeper = nil, access.NewKeeper(s.store, time.Now)
+	s.keeper = o.Keeper
+}
+
+// token makes a token and returns the header that shows it.
+func (s *stand) token(name, prefix string, scopes ...access.Scope) []string {
+	s.t.Helper()
+	wish := access.Wish{Name: name, Prefix: prefix, Scopes: scopes}
+	if prefix != "" {
+		wish.Bounds.Subjects = []string{"orders.>"}
+	}
+	_, secret, err := s.keeper.Create(s.t.Context(), wish)
+	fatal(s.t, err)
+	return []string{"Authorization", "Bearer " + secret}
+}
+
+func TestClosedNodeAnswersNothingButHealth(t *testing.T) {
+	s := newStand(t, closed)
+	for _, path := range []string{"/healthz", "/readyz", "/login"} {
+		if a := do(t, s.Server, "GET", path, ""); a.StatusCode != 200 {
+			t.Errorf("%s: %d %s", path, a.StatusCode, a.body)
+		}
+	}
+	paths := []string{"/", "/docs", "/openapi.json", "/metrics", "/alerts/x", "/api/v1", "/nowhere", "/login/x", "/healthz/x"}
+	for _, r := range get[web.Index](t, newStand(t).Server, "/api/v1").Routes {
+		paths = append(paths, r.Method+" "+r.Path)
+	}
+	for i, path := range paths {
+		method := "GET"
+		if m, p, ok := strings.Cut(path, " "); ok {
+			method, path = m, p
+		}
+		for _, header := range [][]string{nil, {"Authorization", "Bearer dm_unknown"}, {"Authorization", "Basic eDp5"}, {"Cookie", "deadman_session=ds_unknown"}, {"Authorization", "Bearer"}} {
+			a := s.from(fmt.Sprintf("192.0.2.%d", i%250), method, path, "{}", header...)
+			isProblem(t, a, 401, web.Unauthorized, "token")
+			if !strings.HasPrefix(a.Header.Get("WWW-Authenticate"), "Bearer") || strings.Contains(a.body, "dm_unknown") {
+				t.Errorf("%s %s: %v %s", method, path, a.Header, a.body)
+			}
+		}
+	}
+	if a := do(t, s.Server, "GET", "/", "", "Accept", "text/html,*/*"); a.StatusCode != 303 || a.Header.Get("Location") != "/login" {
+		t.Errorf("a browser is led to %d %s", a.StatusCode, a.Header.Get("Location"))
+	}
+	// Nobody forgot to say how one gets in.
+	if a := do(t, closedWithoutKeeper(t), "GET", "/api/v1/jobs", "", "Authorization", "Bearer dm_x"); a.StatusCode != 401 {
+		t.Errorf("a node that is not open and has no tokens lets somebody in: %d", a.StatusCode)
+	}
+}
+
+func TestScopes(t *testing.T) {
+	s := newStand(t, closed)
+	of := map[access.Scope][]string{}
+	for _, scope := range access.Scopes {
+		of[scope] = s.token(string(scope), "", scope)
+	}
+	const job = `{"rule": "order-unshipped", "key": "1"}`
+	for _, c := range []struct {
+		method, path, body string
+		may                string // the scopes that may
+	}{
+		{"GET", "/", "", "read oncall rules admin"},
+		{"GET", "/docs", "", "read oncall rules admin"},
+		{"GET", "/openapi.json", "", "read oncall rules admin"},
+		{"GET", "/metrics", "", "read oncall rules admin"},
+		{"GET", "/api/v1/jobs", "", "read oncall rules admin"},
+		{"GET", "/api/v1/rules/order-unshipped", "", "read oncall rules admin"},
+		{"GET", "/api/v1/dead-letters", "", "read oncall rules admin"},
+		{"GET", "/api/v1/nodes", "", "read oncall rules admin"},
+		{"GET", "/api/v1/streams", "", "read oncall rules admin"},
+		{"GET", "/api/v1/tokens/self", "", "read oncall rules admin"},
+		{"GET", "/api/v1/sessions", "", "read oncall rules admin"},
+		{"DELETE", "/api/v1/sessions/x", "", "read oncall rules admin"},
+		{"GET", "/api/v1/dead-letters/reasons", "", "read oncall rules admin"},
+		{"GET", "/api/v1/outages", "", "read oncall rules admin"},
+		{"POST", "/api/v1/rules/lint", unshipped, "read oncall rules admin"},
+		{"POST", "/api/v1/rules/order-unshipped/preview", `{"event": {"data": {"id": "1"}}}`, "read oncall rules admin"},
+		{"POST", "/api/v1/events/orders.created", `{"id": "1"}`, "events admin"},
+		{"PUT", "/api/v1/rules/order-unshipped", unshipped, "rules admin"},
+		{"POST", "/api/v1/rules/order-unshipped/pause", "", "rules admin"},
+		{"GET", "/api/v1/rules/order-unshipped/pings", "", "rules admin"},
+		{"POST", "/api/v1/rules/order-unshipped/pings", "{}", "rules admin"},
+		{"DELETE", "/api/v1/rules/order-unshipped/pings", "", "rules admin"},
+		{"GET", "/api/v1/rules/order-unshipped/pings/log", "", "read oncall rules admin"},
+		{"POST", "/api/v1/jobs?", job, "rules admin"},
+		{"POST", "/api/v1/jobs/order-unshipped/1/check", "", "oncall rules admin"},
+		{"POST", "/api/v1/jobs/order-unshipped/1/snooze", `{"for": "1h"}`, "oncall rules admin"},
+		{"DELETE", "/api/v1/jobs/order-unshipped/1", "", "rules admin"},
+		{"DELETE", "/api/v1/entities/order/1/jobs", "", "rules admin"},
+		{"GET", "/api/v1/channels", "", "read oncall rules admin"},
+		{"GET", "/api/v1/schemas/rule", "", "read oncall rules admin"},
+		{"GET", "/api/v1/handlers", "", "read oncall rules admin"},
+		{"POST", "/api/v1/handlers/shipping/test", "{}", "rules admin"},
+		{"POST", "/api/v1/channels/hook/test", "", "admin"},
+		{"GET", "/api/v1/mutes", "", "read oncall rules admin"},
+		{"POST", "/api/v1/mutes", `{"match": {"rule": "x"}, "reason": "r", "for": "1h"}`, "oncall rules admin"},
+		{"DELETE", "/api/v1/mutes/7", "", "oncall rules admin"},
+		{"POST", "/api/v1/alerts/019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d/ack", "", "oncall rules admin"},
+		{"DELETE", "/api/v1/alerts/019c0f5a-7d08-8000-9b1c-2f4a6c8e0b1d/ack", "", "oncall rules admin"},
+		{"GET", "/api/v1/tokens", "", "admin"},
+		{"POST", "/api/v1/tokens", `{"name": "x", "scopes": ["read"]}`, "admin"},
+		{"DELETE", "/api/v1/tokens/x", "", "admin"},
+		{"GET", "/api/v1/audit", "", "admin"},
+	} {
+		for scope, header := range of {
+			a := do(t, s.Server, c.method, c.path, c.body, header...)
+			if may := strings.Contains(" "+c.may+" ", " "+string(scope)+" "); may == (a.StatusCode == 403) {
+				t.Errorf("%s may %s %s: %d %s", scope, c.method, c.path, a.StatusCode, a.body)
+			}
+			if a.StatusCode == 403 {
+				isProblem(t, a, 403, web.Forbidden, "scope")
+			}
+			if a.StatusCode == 401 || a.StatusCode >= 500 || a.StatusCode == 422 {
+				t.Errorf("%s %s as %s: %d %s", c.method, c.path, scope, a.StatusCode, a.body)
+			}
+		}
+	}
+}
+
+// A token that is bound to a prefix sees and touches its own rules, and nothing else.
+func TestPrefix(t *testing.T) {
+	s := newStand(t, closed)
+	s.save(strings.Replace(unshipped, "order-unshipped", "acme-late", 1))
+	ours := s.token("acme", "acme-*", access.Rules, access.Events)
+	all := s.token("all", "", access.Admin)
+	for _, rule := range []string{"acme-late", "order-unshipped"} {
+		if a := do(t, s.Server, "POST", "/api/v1/jobs", fmt.Sprintf(`{"rule": %q, "key": "1"}`, rule), all...); a.StatusCode != 201 {
+			t.Fatal(a.body)
+		}
+	}
+	theirs := s.alert("1", "late", time.Hour) // of order-unshipped
+	fatal(t, s.Cancel(t.Context(), "order-unshipped", "1"))
+	s.place("2", time.Hour, `{}`)
+
+	list := func(path string, header []string) []map[string]any {
+		t.Helper()
+		var page web.Page[map[string]any]
+		a := do(t, s.Server, "GET", path, "", header...)
+		fatal(t, json.Unmarshal([]byte(a.body), &page))
+		return page.Items
+	}
+	for path, want := range map[string][2]int{ // ours, all
+		"/api/v1/rules": {1, 2}, "/api/v1/jobs": {1, 2}, "/api/v1/history": {0, 1}, "/api/v1/alerts": {0, 2},
+		"/api/v1/jobs?rule=order-unshipped": {0, 1}, "/api/v1/jobs?key=2": {0, 1}, "/api/v1/alerts?key=1": {0, 2}, "/api/v1/history?key=1": {0, 1},
+	} {
+		if a, b := len(list(path, ours)), len(list(path, all)); a != want[0] || b != want[1] {
+			t.Errorf("%s shows %d and %d, want %v", path, a, b, want)
+		}
+	}
+	var e web.Entity
+	fatal(t, json.Unmarshal([]byte(do(t, s.Server, "GET", "/api/v1/entities/order/1", "", ours...).body), &e))
+	if len(e.Jobs.Items) != 1 || e.Jobs.Items[0].Rule != "acme-late" || len(e.History.Items)+len(e.Alerts.Items) != 0 {
+		t.Errorf("of an entity it sees %+v", e)
+	}
+	if a := do(t, s.Server, "GET", "/", "", ours...); a.StatusCode != 200 || strings.Contains(a.body, "order-unshipped") || !strings.Contains(a.body, "acme-late") {
+		t.Errorf("on the page it sees %s", a.body)
+	}
+	isProblem(t, do(t, s.Server, "GET", "/api/v1/alerts/"+theirs.ID.String(), "", ours...), 404, web.NotFound)
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/alerts/"+theirs.ID.String()+"/ack", "", ours...), 404, web.NotFound)
+
+	const job = "/api/v1/jobs/order-unshipped/2"
+	foreign := strings.Replace(paid, "paid", "zenith", 1)
+	for _, c := range [][3]string{
+		{"GET", "/api/v1/rules/order-unshipped"},
+		{"GET", "/api/v1/rules/order-unshipped/versions"},
+		{"GET", "/api/v1/rules/order-unshipped/diff"},
+		{"PUT", "/api/v1/rules/order-unshipped", unshipped},
+		{"PUT", "/api/v1/rules/zenith", foreign},
+		{"POST", "/api/v1/rules", foreign},
+		{"POST", "/api/v1/rules/lint", foreign},
+		{"DELETE", "/api/v1/rules/order-unshipped"},
+		{"POST", "/api/v1/rules/order-unshipped/pause"},
+		{"POST", "/api/v1/rules/order-unshipped/preview", `{"event": {}}`},
+		{"POST", "/api/v1/jobs", `{"rule": "order-unshipped", "key": "3"}`},
+		{"GET", job},
+		{"DELETE", job},
+		{"DELETE", "/api/v1/jobs/order-unshipped?key=2"},
+		{"POST", job + "/check"},
+		{"POST", job + "/snooze", `{"for": "2h"}`},
+		{"DELETE", "/api/v1/entities/order/2/jobs"},
+		{"POST", "/api/v1/events/orders.created", `{"id": "1"}`},
+		{"GET", "/api/v1/dead-letters"},
+		{"GET", "/api/v1/dead-letters/1"},
+		{"GET", "/api/v1/nodes"},
+		{"GET", "/api/v1/streams"},
+		{"GET", "/api/v1/outages"},
+		{"GET", "/api/v1/handlers"},
+		{"POST", "/api/v1/handlers/shipping/test", "{}"},
+		{"GET", "/metrics"},
+	} {
+		isProblem(t, do(t, s.Server, c[0], c[1], c[2], ours...), 403, web.Forbidden, "acme-*")
+	}
+	for _, c := range [][3]string{
+		{"GET", "/api/v1/rules/acme-late"},
+		{"POST", "/api/v1/rules", strings.Replace(paid, "paid", "acme-paid", 1)},
+		{"POST", "/api/v1/rules/acme-late/pause"},
+		{"POST", "/api/v1/jobs/acme-late/1/check"},
+		{"DELETE", "/api/v1/jobs/acme-late/1"},
+	} {
+		if a := do(t, s.Server, c[0], c[1], c[2], ours...); a.StatusCode >= 300 {
+			t.Errorf("its own: %v: %d %s", c, a.StatusCode, a.body)
+		}
+	}
+	if left := list("/api/v1/jobs", all); len(left) != 1 {
+		t.Errorf("left are %v", left)
+	}
+}
+
+func TestPrefixOfAStream(t *testing.T) {
+	s := newStand(t, closed)
+	s.save(strings.Replace(unshipped, "order-unshipped", "acme-late", 1))
+	ours := s.token("acme", "acme-*", access.Read)
+	s.place("1", time.Hour, `{}`)
+	s.alert("1", "of somebody else", time.Hour)
+	f := follow(t, s.URL, "?backlog=10", ours...)
+	acme := alerts.Alert{ID: alerts.ID{7}, Rule: "acme-late", Key: "2", Detail: alerts.Detail{Draft: alerts.Draft{Severity: alerts.Info, Text: "ours"}}}
+	_, err := s.bus.Publish(t.Context(), []alerts.Alert{acme})
+	fatal(t, err)
+	if _, a := f.next(t); a.Rule != "acme-late" {
+		t.Errorf("it is told of %s", a.Rule)
+	}
+}
+
+func TestTokensAndAudit(t *testing.T) {
+	s := newStand(t, closed)
+	admin := s.token("root", "", access.Admin)
+	a := do(t, s.Server, "POST", "/api/v1/tokens", `{"name": "ci", "scopes": ["events"], "expires": "90d"}`, admin...)
+	var made web.NewToken
+	fatal(t, json.Unmarshal([]byte(a.body), &made))
+	if a.StatusCode != 201 || !strings.HasPrefix(made.Secret, "dm_") || made.CreatedBy != "root" || made.Standing != "live" || made.ExpiresAt.Sub(made.CreatedAt) != 90*24*time.Hour {
+		t.Errorf("%d %s", a.StatusCode, a.body)
+	}
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/tokens", `{"name": "ci", "scopes": ["events"]}`, admin...), 409, web.Conflict, "in use")
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/tokens", `{"name": "-", "scopes": ["evnts"]}`, admin...), 422, web.Invalid, "body.name", "body.scopes[0]", "did you mean events?")
+	for _, expires := range []string{"soon", "0s", "-1h"} {
+		isProblem(t, do(t, s.Server, "POST", "/api/v1/tokens", fmt.Sprintf(`{"name": "b", "scopes": ["read"], "expires": %q}`, expires), admin...), 422, web.Invalid, "body.expires")
+	}
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/tokens", `{"name": "b", "scopes": ["read"]}`, append([]string{"Idempotency-Key", "k"}, admin...)...), 400, web.BadRequest, "Idempotency-Key")
+
+	mine := []string{"Authorization", "bearer " + made.Secret}
+	if a := do(t, s.Server, "POST", "/api/v1/events/orders.created", `{"id": "1"}`, mine...); a.StatusCode != 202 {
+		t.Errorf("the new token: %d %s", a.StatusCode, a.body)
+	}
+	if a := do(t, s.Server, "DELETE", "/api/v1/tokens/ci", "", admin...); a.StatusCode != 204 {
+		t.Errorf("revoked: %d %s", a.StatusCode, a.body)
+	}
+	isProblem(t, do(t, s.Server, "POST", "/api/v1/events/orders.created", `{}`, mine...), 401, web.Unauthorized, "revoked")
+	isProblem(t, do(t, s.Server, "DELETE", "/api/v1/tokens/ci", "", admin...), 404, web.NotFound, "token")
+
+	list := func(path string) (page web.Page[map[string]any]) {
+		t.Helper()
+		a := do(t, s.Server, "GET", path, "", admin...)
+		fatal(t, json.Unmarshal([]byte(a.body), &page))
+		if strings.Contains(a.body, made.Secret) {
+			t.Errorf("%s shows a secret", path)
+		}
+		return page
+	}
+	first := list("/api/v1/tokens?limit=1")
+	rest := list("/api/v1/tokens?limit=1&cursor=" + first.Next)
+	if len(first.Items) != 1 || first.Items[0]["name"] != "ci" || first.Items[0]["standing"] != "revoked" || len(rest.Items) != 1 || rest.Items[0]["name"] != "root" || rest.Next != "" {
+		t.Errorf("tokens: %+v %+v", first, rest)
+	}
+	if a := do(t, s.Server, "PUT", "/api/v1/rules/paid", paid, admin...); a.StatusCode != 201 {
+		t.Fatal(a.body)
+	}
+	saves := list("/api/v1/audit?actor=root&action=rule.*&object=" + url.QueryEscape("rule/paid"))
+	if len(saves.Items) != 1 || saves.Items[0]["actor"] != "root" || saves.Items[0]["addr"] != "127.0.0.1" || saves.Items[0]["token_id"] == nil {
+		t.Errorf("the audit has %+v", saves)
+	}
+	longest := "job/" + strings.Repeat("r", 63) + "/" + strings.Repeat("k", 512)
+	if page := list("/api/v1/audit?object=" + longest); len(page.Items) != 0 {
+		t.Errorf("of the longest name of a job, to which nothing was done: %+v", page)
+	}
+	isProblem(t, do(t, s.Server, "GET", "/api/v1/audit?object="+longest+"k", "", admin...), 400, web.BadRequest, "the limit is 580")
+	if page := list("/api/v1/audit?limit=1"); len(page.Items) != 1 || page.Next == "" {
+		t.Errorf("a page of the audit: %+v", page)
+	}
+	isProblem(t, do(t, newStand(t).Server, "GET", "/api/v1/tokens", ""), 404, web.NotFound, "no tokens")
+}
+
+func TestLogin(t *testing.T) {
+	s := newStand(t, closed)
+	secret := strings.TrimPrefix(s.token("me", "", access.Read)[1], "Bearer ")
+	cookie := func(a answer) *http.Cookie {
+		t.Helper()
+		if a.StatusCode != 303 || a.Header.Get("Location") != "/" || len(a.Cookies()) != 1 {
+			t.Fatalf("%d %v %s", a.StatusCode, a.Header, a.body)
+		}
+		return a.Cookies()[0]
+	}
+	c := cookie(do(t, s.Server, "POST", "/login", "token="+secret, formOf...))
+	if !c.HttpOnly || c.SameSite != http.SameSiteLaxMode || c.Path != "/" || c.Domain != "" || c.Secure || c.Expires.Before(s.now.Add(29*24*time.Hour)) {
+		t.Errorf("the cookie is %v", c)
+	}
+	if a := do(t, s.Server, "GET", "/", "", "Cookie", c.Name+"="+c.Value); a.StatusCode != 200 || !strings.Contains(a.body, "deadman is fine") {
+		t.Errorf("with it: %d", a.StatusCode)
+	}
+	a := do(t, s.Server, "POST", "/login", "token=dm_x", formOf...)
+	if a.StatusCode != 401 || !strings.Contains(a.body, "unknown, expired or revoked") || strings.Contains(a.body, "dm_x") || len(a.Cookies()) > 0 {
+		t.Errorf("a wrong token: %d %s", a.StatusCode, a.body)
+	}
+	if a := do(t, s.Server, "POST", "/login", "token="+secret, "Content-Type", formOf[1], "Sec-Fetch-Site", "cross-site"); a.StatusCode != 403 {
+		t.Errorf("a page of another site logs in: %d", a.StatusCode)
+	}
+	page := do(t, s.Server, "GET", "/login", "")
+	if p := page.Header.Get("Content-Security-Policy"); !strings.Contains(p, "form-action 'self'") || strings.Contains(p, "unsafe") {
+		t.Errorf("its policy is %s", p)
+	}
+	secure := newStand(t, closed, func(o *web.Options, _ *stand) { o.PublicURL = "https://deadman.example.org" })
+	secret = strings.TrimPrefix(secure.token("me", "", access.Read)[1], "Bearer ")
+	if c := cookie(do(t, secure.Server, "POST", "/login", "token="+secret, formOf...)); !c.Secure || !strings.HasPrefix(c.Name, "__Host-") {
+		t.Errorf("behind https the cookie is %v", c)
+	}
+	_, short, err := s.keeper.Create(t.Context(), access.Wish{Name: "short", Scopes: []access.Scope{access.Read}, Expires: time.Hour})
+	fatal(t, err)
+	if c := cookie(do(t, s.Server, "POST", "/login", "token="+short, formOf...)); c.Expires.After(s.now.Add(2 * time.Hour)) {
+		t.Errorf("the session outlives its token: %v", c)
+	}
+	if a := do(t, newStand(t).Server, "GET", "/login", ""); a.StatusCode != 303 {
+		t.Errorf("an open node asks for a token: %d", a.StatusCode)
+	}
+}
+
+// Who does something is known where it is done.
+func TestOpenNodeActsAsLoopback(t *testing.T) {
+	s := newStand(t)
+	changed(t, do(t, s.Server, "PUT", "/api/v1/rules/paid", paid), 201)
+	entries, _, err := s.store.Audit(context.WithoutCancel(t.Context()), access.Filter{Object: "rule/paid"})
+	if err != nil || len(entries) != 1 || entries[0].Actor.Name != access.Loopback {
+		t.Errorf("%+v %v", entries, err)
+	}
+}

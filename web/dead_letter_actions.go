@@ -1,0 +1,95 @@
+package web
+
+import (
+	"context"
+	"net/http"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/internal/events"
+)
+
+// Letters is what may be done to dead letters. events.Letters implements it. A letter that is
+// not there is futurejobs.ErrNotFound. Implementations are safe for concurrent use.
+type Letters interface {
+	// Retry takes a letter's event in, by the rules as they are now.
+	Retry(ctx context.Context, id int64) (events.Retried, error)
+	// RetryAll retries the letters of a filter that follow an id, oldest first.
+	RetryAll(ctx context.Context, f futurejobs.Filter, after int64) (events.Retried, error)
+	DropLetter(ctx context.Context, id int64) error
+	// DropLetters returns how many there were.
+	DropLetters(ctx context.Context, f futurejobs.Filter) (int64, error)
+}
+
+// Retried is what another try of dead letters came to.
+type Retried struct {
+	Tried   int    `json:"tried"`
+	TakenIn int    `json:"taken_in" doc:"Those whose event was taken in; they are gone."`
+	Refused int    `json:"refused" doc:"Those that were refused again; they stay, with the new reason."`
+	Reason  string `json:"reason,omitempty" doc:"Why, of a single letter."`
+	Next    int64  `json:"next,omitempty" doc:"The after of the next call; absent: that was all."`
+}
+
+// Dropped is how many dead letters were dropped.
+type Dropped struct {
+	Dropped int64 `json:"dropped"`
+}
+
+// LettersMeant says which dead letters are meant. That all are has to be said.
+type LettersMeant struct {
+	LetterFilter
+	All bool `query:"all" doc:"All that there are; in place of rule, subject and reason."`
+}
+
+func (in LettersMeant) check() error {
+	some := in.LetterFilter != LetterFilter{}
+	switch {
+	case !some && !in.All:
+		return refused("query", "it does not say which letters are meant; give rule, subject, reason, or all=true")
+	case some && in.All:
+		return refused("query.all", "it comes with rule, subject or reason, and all leaves none out; give one or the other")
+	}
+	return nil
+}
+
+func (a *api) mountLetterDeeds() {
+	add(a, operation{
+		ID: "retry-dead-letter", Tag: tagEvents, Method: "POST", Path: "/dead-letters/{id}/retry", Does: "takes the event of a dead letter in, late",
+		Says: "By the rules as they are now: the one that refused it, or all that listen to its subject. " +
+			"Once: the letter goes in the same transaction. Refused again, it stays, with the new reason. " +
+			"What came after the event was taken in without it, and is not taken in again.",
+		Scope: access.Admin, Reach: everything, Status: http.StatusOK, Errors: []int{http.StatusNotFound},
+	}, shown(func(ctx context.Context, in *deadLetterIn) (Retried, error) {
+		done, err := a.Letters.Retry(ctx, in.ID)
+		return Retried(done), err
+	}))
+	add(a, operation{
+		ID: "retry-dead-letters", Tag: tagEvents, Method: "POST", Path: "/dead-letters/retry", Does: "takes the events of dead letters in, oldest first",
+		Says:  "Up to 500 in one call; next, where the answer has it, is the after of the call that goes on.",
+		Scope: access.Admin, Reach: everything, Status: http.StatusOK,
+	}, shown(func(ctx context.Context, in *struct {
+		LettersMeant
+		After int64 `query:"after" minimum:"0" doc:"Only letters with a greater id."`
+	},
+	) (Retried, error) {
+		if err := in.check(); err != nil {
+			return Retried{}, err
+		}
+		done, err := a.Letters.RetryAll(ctx, in.filter(), in.After)
+		return Retried(done), err
+	}))
+	add(a, operation{
+		ID: "drop-dead-letter", Tag: tagEvents, Method: "DELETE", Path: "/dead-letters/{id}", Does: "drops a dead letter",
+		Scope: access.Admin, Reach: everything, Errors: []int{http.StatusNotFound},
+	}, done(func(ctx context.Context, in *deadLetterIn) error { return a.Letters.DropLetter(ctx, in.ID) }))
+	add(a, operation{
+		ID: "drop-dead-letters", Tag: tagEvents, Method: "DELETE", Path: "/dead-letters", Does: "drops dead letters",
+		Scope: access.Admin, Reach: everything, Status: http.StatusOK,
+	}, shown(func(ctx context.Context, in *LettersMeant) (Dropped, error) {
+		if err := in.check(); err != nil {
+			return Dropped{}, err
+		}
+		n, err := a.Letters.DropLetters(ctx, in.filter())
+		return Dropped{n}, err
+	}))
+}

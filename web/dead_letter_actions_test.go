@@ -1,0 +1,138 @@
+package web_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/web"
+)
+
+// letter keeps an event as refused by the rule of the stand, and returns its id.
+func (s *stand) letter(seq uint64, subject, body string) int64 {
+	s.t.Helper()
+	revision, err := s.store.Revision(s.t.Context())
+	fatal(s.t, err)
+	_, err = s.store.Apply(s.t.Context(), futurejobs.Batch{RuleSet: revision, DeadLetters: []futurejobs.DeadLetter{{
+		Event: futurejobs.Event{Stream: "DEADMAN_EVENTS", Subject: subject, Seq: seq, At: s.now, Data: []byte(body)},
+		Rule:  "order-unshipped", Part: futurejobs.Triggers, Reason: "as the rule was then",
+	}}})
+	fatal(s.t, err)
+	all, err := s.store.DeadLetters(s.t.Context(), futurejobs.Filter{Limit: 1})
+	fatal(s.t, err)
+	return all.Items[0].ID
+}
+
+// tell sends a request and reads what a good answer says.
+func tell[T any](t *testing.T, s *stand, method, path string) T {
+	t.Helper()
+	a := do(t, s.Server, method, "/api/v1"+path, "")
+	var v T
+	if err := json.Unmarshal([]byte(a.body), &v); a.StatusCode != 200 || err != nil {
+		t.Fatalf("%s %s: %d %s", method, path, a.StatusCode, a.body)
+	}
+	return v
+}
+
+func TestLettersAreRetried(t *testing.T) {
+	s := newStand(t)
+	good := s.letter(1, "orders.created", `{"id": "1"}`)
+	bad := s.letter(2, "orders.created", `{"number": "1"}`)
+	retry := func(id int64) web.Retried {
+		t.Helper()
+		return tell[web.Retried](t, s, "POST", fmt.Sprintf("/dead-letters/%d/retry", id))
+	}
+	if diff := cmp.Diff(web.Retried{Tried: 1, TakenIn: 1}, retry(good)); diff != "" {
+		t.Errorf("a good one (-want +got):\n%s", diff)
+	}
+	get[web.Job](t, s.Server, "/api/v1/jobs/order-unshipped/1")
+	if a := do(t, s.Server, "POST", fmt.Sprintf("/api/v1/dead-letters/%d/retry", good), ""); a.StatusCode != 404 {
+		t.Errorf("it is there after it was taken in: %d %s", a.StatusCode, a.body)
+	}
+
+	got := retry(bad)
+	if got.Refused != 1 || got.TakenIn != 0 || got.Reason == "" {
+		t.Errorf("a bad one: %+v", got)
+	}
+	left := get[web.DeadLetter](t, s.Server, fmt.Sprintf("/api/v1/dead-letters/%d", bad))
+	if left.Tries != 1 || left.LastTriedAt.IsZero() || left.Reason != got.Reason {
+		t.Errorf("it stays as %+v", left)
+	}
+
+	s.letter(3, "orders.created", `{"id": "2"}`)
+	s.letter(4, "orders.other", `{"id": "3"}`) // nobody listens by now
+	all := tell[web.Retried](t, s, "POST", "/dead-letters/retry?all=true")
+	if diff := cmp.Diff(web.Retried{Tried: 3, TakenIn: 2, Refused: 1}, all); diff != "" {
+		t.Errorf("all (-want +got):\n%s", diff)
+	}
+	get[web.Job](t, s.Server, "/api/v1/jobs/order-unshipped/2")
+	if some := tell[web.Retried](t, s, "POST", fmt.Sprintf("/dead-letters/retry?rule=order-unshipped&after=%d", bad)); some.Tried != 0 {
+		t.Errorf("after the last one: %+v", some)
+	}
+}
+
+func TestLettersAreDropped(t *testing.T) {
+	s := newStand(t)
+	one := s.letter(1, "orders.created", `{}`)
+	s.letter(2, "orders.shipped", `{}`)
+	s.letter(3, "orders.created", `{}`)
+	s.letter(4, "orders.changed", `{}`)
+	path := fmt.Sprintf("/api/v1/dead-letters/%d", one)
+	for _, want := range []int{204, 404} {
+		if a := do(t, s.Server, "DELETE", path, ""); a.StatusCode != want {
+			t.Errorf("%d %s, want %d", a.StatusCode, a.body, want)
+		}
+	}
+	for _, step := range []struct {
+		query string
+		want  int64
+	}{{"subject=orders.shipped", 1}, {"rule=other", 0}, {"reason=as+the+rule", 0}, {"rule=order-unshipped&subject=orders.created", 1}, {"all=true", 1}, {"all=true", 0}} {
+		if got := tell[web.Dropped](t, s, "DELETE", "/dead-letters?"+step.query); got.Dropped != step.want {
+			t.Errorf("%s: %d dropped, want %d", step.query, got.Dropped, step.want)
+		}
+	}
+	done, _, err := s.store.Audit(t.Context(), access.Filter{Action: "dead-letter.drop"})
+	fatal(t, err)
+	if len(done) != 4 || done[3].Object != fmt.Sprintf("dead-letter/%d", one) || done[1].Detail != "1 dropped of rule order-unshipped on orders.created" {
+		t.Errorf("%d entries in the audit: %+v", len(done), done)
+	}
+}
+
+// Which letters are meant has to be said, and nothing happens to any before it is.
+func TestLettersMeant(t *testing.T) {
+	s := newStand(t)
+	id := s.letter(1, "orders.created", `{"id": "1"}`)
+	for _, request := range []string{"DELETE /dead-letters", "POST /dead-letters/retry"} {
+		for _, query := range []string{"", "?all=false", "?all=true&rule=order-unshipped", "?rules=x"} {
+			var method, path string
+			_, err := fmt.Sscan(request, &method, &path)
+			fatal(t, err)
+			if a := do(t, s.Server, method, "/api/v1"+path+query, ""); a.StatusCode != 400 || a.problem(t).Detail == "" {
+				t.Errorf("%s%s: %d %s", request, query, a.StatusCode, a.body)
+			}
+		}
+	}
+	get[web.DeadLetter](t, s.Server, fmt.Sprintf("/api/v1/dead-letters/%d", id))
+}
+
+// An event that a rule cannot take in is taken all the same, and its sender told at once.
+func TestEventsTellWhatWouldBeADeadLetter(t *testing.T) {
+	s := newStand(t)
+	for body, refusals := range map[string]int{`{"id": "1"}`: 0, `{"number": "1"}`: 1} {
+		a := do(t, s.Server, "POST", "/api/v1/events/orders.created", body)
+		var taken web.Taken
+		fatal(t, json.Unmarshal([]byte(a.body), &taken))
+		if a.StatusCode != 202 || len(taken.WouldDeadLetter) != refusals {
+			t.Errorf("%s: %d %s", body, a.StatusCode, a.body)
+		}
+		for _, r := range taken.WouldDeadLetter {
+			if r.Rule != "order-unshipped" || r.Reason == "" {
+				t.Errorf("%s: %+v", body, r)
+			}
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package web
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/validation"
+
+	"deadman/internal/configfile"
+)
+
+// What huma refuses by itself goes out as a Problem of ours. The hook is huma's only one, and
+// global to the process: it leaves alone what is not an operation of ours, for programs that
+// embed deadman beside a huma API of their own.
+func init() {
+	others := huma.NewErrorWithContext
+	huma.NewErrorWithContext = func(ctx huma.Context, status int, message string, errs ...error) huma.StatusError {
+		if _, ours := operationOf(ctx); !ours {
+			return others(ctx, status, message, errs...)
+		}
+		return explain(ctx.Operation(), status, errs)
+	}
+}
+
+// explain is the problem of a request that huma refuses with errs. No value of a header or a
+// body is in it: it could be a secret.
+func explain(op *huma.Operation, status int, errs []error) *Problem {
+	switch status {
+	case http.StatusRequestEntityTooLarge:
+		limit := op.MaxBodyBytes - 1
+		return problem(status, "the body is over the limit of %d bytes (%d KiB)", limit, limit>>10)
+	case http.StatusUnsupportedMediaType:
+		return problem(status, "the body is not of a type that is read here; send it with Content-Type: application/json")
+	case http.StatusRequestTimeout:
+		return problem(status, "the body did not arrive within %s", readTime)
+	case http.StatusInternalServerError: // of huma itself, only where the body could not be read
+		return problem(http.StatusBadRequest, "the body ended early")
+	}
+	kind, wrong := BadRequest, []Detail{}
+	for _, err := range errs {
+		d := detailOf(op, err)
+		if strings.HasPrefix(d.Location, "body") && status == http.StatusUnprocessableEntity {
+			kind = stronger(kind, err, d)
+		}
+		wrong = append(wrong, d)
+	}
+	if len(wrong) == 0 {
+		return wrongs(BadRequest, http.StatusBadRequest, []Detail{{Location: "body", Message: "it is missing; send one as JSON"}})
+	}
+	slices.SortFunc(wrong, func(a, b Detail) int { return strings.Compare(a.Location, b.Location) })
+	if kind == BadRequest {
+		status = http.StatusBadRequest
+	}
+	return wrongs(kind, status, wrong)
+}
+
+// stronger is the kind of a body's problem: an unknown field says more than a wrong value,
+// and that more than a body that is none.
+func stronger(kind Kind, err error, said Detail) Kind {
+	var d *huma.ErrorDetail
+	checked := errors.As(err, &d)
+	switch {
+	case kind == UnknownField, checked && d.Message == validation.MsgUnexpectedProperty:
+		return UnknownField
+	case !checked && said.Location == "body":
+		return kind
+	}
+	return Invalid
+}
+
+// detailOf says what is wrong in the words of deadman.
+func detailOf(op *huma.Operation, err error) Detail {
+	var ours Detail
+	if errors.As(err, &ours) {
+		return ours
+	}
+	var d *huma.ErrorDetail
+	if !errors.As(err, &d) {
+		return Detail{Location: "request", Message: err.Error()}
+	}
+	where, rest, _ := strings.Cut(d.Location, ".")
+	if where == "body" {
+		return Detail{Location: d.Location, Message: bodyMessage(op, rest, d.Message)}
+	}
+	i := slices.IndexFunc(op.Parameters, func(p *huma.Param) bool { return p.In == where && p.Name == rest })
+	if i < 0 {
+		return Detail{Location: d.Location, Message: d.Message}
+	}
+	return Detail{Location: d.Location, Message: parameterMessage(op.Parameters[i], d)}
+}
+
+func parameterMessage(p *huma.Param, d *huma.ErrorDetail) string {
+	given := fmt.Sprint(d.Value)
+	if runes := []rune(given); len(runes) > 80 {
+		given = string(runes[:80]) + "…"
+	}
+	s := p.Schema
+	switch {
+	case strings.HasSuffix(d.Message, "is missing"):
+		return "it is missing; " + p.Description
+	case p.In == "header":
+		return d.Message
+	case s.Type == huma.TypeInteger && s.Minimum != nil && s.Maximum != nil:
+		return fmt.Sprintf("%q is no whole number from %v to %v", given, *s.Minimum, *s.Maximum)
+	case s.Type == huma.TypeInteger:
+		return fmt.Sprintf("%q is no whole number that fits here", given)
+	case s.Type == huma.TypeBoolean:
+		return fmt.Sprintf("%q is neither true nor false", given)
+	case s.Format == "date-time":
+		return fmt.Sprintf("%q is no instant; write it as in 2026-01-31T15:04:05Z (and + as %%2B)", given)
+	case len(s.Enum) > 0:
+		return choose(given, s.Enum)
+	}
+	return fmt.Sprintf("%q cannot be read: %s", given, strings.TrimPrefix(d.Message, "invalid value: "))
+}
+
+func choose(given string, enum []any) string {
+	known := make([]string, len(enum))
+	for i, v := range enum {
+		known[i] = fmt.Sprint(v)
+	}
+	said := fmt.Sprintf("%q is none of %s", given, strings.Join(known, ", "))
+	if near := configfile.Nearest(given, known); near != "" {
+		said += "; did you mean " + near + "?"
+	}
+	return said
+}
+
+// lengthMessage is a message of huma's about the length of a text in words that people are told, too;
+// any other stays.
+func lengthMessage(message string) string {
+	limit := 0
+	if n, _ := fmt.Sscanf(message, validation.MsgExpectedMinLength, &limit); n == 1 {
+		if limit == 1 {
+			return "it is empty"
+		}
+		return fmt.Sprintf("it is too short; it has at least %d letters", limit)
+	}
+	if n, _ := fmt.Sscanf(message, validation.MsgExpectedMaxLength, &limit); n == 1 {
+		return fmt.Sprintf("it is too long; it has at most %d letters", limit)
+	}
+	return message
+}
+
+// bodyMessage is what is wrong with a field of the body; message is huma's.
+func bodyMessage(op *huma.Operation, field, message string) string {
+	if message != validation.MsgUnexpectedProperty {
+		return lengthMessage(message)
+	}
+	parent, name := "", field
+	if i := strings.LastIndexByte(field, '.'); i >= 0 {
+		parent, name = field[:i], field[i+1:]
+	}
+	return unknown("field", name, fieldsOf(op, parent))
+}
+
+// fieldsOf are the names of the fields of a part of the body, such as event or then[0].
+func fieldsOf(op *huma.Operation, part string) []string {
+	o, ok := op.Metadata[metaKey].(operation)
+	if !ok || op.RequestBody == nil || op.RequestBody.Content["application/json"] == nil {
+		return nil
+	}
+	s := o.resolve(op.RequestBody.Content["application/json"].Schema)
+	for name := range strings.FieldsFuncSeq(part, func(r rune) bool { return strings.ContainsRune(".[]", r) }) {
+		switch {
+		case s == nil:
+			return nil
+		case s.Type == huma.TypeArray:
+			s = o.resolve(s.Items)
+		default:
+			s = o.resolve(s.Properties[name])
+		}
+	}
+	if s == nil {
+		return nil
+	}
+	return slices.Sorted(maps.Keys(s.Properties))
+}

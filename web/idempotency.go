@@ -1,0 +1,175 @@
+package web
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	"deadman/internal/access"
+)
+
+// Memory keeps the answers to requests with an Idempotency-Key, for 24 hours. The store
+// implements it. Implementations are safe for concurrent use.
+type Memory interface {
+	// Begin returns nil to the first who comes with a key, and the answer to those who come
+	// after it. While there is none it returns access.ErrRunning, and access.ErrOtherBody
+	// where the first came with another body.
+	Begin(ctx context.Context, key string, body [32]byte) (*access.Reply, error)
+	// Finish keeps the answer to the first.
+	Finish(ctx context.Context, key string, r access.Reply) error
+	// Forget gives the key free again, unless something was done under it: that is kept with what is done.
+	Forget(ctx context.Context, key string) error
+}
+
+const onceHeader = "Idempotency-Key"
+
+// maxOnceKey is the longest Idempotency-Key, in bytes.
+const maxOnceKey = 256
+
+// rememberTime is how long keeping an answer may take after its client left.
+const rememberTime = 5 * time.Second
+
+func onceParameter() *huma.Param {
+	return &huma.Param{
+		Name: onceHeader, In: "header", Schema: &huma.Schema{Type: huma.TypeString}, Example: "c8b9b1e6-order-1234",
+		Description: "Any text of up to 256 bytes that is new. The same request with the same key is not done again, but answered as it was, for 24 hours.",
+	}
+}
+
+// once answers a request that was answered before as it was answered then.
+//
+//  1. The first who comes with a key does what is asked. Keys are apart by who sends them
+//     and by the address, and so are their bodies' hashes.
+//  2. An answer that says that it was done is kept before it is sent.
+//  3. Any other answer frees the key: a client that mends its request, or tries again when
+//     the database is back, may do so under the same key.
+func (a *api) once(ctx huma.Context, next func(huma.Context)) {
+	o, _ := operationOf(ctx)
+	key := ctx.Header(onceHeader)
+	if !o.Once || key == "" {
+		next(ctx)
+		return
+	}
+	r, w := humachi.Unwrap(ctx)
+	if err := a.wrongKey(key); err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	body, whole := peek(r, o.Limit)
+	if !whole {
+		next(ctx) // where it is refused
+		return
+	}
+	id, began := onceID(r, key), sha256.Sum256(body)
+	before, err := a.Memory.Begin(ctx.Context(), id, began)
+	switch {
+	case err != nil:
+		a.fail(w, r, err)
+	case before != nil:
+		replay(w, *before)
+	default:
+		a.first(w, r, id, func(w http.ResponseWriter) {
+			next(humachi.NewContext(ctx.Operation(), r.WithContext(access.WithOnce(r.Context(), id)), w))
+		})
+	}
+}
+
+func (a *api) wrongKey(key string) error {
+	switch {
+	case len(key) > maxOnceKey:
+		return refused("header."+onceHeader, "the key is over the limit of %d bytes", maxOnceKey)
+	case a.Memory == nil:
+		return refused("header."+onceHeader, "this node keeps no answers; send the request without the key")
+	}
+	return nil
+}
+
+// peek reads the body and puts it back. whole is false where it is too large or broke off.
+func peek(r *http.Request, limit int64) (body []byte, whole bool) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, limit+1))
+	r.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(body), r.Body), r.Body}
+	return body, err == nil && int64(len(body)) <= limit
+}
+
+// onceID tells keys of one actor and address from all others.
+func onceID(r *http.Request, key string) string {
+	who := access.ActorOf(r.Context())
+	return keyOf(who.TokenID, who.Name, r.Method, r.URL.EscapedPath(), r.URL.RawQuery, key)
+}
+
+// keyOf makes one key of parts, of which none has a NUL.
+func keyOf(parts ...string) string {
+	sum := sha256.Sum256([]byte(strings.Join(parts, "\x00")))
+	return hex.EncodeToString(sum[:])
+}
+
+// first does what is asked, and keeps the answer.
+func (a *api) first(w http.ResponseWriter, r *http.Request, id string, do func(http.ResponseWriter)) {
+	kept := &keptAnswer{header: w.Header(), status: http.StatusOK}
+	finished := false
+	defer func() {
+		if finished {
+			return
+		}
+		late, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), rememberTime)
+		defer cancel()
+		if err := a.Memory.Forget(late, id); err != nil {
+			a.Log.ErrorContext(late, "an Idempotency-Key stays taken", "path", r.URL.Path, "err", err)
+		}
+	}()
+	do(kept)
+	if kept.status < http.StatusMultipleChoices {
+		late, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), rememberTime)
+		defer cancel()
+		finished = true // it was done, and must not be done again
+		if err := a.Memory.Finish(late, id, kept.reply()); err != nil {
+			a.Log.ErrorContext(late, "an answer cannot be kept for its Idempotency-Key", "path", r.URL.Path, "err", err)
+		}
+	}
+	w.WriteHeader(kept.status)
+	if _, err := w.Write(kept.body.Bytes()); err != nil {
+		a.Log.DebugContext(r.Context(), "the client left before the answer", "path", r.URL.Path, "err", err)
+	}
+}
+
+// keptAnswer is an answer that is held back until it is kept.
+type keptAnswer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (k *keptAnswer) Header() http.Header         { return k.header }
+func (k *keptAnswer) WriteHeader(status int)      { k.status = status }
+func (k *keptAnswer) Write(p []byte) (int, error) { return k.body.Write(p) }
+
+func (k *keptAnswer) reply() access.Reply {
+	r := access.Reply{Status: k.status, Header: make(map[string]string), Body: k.body.Bytes()}
+	for _, name := range []string{"Content-Type", "ETag", "Location"} {
+		if v := k.header.Get(name); v != "" {
+			r.Header[name] = v
+		}
+	}
+	return r
+}
+
+func replay(w http.ResponseWriter, r access.Reply) {
+	for name, value := range r.Header {
+		w.Header().Set(name, value)
+	}
+	w.Header().Set("Idempotent-Replayed", "true")
+	w.WriteHeader(r.Status)
+	_, _ = fmt.Fprintf(w, "%s", r.Body) // a client that left needs no answer
+}

@@ -1,0 +1,111 @@
+package web_test
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/access"
+	"deadman/web"
+)
+
+const onceJob = `{"rule": "order-unshipped", "key": "1"}`
+
+func TestOnce(t *testing.T) {
+	s := newStand(t)
+	post := func(key, path, body string) answer {
+		t.Helper()
+		return do(t, s.Server, "POST", path, body, "Idempotency-Key", key)
+	}
+	first := post("k", "/api/v1/jobs", onceJob)
+	again := post("k", "/api/v1/jobs", onceJob)
+	jobOf(t, first, 201)
+	if again.StatusCode != 201 || again.body != first.body || again.Header.Get("Idempotent-Replayed") != "true" || first.Header.Get("Idempotent-Replayed") != "" ||
+		again.Header.Get("Content-Type") != "application/json" {
+		t.Errorf("again: %d %v %s", again.StatusCode, again.Header, again.body)
+	}
+	isProblem(t, post("k", "/api/v1/jobs", `{"rule": "order-unshipped", "key": "2"}`), 422, web.IdempotencyConflict, "another body")
+	isProblem(t, post("other", "/api/v1/jobs", onceJob), 409, web.Conflict, "already")
+	if page := get[web.Page[web.Job]](t, s.Server, "/api/v1/jobs"); len(page.Items) != 1 {
+		t.Errorf("%d jobs", len(page.Items))
+	}
+
+	// The address is part of it, and the query too.
+	made := post("k", "/api/v1/rules?dry_run=true", paid)
+	if c := changed(t, made, 200); !c.DryRun {
+		t.Errorf("%+v", c)
+	}
+	made = post("k", "/api/v1/rules", paid)
+	again = post("k", "/api/v1/rules", paid)
+	if changed(t, made, 201); again.StatusCode != 201 || again.Header.Get("ETag") != `"1"` || again.Header.Get("Location") != "/api/v1/rules/paid" {
+		t.Errorf("a rule again: %d %v", again.StatusCode, again.Header)
+	}
+
+	// What was refused was not done, and may be mended under its key.
+	isProblem(t, post("mend", "/api/v1/jobs", `{"rule": "nobody", "key": "3"}`), 404, web.NotFound)
+	jobOf(t, post("mend", "/api/v1/jobs", `{"rule": "order-unshipped", "key": "3"}`), 201)
+
+	isProblem(t, post(strings.Repeat("k", 257), "/api/v1/jobs", onceJob), 400, web.BadRequest, "header.Idempotency-Key", "256")
+	isProblem(t, post("large", "/api/v1/jobs", strings.Repeat(" ", 256<<10+1)), 413, web.TooLarge)
+}
+
+// Two actors may have the same idea of a key.
+func TestOnceIsApartByActor(t *testing.T) {
+	s := newStand(t, closed)
+	one, other := s.token("one", "", access.Rules), s.token("other", "", access.Rules)
+	if a := do(t, s.Server, "POST", "/api/v1/rules/order-unshipped/pause", "", append([]string{"Idempotency-Key", "k"}, one...)...); a.StatusCode != 200 {
+		t.Fatal(a.body)
+	}
+	a := do(t, s.Server, "POST", "/api/v1/rules/order-unshipped/pause", "", append([]string{"Idempotency-Key", "k"}, other...)...)
+	if a.StatusCode != 200 || a.Header.Get("Idempotent-Replayed") != "" {
+		t.Errorf("another actor gets the answer of the first: %d %v", a.StatusCode, a.Header)
+	}
+}
+
+// While the first is still being answered, the second is told so; and a panic frees the key.
+func TestOnceWhileRunning(t *testing.T) {
+	entered, leave := make(chan struct{}), make(chan struct{})
+	s := newStand(t, func(o *web.Options, s *stand) { o.Desk = &slowDesk{stand: s, entered: entered, leave: leave} })
+	post := func() answer { return do(t, s.Server, "POST", "/api/v1/jobs", onceJob, "Idempotency-Key", "k") }
+	first := make(chan answer, 1)
+	go func() { first <- post() }()
+	<-entered
+	isProblem(t, post(), 409, web.IdempotencyConflict, "still")
+	leave <- struct{}{}
+	if a := <-first; a.StatusCode != 500 {
+		t.Fatalf("the first is to fail: %d %s", a.StatusCode, a.body)
+	}
+	go func() { first <- post() }()
+	<-entered
+	leave <- struct{}{}
+	if a := <-first; a.StatusCode != 201 {
+		t.Errorf("the key is not free again: %d %s", a.StatusCode, a.body)
+	}
+	var j web.Job
+	if a := post(); json.Unmarshal([]byte(a.body), &j) != nil || j.Key != "1" || a.Header.Get("Idempotent-Replayed") != "true" {
+		t.Errorf("the answer is not kept: %s", a.body)
+	}
+}
+
+// slowDesk is the desk of a stand that takes its time, and breaks once.
+type slowDesk struct {
+	*stand
+	entered, leave chan struct{}
+	broke          bool
+}
+
+func (d *slowDesk) Create(ctx context.Context, j web.NewJob) (futurejobs.Listed, error) {
+	d.entered <- struct{}{}
+	<-d.leave
+	if !d.broke {
+		d.broke = true
+		panic("broken on purpose")
+	}
+	return d.stand.Create(ctx, j)
+}
+
+func TestOnceWithoutMemory(t *testing.T) {
+	isProblem(t, do(t, bare(t, web.Options{}), "POST", "/api/v1/jobs", onceJob, "Idempotency-Key", "k"), 400, web.BadRequest, "keeps no answers")
+}

@@ -1,0 +1,225 @@
+package web
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"deadman/internal/configfile"
+)
+
+// lineError is what is wrong with a line.
+type lineError struct{ field, message string }
+
+func (e lineError) Error() string { return e.message }
+
+// lineFields are what a line may have.
+var lineFields = []string{"rule", "key", "event", "since"}
+
+// lineReader takes a line apart, once and without a copy of the event: a body has thousands of them.
+// The event is found by its brackets and quotes; that it is JSON is looked at where it is begun.
+type lineReader struct {
+	text []byte
+	at   int
+}
+
+// job is the job of a line, or lineError.
+func (r *lineReader) job() (j NewJob, err error) {
+	if r.next() != '{' {
+		return j, r.wrong("expected an object, such as %s", lineExample)
+	}
+	r.at++
+	var seen [4]bool
+	for more := r.next() != '}'; more; {
+		if err := r.field(&j, &seen); err != nil {
+			return j, err
+		}
+		switch r.next() {
+		case ',':
+			r.at++
+		case '}':
+			more = false
+		default:
+			return j, r.wrong("expected a comma or the object's end")
+		}
+	}
+	r.at++
+	if r.next(); r.at < len(r.text) {
+		return j, r.wrong("there is more after the object; write each object on a line of its own (with curl: --data-binary, since -d takes line breaks out)")
+	}
+	for i, name := range lineFields[:2] {
+		if !seen[i] {
+			return j, lineError{name, name + " is missing"}
+		}
+	}
+	return j, nil
+}
+
+// field reads one field into a job.
+func (r *lineReader) field(j *NewJob, seen *[4]bool) error {
+	if r.next() != '"' {
+		return r.wrong("expected the name of a field, in double quotes")
+	}
+	name, err := r.string()
+	if err != nil {
+		return err
+	}
+	i := 0
+	for i < len(lineFields) && lineFields[i] != name {
+		i++
+	}
+	switch {
+	case i == len(lineFields):
+		return lineError{"", configfile.Unknown("field", name, lineFields)}
+	case seen[i]:
+		return lineError{name, "the field is here twice; keep one"}
+	case r.next() != ':':
+		return r.wrong("expected a colon after %s", name)
+	}
+	seen[i] = true
+	r.at++
+	if r.next() == 0 {
+		return r.wrong("the line ends before the object does; is a line break within it?")
+	}
+	switch name {
+	case "rule":
+		j.Rule, err = r.name(name, maxRule)
+	case "key":
+		j.Key, err = r.name(name, maxText)
+	case "since":
+		j.Since, err = r.instant(name)
+	default:
+		j.Event, err = r.value()
+	}
+	return err
+}
+
+// name is the text of a field, of up to limit bytes.
+func (r *lineReader) name(field string, limit int) (string, error) {
+	if r.next() != '"' {
+		return "", lineError{field, field + " is not a text; write it in double quotes"}
+	}
+	s, err := r.string()
+	switch {
+	case err != nil:
+		return "", err
+	case s == "":
+		return "", lineError{field, field + " is empty"}
+	case len(s) > limit:
+		return "", lineError{field, fmt.Sprintf("%d bytes are too many; the limit is %d", len(s), limit)}
+	case !utf8.ValidString(s):
+		return "", lineError{field, "not valid UTF-8; no key or name has such bytes"}
+	}
+	return s, nil
+}
+
+// instant is a time.
+func (r *lineReader) instant(field string) (t time.Time, err error) {
+	if r.next() == '"' {
+		var s string
+		if s, err = r.string(); err != nil {
+			return t, err
+		}
+		if err = t.UnmarshalText([]byte(s)); err == nil {
+			if says := outOfBounds(t); says != "" {
+				return t, lineError{field, says}
+			}
+			return t.UTC(), nil
+		}
+	}
+	return t, lineError{field, "it is no time; write it as 2026-01-31T15:04:05Z, in double quotes"}
+}
+
+// string is the text whose opening quote is next.
+func (r *lineReader) string() (string, error) {
+	from, plain := r.at, true
+	for i := from + 1; i < len(r.text); i++ {
+		switch c := r.text[i]; {
+		case c == '"':
+			r.at = i + 1
+			if plain {
+				return string(r.text[from+1 : i]), nil
+			}
+			var s string
+			if json.Unmarshal(r.text[from:r.at], &s) != nil {
+				r.at = from
+				return "", r.wrong("the text has a backslash that means nothing; write \\\\ for one")
+			}
+			return s, nil
+		case c == '\\':
+			plain = false
+			i++
+		case c < ' ':
+			r.at = i
+			return "", r.wrong("a text has a control character; write it as \\u%04x", c)
+		}
+	}
+	return "", r.wrong("the text has no end; its closing quote is missing")
+}
+
+// value is the JSON that is next, as far as its brackets and quotes say.
+func (r *lineReader) value() (json.RawMessage, error) {
+	from, depth := r.at, 0
+	for r.at < len(r.text) {
+		switch r.text[r.at] {
+		case '{', '[':
+			depth++
+		case '"':
+			if !r.skipText() {
+				return nil, r.wrong("the event has a text without an end")
+			}
+			continue // past its closing quote, which may be the value's end
+		case ',', ' ', '\t', '\r':
+			if depth == 0 {
+				return r.found(from)
+			}
+		case '}', ']':
+			if depth == 0 {
+				return r.found(from)
+			}
+			depth--
+		}
+		r.at++
+	}
+	return nil, r.wrong("the object has no end; its closing bracket is missing")
+}
+
+// found is the value that began at from and is over.
+func (r *lineReader) found(from int) (json.RawMessage, error) {
+	if r.at == from {
+		return nil, r.wrong("the field has no value; give it one or leave it out")
+	}
+	return r.text[from:r.at:r.at], nil
+}
+
+// skipText goes past the text whose opening quote is next; false: it has no end.
+func (r *lineReader) skipText() bool {
+	for r.at++; r.at < len(r.text); r.at++ {
+		switch r.text[r.at] {
+		case '"':
+			r.at++
+			return true
+		case '\\':
+			r.at++
+		}
+	}
+	return false
+}
+
+// next is the next byte that is no space; 0 at the end.
+func (r *lineReader) next() byte {
+	for ; r.at < len(r.text); r.at++ {
+		switch c := r.text[r.at]; c {
+		case ' ', '\t', '\r':
+		default:
+			return c
+		}
+	}
+	return 0
+}
+
+// wrong is an error at the place that was reached, in bytes from 1.
+func (r *lineReader) wrong(format string, args ...any) error {
+	return lineError{"", fmt.Sprintf("at byte %d of the line: ", r.at+1) + fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,194 @@
+package web
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5/middleware"
+
+	"deadman/internal/pings"
+)
+
+// How long a request may take to be read, to be answered, and to be written. A stream of
+// alerts is bounded a write at a time.
+const (
+	readTime   = 30 * time.Second
+	answerTime = 30 * time.Second
+	writeTime  = 45 * time.Second
+)
+
+// access logs each request at debug.
+func (a *api) access(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		seen := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
+		defer func() {
+			a.Log.DebugContext(r.Context(), "request", "method", r.Method, "path", logged(r.URL.Path),
+				"status", seen.Status(), "bytes", seen.BytesWritten(), "took", time.Since(began), "from", clientAddr(r.Context()), "peer", r.RemoteAddr)
+		}()
+		next.ServeHTTP(seen, r)
+	})
+}
+
+// logged is a path as it is repeated, in logs and answers: what may be the address of a ping is a
+// secret, also where a slash too many or a capital letter kept it from being taken for one.
+func logged(path string) string {
+	const word = "ping/"
+	for end := len(word); end <= len(path); end++ {
+		if strings.EqualFold(path[end-len(word):end], word) {
+			return path[:end]
+		}
+	}
+	return path
+}
+
+// rescue turns a panic into a problem, once, in the log and in the answer. Only an answer that was sent in
+// part is cut off.
+func (a *api) rescue(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		late := &lateWriter{ResponseWriter: w}
+		defer func() {
+			p := recover()
+			err, _ := p.(error)
+			switch {
+			case p == nil:
+				late.begin()
+			case errors.Is(err, http.ErrAbortHandler):
+				panic(p)
+			case late.begun:
+				a.Log.ErrorContext(r.Context(), "an answer broke off", "method", r.Method, "path", logged(r.URL.Path), "err", p)
+				panic(http.ErrAbortHandler) // half an answer must not pass for a whole one
+			default:
+				clear(w.Header())
+				commonHeaders(w.Header())
+				a.fail(w, r, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
+			}
+		}()
+		next.ServeHTTP(late, r)
+	})
+}
+
+// bounded keeps slow clients and slow answers from piling up.
+func bounded(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		flow, now := http.NewResponseController(w), time.Now()
+		if r.Body != http.NoBody {
+			_ = flow.SetReadDeadline(now.Add(readTime)) // a writer without deadlines is no server's
+		}
+		_ = flow.SetWriteDeadline(now.Add(writeTime))
+		if !isStream(r) {
+			ctx, cancel := context.WithTimeout(r.Context(), answerTime)
+			defer cancel()
+			r = r.WithContext(ctx)
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// isStream reports whether a request is for a stream: of alerts, or of what is new on a page.
+func isStream(r *http.Request) bool {
+	return r.URL.Path == alertsPath && acceptsStream(r) || IsLive(r)
+}
+
+// IsLive reports whether a request is for what is new on a page.
+func IsLive(r *http.Request) bool {
+	return r.Method == http.MethodGet && !public(r.URL.Path) && !isMachine(r.URL.Path) && r.URL.Query().Has(LiveParameter)
+}
+
+// sameSite refuses what a browser sends on behalf of another site, unless it only reads, or is a
+// ping: those may come from any page that knows their address.
+func (a *api) sameSite() func(http.Handler) http.Handler {
+	protection := http.NewCrossOriginProtection()
+	protection.AddInsecureBypassPattern(pings.Prefix)
+	protection.SetDenyHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a.fail(w, r, problem(http.StatusForbidden, "a page of another site sent this; only this node's own pages and programs may"))
+	}))
+	return protection.Handler
+}
+
+// loopback refuses requests for hosts that are not this machine.
+func (a *api) loopback() func(http.Handler) http.Handler {
+	public := hostOf(a.PublicURL)
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			host := hostname(r.Host)
+			if isLoopback(host) || (public != "" && strings.EqualFold(host, public)) {
+				next.ServeHTTP(w, r)
+				return
+			}
+			a.fail(w, r, problem(http.StatusForbidden,
+				"this node answers on loopback only, and %q is another host; use http://localhost, or name the host with --public-url", host))
+		})
+	}
+}
+
+// forwarded is the header of a request by which a proxy says that it passed the request on; empty:
+// there is none.
+func forwarded(r *http.Request) string {
+	for _, name := range slices.Sorted(maps.Keys(r.Header)) {
+		if proxyHeaders.MatchString(name) {
+			return name
+		}
+	}
+	return ""
+}
+
+// proxyHeaders are the headers that proxies, load balancers, content delivery networks and what logs people in before a
+// service set. Programs on the machine send none of them by themselves; headers of traces (Traceparent, X-B3-…) they do.
+var proxyHeaders = regexp.MustCompile(`(?i)^(` + strings.Join([]string{
+	// who passed the request on, and where it comes from
+	`forwarded.*`, `via`, `x-forward.*`, `x-original-.*`, `x-rewrite-.*`, `x-real-.*`, `x-proxy.*`, `proxy-.*`, `x-remote-.*`, `remote-.*`, `x-request-start`,
+	`.*-client-?ip`, `client-?ip`, `.*-connecting-ip.*`, `.*-client-(addr|address|cert|verify|port).*`, `.*-src-ip`, `x-cluster-.*`, `x-haproxy-.*`, `ssl-client.*`,
+	// products and clouds
+	`x-envoy-.*`, `x-traefik-.*`, `x-kong-.*`, `x-consumer-.*`, `x-varnish.*`, `x-arr-.*`, `front-end-https`,
+	`x-amz.*`, `cloudfront-.*`, `x-azure-.*`, `x-ms-.*`, `x-fd-.*`, `x-appengine-.*`, `x-google-.*`, `x-goog-.*`,
+	`cf-.*`, `cdn-.*`, `fastly-.*`, `fly-.*`, `x-akamai-.*`, `akamai-.*`, `true-client-.*`, `x-vercel-.*`, `x-nf-.*`, `x-heroku-.*`, `ngrok-.*`, `tailscale-.*`,
+	// who logged in
+	`x-auth-request-.*`, `x-auth-user.*`, `x-webauth-.*`, `x-pomerium-.*`, `x-authentik-.*`, `x-vouch-.*`, `x-authenticated-.*`,
+}, `|`) + `)$`)
+
+// hostOf is the host of an address of the web; empty: the address has none.
+func hostOf(address string) string {
+	u, err := url.Parse(address)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+// IsLoopbackURL reports whether an address of the web is of this machine alone.
+func IsLoopbackURL(address string) bool { return isLoopback(hostOf(address)) }
+
+// IsHTTPS reports whether an address of the web is reached with TLS.
+func IsHTTPS(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.Scheme == "https"
+}
+
+// hostname is the Host header without port and brackets.
+func hostname(host string) string {
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	return strings.TrimSuffix(strings.TrimPrefix(host, "["), "]")
+}
+
+func isLoopback(host string) bool {
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}

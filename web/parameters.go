@@ -1,0 +1,133 @@
+package web
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/danielgtaylor/huma/v2"
+	"github.com/danielgtaylor/huma/v2/adapters/humachi"
+
+	futurejobs "deadman/future_jobs"
+	"deadman/internal/configfile"
+)
+
+// maxText is the longest key that a job can have, in bytes. No other name is longer.
+const maxText = 512
+
+// text is a name or a key from outside.
+type text string
+
+var _ huma.ResolverWithPath = text("")
+
+// Resolve is of huma.ResolverWithPath: it refuses what no key or name can be.
+func (t text) Resolve(_ huma.Context, at *huma.PathBuffer) []error {
+	return unusual(string(t), maxText, at)
+}
+
+// maxObject is the longest name that the audit has for what something was done to, in bytes: a job
+// is named by its rule and its key.
+const maxObject = len("job/") + maxRule + len("/") + maxText
+
+// maxRule is the longest name of a rule, in bytes.
+const maxRule = 63
+
+// object is what something was done to.
+type object string
+
+var _ huma.ResolverWithPath = object("")
+
+// Resolve is of huma.ResolverWithPath: it refuses what nothing can be called.
+func (o object) Resolve(_ huma.Context, at *huma.PathBuffer) []error {
+	return unusual(string(o), maxObject, at)
+}
+
+// unusual is why a text can't be a name or a key of up to limit bytes.
+func unusual(t string, limit int, at *huma.PathBuffer) []error {
+	switch {
+	case len(t) > limit:
+		return []error{Detail{Location: at.String(), Message: fmt.Sprintf("%d bytes are too many; the limit is %d", len(t), limit)}}
+	case !utf8.ValidString(t) || strings.ContainsRune(t, 0):
+		return []error{Detail{Location: at.String(), Message: "not valid UTF-8 without NUL; no key or name has such bytes"}}
+	}
+	return nil
+}
+
+// Paging is which part of a list is asked for.
+type Paging struct {
+	Limit  int    `query:"limit" minimum:"1" maximum:"500" default:"50" doc:"How many items the page has at most."`
+	Cursor string `query:"cursor" doc:"Where the page before ended: its next. Leave it out for the first page."`
+}
+
+// Narrowing is what narrows any list of jobs and alerts.
+type Narrowing struct {
+	Rule   text `query:"rule" doc:"Of this rule." example:"order-unshipped"`
+	Entity text `query:"entity" doc:"Of this entity." example:"order"`
+	Key    text `query:"key" doc:"Of this key." example:"1234"`
+}
+
+func (p Paging) page(f futurejobs.Filter) futurejobs.Filter {
+	f.Limit, f.Cursor = p.Limit, p.Cursor
+	return f
+}
+
+func (n Narrowing) filter() futurejobs.Filter {
+	return futurejobs.Filter{Rule: string(n.Rule), Entity: string(n.Entity), Key: string(n.Key)}
+}
+
+// query refuses a query that cannot be read, or has what the operation does not know: what
+// is left out silently would be answered as if it were not there. What is fine goes on in
+// its plainest form.
+func (a *api) query(ctx huma.Context, next func(huma.Context)) {
+	r, w := humachi.Unwrap(ctx)
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		a.fail(w, r, refused("query", "the query cannot be read: %v; percent-encode its values", err))
+		return
+	}
+	if wrong := wrongQuery(ctx.Operation(), query); len(wrong) > 0 {
+		a.fail(w, r, wrongs(BadRequest, 400, wrong))
+		return
+	}
+	r.URL.RawQuery = query.Encode()
+	next(ctx)
+}
+
+func wrongQuery(op *huma.Operation, query url.Values) (wrong []Detail) {
+	known := make(map[string]*huma.Param)
+	var names []string
+	for _, p := range op.Parameters {
+		if p.In == "query" {
+			known[p.Name] = p
+			names = append(names, p.Name)
+		}
+	}
+	say := func(name, format string, args ...any) {
+		wrong = append(wrong, Detail{Location: "query." + name, Message: fmt.Sprintf(format, args...)})
+	}
+	for _, name := range slices.Sorted(maps.Keys(query)) {
+		switch values := query[name]; {
+		case known[name] == nil:
+			say(name, "%s", unknown("parameter", name, names))
+		case len(values) > 1:
+			say(name, "%s is given %d times; give it once", name, len(values))
+		case values[0] == "" && (known[name].Schema.Type != huma.TypeString || known[name].Schema.Format != ""):
+			say(name, "it has no value; give one, or leave %s out", name)
+		}
+	}
+	return wrong
+}
+
+// unknown says that a name is not known, and what may be meant.
+func unknown(what, name string, known []string) string {
+	if len(known) == 0 {
+		return "unknown " + what + "; there are none here"
+	}
+	if near := configfile.Nearest(name, known); near != "" {
+		return "unknown " + what + "; did you mean " + near + "?"
+	}
+	return "unknown " + what + "; there are " + strings.Join(known, ", ")
+}

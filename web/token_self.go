@@ -1,0 +1,51 @@
+package web
+
+import (
+	"context"
+	"net/http"
+
+	"deadman/internal/access"
+)
+
+// Self is who asks, and what they may.
+type Self struct {
+	Name   string   `json:"name" doc:"The token's; loopback where the node is open; proxy: or oidc: and a name for a person without a token." example:"ci"`
+	Login  string   `json:"login,omitempty" enum:"proxy,oidc" doc:"Who vouches for the person: a trusted proxy, or an OpenID provider. Absent: it is a token, or the node is open."`
+	Open   bool     `json:"open" doc:"The node asks nobody for a token, and everything may be done."`
+	Scopes []string `json:"scopes" nullable:"false" enum:"read,events,oncall,rules,admin" doc:"With those that they imply."`
+	Prefix string   `json:"prefix,omitempty" doc:"What the names of its rules begin with; absent: all rules." example:"acme-"`
+
+	Bounds
+
+	Quota *Quota `json:"quota,omitempty" doc:"What the rules and tokens of its prefix may take in all, and what they take."`
+}
+
+func (a *api) mountSelf() {
+	add(a, operation{
+		ID: "get-own-token", Tag: tagTokens, Method: http.MethodGet, Path: "/tokens/self", Does: "says who asks, and what they may",
+		Scope: access.Read, Reach: anyone,
+	}, shown(func(ctx context.Context, _ *nothing) (self Self, err error) {
+		self = visitorOf(ctx).self()
+		self.Quota, err = a.ownQuota(ctx)
+		return self, err
+	}))
+}
+
+// SelfOf is who sent a request, and what they may; without a name where nobody is known.
+func SelfOf(ctx context.Context) Self { return visitorOf(ctx).self() }
+
+func (v visitor) self() Self {
+	s := Self{Name: v.token.Name, Open: v.open, Scopes: []string{}, Prefix: v.token.Prefix, Bounds: boundsOf(v.token)}
+	if v.open {
+		s.Name = access.Loopback
+	}
+	if v.person != nil {
+		s.Login = v.person.By
+	}
+	for _, scope := range access.Scopes {
+		if v.may(scope) == nil {
+			s.Scopes = append(s.Scopes, string(scope))
+		}
+	}
+	return s
+}

@@ -1,0 +1,38 @@
+package web_test
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"deadman/internal/access"
+	"deadman/web"
+)
+
+// Whoever asks is told what they may, with what their scopes imply.
+func TestSelf(t *testing.T) {
+	s := newStand(t, closed)
+	for _, c := range []struct {
+		name, prefix string
+		scope        access.Scope
+		want         []string
+		bounds       web.Bounds
+	}{
+		{"looks", "", access.Read, []string{"read"}, web.Bounds{}},
+		{"answers", "acme-", access.OnCall, []string{"read", "oncall"}, web.Bounds{
+			Subjects: []string{"orders.>"}, Publish: []string{}, Sources: []string{}, Handlers: []string{},
+		}},
+		{"all", "", access.Admin, []string{"read", "events", "oncall", "rules", "admin"}, web.Bounds{}},
+	} {
+		a := do(t, s.Server, "GET", "/api/v1/tokens/self", "", s.token(c.name, c.prefix, c.scope)...)
+		var got web.Self
+		fatal(t, json.Unmarshal([]byte(a.body), &got))
+		if diff := cmp.Diff(web.Self{Name: c.name, Scopes: c.want, Prefix: c.prefix, Bounds: c.bounds}, got); diff != "" {
+			t.Errorf("(-want +got):\n%s", diff)
+		}
+	}
+	if got := get[web.Self](t, newStand(t).Server, "/api/v1/tokens/self"); !got.Open || got.Name != access.Loopback || len(got.Scopes) != len(access.Scopes) {
+		t.Errorf("an open node says %+v", got)
+	}
+}
